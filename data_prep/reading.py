@@ -1,0 +1,300 @@
+"""Sentence pairs from files, streaming, with an account of every line that was not a pair.
+
+    .tsv            fields by number from 0 (two columns 0 and 1 by default); no header, no quoting
+    .csv            a header, fields by name or by number
+    .jsonl          one object a line, fields by name, dotted for nested ones: translation.zh
+    .parquet        fields by name, dotted too, read through `datasets`
+    a folder        that `datasets` saved (`save_to_disk`), or that holds files of one of the kinds above
+
+Text files may end in .gz or .zst. A pattern (data/train-*.parquet) reads all files it matches, in order of name.
+Nothing here touches the network.
+"""
+
+import csv
+import glob
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from statistics import mode
+from typing import Any, NamedTuple
+
+import zstandard
+
+from data_prep.report import Report
+
+Pair = tuple[str, str]
+PathLike = str | os.PathLike[str]
+
+_TEXT_KINDS = ("tsv", "csv", "jsonl")
+_COMPRESSIONS = ("gz", "zst")
+_FORMATS = (
+    ".tsv, .csv and .jsonl (each also .gz or .zst), .parquet, a folder saved by datasets.save_to_disk, "
+    "or a folder of such files"
+)
+_SPLIT_NAME = re.compile(r"(?<![a-z])(?:train|valid|dev|test)")
+_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError, csv.Error)
+_CHUNK = 1 << 16  # bytes
+
+
+class _Row(NamedTuple):
+    """A line's two fields, or, where `bad` gives a reason, its text in `source`."""
+
+    line: int
+    source: Any
+    target: Any
+    bad: str | None = None
+
+
+def read_pairs(
+    path: PathLike,
+    *,
+    source_field: int | str = 0,
+    target_field: int | str = 1,
+    report: Report,
+    stage: str = "read",
+) -> Iterator[Pair]:
+    """Stream `(source, target)` from a file, folder or pattern; sides are as in the file, not stripped, never empty.
+
+    Under `stage`, `report` gets the number of `pairs` and, with the first lines as examples, the lines passed over:
+    `empty_line`, `one_sided`, `wrong_column_count`, `invalid_utf8`, `invalid_json`, `missing_field`, `not_text`,
+    `nul_byte`. A TSV's column count is the commonest one among its first 100 lines.
+
+    Raises, before the first pair where it can be known:
+        FileNotFoundError: nothing at `path`.
+        ValueError: unknown suffix; a field number or name that the format or the file does not have; a folder of
+            several splits; while streaming, a compressed file that is damaged or cut short.
+    """
+    files = _files(Path(path))
+    for file in files:
+        _check_fields(file, source_field, target_field)
+    return chain.from_iterable(_read(file, source_field, target_field, report, stage) for file in files)
+
+
+def _read(file: Path, source_field: int | str, target_field: int | str, report: Report, stage: str) -> Iterator[Pair]:
+    report.file, pairs = file.name, 0
+    report.add(stage, "pairs", 0)
+    try:
+        for line, source, target, bad in _rows(file, source_field, target_field):
+            report.line = line
+            fault = bad or _fault(source, target)
+            if fault is None:
+                pairs += 1
+                yield source, target
+            else:
+                report.add_example(stage, fault, source if bad else f"{source}\t{target}")
+    except _DAMAGE as error:
+        raise ValueError(
+            f"{file}: damaged or cut short ({error}) after {pairs:,} pairs were read; fetch or compress it again"
+        ) from error
+    finally:
+        report.add(stage, "pairs", pairs)
+
+
+def _fault(source: object, target: object) -> str | None:
+    if not isinstance(source, str) or not isinstance(target, str):
+        return "not_text"
+    if not source or not target or source.isspace() or target.isspace():
+        return "one_sided"
+    return "nul_byte" if "\0" in source or "\0" in target else None
+
+
+# --- which files, of which kind ---------------------------------------------------------------------------------------
+
+
+def _kind(path: Path) -> str | None:
+    """tsv, csv, jsonl, parquet; "saved" for a folder saved by datasets; None for what is not known."""
+    if path.is_dir():
+        return "saved" if (path / "state.json").is_file() else None
+    parts = path.name.lower().split(".")[1:]
+    if parts and parts[-1] in _COMPRESSIONS:
+        parts.pop()
+        return parts[-1] if parts and parts[-1] in _TEXT_KINDS else None
+    return parts[-1] if parts and parts[-1] in (*_TEXT_KINDS, "parquet") else None
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.exists():
+        matches = sorted(Path(match) for match in glob.glob(str(path)))
+        if not matches:
+            raise FileNotFoundError(f"no corpus at {path}: there is no such file or folder, and nothing matches it")
+    elif _kind(path) or path.is_file():
+        matches = [path]
+    elif (path / "dataset_dict.json").is_file():
+        matches = sorted(entry for entry in path.iterdir() if entry.is_dir() and _kind(entry))
+        if len(matches) != 1:
+            names = ", ".join(entry.name for entry in matches)
+            raise ValueError(f"{path} holds the splits {names}: give the folder of one, such as {path / 'train'}")
+    else:
+        matches = sorted(entry for entry in path.iterdir() if entry.is_file() and _kind(entry))
+        splits = {found[0] for entry in matches if (found := _SPLIT_NAME.search(entry.name.lower()))}
+        if len(splits) > 1:
+            raise ValueError(f"{path} holds files of several splits ({sorted(splits)}): give one as {path}/train*")
+        if not matches:
+            raise ValueError(f"{path} is a folder without a corpus in it; known formats: {_FORMATS}")
+    for file in matches:
+        if _kind(file) is None:
+            raise ValueError(f"{file}: unknown format; known formats, told by the suffix: {_FORMATS}")
+    return matches
+
+
+def _check_fields(file: Path, *fields: int | str) -> None:
+    kind = _kind(file)
+    for name in fields:
+        is_number = isinstance(name, int) and not isinstance(name, bool)
+        if isinstance(name, int) and name < 0:
+            raise ValueError(f"field number {name} is negative; columns count from 0")
+        if kind == "tsv" and not is_number:
+            raise ValueError(f"field {name!r} for {file}: a TSV has no names, give column numbers from 0")
+        if kind not in ("tsv", "csv") and is_number:
+            raise ValueError(
+                f"field {name!r} for {file}: this format has names, no column numbers; "
+                "give source_field and target_field by name, such as translation.zh"
+            )
+
+
+# --- one reader a kind ------------------------------------------------------------------------------------------------
+
+
+def _rows(file: Path, source_field: Any, target_field: Any) -> Iterator[_Row]:
+    match _kind(file):
+        case "tsv":
+            return _tsv_rows(file, source_field, target_field)
+        case "csv":
+            return _csv_rows(file, source_field, target_field)
+        case "jsonl":
+            return _jsonl_rows(file, source_field.split("."), target_field.split("."))
+    return _dataset_rows(file, source_field.split("."), target_field.split("."))
+
+
+def _tsv_rows(file: Path, source_field: int, target_field: int) -> Iterator[_Row]:
+    lines = enumerate(_lines(file), 1)
+    head = list(islice(lines, 100))
+    counts = [line.count(b"\t") + 1 for _, line in head if line.strip()]
+    columns = max(source_field + 1, target_field + 1, mode(counts) if counts else 0)
+    for number, line in chain(head, lines):
+        text, bad = _decode(line)
+        cells = text.split("\t")
+        if bad or len(cells) != columns:
+            yield _Row(number, text, None, bad or "wrong_column_count")
+        else:
+            yield _Row(number, cells[source_field], cells[target_field])
+
+
+def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> Iterator[_Row]:
+    # Through the standard library: pandas, behind datasets, would turn 2002 into a number and drop "NA".
+    records = csv.reader(line.decode("utf-8", "surrogateescape") + "\n" for line in _lines(file))
+    header = next(records, [])
+    for name in (source_field, target_field):
+        if name not in (header if isinstance(name, str) else range(len(header))):
+            raise ValueError(f"{file} has no column {name!r}; its header is {header}")
+    source, target = (header.index(name) if isinstance(name, str) else name for name in (source_field, target_field))
+    for cells in records:
+        text, bad = _decode(",".join(cells).encode("utf-8", "surrogateescape"))
+        if bad or len(cells) != len(header):
+            yield _Row(records.line_num, text, None, bad or "wrong_column_count")
+        else:
+            yield _Row(records.line_num, cells[source], cells[target])
+
+
+def _jsonl_rows(file: Path, source_path: list[str], target_path: list[str]) -> Iterator[_Row]:
+    for number, line in enumerate(_lines(file), 1):
+        text, bad = _decode(line)
+        if bad:
+            yield _Row(number, text, None, bad)
+            continue
+        try:
+            row = json.loads(text)
+            source, target = _dig(row, source_path), _dig(row, target_path)
+            if "\\ud" in text or "\\uD" in text:  # perhaps half a surrogate pair, which is no text
+                f"{source}{target}".encode()
+        except (json.JSONDecodeError, RecursionError):
+            yield _Row(number, text, None, "invalid_json")
+        except UnicodeEncodeError:
+            yield _Row(number, text, None, "invalid_utf8")
+        except LookupError:
+            yield _Row(number, text, None, "missing_field")
+        else:
+            yield _Row(number, source, target)
+
+
+def _dataset_rows(file: Path, source_path: list[str], target_path: list[str]) -> Iterator[_Row]:
+    import datasets  # a second to import, and only these formats need it
+
+    if file.is_dir():
+        rows = datasets.load_from_disk(file)
+    else:
+        rows = datasets.load_dataset("parquet", data_files=[str(file)], split="train", streaming=True)
+    for name in (source_path[0], target_path[0]):
+        if name not in (rows.column_names or ()):
+            raise ValueError(f"{file} has no column {name!r}; it has {rows.column_names}")
+    number = 0
+    for batch in rows.iter(batch_size=1000):
+        for row in zip(batch[source_path[0]], batch[target_path[0]], strict=True):
+            number += 1
+            try:
+                yield _Row(number, _dig(row[0], source_path[1:]), _dig(row[1], target_path[1:]))
+            except LookupError:
+                yield _Row(number, str(row), None, "missing_field")
+
+
+def _dig(value: Any, path: list[str]) -> Any:
+    """`value[path[0]][path[1]]…`; LookupError where there is no such thing."""
+    for name in path:
+        if not isinstance(value, dict):
+            raise LookupError(name)
+        value = value[name]
+    return value
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+
+def _decode(line: bytes) -> tuple[str, str | None]:
+    """The line's text and None, or a readable form of it and what is wrong."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace"), "invalid_utf8"
+    return text, None if text.strip() else "empty_line"
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    """Lines without their ending (LF or CRLF) and without a byte-order mark. Split at LF alone, never at U+2028."""
+    rest = b""
+    first = True
+    for chunk in _chunks(file):
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            yield line.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r") if first else line.removesuffix(b"\r")
+            first = False
+    if rest:
+        yield rest.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r") if first else rest.removesuffix(b"\r")
+
+
+def _chunks(file: Path) -> Iterator[bytes]:
+    if file.suffix.lower() == ".zst":
+        yield from _zstd_chunks(file)
+        return
+    with gzip.open(file) if file.suffix.lower() == ".gz" else open(file, "rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk
+
+
+def _zstd_chunks(file: Path) -> Iterator[bytes]:
+    """Frame by frame: zstandard's own reader takes a file that is cut short for one that ended."""
+    with open(file, "rb") as stream:
+        frame, started = zstandard.ZstdDecompressor().decompressobj(), False
+        while data := stream.read(_CHUNK):
+            while data:
+                yield frame.decompress(data)
+                started, data = not frame.eof, frame.unused_data if frame.eof else b""
+                if frame.eof:
+                    frame = zstandard.ZstdDecompressor().decompressobj()
+        if started:
+            raise EOFError("the last zstd frame has no end")

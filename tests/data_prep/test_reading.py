@@ -1,0 +1,247 @@
+"""Every format there and back, and every kind of bad line; all files are written by the tests."""
+
+import gzip
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from data_prep import Report, read_pairs
+
+PAIRS = [("你好。", "Hello."), ("他\u2028走了。", "He left."), ("“引号”,逗号", 'a "quote", a comma'), ("NA", "null")]
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}
+
+
+def tsv(pairs: list[tuple[str, str]]) -> bytes:
+    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
+
+
+def jsonl(rows: list[Any]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def read(path: Path | str, source: int | str = 0, target: int | str = 1) -> tuple[list[tuple[str, str]], Report]:
+    report = Report()
+    return list(read_pairs(path, source_field=source, target_field=target, report=report)), report
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("packing", PACK)
+def test_tsv_comes_back_as_written_plain_or_compressed(tmp_path: Path, packing: str) -> None:
+    pairs, report = read(write(tmp_path / f"a.zh-en.tsv{packing}", PACK[packing](tsv(PAIRS))))
+    assert pairs == PAIRS
+    assert report.counts == {"read": {"pairs": 4}}
+
+
+@pytest.mark.parametrize("packing", PACK)
+def test_jsonl_fields_go_by_name_and_dotted_path(tmp_path: Path, packing: str) -> None:
+    rows = [{"translation": {"zh": source, "en": target}} for source, target in PAIRS]
+    path = write(tmp_path / f"a.jsonl{packing}", PACK[packing](jsonl(rows)))
+    assert read(path, "translation.zh", "translation.en")[0] == PAIRS
+
+
+@pytest.mark.parametrize("packing", PACK)
+def test_csv_keeps_quotes_commas_and_texts_that_look_like_nothing(tmp_path: Path, packing: str) -> None:
+    content = 'id,zh,en\n1,你好。,Hello.\n2,2002,NA\n3,"“引号”,逗号","a ""quote"",\nand a line"\n'.encode()
+    path = write(tmp_path / f"a.csv{packing}", PACK[packing](content))
+    expected = [("你好。", "Hello."), ("2002", "NA"), ("“引号”,逗号", 'a "quote",\nand a line')]
+    assert read(path, "zh", "en")[0] == expected
+    assert read(path, 1, 2)[0] == expected
+
+
+def test_tsv_fields_may_be_any_two_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "Hi.\t你好。\tCC-BY\nBye.\t再见。\tCC-BY\n".encode())
+    assert read(path, 1, 0)[0] == [("你好。", "Hi."), ("再见。", "Bye.")]
+
+
+def test_byte_order_mark_and_crlf_leave_no_trace(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", b"\xef\xbb\xbf" + tsv(PAIRS).replace(b"\n", b"\r\n"))
+    assert read(path)[0] == PAIRS
+    assert read(write(tmp_path / "b.csv", b"\xef\xbb\xbfzh,en\r\na,b\r\n"), "zh", "en")[0] == [("a", "b")]
+
+
+def test_a_last_line_without_newline_is_read(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "a.tsv", tsv(PAIRS)[:-1]))[0] == PAIRS
+    assert read(write(tmp_path / "b.tsv", b"\xef\xbb\xbfa\tb"))[0] == [("a", "b")]
+
+
+def test_lines_longer_than_a_chunk_are_whole(tmp_path: Path) -> None:
+    pairs = [("长" * 100_000, "long " * 30_000 + "end"), ("短", "short")]
+    assert read(write(tmp_path / "a.tsv.gz", gzip.compress(tsv(pairs))))[0] == pairs
+
+
+def test_several_gzip_members_and_zstd_frames_are_one_file(tmp_path: Path) -> None:
+    for packing in (".gz", ".zst"):
+        content = PACK[packing](tsv(PAIRS[:2])) + PACK[packing](tsv(PAIRS[2:]))
+        assert read(write(tmp_path / f"a.tsv{packing}", content))[0] == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", "empty_line"),
+        (b" \t ", "empty_line"),
+        ("你好\t".encode(), "one_sided"),
+        ("\u3000\tHello".encode(), "one_sided"),
+        (b"no tab", "wrong_column_count"),
+        (b"a\tb\tc", "wrong_column_count"),
+        (b"\xff\xfe\tHello", "invalid_utf8"),
+        (b"nul\0\tbyte", "nul_byte"),
+    ],
+)
+def test_a_bad_tsv_line_is_counted_and_the_rest_is_read(tmp_path: Path, line: bytes, reason: str) -> None:
+    pairs, report = read(write(tmp_path / "a.tsv", b"a\tb\n" + line + b"\nc\td\n"))
+    assert pairs == [("a", "b"), ("c", "d")]
+    assert report.counts == {"read": {"pairs": 2, reason: 1}}
+    assert report.examples["read"][reason][0].startswith("a.tsv:2: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", "empty_line"),
+        (b'{"s": "a", "t": ', "invalid_json"),
+        (b"\xff", "invalid_utf8"),
+        (b'{"s": "a"}', "missing_field"),
+        (b'["a", "b"]', "missing_field"),
+        (b'"text"', "missing_field"),
+        (b'{"s": "a", "t": null}', "not_text"),
+        (b'{"s": "a", "t": 7}', "not_text"),
+        (b'{"s": "a", "t": " "}', "one_sided"),
+        (b'{"s": "a", "t": "\\u0000"}', "nul_byte"),
+        (b'{"s": "a", "t": "\\ud800"}', "invalid_utf8"),
+    ],
+)
+def test_a_bad_jsonl_line_is_counted_and_the_rest_is_read(tmp_path: Path, line: bytes, reason: str) -> None:
+    good = b'{"s": "a", "t": "\\ud83d\\ude80"}\n'
+    pairs, report = read(write(tmp_path / "a.jsonl", good + line + b"\n" + good), "s", "t")
+    assert pairs == [("a", "🚀")] * 2
+    assert report.counts == {"read": {"pairs": 2, reason: 1}}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [(b"", "empty_line"), (b"a", "wrong_column_count"), (b"\xff,b", "invalid_utf8"), (b"a,", "one_sided")],
+)
+def test_a_bad_csv_line_is_counted_and_the_rest_is_read(tmp_path: Path, line: bytes, reason: str) -> None:
+    pairs, report = read(write(tmp_path / "a.csv", b"s,t\na,b\n" + line + b"\nc,d\n"), "s", "t")
+    assert pairs == [("a", "b"), ("c", "d")]
+    assert report.counts == {"read": {"pairs": 2, reason: 1}}
+    assert report.examples["read"][reason][0].startswith("a.csv:3: ")
+
+
+def test_one_stray_tab_in_the_first_line_does_not_set_the_column_count(tmp_path: Path) -> None:
+    pairs, report = read(write(tmp_path / "a.tsv", b"a\tb\tc\n" + b"d\te\n" * 5))
+    assert len(pairs) == 5
+    assert report.counts["read"]["wrong_column_count"] == 1
+
+
+@pytest.mark.parametrize("packing", [".gz", ".zst"])
+def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path: Path, packing: str) -> None:
+    content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(50_000)))
+    path = write(tmp_path / f"cut.tsv{packing}", content[: len(content) // 2])
+    report = Report()
+    pairs: list[tuple[str, str]] = []
+    with pytest.raises(ValueError, match=rf"cut\.tsv\{packing}: damaged or cut short .* after [\d,]+ pairs") as error:
+        pairs.extend(read_pairs(path, report=report))
+    assert len(pairs) == report.counts["read"]["pairs"] > 1000
+    assert f"after {len(pairs):,} pairs" in str(error.value)
+
+
+@pytest.mark.parametrize("packing", [".gz", ".zst"])
+def test_a_file_that_is_not_what_its_suffix_says_is_an_error(tmp_path: Path, packing: str) -> None:
+    with pytest.raises(ValueError, match="damaged or cut short"):
+        read(write(tmp_path / f"a.tsv{packing}", tsv(PAIRS)))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.tsv.bz2", "a.parquet.gz", "a.gz"])
+def test_an_unknown_suffix_is_an_error_that_lists_the_formats(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"known formats.*\.tsv, \.csv and \.jsonl .*\.parquet"):
+        read(write(tmp_path / name, b"a\tb\n"))
+
+
+def test_errors_come_before_the_first_pair_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no corpus at .*nowhere\.tsv"):
+        read_pairs(tmp_path / "nowhere.tsv", report=Report())
+    path = write(tmp_path / "a.tsv", b"a\tb\n")
+    with pytest.raises(ValueError, match="column numbers"):
+        read_pairs(path, source_field="zh", report=Report())
+    with pytest.raises(ValueError, match="negative"):
+        read_pairs(path, source_field=-1, report=Report())
+    with pytest.raises(ValueError, match="by name"):
+        read_pairs(write(tmp_path / "a.jsonl", b"{}\n"), report=Report())
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="without a corpus"):
+        read_pairs(tmp_path / "empty", report=Report())
+
+
+def test_a_column_the_csv_header_lacks_is_an_error_that_shows_the_header(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no column 'zh'; its header is \['s', 't'\]"):
+        read(write(tmp_path / "a.csv", b"s,t\na,b\n"), "zh", "t")
+    with pytest.raises(ValueError, match="no column 2"):
+        read(write(tmp_path / "a.csv", b"s,t\na,b\n"), 0, 2)
+
+
+def test_a_folder_or_pattern_reads_its_files_in_order_of_name(tmp_path: Path) -> None:
+    write(tmp_path / "train-1.tsv", tsv(PAIRS[2:]))
+    write(tmp_path / "train-0.tsv.gz", gzip.compress(tsv(PAIRS[:2])))
+    write(tmp_path / "README.md", b"not a corpus")
+    assert read(tmp_path)[0] == PAIRS
+    write(tmp_path / "test.tsv", b"x\ty\n")
+    with pytest.raises(ValueError, match="several splits"):
+        read(tmp_path)
+    assert read(tmp_path / "train-*")[0] == PAIRS
+
+
+def test_datasets_from_disk_and_parquet_give_the_same_pairs_without_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a connection was tried")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    rows = datasets.Dataset.from_dict({"id": [1, 2, 3, 4], "translation": [{"zh": s, "en": t} for s, t in PAIRS]})
+    rows.save_to_disk(tmp_path / "saved")
+    datasets.DatasetDict(train=rows).save_to_disk(tmp_path / "one")
+    datasets.DatasetDict(train=rows, test=rows.select([0])).save_to_disk(tmp_path / "two")
+    (tmp_path / "shards").mkdir()
+    rows.select([0, 1]).to_parquet(tmp_path / "shards" / "train-00000-of-00002.parquet")
+    rows.select([2, 3]).to_parquet(tmp_path / "shards" / "train-00001-of-00002.parquet")
+
+    for name in ("saved", "one", "two/train", "shards", "shards/*.parquet"):
+        assert read(tmp_path / name, "translation.zh", "translation.en")[0] == PAIRS, name
+    assert read(tmp_path / "two/test", "translation.zh", "translation.en")[0] == PAIRS[:1]
+    with pytest.raises(ValueError, match="splits test, train"):
+        read(tmp_path / "two", "translation.zh", "translation.en")
+    for name in ("saved", "shards"):
+        with pytest.raises(ValueError, match=r"no column 'zh'; it has \['id', 'translation'\]"):
+            read(tmp_path / name, "zh", "en")
+    assert read(tmp_path / "saved", "translation.de", "translation.en")[1].counts["read"]["missing_field"] == 4
+    assert read(tmp_path / "saved", "id", "translation.en")[1].counts["read"]["not_text"] == 4
+
+
+def test_a_report_keeps_three_examples_in_short_and_is_fit_for_json(tmp_path: Path) -> None:
+    report = read(write(tmp_path / "a.tsv", b"a\tb\n" + b"x" * 500 + b"\n" + b"y\n" * 9))[1]
+    kept = report.examples["read"]["wrong_column_count"]
+    assert [example.split()[0] for example in kept] == ["a.tsv:2:", "a.tsv:3:", "a.tsv:4:"]
+    assert all(len(example) < 110 for example in kept)
+    assert json.loads(json.dumps(report.as_dict())) == {"counts": report.counts, "examples": report.examples}
+    assert report.counts["read"] == {"pairs": 1, "wrong_column_count": 10}
+    assert [line.split()[:3] for line in report.summary().splitlines()] == [
+        ["read", "pairs", "1"],
+        ["read", "wrong_column_count", "10"],
+    ]

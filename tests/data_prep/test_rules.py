@@ -1,0 +1,190 @@
+"""Each cleaning rule as a table of literal examples; most come from the corpora it was fixed on."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_prep import rules
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Don&apos;t say &quot;no&quot;", 'Don\'t say "no"'),
+        ("R&amp;B, 1 &lt; 2 &gt; 0", "R&B, 1 < 2 > 0"),
+        ("It&#39;s, it&#x27;s, it&#X27;s", "It's, it's, it's"),
+        ("&amp;quot;closed&amp;quot;", '"closed"'),
+        ("&amp;amp;quot;deeper&amp;amp;quot;", '"deeper"'),
+        ("& quot ; spaced & #39 ; & amp ;", "\" spaced ' &"),
+        ("the book & amp;quot;highland river&amp;quot ;", 'the book "highland river"'),
+        ("a &#124; b &#91;c&#93;", "a | b [c]"),
+        ("Kattamaran&amp;quot。这是", 'Kattamaran"。这是'),
+        ("一&quot;微博女王&quot;，", '一"微博女王"，'),
+        ("&QUOT;loud&QUOT;", '"loud"'),
+        ("&ldquo;curly&rdquo; &hellip; a&nbsp;b", "“curly” … a b"),
+        (
+            "backspace &# x08 ; and half a pair &#xD800; and beyond &#9999999;",
+            "backspace  and half a pair  and beyond ",
+        ),
+    ],
+)
+def test_escaped_punctuation_becomes_plain(text: str, plain: str) -> None:
+    assert rules.unescape(text) == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AT&T",
+        "rock & roll; jazz",
+        "guitar & amp",
+        "&PyList_Type;",
+        "a?b=1&lt=2",
+        "a?x=1&amplitude=3",
+        "&&",
+        "&#;",
+        "&;",
+    ],
+)
+def test_ampersands_that_escape_nothing_stay(text: str) -> None:
+    assert rules.unescape(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("  a \t b\u3000c\u00a0d\u2028e ", "a b c d e"),
+        ("cafe\u0301", "caf\u00e9"),
+        ("\ufeffkey\u00advalue\u200b\x07", "keyvalue"),
+        ("e\u200b\u0301", "\u00e9"),
+        ("\u200d👩\u200d🚀", "\u200d👩\u200d🚀"),
+        ("", ""),
+    ],
+)
+def test_every_language_gets_nfc_single_spaces_and_no_invisible_characters(text: str, normal: str) -> None:
+    assert rules.normalise(text) == normal
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "clean"),
+    [
+        ("工资 冻结 暂缓 ， 由于", "zh", "工资冻结暂缓，由于"),
+        ("我用 Visual Studio 写代码", "zh", "我用VisualStudio写代码"),
+        ("あり　がとう", "ja", "ありがとう"),
+        ("감사 합니다 .", "ko", "감사 합니다."),
+    ],
+)
+def test_all_spaces_go_from_chinese_and_japanese_but_not_from_korean(text: str, language: str, clean: str) -> None:
+    assert rules.clean_side(text, language) == clean
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("After that , she left .", "After that, she left."),
+        ("Well ... yes ; no : why ?!", "Well... yes; no: why?!"),
+        ("the point ) . Then ]", "the point). Then]"),
+        ('"Old Man River" .', '"Old Man River".'),
+        ("rose by 6.2 % in May", "rose by 6.2% in May"),
+        ("the lake 's surface , don 't", "the lake's surface, don't"),
+        ("don &apos;t", "don't"),
+        ("the .NET way, .5 of it", "the .NET way, .5 of it"),
+        ("sweater ;) great :-)", "sweater ;) great :-)"),
+        ("7 % 3 and the letter 's'", "7 % 3 and the letter 's'"),
+        ("a - b / c", "a - b / c"),
+    ],
+)
+def test_redundant_spaces_before_punctuation_go_from_english(text: str, clean: str) -> None:
+    assert rules.clean_side(text, "en") == clean
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "clean"),
+    [
+        ("Bonjour ! Ça va ? Oui : bien ; merci , Jean .", "fr", "Bonjour ! Ça va ? Oui : bien ; merci, Jean."),
+        ("Ça va\u00a0?", "fr", "Ça va ?"),
+        ("Guten Tag ! Wie geht 's , 6 % .", "de", "Guten Tag! Wie geht 's, 6 %."),
+    ],
+)
+def test_the_spacing_rule_follows_the_language(text: str, language: str, clean: str) -> None:
+    assert rules.clean_side(text, language) == clean
+
+
+@pytest.mark.parametrize("code", ["cn", "jp", "zh-CN", "zh_Hans", "ZH", "eng", "", "english", "xx", "zh en"])
+def test_a_code_outside_iso_639_1_is_an_error_that_shows_it(code: str) -> None:
+    with pytest.raises(ValueError, match="ISO 639-1") as error:
+        rules.clean_side("text", code)
+    assert repr(code) in str(error.value)
+    with pytest.raises(ValueError, match="ISO 639-1"):
+        rules.clean_pair("a", "b", "en", code)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        ("10-26", "10-26.", "only_numerals"),
+        ("25.26.27", "...25, 26, 27...", "only_numerals"),
+        ("1 2 3", "3", "only_numerals"),
+        ("１２３", "?", "only_numerals"),
+        ("。", "A carrot the size of a monkey.", "wordless"),
+        ("大叔 我们一起来跳舞", "????????????", "wordless"),
+        ("!", "?", "wordless"),
+        (",,0000,0000,0000,,不用了", "No, I'm good.", "placeholder_numerals"),
+        ("No.", "0000 0000", "placeholder_numerals"),
+        ("表 1 2 3 4 5 6 7", "Table 12 13 14 15 16 17 18", "numeral_table"),
+        ("", "No source", "empty_side"),
+        ("没有", "", "empty_side"),
+    ],
+)
+def test_meaningless_pairs_are_rejected_with_a_reason(source: str, target: str, reason: str) -> None:
+    assert rules.rejects(source, target) == reason
+    assert rules.clean_pair(source, target, "zh", "en") == reason
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("我生于1988年。", "I was born in 1988."),
+        ("3点半了。", "It's 3:30."),
+        ("一万五千美元", "$15,000."),
+        ("90-10", "Ninety-ten."),
+        ("热火胜网队108-78", "Heat beats Nets 108-78"),
+        ("1929年还是1989年?", "1929 or 1989?"),
+        ("2010年2月22日 上午11点38分", "2/22/10, 11:38:05 AM"),
+        ("是1-0-0-1-0-0-1", '"one-zero-zero-one-zero-zero-one"'),
+        ("共1,0000,0000元", "100,000,000 yuan, or 1 000 000 000"),
+        ("中奖号码是 3 、 15 、 22 、 31 、 40 、 41 和 42", "The winning numbers are 3, 15, 22, 31, 40, 41 and 42"),
+        (
+            "在 10 月 6 日 、 10 月 27 日 、 11 月 3 日 、 12 月 8 日",
+            "on October 6, October 27, November 3, December 8",
+        ),
+    ],
+)
+def test_a_sentence_with_numbers_in_it_is_kept(source: str, target: str) -> None:
+    assert rules.rejects(source, target) is None
+
+
+def test_numerals_are_judged_before_the_spaces_go() -> None:
+    row = "3 1 4 1 5 9 2 6 表"
+    assert rules.rejects(row.replace(" ", ""), "3 1 4 1 5 9 2 6 row") is None
+    assert rules.clean_pair(row, "3 1 4 1 5 9 2 6 row", "zh", "en") == "numeral_table"
+
+
+def test_an_escape_does_not_hide_an_empty_side() -> None:
+    assert rules.clean_pair("&nbsp; ", "Hello", "zh", "en") == "empty_side"
+
+
+def test_a_kept_pair_comes_back_cleaned_on_both_sides() -> None:
+    assert rules.clean_pair(" 你 好 ", "Hello , Tom .", "zh", "en") == ("你好", "Hello, Tom.")
+
+
+@given(st.text(st.sampled_from("aé5中 .,;:!?)\"'…%s")), st.sampled_from(["en", "fr", "de", "zh"]))
+def test_cleaning_twice_changes_nothing_more(text: str, language: str) -> None:
+    once = rules.clean_side(text, language)
+    assert rules.clean_side(once, language) == once
+
+
+@given(st.text())
+def test_any_text_can_be_cleaned(text: str) -> None:
+    assert "  " not in rules.clean_side(text, "en")
+    assert not any(character.isspace() for character in rules.clean_side(text, "zh"))
