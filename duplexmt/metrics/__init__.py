@@ -1,0 +1,1 @@
+"""Latency and quality metrics of simultaneous translation."""

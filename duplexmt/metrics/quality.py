@@ -1,0 +1,79 @@
+"""Translation quality with sacreBLEU: BLEU and chrF of a corpus, each with the signature that makes it comparable.
+
+COMET and BLEURT need models and packages of their own, and are not here.
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import TypedDict
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from duplexmt.metrics.latency import primary_language
+
+# sacreBLEU's ja-mecab and ko-mecab need packages that this project does not install. Characters always work, and a
+# score must not depend on what happens to be installed.
+BLEU_TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char"}
+
+
+class Quality(TypedDict):
+    """Scores in 0..100, sacreBLEU's signature of each, and the number of sentences and of empty ones among them."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+    sentences: int
+    empty_hypotheses: int
+
+
+def bleu_tokenizer(target_language: str) -> str:
+    """sacreBLEU's tokenizer for a target language: `zh` for Chinese, `char` for Japanese and Korean, else `13a`.
+
+    Raises:
+        ValueError: `target_language` is no language code such as `en` or `zh-Hans`.
+    """
+    return BLEU_TOKENIZERS.get(primary_language(target_language), "13a")
+
+
+def corpus_quality(
+    hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], target_language: str
+) -> Quality:
+    """BLEU and chrF of a corpus, detokenised text on both sides.
+
+    Args:
+        hypotheses: one translation a source sentence. An empty one is scored as such, and counted.
+        references: for each source sentence its reference, or a list of them; their number may vary.
+        target_language: a language code; it chooses BLEU's tokenizer (`bleu_tokenizer`).
+
+    Raises:
+        ValueError: no hypotheses; hypotheses and references of different number; a sentence without reference, or
+            with an empty one; `target_language` is no language code.
+    """
+    for name, values in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(values, str):
+            raise ValueError(f"{name} must be a list with one entry a sentence, got the string {values!r}")
+    if len(hypotheses) != len(references):
+        raise ValueError(
+            f"one entry a sentence is needed, got {len(hypotheses)} hypotheses and {len(references)} references"
+        )
+    if len(hypotheses) == 0:
+        raise ValueError("quality needs at least one sentence, got none")
+    references_by_sentence = [[entry] if isinstance(entry, str) else list(entry) for entry in references]
+    for index, entries in enumerate(references_by_sentence):
+        if not entries or not all(entry.strip() for entry in entries):
+            raise ValueError(f"sentence {index} has no reference or an empty one: {entries!r}")
+
+    # sacreBLEU wants one stream for each rank of reference, with None where a sentence has fewer.
+    streams = list(zip_longest(*references_by_sentence))
+    bleu, chrf = BLEU(tokenize=bleu_tokenizer(target_language)), CHRF()
+    bleu_score = bleu.corpus_score(hypotheses, streams).score
+    chrf_score = chrf.corpus_score(hypotheses, streams).score
+    return Quality(
+        bleu=bleu_score,
+        chrf=chrf_score,
+        bleu_signature=str(bleu.get_signature()),
+        chrf_signature=str(chrf.get_signature()),
+        sentences=len(hypotheses),
+        empty_hypotheses=sum(not hypothesis.strip() for hypothesis in hypotheses),
+    )

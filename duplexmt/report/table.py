@@ -1,0 +1,170 @@
+"""Tables of results: Markdown, CSV and JSON for files, aligned plain text for the terminal.
+
+A table is a list of rows, each a mapping from column to cell with the same columns; the first row's order is the
+table's. Cells are text, numbers or None. Texts show floats with two decimals and None as a dash; a column that holds
+a float shows its integers so too, while a column of integers (counts) stays as it is. JSON keeps full precision.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from numbers import Integral, Real
+from pathlib import Path
+from unicodedata import category, east_asian_width
+
+Row = Mapping[str, object]
+Cell = str | int | float | None
+
+MISSING = "—"
+
+
+def to_markdown(rows: Sequence[Row], caption: str = "", footnotes: Sequence[str] = ()) -> str:
+    """A Markdown table, numbers to the right, under its caption and above its footnotes (metric signatures, say).
+
+    Raises:
+        ValueError: what `check_rows` refuses.
+    """
+    table = check_rows(rows)
+    numeric = [_is_numeric([row[column] for row in table]) for column in table[0]]
+    header, *body = _shown(table)
+    rule = ["---:" if right else "---" for right in numeric]
+    lines = ["| " + " | ".join(map(_escape, line)) + " |" for line in (header, rule, *body)]
+    blocks = [caption] if caption else []
+    blocks.append("\n".join(lines))
+    if footnotes:
+        blocks.append("\n".join(f"- {note}" for note in footnotes))
+    return "\n\n".join(blocks) + "\n"
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """A CSV table: a header, then one line a row, as shown. It has no place for caption and footnotes.
+
+    Raises:
+        ValueError: what `check_rows` refuses.
+    """
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(_shown(check_rows(rows)))
+    return buffer.getvalue()
+
+
+def to_json(rows: Sequence[Row], caption: str = "", footnotes: Sequence[str] = ()) -> str:
+    """`{"caption", "rows", "footnotes"}` with numbers in full precision and null for None.
+
+    Raises:
+        ValueError: what `check_rows` refuses.
+    """
+    document = {"caption": caption, "rows": check_rows(rows), "footnotes": list(footnotes)}
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def write_tables(
+    rows: Sequence[Row], folder: str | Path, name: str, caption: str = "", footnotes: Sequence[str] = ()
+) -> list[Path]:
+    """Write `name.md`, `name.csv` and `name.json` into `folder`, made if need be, and return their paths.
+
+    Raises:
+        ValueError: what `check_rows` refuses, or a `name` that is empty or holds a folder; nothing is written then.
+    """
+    if not name or Path(name).name != name:
+        raise ValueError(f"the name of a table must be a plain file name, got {name!r}")
+    contents = {
+        "md": to_markdown(rows, caption, footnotes),
+        "csv": to_csv(rows),
+        "json": to_json(rows, caption, footnotes),
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for suffix, text in contents.items():
+        path = folder / f"{name}.{suffix}"
+        path.write_text(text, encoding="utf-8", newline="\n")
+        paths.append(path)
+    return paths
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """A plain-text table for terminals, without a newline at its end.
+
+    Columns align by terminal cells, of which a Chinese, Japanese or Korean character takes two.
+
+    Raises:
+        ValueError: what `check_rows` refuses.
+    """
+    table = check_rows(rows)
+    numeric = [_is_numeric([row[column] for row in table]) for column in table[0]]
+    header, *body = [[" ".join(text.split()) for text in line] for line in _shown(table)]
+    widths = [max(terminal_width(line[index]) for line in (header, *body)) for index in range(len(header))]
+    lines = []
+    for line in (header, ["-" * width for width in widths], *body):
+        padding = [" " * (width - terminal_width(text)) for text, width in zip(line, widths, strict=True)]
+        cells = [pad + text if right else text + pad for text, pad, right in zip(line, padding, numeric, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def check_rows(rows: Sequence[Row]) -> list[dict[str, Cell]]:
+    """The rows as dicts of plain cells (NumPy numbers become Python's), columns in the order of the first row.
+
+    Raises:
+        ValueError: no rows, no columns, rows whose columns differ, a number that is not finite, or a cell that is
+            neither text, number nor None.
+    """
+    if len(rows) == 0:
+        raise ValueError("a table needs at least one row, got none")
+    columns = list(rows[0])
+    if not columns:
+        raise ValueError("a table needs at least one column, got none")
+    table = []
+    for index, row in enumerate(rows):
+        if set(row) != set(columns):
+            missing, extra = sorted(set(columns) - set(row)), sorted(set(row) - set(columns))
+            raise ValueError(f"row {index} must have the columns of row 0; it lacks {missing} and adds {extra}")
+        table.append({column: _cell(row[column], f"row {index}, column {column!r}") for column in columns})
+    return table
+
+
+def _cell(value: object, place: str) -> Cell:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        if not isfinite(number):
+            raise ValueError(f"{place}: numbers must be finite (None where there is none), got {number}")
+        return number
+    raise ValueError(f"{place}: a cell must be text, a number or None, got {value!r}")
+
+
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    return not any(isinstance(cell, str | bool) for cell in cells)
+
+
+def _shown(table: Sequence[Mapping[str, Cell]]) -> list[list[str]]:
+    """Header and rows as text."""
+    columns = list(table[0])
+    with_decimals = {column for column in columns if any(isinstance(row[column], float) for row in table)}
+    return [columns] + [[_show(row[column], column in with_decimals) for column in columns] for row in table]
+
+
+def _show(cell: Cell, decimals: bool) -> str:
+    if cell is None:
+        return MISSING
+    if decimals and not isinstance(cell, str | bool):
+        return f"{cell:z.2f}"  # z: never "-0.00"
+    return str(cell)
+
+
+def terminal_width(text: str) -> int:
+    """Cells of a terminal that a text takes: two for a wide character, none for a combining or invisible one."""
+    return sum(
+        0 if category(character) in ("Mn", "Me", "Cf") else 2 if east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def _escape(text: str) -> str:
+    """Text that stays inside one Markdown cell."""
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,253 @@
+"""Latency metrics against values worked by hand, and the conversion of delays to characters and words."""
+
+import subprocess
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from duplexmt.metrics.latency import (
+    SENTENCE_METRICS,
+    Unit,
+    average_lagging,
+    average_lagging_all,
+    average_proportion,
+    corpus_latency,
+    count_units,
+    delays_in_characters_and_words,
+    differentiable_average_lagging,
+    first_response_latency,
+    length_adaptive_average_lagging,
+    text_unit,
+)
+
+
+class Case(NamedTuple):
+    """A sentence and its metrics in the order of `SENTENCE_METRICS`: AL, AL_all, LAAL, AP, DAL, FRL."""
+
+    delays: list[float]
+    source_length: float
+    reference_length: float
+    expected: tuple[float, float, float, float, float, float]
+
+
+CASES = {
+    # Step S/R = 2: lags 4 and 4 - 2; the first token ends the mean of AL.
+    "offline": Case([4, 4], 4, 2, (4, 3, 4, 1, 4, 4)),
+    # Step 1: lags 3, 3, 3, 3 up to the first delay of 6, then 2, 1; DAL's g is 3..8.
+    "wait-3": Case([3, 4, 5, 6, 6, 6], 6, 6, (3, 15 / 6, 3, 30 / 36, 3, 3)),
+    "single token before the source ends": Case([3], 5, 1, (3, 3, 3, 3 / 5, 3, 3)),
+    "single token after the source ends": Case([5], 5, 1, (5, 5, 5, 1, 5, 5)),
+    # Step 2 by the reference: lags 1, 0, -1, -2; step 1 by the hypothesis: lags 1.
+    "hypothesis twice as long as the reference": Case([1, 2, 3, 4], 4, 2, (-0.5, -0.5, 1, 10 / 8, 1, 1)),
+    # The source is never read to its end, so tau = n. Step 1: lags 2, 3, 3; DAL's step 2: g = 2, 4, 6.
+    "hypothesis half as long as the reference": Case([2, 4, 5], 6, 6, (8 / 3, 8 / 3, 8 / 3, 11 / 36, 2, 2)),
+    "tokens written before anything is read": Case([0, 0, 4, 4], 4, 4, (1 / 3, 0.5, 1 / 3, 0.5, 1, 0)),
+    # Step 3/4: lags 2, 2.25 | 1.5, 0.75, 0. LAAL's and DAL's step 3/5: lags 2, 2.4 | ...; g = 2, 3, 3.6, 4.2, 4.8.
+    "most tokens after the source ends": Case([2, 3, 3, 3, 3], 3, 4, (2.125, 1.3, 2.2, 14 / 12, 11.6 / 5, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCE_METRICS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_metric_has_the_value_worked_by_hand(case: Case, name: str) -> None:
+    expected = dict(zip(SENTENCE_METRICS, case.expected, strict=True))[name]
+    value = SENTENCE_METRICS[name](case.delays, case.source_length, case.reference_length)
+    assert value == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_every_metric_is_reported_under_its_own_name() -> None:
+    functions = {
+        "AL": average_lagging,
+        "AL_all": average_lagging_all,
+        "LAAL": length_adaptive_average_lagging,
+        "AP": average_proportion,
+        "DAL": differentiable_average_lagging,
+        "FRL": first_response_latency,
+    }
+    assert functions == SENTENCE_METRICS
+
+
+def test_al_all_of_an_offline_system_gives_the_paper_s_offline_row_and_al_does_not() -> None:
+    source_length = 18.06
+    delays = [source_length] * 25
+    assert average_lagging_all(delays, source_length, 25) == pytest.approx(9.39, abs=0.005)
+    assert average_lagging(delays, source_length, 25) == source_length
+    assert average_proportion(delays, source_length, 25) == pytest.approx(1.0)
+    assert first_response_latency(delays, source_length, 25) == source_length
+
+
+@pytest.mark.parametrize("reference_length", [1, 7, 40])
+def test_al_and_laal_of_an_offline_system_are_the_source_length_whatever_the_reference(reference_length: int) -> None:
+    assert average_lagging([11] * 9, 11, reference_length) == 11
+    assert length_adaptive_average_lagging([11] * 9, 11, reference_length) == 11
+
+
+def test_laal_equals_al_unless_the_hypothesis_is_longer_than_the_reference() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        source_length, reference_length, length = (int(n) for n in generator.integers(1, 12, size=3))
+        delays = np.sort(generator.integers(0, source_length + 1, size=length)).tolist()
+        al = average_lagging(delays, source_length, reference_length)
+        laal = length_adaptive_average_lagging(delays, source_length, reference_length)
+        if length <= reference_length:
+            assert laal == al
+        else:
+            assert laal >= al
+
+
+def test_dal_does_not_depend_on_the_reference_length() -> None:
+    assert len({differentiable_average_lagging([1, 2, 4], 4, length) for length in (1, 3, 9)}) == 1
+
+
+def test_numpy_numbers_are_accepted_and_plain_floats_returned() -> None:
+    for name, metric in SENTENCE_METRICS.items():
+        value = metric(list(np.array([1, 2, 2])), 2, 3)
+        assert type(value) is float, name
+        assert value == metric([1, 2, 2], 2, 3)
+
+
+BAD_SENTENCES = {
+    "empty hypothesis": (([], 3, 3), "an empty hypothesis has no latency"),
+    "empty reference": (([1], 3, 0), "the reference must not be empty.*got 0"),
+    "reference of unknown length": (([1], 3, float("nan")), "the reference must not be empty.*got nan"),
+    "empty source": (([0], 0, 3), "source length must be at least 1, got 0"),
+    "endless source": (([0], float("inf"), 3), "source length must be at least 1, got inf"),
+    "delay beyond the source": (([1, 4], 3, 3), r"delay 1 must be within 0\.\.3 .*got 4"),
+    "first delay beyond the source": (([4], 3, 3), r"delay 0 must be within 0\.\.3 .*got 4"),
+    "negative delay": (([-1, 2], 3, 3), r"delay 0 must be within 0\.\.3 .*got -1"),
+    "delay not a number": (([1, float("nan")], 3, 3), "delay 1 must be within .*got nan"),
+    "falling delays": (([1, 3, 2], 3, 3), "delays must not decrease, got 2 after 3 at position 2"),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCE_METRICS)
+@pytest.mark.parametrize(("arguments", "message"), BAD_SENTENCES.values(), ids=BAD_SENTENCES)
+def test_a_sentence_without_meaning_is_refused_with_the_reason(
+    arguments: tuple[list[float], float, float], message: str, name: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        SENTENCE_METRICS[name](*arguments)
+
+
+def test_corpus_latency_is_the_mean_over_sentences() -> None:
+    cases = (CASES["offline"], CASES["wait-3"])
+    result = corpus_latency(*zip(*(case[:3] for case in cases), strict=True))
+    assert result == pytest.approx(
+        {"AL": 3.5, "AL_all": 2.75, "LAAL": 3.5, "AP": 11 / 12, "DAL": 3.5, "FRL": 3.5}
+        | {"sentences": 2, "empty_hypotheses": 0}
+    )
+
+
+def test_empty_hypotheses_are_counted_and_left_out_of_the_means() -> None:
+    with_empty = corpus_latency([[], [4, 4], []], [9, 4, 9], [9, 2, 9])
+    alone = corpus_latency([[4, 4]], [4], [2])
+    assert with_empty == alone | {"sentences": 3, "empty_hypotheses": 2}
+
+
+def test_a_corpus_of_empty_hypotheses_has_no_means() -> None:
+    result = corpus_latency([[], []], [3, 4], [3, 4])
+    assert result == dict.fromkeys(SENTENCE_METRICS) | {"sentences": 2, "empty_hypotheses": 2}
+
+
+def test_corpus_errors_name_the_sentence_or_the_counts() -> None:
+    with pytest.raises(ValueError, match="sentence 1: delays must not decrease"):
+        corpus_latency([[1], [2, 1]], [3, 3], [3, 3])
+    with pytest.raises(ValueError, match="sentence 0: the reference must not be empty"):
+        corpus_latency([[]], [3], [0])
+    with pytest.raises(ValueError, match="got 2 hypotheses, 1 source lengths and 3 reference lengths"):
+        corpus_latency([[1], [1]], [3], [3, 3, 3])
+    with pytest.raises(ValueError, match="at least one sentence"):
+        corpus_latency([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "count"),
+    [
+        ("今天 天气　好。", "character", 6),
+        ("今天 天气好", "word", 2),
+        (" It  is\tfine. ", "word", 3),
+        ("It is", "character", 4),
+        ("  ", "word", 0),
+        ("", "character", 0),
+    ],
+)
+def test_units_are_counted_without_white_space(text: str, unit: Unit, count: int) -> None:
+    assert count_units(text, unit) == count
+
+
+@pytest.mark.parametrize(
+    ("language", "unit"), [("zh", "character"), ("zh-Hant", "character"), ("ja_JP", "character"), ("en", "word")]
+)
+def test_text_is_counted_in_characters_where_it_is_written_without_spaces(language: str, unit: Unit) -> None:
+    assert text_unit(language) == unit
+
+
+def test_a_language_s_name_is_no_code() -> None:
+    with pytest.raises(ValueError, match=r"language code.*got 'Chinese'"):
+        text_unit("Chinese")
+
+
+# Source tokens 今天| 天气|好: 2, 4, 5 characters. Target tokens The| wea|ther| is.
+SOURCE, SOURCE_ENDS = "今天 天气好", [2, 5, 6]
+TARGET, TARGET_ENDS = "The weather is", [3, 7, 11, 14]
+
+
+def test_a_word_s_delay_is_its_last_token_s_in_source_characters_without_spaces() -> None:
+    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [1, 1, 2, 3]) == [2, 4, 5]
+    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [0, 1, 1, 2]) == [0, 2, 4]
+
+
+def test_the_source_s_end_token_adds_no_characters() -> None:
+    with_end = [*SOURCE_ENDS, SOURCE_ENDS[-1]]
+    assert delays_in_characters_and_words(SOURCE, with_end, TARGET, TARGET_ENDS, [3, 4, 4, 4]) == [5, 5, 5]
+
+
+def test_one_token_may_complete_several_words() -> None:
+    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, [14], [2]) == [4, 4, 4]
+
+
+def test_a_character_in_two_byte_tokens_is_complete_with_the_second() -> None:
+    # Target 好天: 好 is the tokens 0 and 1. Source 今天: 天 is the tokens 1 and 2.
+    delays = delays_in_characters_and_words("今天", [1, 1, 2], "好天", [0, 1, 2], [1, 2, 3], target_unit="character")
+    assert delays == [1, 2]
+
+
+def test_words_in_and_characters_out_use_the_same_rule() -> None:
+    delays = delays_in_characters_and_words(
+        "The weather is", [3, 7, 11, 14], "天气好", [2, 3], [2, 4], source_unit="word", target_unit="character"
+    )
+    assert delays == [1, 1, 3]
+
+
+def test_an_empty_hypothesis_has_no_delays_in_words_either() -> None:
+    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, "", [], []) == []
+
+
+def test_offline_delays_stay_the_source_length_in_characters() -> None:
+    delays = delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [3] * 4)
+    assert average_lagging(delays, count_units(SOURCE, "character"), count_units(TARGET, "word")) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [1, 1]), "got 2 delays for 4 target tokens"),
+        ((SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [1, 1, 2, 4]), r"delay 3 must be within 0\.\.3 source tokens"),
+        ((SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [2, 1, 2, 3]), "delays must not decrease, got 1 after 2"),
+        ((SOURCE, [2, 5], TARGET, TARGET_ENDS, [1, 1, 2, 2]), "source tokens reach character 5 of .* ends at 6"),
+        ((SOURCE, [2, 5, 7], TARGET, TARGET_ENDS, [1, 1, 2, 2]), r"source token 2 must end within 0\.\.6"),
+        ((SOURCE, [5, 2, 6], TARGET, TARGET_ENDS, [1, 1, 2, 2]), "ends of source tokens must not decrease"),
+        ((SOURCE, SOURCE_ENDS, TARGET, [3, 7], [1, 1]), "target tokens reach character 7 of .* ends at 14"),
+        ((SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [1] * 4, "byte"), "'character' or 'word', got 'byte'"),
+    ],
+)
+def test_spans_that_do_not_fit_their_text_are_refused(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        delays_in_characters_and_words(*arguments)
+
+
+def test_latency_needs_no_torch() -> None:
+    code = "import sys, duplexmt.metrics.latency; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
