@@ -1,0 +1,1 @@
+"""Sentence pairs: the built-in grammar corpus, tokenisation, batching."""

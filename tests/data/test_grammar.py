@@ -1,0 +1,232 @@
+"""The built-in grammar corpus: its size, its alignments, its language, and the rows they determine."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import pytest
+
+from duplexmt.data import grammar
+from duplexmt.data.grammar import CASE_STUDY, AlignedPair, builtin_corpus, derivations, determination_rows, generate
+from duplexmt.data.grammar import lexicon as lex
+from duplexmt.data.grammar.phrases import Chooser, T
+from duplexmt.data.grammar.rules import derive
+
+COUNT = 20_000
+
+
+@pytest.fixture(scope="module")
+def draws() -> list[tuple[AlignedPair, str]]:
+    stream = derivations(11)
+    return [next(stream) for _ in range(COUNT)]
+
+
+@pytest.fixture(scope="module")
+def pairs(draws: list[tuple[AlignedPair, str]]) -> list[AlignedPair]:
+    return [pair for pair, _ in draws]
+
+
+def entries() -> set[str]:
+    """The Chinese side of every entry, each counted once however many tables it stands in."""
+    tables = [value for key, value in vars(lex).items() if key.isupper() and isinstance(value, tuple)]
+    return {entry.zh for table in tables for entry in table}
+
+
+def test_lexicon_holds_more_than_three_hundred_entries() -> None:
+    assert len(entries()) >= 300
+
+
+def test_every_lexical_entry_occurs_in_twenty_thousand_sentences(pairs: list[AlignedPair]) -> None:
+    seen = Counter(word for pair in pairs for word in pair.source_words)
+    rare = {zh: seen[zh] for zh in entries() if seen[zh] + seen[zh + "们"] + seen[zh + "的"] < 20}
+    assert not rare
+
+
+def test_same_seed_gives_the_same_corpus_in_another_process() -> None:
+    code = "import sys, duplexmt.data.grammar as g; sys.stdout.buffer.write(repr(g.generate(300, 5)).encode())"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
+    assert told == repr(generate(300, 5))
+    assert generate(50, 5) == generate(300, 5)[:50]
+    assert generate(50, 6) != generate(50, 5)
+
+
+def test_sentences_have_four_to_twenty_words_and_end_in_a_mark(pairs: list[AlignedPair]) -> None:
+    assert {len(pair.source_words) for pair in pairs} <= set(range(4, 21))
+    assert {pair.source_words[-1] + pair.target_words[-1] for pair in pairs} == {"。.", "？?"}
+
+
+def test_splits_are_disjoint_by_source_and_by_target_and_without_the_case_study() -> None:
+    splits = builtin_corpus(train=2000, validation=200, test=300, seed=3)
+    assert [len(splits[key]) for key in ("train", "validation", "test")] == [2000, 200, 300]
+    together = [pair for split in splits.values() for pair in split]
+    assert len({pair.source for pair in together}) == len({pair.target for pair in together}) == 2500
+    assert CASE_STUDY.source not in {pair.source for pair in together}
+    assert CASE_STUDY.target not in {pair.target for pair in together}
+
+
+def test_larger_training_split_leaves_the_other_splits_alone() -> None:
+    small, large = builtin_corpus(100, 50, 50, seed=3), builtin_corpus(400, 50, 50, seed=3)
+    assert small["test"] == large["test"]
+    assert small["validation"] == large["validation"]
+
+
+def test_one_source_has_one_target(pairs: list[AlignedPair]) -> None:
+    target_of: dict[str, str] = {}
+    for pair in pairs:
+        assert target_of.setdefault(pair.source, pair.target) == pair.target
+
+
+def test_words_and_spans_spell_the_texts_exactly(pairs: list[AlignedPair]) -> None:
+    for pair in pairs:
+        assert "".join(pair.source_words) == pair.source
+        assert tuple(pair.source[a:b] for a, b in pair.source_word_spans()) == pair.source_words
+        assert tuple(pair.target[a:b] for a, b in pair.target_spans) == pair.target_words
+        assert "".join(pair.target_words) == pair.target.replace(" ", "")
+        assert len(pair.content) == len(pair.target_words)
+
+
+def test_every_target_word_is_linked_and_links_are_sorted(pairs: list[AlignedPair]) -> None:
+    for pair in pairs:
+        assert list(pair.links) == sorted(set(pair.links))
+        assert {target for target, _ in pair.links} == set(range(len(pair.target_words)))
+        assert all(0 <= source < len(pair.source_words) for _, source in pair.links)
+
+
+def test_english_is_capitalised_spaced_and_has_the_right_articles(pairs: list[AlignedPair]) -> None:
+    for pair in pairs:
+        text = pair.target
+        assert text[0].isupper()
+        assert "  " not in text
+        assert not re.search(r" [,.?]|,\S", text), text
+        assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", text), text
+        assert not re.search(r"\b(the the|a a|be \w+ed away to|will not be not)\b", text), text
+
+
+def test_chinese_has_no_spaces_and_no_latin_letters(pairs: list[AlignedPair]) -> None:
+    assert all(re.fullmatch(r"[\u4e00-\u9fff]+(，[\u4e00-\u9fff]+)*[。？]|请问，.*？", pair.source) for pair in pairs)
+
+
+class Guided(Chooser):
+    """Takes a wanted word whenever one is among the options, and is random otherwise."""
+
+    wanted = frozenset(["站", "那边", "男人", "棒球手", "posture", "the"])
+
+    def pick(self, options: Sequence[T]) -> T:
+        liked = [option for option in options if getattr(option, "zh", None) in self.wanted]
+        return super().pick(liked or options)
+
+    def weigh(self, weights: Mapping[str, float]) -> str:
+        liked = {key: weight for key, weight in weights.items() if key in self.wanted}
+        return super().weigh(liked or weights)
+
+
+def test_case_study_is_derived_by_the_ordinary_rules() -> None:
+    assert CASE_STUDY.source == "站在那边的男人曾是棒球手。"
+    assert CASE_STUDY.target == "The man standing there was a baseball player."
+    ch = Guided(1)
+    derived = (grammar._pair(derive(ch, "formerly")) for _ in range(200))
+    assert CASE_STUDY in derived
+
+
+def test_case_study_alignment_is_the_one_worked_by_hand() -> None:
+    assert CASE_STUDY.source_words == ("站", "在", "那边", "的", "男人", "曾", "是", "棒球手", "。")
+    assert CASE_STUDY.links == (
+        (0, 4), (1, 4), (2, 0), (2, 3), (3, 2), (4, 4), (4, 5), (4, 6), (5, 7), (6, 7), (7, 7), (8, 8)
+    )  # fmt: skip
+    assert CASE_STUDY.content == (False, True, True, True, False, False, True, True, False)
+    assert CASE_STUDY.needed_characters() == (7, 7, 5, 4, 9, 12, 12, 12, 13)
+
+
+def test_rows_of_whole_words_in_the_case_study() -> None:
+    rows = determination_rows(CASE_STUDY, CASE_STUDY.source_word_spans(), CASE_STUDY.target_spans)
+    assert rows == [4, 4, 4, 4, 6, 7, 7, 7, 8]
+
+
+def test_rows_of_odd_subwords_in_the_case_study() -> None:
+    # 站在 那 边的 男 人 人 曾是 棒 棒 球手。: 人 and 棒 are cut into bytes.
+    source = [(0, 2), (2, 3), (3, 5), (5, 6), (6, 7), (6, 7), (7, 9), (9, 10), (9, 10), (10, 13)]
+    # The, _man, _stand, ing, _there, _, was, _a_base, ball_player.
+    target = [(0, 3), (3, 7), (7, 13), (13, 16), (16, 22), (22, 23), (23, 26), (26, 33), (33, 45)]
+    assert determination_rows(CASE_STUDY, source, target) == [5, 5, 5, 5, 5, 5, 6, 9, 9]
+
+
+def test_spans_that_do_not_fit_are_refused() -> None:
+    words = CASE_STUDY.source_word_spans()
+    with pytest.raises(ValueError, match=r"\(0, 99\)"):
+        determination_rows(CASE_STUDY, words, [(0, 99)])
+    with pytest.raises(ValueError, match="covered by no source token"):
+        determination_rows(CASE_STUDY, words[:3], CASE_STUDY.target_spans)
+
+
+def test_each_construction_has_its_share(draws: list[tuple[AlignedPair, str]]) -> None:
+    share = {key: 100 * count / COUNT for key, count in Counter(name for _, name in draws).items()}
+    assert set(share) == set(grammar.rules.CONSTRUCTIONS)
+    for key, (weight, _, _) in grammar.rules.CONSTRUCTIONS.items():
+        assert share[key] == pytest.approx(weight, abs=1.5), key
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least"),
+    [("把", 7), ("被", 7), ("曾", 2), ("正在", 5), ("没", 4), ("会", 8), ("了", 30), ("比", 3), ("和", 3), ("但是", 3),
+     ("因为", 3), ("如果", 1.5), ("谁", 2), ("为什么", 1), ("这", 10), ("那", 20), ("一", 15), ("跟", 1), ("给", 1),
+     ("，", 10)],
+)  # fmt: skip
+def test_marker_occurs_in_at_least_this_percentage(pattern: str, least: float, pairs: list[AlignedPair]) -> None:
+    assert 100 * sum(any(pattern in word for word in pair.source_words) for pair in pairs) / COUNT >= least
+
+
+def test_many_sentences_reorder_a_relative_clause_a_time_or_a_place(pairs: list[AlignedPair]) -> None:
+    def crossed(pair: AlignedPair) -> bool:
+        firsts = [min(s for t, s in pair.links if t == index) for index in range(len(pair.target_words))]
+        return any(b <= a - 3 for a, b in pairwise(firsts))
+
+    assert sum(map(crossed, pairs)) / COUNT > 0.5
+
+
+def test_questions_known_only_from_their_end_are_rare(pairs: list[AlignedPair]) -> None:
+    plain = sum("吗" in pair.source_words and "请问" not in pair.source_words for pair in pairs)
+    what = sum("什么" in pair.source_words for pair in pairs)
+    assert 0 < plain / COUNT <= 0.03
+    assert 0 < what / COUNT <= 0.03
+
+
+def test_first_word_rarely_waits_for_the_last_source_words(pairs: list[AlignedPair]) -> None:
+    late = sum(pair.needed_characters()[0] >= 0.9 * len(pair.source) for pair in pairs)
+    assert late / COUNT <= 0.03
+
+
+def test_gold_alignment_agrees_with_what_the_prefixes_of_the_corpus_allow(pairs: list[AlignedPair]) -> None:
+    """Among sentences that share the source read so far, the first target word is seldom another one."""
+    firsts: dict[tuple[str, ...], Counter[str]] = {}
+    for pair in pairs:
+        for read in range(1, 6):
+            firsts.setdefault(pair.source_words[:read], Counter())[pair.target_words[0]] += 1
+    agree = total = 0
+    for pair in pairs:
+        read = max(source for target, source in pair.links if target == 0) + 1
+        if read <= 5:
+            others = firsts[pair.source_words[:read]]
+            agree += others[pair.target_words[0]]
+            total += others.total()
+    assert agree / total > 0.9
+
+
+@pytest.mark.parametrize("count", [-1, 1_000_001])
+def test_impossible_counts_are_refused_by_value_rule_and_way_out(count: int) -> None:
+    with pytest.raises(ValueError, match=rf"count is {count}; it must lie between 0 and 1000000: ask for fewer"):
+        generate(count, 0)
+
+
+def test_negative_split_is_refused() -> None:
+    with pytest.raises(ValueError, match="validation is -2; a split's size must not be negative"):
+        builtin_corpus(1, -2, 1, 0)
+
+
+def test_exhausted_language_raises_instead_of_looping(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = generate(1, 0)[0]
+    monkeypatch.setattr(grammar, "derivations", lambda seed: iter(lambda: (one, "statement"), None))
+    with pytest.raises(ValueError, match=r"count is 2, .* after 1 distinct .* ask for at most 1"):
+        generate(2, 0)
