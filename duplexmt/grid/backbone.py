@@ -1,0 +1,94 @@
+"""Backbones: a pretrained Hugging Face decoder or one with random weights, trained in full or with LoRA."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from .model import SUPPORTED_BACKBONES, check_backbone
+
+
+def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> Any:
+    """Load a causal language model in float32 from a folder, or by name from the hub. Safetensors weights only.
+
+    Args:
+        name_or_folder: as for `from_pretrained`.
+        vocab_size: entries of the tokenizer that will be used with it, to be checked.
+
+    Raises:
+        ValueError: if there is no such model, its attention is not supported, or its vocabulary is too small.
+    """
+    try:
+        config = AutoConfig.from_pretrained(name_or_folder)
+        check_backbone(config)
+        model = AutoModelForCausalLM.from_pretrained(name_or_folder, dtype=torch.float32, use_safetensors=True)
+    except OSError as error:
+        raise ValueError(
+            f"model.backbone={name_or_folder!r}: no causal language model with safetensors weights could be loaded "
+            f"from there ({error}); give a folder that holds one, or a Hugging Face name on a machine with network"
+        ) from error
+    if vocab_size is not None and vocab_size > config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {vocab_size} entries, the backbone {name_or_folder!r} embeds {config.vocab_size}: "
+            "use the backbone's own tokenizer (data.tokenizer)"
+        )
+    return model
+
+
+def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token: int) -> Any:
+    """A causal language model with random weights.
+
+    Args:
+        architecture: `model_type` (qwen2, llama, mistral or qwen3) and values of its Hugging Face configuration.
+        vocab_size: entries of the tokenizer.
+        end_token: id of the end token.
+
+    Raises:
+        ValueError: for a type that is not supported, or values that do not fit together.
+    """
+    values = dict(architecture)
+    model_type = values.pop("model_type", None)
+    if model_type not in SUPPORTED_BACKBONES:
+        raise ValueError(
+            f"model.architecture.model_type={model_type!r}: must be one of {', '.join(SUPPORTED_BACKBONES)}"
+        )
+    heads, key_heads = values.get("num_attention_heads", 1), values.get("num_key_value_heads", 1)
+    if heads % key_heads:
+        raise ValueError(
+            f"model.architecture: num_attention_heads={heads} is no multiple of {key_heads} key/value heads"
+        )
+    if "head_dim" not in values and values.get("hidden_size", heads) % heads:
+        raise ValueError(f"model.architecture: hidden_size={values['hidden_size']} is no multiple of {heads} heads")
+    config = AutoConfig.for_model(
+        model_type, **values, vocab_size=vocab_size, bos_token_id=None, eos_token_id=end_token, pad_token_id=None
+    )
+    check_backbone(config)
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_modules: Sequence[str]) -> nn.Module:
+    """Freeze a backbone, add LoRA to the named linear layers, and train its text head in full (`tab:train-hparam`).
+
+    A tied text head is untied: PEFT trains a copy of it, the embedding stays frozen.
+
+    Raises:
+        ValueError: for a rank below 1 or module names that match nothing.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    if rank < 1:
+        raise ValueError(f"model.lora.rank={rank}: must be at least 1 (the paper uses 64)")
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
+        target_modules=list(target_modules),
+        modules_to_save=["lm_head"],
+        task_type="CAUSAL_LM",
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")  # untied on purpose
+        return get_peft_model(model, config)

@@ -1,0 +1,32 @@
+"""Anchored rotary positions of the two streams (Section III-B and `eq:rope-anchor`)."""
+
+import torch
+from torch import Tensor
+
+
+def check_anchor(anchor: str | int) -> str | int:
+    """Return `anchor` if it is `source_length` or a position ≥ 0, else raise `ValueError`."""
+    if anchor == "source_length" or (isinstance(anchor, int) and not isinstance(anchor, bool) and anchor >= 0):
+        return anchor
+    raise ValueError(f"model.anchor={anchor!r}: must be 'source_length' or a position of at least 0, such as 0 or 128")
+
+
+def target_positions(anchor: str | int, source_lengths: Tensor, Y: int) -> Tensor:
+    """Positions of the target stream, `pos_O(y) = anchor + y` (`eq:rope-anchor`).
+
+    Args:
+        anchor: `source_length` (the paper's `X_total`, one per pair) or a constant.
+        source_lengths: tokens of each source, end token included, `[B]`.
+        Y: columns of the grid.
+
+    Returns:
+        `[B, Y]`, int64.
+    """
+    start = source_lengths if anchor == "source_length" else torch.full_like(source_lengths, int(anchor))
+    return start[:, None] + torch.arange(Y, device=source_lengths.device)
+
+
+def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate `states [..., heads, E]` by the backbone's `cos`, `sin`, broadcastable to `[..., 1, E]`."""
+    first, second = states.chunk(2, dim=-1)
+    return states * cos.to(states.dtype) + torch.cat((-second, first), dim=-1) * sin.to(states.dtype)

@@ -1,0 +1,166 @@
+"""The grid model: proof against Hugging Face, causality, raggedness, precision, refusals."""
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from duplexmt.grid.model import GridModel
+from tests.helpers import tiny_backbone
+
+OPTIONS = [
+    {"attention": attention, "input_attends_output": io, "softmax": softmax, "anchor": anchor}
+    for attention in ("approximate", "exact")
+    for io in (True, False)
+    for softmax in ("joint", "separate")
+    for anchor in ("source_length", 0, 40)
+]
+
+
+def grid(model_type="qwen2", layers=3, values=None, **options):
+    torch.manual_seed(1)
+    return GridModel(tiny_backbone(model_type, layers=layers, **(values or {})), **options).double().eval()
+
+
+def tokens(*shape, seed=0):
+    return torch.randint(97, shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "values"),
+    [
+        ("qwen2", {}),
+        ("llama", {}),
+        ("llama", {"attention_bias": True, "num_key_value_heads": 1}),
+        ("mistral", {"sliding_window": 64}),
+        ("mistral", {"sliding_window": None, "head_dim": 12}),
+        ("qwen3", {"head_dim": 16}),
+        ("qwen2", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4,
+                                       "original_max_position_embeddings": 16}}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("X", "Y"), [(1, 1), (1, 6), (7, 1), (5, 7)])
+def test_exact_grid_without_io_equals_hugging_face_at_every_row(model_type, values, X, Y):
+    model = grid(model_type, values=values, attention="exact", input_attends_output=False)
+    source, target = tokens(2, X, seed=X), tokens(2, Y, seed=Y + 50)
+    logits = model.text_logits(model(source, target))
+    for x in range(X):
+        ids = torch.cat((source[:, : x + 1], target), 1)
+        positions = torch.cat((torch.arange(x + 1), torch.arange(X, X + Y)))[None].expand(2, -1)
+        # Without the mask transformers takes the jump in positions for packed sequences.
+        expected = model.causal_lm(input_ids=ids, position_ids=positions, attention_mask=torch.ones_like(ids)).logits
+        torch.testing.assert_close(logits[:, x], expected[:, x + 1 :], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("io", [True, False])
+def test_approximate_equals_exact_with_one_layer_and_differs_with_three(io):
+    source, target = tokens(2, 4), tokens(2, 5)
+    for layers, same in ((1, True), (3, False)):
+        approximate = grid(layers=layers, input_attends_output=io)(source, target)
+        exact = grid(layers=layers, input_attends_output=io, attention="exact")(source, target)
+        # One layer reads layer-0 states only, where I does not depend on y nor O on x.
+        assert torch.allclose(approximate, exact, rtol=0, atol=1e-12) is same
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_changing_a_future_token_changes_no_earlier_cell(options):
+    model = grid(**options)
+    source, target = tokens(1, 5), tokens(1, 6)
+    before = model(source, target)
+    for changed in range(5):
+        other = source.clone()
+        other[:, changed] = (other[:, changed] + 1) % 97
+        after = model(other, target)
+        assert torch.equal(after[:, :changed], before[:, :changed])
+        assert (after[:, changed] != before[:, changed]).any()
+    for changed in range(6):
+        other = target.clone()
+        other[:, changed] = (other[:, changed] + 1) % 97
+        after = model(source, other)
+        assert torch.equal(after[:, :, :changed], before[:, :, :changed])
+        assert (after[:, :, changed] != before[:, :, changed]).any()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_padding_and_batch_mates_change_nothing(options):
+    model = grid(**options)
+    shapes = [(3, 6), (5, 2), (1, 1), (5, 6)]
+    source, target = tokens(4, 5), tokens(4, 6)
+    together = model(source, target, torch.tensor([X for X, _ in shapes]))
+    for b, (X, Y) in enumerate(shapes):
+        alone = model(source[b : b + 1, :X], target[b : b + 1, :Y])
+        torch.testing.assert_close(together[b : b + 1, :X, :Y], alone, rtol=0, atol=1e-12)
+
+
+def test_anchor_moves_the_target_positions_only_when_the_length_does():
+    source, target = tokens(1, 3), tokens(1, 4)
+    by_length, constant = grid(anchor="source_length"), grid(anchor=3)
+    torch.testing.assert_close(by_length(source, target), constant(source, target), rtol=0, atol=0)
+    longer = torch.tensor([9])  # three tokens have arrived of a source that will have nine
+    assert not torch.allclose(by_length(source, target, longer), by_length(source, target))
+    torch.testing.assert_close(constant(source, target, longer), constant(source, target), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 2e-2), (torch.bfloat16, 1.5e-1)])
+@pytest.mark.parametrize("attention", ["approximate", "exact"])
+def test_autocast_stays_near_float32(dtype, tolerance, attention):
+    """Tolerance in units of the final-normed states, whose root mean square is about 0.3."""
+    model = grid(attention=attention).float()
+    for weight in model.parameters():
+        weight.data *= 0.3  # activations of a trained model's size
+    source, target = tokens(2, 5), tokens(2, 6)
+    expected = model(source, target)
+    with torch.autocast("cpu", dtype=dtype):
+        got = model(source, target).float()
+    error = (got - expected).square().mean().sqrt() / expected.square().mean().sqrt()
+    assert 0 < error < tolerance
+
+
+def test_i_stream_does_not_reach_the_output_through_io_when_it_is_off():
+    source, target = tokens(1, 4), tokens(1, 4)
+    on, off = grid(input_attends_output=True), grid(input_attends_output=False)
+    assert not torch.allclose(on(source, target), off(source, target))
+
+
+def test_a_sliding_window_shorter_than_the_streams_is_refused():
+    model = grid("mistral", values={"sliding_window": 8})
+    model(tokens(1, 4), tokens(1, 4))
+    with pytest.raises(ValueError, match="4 \\+ 5 tokens exceed the backbone's sliding window of 8"):
+        model(tokens(1, 4), tokens(1, 5))
+
+
+def test_an_unused_sliding_window_setting_is_no_limit():
+    model = grid("qwen2", values={"sliding_window": 4, "use_sliding_window": False})
+    assert model(tokens(1, 6), tokens(1, 6)).shape == (1, 6, 6, 32)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"attention_dropout": 0.1}, "attention_dropout=0.1"),
+        ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "'dynamic' changes"),
+    ],
+)
+def test_what_the_grid_cannot_honour_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        grid(values=values)
+
+
+def test_an_unsupported_decoder_is_refused_with_the_supported_ones():
+    config = AutoConfig.for_model("gpt2", n_embd=8, n_layer=1, n_head=2, vocab_size=11)
+    with pytest.raises(ValueError, match="'gpt2': grid attention supports qwen2, llama, mistral, qwen3"):
+        GridModel(AutoModelForCausalLM.from_config(config))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attention": "fast"}, "model.attention='fast': must be one of approximate, exact"),
+        ({"softmax": "both"}, "model.softmax='both'"),
+        ({"anchor": -1}, "model.anchor=-1: must be 'source_length' or a position of at least 0"),
+        ({"anchor": "x_vis"}, "model.anchor='x_vis'"),
+        ({"anchor": True}, "model.anchor=True"),
+    ],
+)
+def test_unknown_options_are_refused_by_value_and_rule(options, message):
+    with pytest.raises(ValueError, match=message):
+        grid(**options)

@@ -1,0 +1,75 @@
+"""Small models and tokenizers that tests build in milliseconds."""
+
+from functools import cache
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from duplexmt.data.tokenizer import train_bpe
+from duplexmt.grid.model import GridModel
+
+SENTENCES = (
+    ("站在那边的男人曾是棒球手。", "The man standing there was a baseball player."),
+    ("我昨天买了一本书。", "I bought a book yesterday."),
+    ("她的哥哥在北京工作。", "Her brother works in Beijing."),
+    ("孩子们喜欢那只猫。", "The children like that cat."),
+    ("老师每天早上喝茶。", "The teacher drinks tea every morning."),
+    ("我们明天去学校。", "We go to school tomorrow."),
+    ("那本书很有意思。", "That book is very interesting."),
+    ("他没有看见那个人。", "He did not see that man."),
+    ("你喜欢喝茶还是咖啡？", "Do you like tea or coffee?"),
+    ("这只猫昨天睡在桌子上。", "This cat slept on the table yesterday."),
+    ("医生告诉我多喝水。", "The doctor told me to drink more water."),
+    ("学生们在学校里看书。", "The students read books at school."),
+)
+
+
+@cache
+def tiny_tokenizer(vocab_size=320):
+    """A byte-level BPE over a dozen sentence pairs: 256 bytes, two special tokens, and merges."""
+    return train_bpe([text for pair in SENTENCES for text in pair], vocab_size)
+
+
+def tiny_backbone(model_type="qwen2", vocab_size=97, layers=3, seed=0, scale=0.3, **values):
+    """A random Hugging Face causal language model whose attention is far from uniform.
+
+    Args:
+        model_type: qwen2, llama, mistral or qwen3.
+        vocab_size, layers: of the model.
+        seed: of its weights.
+        scale: standard deviation of all weights but those of norms, which stay near 1.
+        values: further values of its configuration.
+    """
+    shape = {
+        "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+        "max_position_embeddings": 256, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": None,
+    }  # fmt: skip
+    config = AutoConfig.for_model(model_type, **{**shape, **values}, vocab_size=vocab_size, num_hidden_layers=layers)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn(weight.shape, generator=draw) * scale
+            weight.copy_(1 + noise if "norm" in name else noise)
+    return model.eval()
+
+
+def tiny_grid(backbone=None, seed=0, **options):
+    """A grid model in evaluation mode; EMIT probabilities spread over (0, 1).
+
+    Args:
+        backbone: by default `tiny_backbone(seed=seed)`.
+        seed: of all random weights.
+        options: of `GridModel`.
+    """
+    model = GridModel(tiny_backbone(seed=seed) if backbone is None else backbone, **options)
+    draw = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for weight in model.emit_head.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=draw) * 0.3)
+    return model.eval()
+
+
+def spoken_grid(seed=0, tokenizer=None, **options):
+    """A tiny grid model with the vocabulary of `tiny_tokenizer`, or of the tokenizer given."""
+    return tiny_grid(tiny_backbone(vocab_size=len(tokenizer or tiny_tokenizer()), seed=seed), seed=seed, **options)
