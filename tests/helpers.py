@@ -3,7 +3,8 @@
 from functools import cache
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from duplexmt.data.tokenizer import train_bpe
 from duplexmt.grid.model import GridModel
@@ -26,8 +27,24 @@ SENTENCES = (
 
 @cache
 def tiny_tokenizer(vocab_size=320):
-    """A byte-level BPE over a dozen sentence pairs: 256 bytes, two special tokens, and merges."""
+    """The project's BPE over a dozen sentence pairs: 256 bytes, two special tokens, characters; merges from 400 on."""
     return train_bpe([text for pair in SENTENCES for text in pair], vocab_size)
+
+
+@cache
+def byte_level_tokenizer():
+    """A BPE like Qwen2's and GPT-2's: over bytes, so that a token may end inside a character."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([text for pair in SENTENCES for text in pair], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
 
 
 def tiny_backbone(model_type="qwen2", vocab_size=97, layers=3, seed=0, scale=0.3, **values):

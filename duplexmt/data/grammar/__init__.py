@@ -7,6 +7,7 @@ word knows the source words that determine it, so one can say how early a transl
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from .phrases import Chooser
 from .rules import Derivation, case_study, derive
@@ -82,16 +83,15 @@ def _pair(derivation: Derivation) -> AlignedPair:
 CASE_STUDY = _pair(case_study())
 
 
-def determination_rows(
+def alignment_rows(
     pair: AlignedPair, source_token_spans: Sequence[tuple[int, int]], target_token_spans: Sequence[tuple[int, int]]
 ) -> list[int]:
-    """Earliest grid row at which each target token is determined by the gold alignment.
+    """Row of the last source token that each target token is aligned with, tokens before it left aside.
 
     Token spans are character spans [start, end) in `pair.source` and `pair.target` as a tokenizer reports them: a
     target span may include the space before it, and tokens that are parts of one character share its span. A target
     token needs what the words it overlaps need; a token of spaces alone needs nothing of its own. Its row is the index
-    of the source token that covers the last character needed, of several the last. Rows never fall: token y is
-    written after the tokens before it.
+    of the source token that covers the last character needed, of several the last.
 
     Raises:
         ValueError: a span lies outside its text, or no source token covers a character that is needed.
@@ -108,7 +108,7 @@ def determination_rows(
         for character in range(start, end):
             row_of_character[character] = row
     needed = pair.needed_characters()
-    rows, latest = [], 0
+    rows = []
     for start, end in target_token_spans:
         overlapped = [
             count
@@ -122,9 +122,18 @@ def determination_rows(
                     f"source character {max(overlapped) - 1} ({pair.source[max(overlapped) - 1]!r}) is covered by no "
                     "source token; the source spans must cover every character: encode exactly pair.source"
                 )
-            latest = max(latest, row)
-        rows.append(latest)
+        rows.append(row if overlapped else 0)
     return rows
+
+
+def determination_rows(
+    pair: AlignedPair, source_token_spans: Sequence[tuple[int, int]], target_token_spans: Sequence[tuple[int, int]]
+) -> list[int]:
+    """Earliest grid row at which each target token is determined by the gold alignment.
+
+    The running maximum of `alignment_rows`, as tokens are written in order; same arguments and errors.
+    """
+    return list(accumulate(alignment_rows(pair, source_token_spans, target_token_spans), max))
 
 
 def derivations(seed: int) -> Iterator[tuple[AlignedPair, str]]:

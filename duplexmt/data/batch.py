@@ -1,0 +1,61 @@
+"""Tokenised pairs, and padded batches of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PADDING_ID = 0  # any valid id will do: no cell of a pair depends on padding
+
+
+@dataclass(frozen=True)
+class Example:
+    """One pair as token ids, with everything the two streams hold.
+
+    `source` is source prefix, text and end token; `target` is seed token, target prefix, text and end token, so that
+    column `y` reads `target[: y + 1]` and predicts `target[y + 1]`.
+    """
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+
+    @property
+    def cells(self) -> int:
+        """Cells of the pair's grid."""
+        return len(self.source) * (len(self.target) - 1)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Right-padded pairs. With gradient accumulation, the first batch of a step brings the whole step along."""
+
+    source: Tensor  # [B, X]
+    target: Tensor  # [B, Y], seed token first
+    labels: Tensor  # [B, Y], end token last
+    source_lengths: Tensor  # [B]
+    target_lengths: Tensor  # [B]
+    step: "tuple[Batch, ...] | None" = None
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        names = ("source", "target", "labels", "source_lengths", "target_lengths")
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
+        step = None if self.step is None else tuple(batch.to(device) for batch in self.step)
+        return Batch(**moved, step=step)
+
+
+def collate(examples: Sequence[Example]) -> Batch:
+    """Pad examples on the right into one batch."""
+
+    def pad(rows: list[tuple[int, ...]]) -> Tensor:
+        width = max(map(len, rows))
+        return torch.tensor([[*row, *[PADDING_ID] * (width - len(row))] for row in rows])
+
+    return Batch(
+        source=pad([example.source for example in examples]),
+        target=pad([example.target[:-1] for example in examples]),
+        labels=pad([example.target[1:] for example in examples]),
+        source_lengths=torch.tensor([len(example.source) for example in examples]),
+        target_lengths=torch.tensor([len(example.target) - 1 for example in examples]),
+    )

@@ -1,0 +1,162 @@
+"""Tokenizers: one from a Hugging Face folder, or a BPE trained on the corpus; and the tokens a stream needs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from .batch import Example
+
+END_TOKEN = "<|endoftext|>"
+SEED_TOKEN = "<|im_start|>"
+# Qwen2's split of text into words, runs of marks and single digits; BPE merges stay within a piece.
+PRETOKEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def load_tokenizer(name_or_folder: str) -> PreTrainedTokenizerBase:
+    """Load a tokenizer from a folder, or by name from the hub if the user names a remote one.
+
+    Raises:
+        ValueError: if there is none to load.
+    """
+    try:
+        if (Path(name_or_folder) / "tokenizer.json").is_file():
+            # As it was saved. AutoTokenizer would take the class from a config.json beside it (model folders have one),
+            # and Qwen2's, say, keeps the vocabulary but splits and decodes in its own way.
+            return PreTrainedTokenizerFast.from_pretrained(name_or_folder)
+        return AutoTokenizer.from_pretrained(name_or_folder)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"data.tokenizer={name_or_folder!r}: no tokenizer could be loaded from there ({error}); give a folder with "
+            "tokenizer files, a Hugging Face name, or null to train one on the data"
+        ) from error
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerBase:
+    """Train a BPE over characters, with bytes for rare ones, on both languages' texts.
+
+    Deterministic; no text is out of vocabulary. At most half the vocabulary goes to single characters.
+
+    Args:
+        texts: sentences of either language.
+        vocab_size: at least 300: 256 bytes, two special tokens, characters and merges.
+
+    Raises:
+        ValueError: for a smaller vocabulary.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    if vocab_size < 300:
+        raise ValueError(f"data.vocab_size={vocab_size}: a vocabulary with all bytes needs at least 300 entries")
+    texts = list(texts)
+    counts = Counter(character for text in texts for character in normalize("NFC", text))
+    # The trainer's own limit_alphabet breaks ties at random, and every process trains for itself: choose here.
+    by_count = sorted(counts, key=lambda character: (-counts[character], character))
+    alphabet = by_count[: min(vocab_size // 2, vocab_size - 258)]
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PRETOKEN_PATTERN), behavior="isolated")
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    single_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END_TOKEN, SEED_TOKEN, *single_bytes],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    # The bytes were special for the trainer's sake only: as plain entries of the vocabulary they are decoded.
+    saved = json.loads(tokenizer.to_str())
+    saved["added_tokens"] = [token for token in saved["added_tokens"] if token["content"] not in single_bytes]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(saved)), eos_token=END_TOKEN, bos_token=SEED_TOKEN
+    )
+
+
+@dataclass(frozen=True)
+class StreamTokens:
+    """The tokens both streams need beside the text's own, as decided in the reading notes.
+
+    `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored.
+    """
+
+    end: int
+    seed: int
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
+
+    def example(self, source: Sequence[int], target: Sequence[int]) -> Example:
+        """Both streams of a pair of tokenised texts."""
+        return Example(
+            source=(*self.source_prefix, *source, self.end),
+            target=(self.seed, *self.target_prefix, *target, self.end),
+        )
+
+
+def stream_tokens(
+    tokenizer: Any,
+    *,
+    end_token: str | None = None,
+    seed_token: str | None = None,
+    source_prefix: str = "",
+    target_prefix: str = "",
+) -> StreamTokens:
+    """Choose the special tokens: `end` is the tokenizer's eos; `seed` its bos, else `<|im_start|>`, else eos.
+
+    Special tokens spelt out in a prefix count as such: a prompt may need them.
+
+    Raises:
+        ValueError: for a tokenizer without an end token, or a token that is not in its vocabulary.
+    """
+
+    def known(token: str, setting: str) -> int:
+        vocabulary = tokenizer.get_vocab()
+        if token not in vocabulary:
+            raise ValueError(f"{setting}={token!r}: not a token of this tokenizer's vocabulary of {len(vocabulary)}")
+        return vocabulary[token]
+
+    end = known(end_token, "data.end_token") if end_token else tokenizer.eos_token_id
+    if end is None:
+        raise ValueError(
+            "the tokenizer has no end token (eos_token), and both streams must end with one: "
+            "set data.end_token to a token of its vocabulary"
+        )
+    if seed_token:
+        seed = known(seed_token, "data.seed_token")
+    elif tokenizer.bos_token_id is not None:
+        seed = tokenizer.bos_token_id
+    else:
+        seed = tokenizer.get_vocab().get(SEED_TOKEN, end)
+    return StreamTokens(
+        end=end,
+        seed=seed,
+        source_prefix=tuple(tokenizer(source_prefix, add_special_tokens=False)["input_ids"]),
+        target_prefix=tuple(tokenizer(target_prefix, add_special_tokens=False)["input_ids"]),
+    )
+
+
+def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of each text, without special tokens: one spelt out in a text is tokenised like any other text."""
+    if not texts:
+        return []
+    return tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True)["input_ids"]
+
+
+def token_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:
+    """Character span `[start, end)` of each token that `token_ids` gives a text (fast tokenizers only)."""
+    return tokenizer(text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)[
+        "offset_mapping"
+    ]
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Write the tokenizer's files into a folder."""
+    tokenizer.save_pretrained(str(folder))

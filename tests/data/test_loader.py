@@ -1,0 +1,179 @@
+"""The order of training pairs: every claim of `StepLoader`."""
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+import torch
+
+from duplexmt.data.batch import Batch, Example
+from duplexmt.data.loader import StepLoader
+
+
+def examples(count, longest=9):
+    """`count` pairs of mixed lengths, told apart by their first source token."""
+    return [
+        Example(source=(1000 + i, *[7] * (i * 7 % longest), 0), target=(1, *[8] * (i * 7 % longest + i % 3), 0))
+        for i in range(count)
+    ]
+
+
+def names(batch):
+    """Which pairs a batch holds."""
+    return [int(row[0]) - 1000 for row in batch.source]
+
+
+def orders(loader):
+    return [names(batch) for batch in loader]
+
+
+def seen(loader):
+    """All pairs of an epoch, sorted."""
+    return sorted(pair for batch in loader for pair in names(batch))
+
+
+def steps_of_all_devices(count, batch_size, accumulate, world_size, **options):
+    """The set of pairs of each optimiser step, gathered over devices and accumulated batches."""
+    devices = [
+        orders(StepLoader(examples(count), batch_size, 5, accumulate, rank, world_size, **options))
+        for rank in range(world_size)
+    ]
+    assert len({len(batches) for batches in devices}) == 1, "devices must take the same number of steps"
+    return [
+        sorted(pair for batches in devices for batch in batches[begin : begin + accumulate] for pair in batch)
+        for begin in range(0, len(devices[0]), accumulate)
+    ]
+
+
+@pytest.mark.parametrize(("count", "batch_size", "accumulate"), [(24, 4, 1), (50, 4, 2), (7, 1, 3), (5, 16, 1)])
+def test_every_pair_is_seen_exactly_once_an_epoch(count, batch_size, accumulate):
+    loader = StepLoader(examples(count), batch_size, seed=1, accumulate=accumulate, pool=16)
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        assert seen(loader) == list(range(count))
+
+
+def test_length_is_the_number_of_batches_of_this_device():
+    loader = StepLoader(examples(50), 4, seed=1, accumulate=2, world_size=2)
+    assert len(loader) == len(orders(loader)) == 6  # 50 pairs are 3 steps of 16 or 17, each of 2 batches a device
+
+
+def test_the_same_seed_gives_the_same_batches_and_another_seed_others():
+    first, second, other = (orders(StepLoader(examples(40), 4, seed)) for seed in (3, 3, 4))
+    assert first == second
+    assert first != other
+
+
+def test_each_epoch_has_an_order_of_its_own_that_does_not_depend_on_the_epochs_before():
+    loader = StepLoader(examples(40), 4, seed=3)
+    epochs = []
+    for epoch in range(3):
+        loader.set_epoch(epoch)
+        epochs.append(orders(loader))
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    fresh = StepLoader(examples(40), 4, seed=3)
+    fresh.set_epoch(2)
+    assert orders(fresh) == epochs[2]
+
+
+def test_lightning_finds_set_epoch_on_the_sampler():
+    loader = StepLoader(examples(40), 4, seed=3)
+    loader.sampler.set_epoch(7)
+    assert loader.epoch == 7
+
+
+@pytest.mark.parametrize("count", [48, 61, 9], ids=["whole steps", "pairs left over", "less than two steps"])
+def test_a_step_has_the_same_pairs_whatever_devices_and_accumulation_share_it(count):
+    one = steps_of_all_devices(count, 8, 1, 1, pool=24)
+    for batch_size, accumulate, world_size in [(4, 1, 2), (2, 1, 4), (1, 1, 8), (4, 2, 1), (2, 2, 2), (1, 2, 4)]:
+        assert steps_of_all_devices(count, batch_size, accumulate, world_size, pool=24) == one
+
+
+def test_pairs_left_over_make_steps_larger_by_at_most_one_pair_more_than_each_other():
+    sizes = Counter(len(step) for step in steps_of_all_devices(61, 4, 1, 2, pool=24))
+    assert sizes == {8: 2, 9: 5}  # 61 pairs, 7 steps of 8
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_batches_of_a_step_differ_by_at_most_one_pair_and_none_is_empty(world_size):
+    devices = [orders(StepLoader(examples(53), 3, 5, 2, rank, world_size)) for rank in range(world_size)]
+    for begin in range(0, len(devices[0]), 2):
+        sizes = [len(batch) for batches in devices for batch in batches[begin : begin + 2]]
+        assert max(sizes) - min(sizes) <= 1
+        assert min(sizes) >= 1
+
+
+def test_the_first_batch_of_an_accumulated_step_brings_the_whole_step_along():
+    batches = list(StepLoader(examples(24), 2, seed=1, accumulate=3))
+    assert len(batches) == 12
+    for begin in range(0, 12, 3):
+        first, *rest = batches[begin : begin + 3]
+        assert [names(batch) for batch in first.step] == [names(batch) for batch in (first, *rest)]
+        assert all(batch.step is None for batch in (*first.step, *rest))
+
+
+def test_without_accumulation_no_batch_brings_a_step():
+    assert all(batch.step is None for batch in StepLoader(examples(24), 2, seed=1))
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_resumed_at_any_batch_an_epoch_goes_on_exactly(accumulate):
+    def loader():
+        return StepLoader(examples(21), 2, seed=1, accumulate=accumulate)
+
+    whole = loader()
+    whole.set_epoch(4)
+    expected = orders(whole)
+    for done in range(1, len(expected)):
+        interrupted = loader()
+        interrupted.set_epoch(4)
+        head = [names(batch) for batch in islice(interrupted, done)]
+        resumed = loader()
+        resumed.load_state_dict(interrupted.state_dict())
+        resumed.set_epoch(4)  # as Lightning does
+        assert resumed.state_dict() == {"epoch": 4, "seen": done}
+        assert head + orders(resumed) == expected
+        resumed.set_epoch(5)
+        assert seen(resumed) == list(range(21)), "the epoch after must be whole"
+
+
+def test_state_saved_after_the_last_batch_resumes_with_a_whole_epoch():
+    loader = StepLoader(examples(8), 2, seed=1)
+    list(islice(loader, 4))
+    assert loader.state_dict() == {"epoch": 0, "seen": 4}
+    resumed = StepLoader(examples(8), 2, seed=1)
+    resumed.load_state_dict(loader.state_dict())
+    resumed.set_epoch(1)
+    assert seen(resumed) == list(range(8))
+
+
+def test_too_few_pairs_for_all_devices_are_refused_with_numbers():
+    with pytest.raises(ValueError, match=r"5 training pairs cannot fill 2 devices × 3 accumulated batches"):
+        StepLoader(examples(5), 1, seed=1, accumulate=3, world_size=2)
+    StepLoader(examples(6), 1, seed=1, accumulate=3, world_size=2)
+    with pytest.raises(ValueError, match="0 training pairs"):
+        StepLoader([], 1, seed=1)
+
+
+def test_sorting_by_length_leaves_less_padding_than_plain_shuffling():
+    pairs = examples(200, longest=30)
+
+    def cells(pool):
+        return sum(batch.source.shape[1] * batch.target.numel() for batch in StepLoader(pairs, 8, seed=1, pool=pool))
+
+    unpadded = sum(pair.cells for pair in pairs)
+    assert unpadded < cells(pool=200) < 1.3 * unpadded
+    assert cells(pool=8) > 1.6 * unpadded  # a pool of one step is not sorted at all
+
+
+def test_batches_alike_in_length_still_come_in_random_order():
+    lengths = [batch.source.shape[1] for batch in StepLoader(examples(200, longest=30), 8, seed=1)]
+    assert lengths != sorted(lengths)
+    assert lengths != sorted(lengths, reverse=True)
+
+
+def test_batches_are_padded_tensors():
+    batch = next(iter(StepLoader(examples(3), 3, seed=1)))
+    assert isinstance(batch, Batch)
+    assert batch.source.dtype == torch.int64
+    assert batch.source.shape[0] == batch.target.shape[0] == 3
