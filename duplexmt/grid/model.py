@@ -1,5 +1,7 @@
 """The grid model: a Hugging Face decoder whose layers run on the 2D grid of two streams (Section III)."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -84,12 +86,18 @@ class GridModel(nn.Module):
             source_lengths = torch.full((B,), X, device=source.device)
         self._check_window(X, Y)
         decoder = self.causal_lm.model
-        # eq:grid-init: I does not depend on y yet, nor O on x.
-        I = decoder.embed_tokens(source)[:, :, None].expand(B, X, Y, -1)
-        O = decoder.embed_tokens(target)[:, None].expand(B, X, Y, -1)
-        rope_I, rope_O = self._rotations(decoder, I, source_lengths, X, Y)
-        for layer in decoder.layers:
-            I, O = self._layer(layer, I, O, rope_I, rope_O)
+        # eq:grid-init: I does not depend on y yet, nor O on x, so each is computed once and broadcast.
+        I = decoder.embed_tokens(source)[:, :, None]  # [B, X, 1, D]
+        O = decoder.embed_tokens(target)[:, None]  # [B, 1, Y, D]
+        ropes = self._rotations(decoder, I, source_lengths, X, Y)
+        for layer in decoder.layers[:-1]:
+            ctx_I, ctx_O = self._contexts(layer, I, O, *ropes)
+            attended_I, attended_O = on_both_streams(layer.self_attn.o_proj, ctx_I.flatten(-2), ctx_O.flatten(-2))
+            I, O = on_both_streams(partial(add_mlp, layer), I + attended_I, O + attended_O)
+        # Nothing reads the source stream after the last layer's keys and values.
+        layer = decoder.layers[-1]
+        _, ctx_O = self._contexts(layer, I, O, *ropes, target_only=True)
+        O = add_mlp(layer, O + layer.self_attn.o_proj(ctx_O.flatten(-2)))
         return rms_norm(O, decoder.norm)
 
     def text_logits(self, hidden: Tensor) -> Tensor:
@@ -100,25 +108,25 @@ class GridModel(nn.Module):
         """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
         return self.emit_head(hidden)
 
-    def _layer(self, layer: Any, I: Tensor, O: Tensor, rope_I: Rotation, rope_O: Rotation) -> tuple[Tensor, Tensor]:
-        """One pre-norm block on both streams, which share all weights: `[B, X, Y, D]` each, in and out."""
-        states = torch.stack((I, O))
-        q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
+    def _contexts(
+        self, layer: Any, I: Tensor, O: Tensor, rope_I: Rotation, rope_O: Rotation, target_only: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Attention contexts `[B, X, Y, H, E]` of both streams (size 1 where a stream does not depend on `y`)."""
+        normed = (rms_norm(states, layer.input_layernorm) for states in (I, O))
+        (q_I, q_O), (k_I, k_O), (v_I, v_O) = on_both_streams(partial(project_qkv, layer.self_attn), *normed)
         attend = approximate_attention if self.attention == "approximate" else exact_attention
-        contexts = attend(
-            rotate(q[0], *rope_I),
-            rotate(k[0], *rope_I),
-            v[0],
-            rotate(q[1], *rope_O),
-            rotate(k[1], *rope_O),
-            v[1],
+        return attend(
+            rotate(q_I, *rope_I),
+            rotate(k_I, *rope_I),
+            v_I,
+            rotate(q_O, *rope_O),
+            rotate(k_O, *rope_O),
+            v_O,
             scale=layer.self_attn.scaling,
             input_attends_output=self.input_attends_output,
             softmax=self.softmax,
+            target_only=target_only,
         )
-        states = states + layer.self_attn.o_proj(torch.stack(contexts).flatten(-2))
-        states = states + layer.mlp(rms_norm(states, layer.post_attention_layernorm))
-        return states[0], states[1]
 
     def _rotations(
         self, decoder: Any, like: Tensor, source_lengths: Tensor, X: int, Y: int
@@ -135,6 +143,30 @@ class GridModel(nn.Module):
                 f"streams of {X} + {Y} tokens exceed the backbone's sliding window of {self.window}, which grid "
                 "attention cannot honour: shorten the sentences (data.max_tokens) or take a backbone without it"
             )
+
+
+def on_both_streams(function: Callable[[Tensor], Any], I: Tensor, O: Tensor) -> Any:
+    """Apply a per-position function to both streams at once, as they share all weights.
+
+    Args:
+        function: maps `[n, D]` to `[n, …]`, or to a tuple of such.
+        I, O: `[B, X, Y, D]`, where X or Y may be 1.
+
+    Returns:
+        The function's values for I and for O; a tuple of such pairs where the function returns a tuple.
+    """
+    positions = I.shape[:3].numel()
+    result = function(torch.cat((I.flatten(0, 2), O.flatten(0, 2))))
+
+    def split(values: Tensor) -> tuple[Tensor, Tensor]:
+        return values[:positions].unflatten(0, I.shape[:3]), values[positions:].unflatten(0, O.shape[:3])
+
+    return tuple(map(split, result)) if isinstance(result, tuple) else split(result)
+
+
+def add_mlp(layer: Any, states: Tensor) -> Tensor:
+    """The second half of a decoder block, with its residual: `[..., D]` → `[..., D]`."""
+    return states + layer.mlp(rms_norm(states, layer.post_attention_layernorm))
 
 
 def project_qkv(attention: Any, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,1 +1,1 @@
-"""The self-guided policy (Section V-A to V-C): loss heatmap, best monotone path, EMIT mask, losses. Pure tensor functions."""
+"""The self-guided policy (Section V-A to V-C) as pure tensor functions: heatmap, best path, EMIT mask, losses."""

@@ -44,6 +44,19 @@ def test_fast_attention_and_its_gradients_equal_the_loop_written_twin(exact, io,
         torch.testing.assert_close(a, b, rtol=0, atol=1e-11, msg=lambda m, name=name: f"gradient of {name}: {m}")
 
 
+@pytest.mark.parametrize(("exact", "io", "softmax"), MODES)
+def test_a_stream_that_is_the_same_along_a_dimension_may_have_size_one_there(exact, io, softmax):
+    attend = exact_attention if exact else approximate_attention
+    q_I, k_I, v_I, q_O, k_O, v_O = random_qkv(4, 5)
+    thin = [states[:, :, :1] for states in (q_I, k_I, v_I)] + [states[:, :1] for states in (q_O, k_O, v_O)]
+    whole = [states.expand(1, 4, 5, -1, -1) for states in thin]
+    for a, b in zip(attend(*thin, 0.4, io, softmax), attend(*whole, 0.4, io, softmax), strict=True):
+        torch.testing.assert_close(a.expand_as(b), b, rtol=0, atol=1e-12)
+    ctx_I, ctx_O = attend(*whole, 0.4, io, softmax, target_only=True)
+    assert ctx_I.numel() == 0
+    torch.testing.assert_close(ctx_O, attend(*whole, 0.4, io, softmax)[1], rtol=0, atol=0)
+
+
 def test_joint_softmax_is_one_softmax_over_both_sets_of_keys():
     q, k, v = (torch.randn(5, 2, 4, dtype=torch.float64) for _ in range(3))
     k2, v2 = (torch.randn(5, 2, 4, dtype=torch.float64) for _ in range(2))

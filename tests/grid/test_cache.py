@@ -1,0 +1,131 @@
+"""The incremental cache equals the full grid, after any sequence of reads and writes."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duplexmt.grid.cache import GridCache
+from duplexmt.grid.model import GridModel
+from tests.helpers import tiny_backbone
+
+GRID_OPTIONS = [
+    {"input_attends_output": io, "softmax": softmax, "anchor": anchor}
+    for io in (True, False)
+    for softmax in ("joint", "separate")
+    for anchor in ("source_length", 0, 40)
+]
+MODELS = {}
+
+
+def model_with(options, model_type="qwen2"):
+    key = model_type, str(options)
+    if key not in MODELS:
+        MODELS[key] = GridModel(tiny_backbone(model_type, scale=0.25), **options).double().eval()
+    return MODELS[key]
+
+
+class Live:
+    """One stream's own record of what it read and wrote, compared with the full grid after every step."""
+
+    def __init__(self, slot, model, draw, total):
+        self.slot, self.model, self.total = slot, model, total
+        self.draw = draw
+        self.source, self.target = [self.token()], [self.token()]
+
+    def token(self):
+        return int(torch.randint(97, (1,), generator=self.draw))
+
+    @torch.no_grad()
+    def assert_equal(self, hidden):
+        source, target = torch.tensor([self.source]), torch.tensor([self.target])
+        full = self.model(source, target, torch.tensor([self.total]))[0, -1, -1]
+        torch.testing.assert_close(hidden, full, rtol=0, atol=1e-9)
+        for head in (self.model.text_logits, self.model.emit_logits):
+            torch.testing.assert_close(head(hidden), head(full), rtol=0, atol=1e-9)
+
+
+def open_streams(cache, streams):
+    hidden = cache.open(
+        torch.tensor([s.slot for s in streams]),
+        torch.tensor([s.source[0] for s in streams]),
+        torch.tensor([s.target[0] for s in streams]),
+        torch.tensor([s.total for s in streams]),
+    )
+    for stream, state in zip(streams, hidden, strict=True):
+        stream.assert_equal(state)
+
+
+def step_streams(cache, streams, emits):
+    tokens = [stream.token() for stream in streams]
+    hidden = cache.step(torch.tensor([s.slot for s in streams]), torch.tensor(emits), torch.tensor(tokens))
+    for stream, emit, token, state in zip(streams, emits, tokens, hidden, strict=True):
+        (stream.target if emit else stream.source).append(token)
+        stream.assert_equal(state)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(GRID_OPTIONS), st.lists(st.booleans(), max_size=14), st.integers(0, 99))
+def test_cached_step_equals_full_grid_at_every_state(options, emits, seed):
+    model = model_with(options)
+    cache = GridCache(model, slots=1, length=2)  # small, so that it has to grow
+    stream = Live(0, model, torch.Generator().manual_seed(seed), total=emits.count(False) + 1)
+    open_streams(cache, [stream])
+    for emit in emits:
+        step_streams(cache, [stream], [emit])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(GRID_OPTIONS), st.data(), st.integers(0, 99))
+def test_streams_that_join_leave_and_mix_steps_equal_the_full_grid_of_each_alone(options, data, seed):
+    model = model_with(options)
+    draw = torch.Generator().manual_seed(seed)
+    cache = GridCache(model, slots=1, length=4)
+    live, free = [], [3, 2, 1, 0]
+    for _ in range(8):
+        if free and (not live or data.draw(st.booleans(), label="join")):
+            stream = Live(free.pop(), model, draw, total=data.draw(st.integers(1, 20), label="total"))
+            open_streams(cache, [stream])
+            live.append(stream)
+        if len(live) > 1 and data.draw(st.integers(0, 3), label="leave") == 0:
+            free.append(live.pop(0).slot)
+        moving = [stream for stream in live if data.draw(st.booleans(), label="moves")] or live[:1]
+        step_streams(cache, moving, [data.draw(st.booleans(), label="emit") for _ in moving])
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen3"])
+def test_every_supported_decoder_is_cached_exactly(model_type):
+    model = model_with({}, model_type)
+    cache = GridCache(model)
+    stream = Live(0, model, torch.Generator().manual_seed(0), total=3)
+    open_streams(cache, [stream])
+    for emit in (True, False, True, True, False):
+        step_streams(cache, [stream], [emit])
+
+
+def test_a_reused_slot_remembers_nothing():
+    model = model_with({})
+    cache, fresh = GridCache(model), GridCache(model)
+    for emit in (True, False, True):
+        if emit is True and not cache.count[0, 0]:
+            cache.open(*(torch.tensor([value]) for value in (0, 5, 6, 9)))
+        cache.step(torch.tensor([0]), torch.tensor([emit]), torch.tensor([7]))
+    arguments = [torch.tensor([value]) for value in (0, 11, 12, 4)]
+    assert torch.equal(cache.open(*arguments), fresh.open(*arguments))
+    for emit in (False, True):
+        step = torch.tensor([0]), torch.tensor([emit]), torch.tensor([13])
+        assert torch.equal(cache.step(*step), fresh.step(*step))
+
+
+def test_exact_attention_is_refused():
+    with pytest.raises(ValueError, match="exact attention keeps no cache: decode such a model by recomputation"):
+        GridCache(GridModel(tiny_backbone(), attention="exact"))
+
+
+def test_memory_is_that_of_the_entries():
+    model = model_with({}).float()
+    cache = GridCache(model, slots=3, length=16)
+    layers, K, H, E = 3, 2, 4, 8
+    a_token = 2 * K * E + 2 * H * E + 2 * H  # keys and values; two contexts; two log-sum-exps
+    assert cache.bytes == layers * 2 * 3 * 16 * a_token * 4
+    MODELS.clear()
