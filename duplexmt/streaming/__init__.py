@@ -1,0 +1,1 @@
+"""Simultaneous decoding: systems behind one protocol that yields read and write events."""

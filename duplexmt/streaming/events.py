@@ -1,0 +1,67 @@
+"""What a simultaneous system does, event by event, and the protocol every system follows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Read:
+    """A WAIT: one more source token becomes visible."""
+
+    stream: int  # index of the sentence
+    token: int  # id of the token read; the end token last
+    emit_probability: float | None = None  # p(EMIT) of the state that was left; None for the first token
+
+
+@dataclass(frozen=True)
+class Write:
+    """An EMIT: one more target token is written."""
+
+    stream: int
+    token: int
+    delay: int  # source text tokens read so far: neither prefix nor end token count
+    emit_probability: float
+
+
+@dataclass(frozen=True)
+class End:
+    """The translation is over."""
+
+    stream: int
+    reason: str  # "end_token", or "max_target_tokens" where the length guard stopped it
+
+
+Event = Read | Write | End
+
+
+class System(Protocol):
+    """A simultaneous translation system."""
+
+    def translate(self, sources: Sequence[Sequence[int]]) -> Iterator[Event]:
+        """Translate sentences given as token ids without end token; events of a stream come in order."""
+        ...
+
+
+@dataclass
+class Hypothesis:
+    """One finished translation: target text tokens, with delay and EMIT probability of each."""
+
+    tokens: list[int] = field(default_factory=list)
+    delays: list[int] = field(default_factory=list)
+    emit_probabilities: list[float] = field(default_factory=list)
+    stopped: str = ""
+
+
+def collect(events: Iterator[Event], count: int) -> list[Hypothesis]:
+    """Gather the events of `count` streams into hypotheses, in the order of the sources."""
+    hypotheses = [Hypothesis() for _ in range(count)]
+    for event in events:
+        hypothesis = hypotheses[event.stream]
+        if isinstance(event, Write):
+            hypothesis.tokens.append(event.token)
+            hypothesis.delays.append(event.delay)
+            hypothesis.emit_probabilities.append(event.emit_probability)
+        elif isinstance(event, End):
+            hypothesis.stopped = event.reason
+    return hypotheses

@@ -1,0 +1,234 @@
+"""The grid system: its events against a literal reading of the state machine, and what follows from θ."""
+
+import itertools
+
+import pytest
+import torch
+
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.streaming.events import End, Read, Write, collect
+from duplexmt.streaming.grid import GridSystem, check_theta
+
+from ..helpers import tiny_backbone, tiny_grid
+
+END, SEED = 0, 1
+TOKENS = StreamTokens(end=END, seed=SEED)
+PREFIXED = StreamTokens(end=END, seed=SEED, source_prefix=(3, 4, 2), target_prefix=(5, 2))
+OPTIONS = [
+    {},
+    {"attention": "exact"},
+    {"input_attends_output": False},
+    {"softmax": "separate"},
+    {"anchor": 0},
+    {"anchor": 20, "input_attends_output": False},
+]
+SOURCES = [[2, 3, 4, 5, 6, 2, 3], [4], [6, 6, 5], [5, 2, 2, 4, 3], [3, 2]]
+
+
+def small_talk(seed=0, **options):
+    """A float64 model of seven words, so that it often predicts the end token."""
+    return tiny_grid(tiny_backbone(vocab_size=7, layers=2, seed=seed), seed=seed, **options).double()
+
+
+@torch.no_grad()
+def one_by_one(model, tokens, source, theta, limit=64):
+    """Table duplex-inference for one stream alone: the whole visible grid at every step, no batch, no padding."""
+    stream = [*tokens.source_prefix, *source, tokens.end]
+    x, target = len(tokens.source_prefix), [tokens.seed, *tokens.target_prefix]  # row x is the last one visible
+    events = [("read", stream[x], None)]
+    written = 0
+    while True:
+        hidden = model(torch.tensor([stream[: x + 1]]), torch.tensor([target]), torch.tensor([len(stream)]))[0, -1, -1]
+        token = int(model.text_logits(hidden).argmax())
+        p_emit = float(model.emit_logits(hidden).softmax(-1)[1])
+        ended = x == len(stream) - 1
+        if ended and token == tokens.end:
+            return [*events, ("end", "end_token")]
+        if ended or (p_emit > theta and token != tokens.end):
+            if written == limit:
+                return [*events, ("end", "max_target_tokens")]
+            target.append(token)
+            written += 1
+            text_read = min(x + 1 - len(tokens.source_prefix), len(source))
+            events.append(("write", token, text_read, p_emit))
+        else:
+            x += 1
+            events.append(("read", stream[x], p_emit))
+
+
+def by_stream(events, count):
+    """Events of each stream as the tuples of `one_by_one`."""
+    streams = [[] for _ in range(count)]
+    for event in events:
+        match event:
+            case Read(stream, token, probability):
+                streams[stream].append(("read", token, probability))
+            case Write(stream, token, delay, probability):
+                streams[stream].append(("write", token, delay, probability))
+            case End(stream, reason):
+                streams[stream].append(("end", reason))
+    return streams
+
+
+def assert_same_events(found, expected):
+    assert [event[:2] for event in found] == [event[:2] for event in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-6) if ours[0] == "write" else ours[-1] == pytest.approx(theirs[-1])
+
+
+def always(model, token=None, p_emit=None):
+    """Make a model predict one token, or one p(EMIT), whatever it sees."""
+    if token is not None:
+        model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[token].expand(len(hidden), 7)
+    if p_emit is not None:
+        logits = torch.tensor([1 - p_emit, p_emit], dtype=torch.float64).log()
+        model.emit_logits = lambda hidden: logits.expand(len(hidden), 2)
+    return model
+
+
+def delays(system, sources):
+    return [hypothesis.delays for hypothesis in collect(system.translate(sources), len(sources))]
+
+
+# --- against the literal state machine ---------------------------------------------------------------------------
+
+
+CASES = list(zip(range(3), (0.35, 0.5, 0.65), strict=True))  # seed and θ
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_batch_of_streams_does_what_each_does_alone_step_by_step(options, tokens):
+    for seed, theta in CASES:
+        model = small_talk(seed, **options)
+        expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
+        for recompute in (False, True):
+            system = GridSystem(model, tokens, theta, max_target_tokens=6, recompute=recompute)
+            for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
+                assert_same_events(ours, theirs)
+
+
+def test_the_streams_compared_above_show_every_transition():
+    seen = set()
+    for (seed, theta), source in itertools.product(CASES, SOURCES[:3]):
+        events = one_by_one(small_talk(seed), TOKENS, source, theta, limit=6)
+        seen |= {event[1] for event in events if event[0] == "end"}
+        seen |= {"early" for event in events if event[0] == "write" and event[2] < len(source)}
+        seen |= {"wait" for event in events if event[0] == "read" and event[2] is not None and event[2] <= theta}
+        seen |= {"early end" for event in events if event[0] == "read" and event[2] is not None and event[2] > theta}
+    assert seen == {"end_token", "max_target_tokens", "early", "wait", "early end"}
+
+
+@pytest.mark.parametrize("recompute", [False, True], ids=["cached", "recomputed"])
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_the_size_of_the_batch_changes_nothing(batch_size, recompute):
+    model = small_talk(3)
+    expected = by_stream(GridSystem(model, TOKENS, 0.5, 9).translate(SOURCES), len(SOURCES))
+    system = GridSystem(model, TOKENS, 0.5, 9, batch_size=batch_size, recompute=recompute)
+    for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
+        assert_same_events(ours, theirs)
+
+
+def test_a_system_can_be_used_again():
+    system = GridSystem(small_talk(3), TOKENS, 0.5, 9)
+    assert list(system.translate(SOURCES)) == list(system.translate(SOURCES))
+    assert list(system.translate([])) == []
+
+
+# --- what follows from θ and the end token -----------------------------------------------------------------------
+
+
+def test_theta_0_writes_from_the_first_source_token_on():
+    model = always(small_talk(), token=3)
+    assert delays(GridSystem(model, TOKENS, 0.0, 4), SOURCES) == [[1, 1, 1, 1]] * len(SOURCES)
+
+
+def test_theta_1_reads_the_whole_source_first():
+    model = always(small_talk(), token=3)
+    system = GridSystem(model, TOKENS, 1.0, 4)
+    assert delays(system, SOURCES) == [[len(source)] * 4 for source in SOURCES]
+    for source, events in zip(SOURCES, by_stream(system.translate(SOURCES), len(SOURCES)), strict=True):
+        kinds = [event[0] for event in events]
+        assert kinds == ["read"] * (len(source) + 1) + ["write"] * 4 + ["end"]
+
+
+@pytest.mark.parametrize(("theta", "delay"), [(0.49, 1), (0.5, 3), (0.51, 3)])
+def test_emit_needs_a_probability_above_theta(theta, delay):
+    model = always(small_talk(), token=3, p_emit=0.5)
+    assert delays(GridSystem(model, TOKENS, theta, 1), [[2, 3, 4]]) == [[delay]]
+
+
+def test_once_the_source_has_ended_theta_plays_no_part():
+    model = always(small_talk(), token=3, p_emit=0.01)
+    assert delays(GridSystem(model, TOKENS, 0.9, 5), [[2, 3]]) == [[2] * 5]
+
+
+def test_an_end_token_before_the_end_of_the_source_is_a_wait():
+    model = always(small_talk(), token=END, p_emit=0.99)
+    events = list(GridSystem(model, TOKENS, 0.5).translate([[2, 3, 4]]))
+    assert [type(event) for event in events] == [Read, Read, Read, Read, End]
+    assert [event.token for event in events[:4]] == [2, 3, 4, END]
+    assert [event.emit_probability for event in events[:4]] == [None, *[pytest.approx(0.99)] * 3]
+    assert events[-1] == End(0, "end_token")
+
+
+@pytest.mark.parametrize("limit", [1, 6])
+def test_a_translation_without_end_is_stopped_at_its_limit(limit):
+    model = always(small_talk(), token=3)
+    for theta in (0.0, 0.5, 1.0):
+        for hypothesis in collect(GridSystem(model, TOKENS, theta, limit).translate(SOURCES), len(SOURCES)):
+            assert hypothesis.tokens == [3] * limit
+            assert hypothesis.stopped == "max_target_tokens"
+
+
+def test_a_translation_that_ends_at_its_limit_has_ended():
+    model = small_talk()
+    tokens_left = iter([3, 3, END])
+    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[next(tokens_left)].expand(len(hidden), 7)
+    (hypothesis,) = collect(GridSystem(always(model, p_emit=0.1), TOKENS, 0.5, 2, recompute=True).translate([[2]]), 1)
+    # Row 0 is a WAIT whatever is predicted; then 3 and the end token follow.
+    assert (hypothesis.tokens, hypothesis.stopped) == ([3], "end_token")
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@pytest.mark.parametrize("theta", [0.0, 0.3, 0.5, 0.7, 1.0])
+def test_delays_count_source_text_alone_and_never_fall(tokens, theta):
+    for seed in range(3):
+        found = delays(GridSystem(small_talk(seed), tokens, theta, 12), SOURCES)
+        for source, values in zip(SOURCES, found, strict=True):
+            assert values == sorted(values)
+            assert all(1 <= value <= len(source) for value in values)
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+def test_reads_are_the_text_and_the_end_token_without_prefix(tokens):
+    events = by_stream(GridSystem(small_talk(), tokens, 1.0, 3).translate(SOURCES), len(SOURCES))
+    assert [[event[1] for event in stream if event[0] == "read"] for stream in events] == [
+        [*source, END] for source in SOURCES
+    ]
+
+
+def test_a_source_of_one_token_is_translated():
+    (hypothesis,) = collect(GridSystem(always(small_talk(), token=3), TOKENS, 0.5, 3).translate([[4]]), 1)
+    assert hypothesis.delays == [1, 1, 1]
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------
+
+
+def test_a_source_without_tokens_is_refused_by_its_number_before_anything_is_decoded():
+    with pytest.raises(ValueError, match="source 1 has no tokens"):
+        next(GridSystem(small_talk(), TOKENS, 0.5).translate([[2, 3], []]))
+
+
+@pytest.mark.parametrize("theta", [-0.1, 1.1, float("nan"), float("inf")])
+def test_theta_outside_0_to_1_is_refused(theta):
+    with pytest.raises(ValueError, match=f"theta={theta}: .* between 0 and 1"):
+        GridSystem(small_talk(), TOKENS, theta)
+    assert check_theta(0.0) == 0.0
+    assert check_theta(1.0) == 1.0
+
+
+def test_a_limit_below_one_token_is_refused():
+    with pytest.raises(ValueError, match="max_target_tokens=0: must be at least 1"):
+        GridSystem(small_talk(), TOKENS, 0.5, max_target_tokens=0)

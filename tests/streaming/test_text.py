@@ -1,0 +1,89 @@
+"""Text that grows token by token."""
+
+import random
+
+import pytest
+
+from duplexmt.data.tokenizer import token_ids
+from duplexmt.streaming.text import GrowingText, decode
+
+from ..helpers import byte_level_tokenizer, tiny_tokenizer
+
+TOKENIZERS = {
+    "bytes of rare characters": tiny_tokenizer,
+    "merges": lambda: tiny_tokenizer(420),
+    "byte level": byte_level_tokenizer,
+}
+TEXTS = [
+    "站在那边的男人曾是棒球手。",
+    "emoji 😀👩‍👩‍👧 and 𠮷, two",
+    "The man standing there.",
+    "é¼ﷺ",
+    " leading",
+    "trailing ",
+]
+
+
+def pieces(tokenizer, tokens):
+    growing = GrowingText(tokenizer)
+    shown = [growing.add(token) for token in tokens]
+    return [*shown, growing.finish()], growing
+
+
+@pytest.fixture(params=TOKENIZERS)
+def tokenizer(request):
+    return TOKENIZERS[request.param]()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_pieces_put_together_are_the_full_text_and_never_half_a_character(tokenizer, text):
+    tokens = token_ids(tokenizer, [text])[0]
+    shown, growing = pieces(tokenizer, tokens)
+    assert "".join(shown) == growing.text == decode(tokenizer, tokens) == text
+    assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in shown)
+    assert shown[-1] == "", "nothing is held back once a text is complete"
+
+
+def test_a_character_is_shown_with_its_last_byte():
+    # 你 and 😀 are three and four byte tokens of either vocabulary.
+    for tokenizer in (tiny_tokenizer(), byte_level_tokenizer()):
+        shown, _ = pieces(tokenizer, token_ids(tokenizer, ["a你😀b"])[0])
+        assert shown == ["a", "", "", "你", "", "", "", "😀", "b", ""]
+
+
+def test_a_character_cut_off_by_the_end_is_shown_broken_at_the_end_only(tokenizer):
+    tokens = token_ids(tokenizer, ["a😀"])[0]
+    shown, growing = pieces(tokenizer, tokens[:-1])
+    assert shown[:-1] == ["a", *[""] * (len(tokens) - 2)]
+    assert set(shown[-1]) == {"\N{REPLACEMENT CHARACTER}"}
+    assert growing.text == decode(tokenizer, tokens[:-1])
+
+
+def test_a_broken_character_after_a_whole_one_leaves_the_whole_one_as_it_was_shown(tokenizer):
+    emoji, rest = (token_ids(tokenizer, [text])[0] for text in ("😀", "abc"))
+    shown, growing = pieces(tokenizer, [*emoji, emoji[0], *rest, *emoji])
+    assert growing.text == "".join(shown) == "😀\N{REPLACEMENT CHARACTER}abc😀"
+    assert shown[len(emoji) - 1] == "😀"
+
+
+def test_text_once_shown_never_changes_whatever_tokens_follow(tokenizer):
+    draw = random.Random(1)
+    for _ in range(100):
+        growing = GrowingText(tokenizer)
+        for token in draw.choices(range(len(tokenizer)), k=30):
+            before = growing.text
+            piece = growing.add(token)
+            assert growing.text == before + piece
+            assert not growing.text.endswith("\N{REPLACEMENT CHARACTER}")
+
+
+def test_special_tokens_have_no_text(tokenizer):
+    a = token_ids(tokenizer, ["a"])[0][0]
+    shown, growing = pieces(tokenizer, [tokenizer.eos_token_id, a, tokenizer.eos_token_id])
+    assert shown == ["", "a", "", ""]
+    assert growing.tokens == [tokenizer.eos_token_id, a, tokenizer.eos_token_id]
+
+
+def test_no_tokens_have_no_text(tokenizer):
+    assert pieces(tokenizer, [])[0] == [""]
+    assert decode(tokenizer, []) == ""
