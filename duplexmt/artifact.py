@@ -1,0 +1,209 @@
+"""The model folder: everything needed to run a trained model, in the layout the Hugging Face hub expects.
+
+README.md                      model card: data, licence, settings, scores
+duplexmt.json                  grid options, stream tokens, data settings, and the size of every file
+emit_head.safetensors          the EMIT head
+model.safetensors, config.json the backbone, where it was trained in full
+adapter_model.safetensors, adapter_config.json   LoRA and text head, where it was not
+backbone/                      the frozen backbone, where it has no name others could load it by
+tokenizer.json, …              the tokenizer
+"""
+
+import json
+import os
+import shutil
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from . import __version__
+from .data.tokenizer import StreamTokens, load_tokenizer, save_tokenizer
+from .grid.backbone import pretrained_backbone
+from .grid.model import GridModel
+
+MANIFEST = "duplexmt.json"
+FORMAT = 1
+
+
+@dataclass
+class ModelFolder:
+    """A loaded model folder."""
+
+    model: GridModel
+    tokenizer: Any
+    tokens: StreamTokens
+    info: dict[str, Any]  # the manifest
+
+
+def save_model_folder(
+    folder: str | Path,
+    model: GridModel,
+    tokenizer: Any,
+    tokens: StreamTokens,
+    *,
+    backbone: str | None,
+    data: dict[str, Any],
+    training: dict[str, Any],
+    scores: dict[str, float],
+) -> Path:
+    """Write a model folder, all or nothing: a folder of that name appears only once it is complete.
+
+    Args:
+        folder: where to; a complete model folder already there is replaced.
+        model: trained model; with LoRA its backbone is a `PeftModel`.
+        tokenizer, tokens: what its data was made with.
+        backbone: name or folder the frozen backbone can be loaded from; None: its weights are saved along.
+        data: settings of its data (languages, licence, …).
+        training: settings of its training, for the record.
+        scores: validation figures for the model card.
+    """
+    folder = Path(folder)
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    adapted = hasattr(model.backbone, "peft_config")
+    if adapted:
+        model.backbone.save_pretrained(str(partial), save_embedding_layers=False)
+        (partial / "README.md").unlink(missing_ok=True)
+        if backbone is None:
+            base = _frozen_backbone(model)
+            base.save_pretrained(str(partial / "backbone"))
+    else:
+        model.causal_lm.save_pretrained(str(partial))
+    save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
+    save_tokenizer(tokenizer, partial)
+    info = {
+        "format": FORMAT,
+        "duplexmt_version": __version__,
+        "system": "grid",
+        "grid": model.options,
+        "adaptation": "lora" if adapted else "full",
+        "backbone": backbone if adapted else None,
+        "tokens": asdict(tokens),
+        "data": data,
+        "training": training,
+        "scores": scores,
+    }
+    (partial / "README.md").write_text(model_card(info), encoding="utf-8")
+    info["files"] = {str(f.relative_to(partial)): f.stat().st_size for f in sorted(partial.rglob("*")) if f.is_file()}
+    (partial / MANIFEST).write_text(json.dumps(info, ensure_ascii=False, indent=2), encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(partial, folder)
+    return folder
+
+
+def load_model_folder(folder: str | Path, device: str | torch.device = "cpu") -> ModelFolder:
+    """Load a model folder for evaluation; LoRA is merged into the backbone.
+
+    Raises:
+        ValueError: for a folder that is missing, incomplete, or written by a newer version.
+    """
+    folder = Path(folder)
+    info = read_manifest(folder)
+    tokenizer = load_tokenizer(str(folder))
+    if info["adaptation"] == "lora":
+        from peft import PeftModel
+
+        base = pretrained_backbone(info["backbone"] or str(folder / "backbone"), len(tokenizer))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*no longer tied.*")  # the text head was trained by itself
+            backbone = PeftModel.from_pretrained(base, str(folder)).merge_and_unload()
+    else:
+        backbone = pretrained_backbone(str(folder), len(tokenizer))
+    model = GridModel(backbone, **info["grid"])
+    model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
+    model.eval().to(device)
+    tokens = info["tokens"]
+    stream = StreamTokens(tokens["end"], tokens["seed"], tuple(tokens["source_prefix"]), tuple(tokens["target_prefix"]))
+    return ModelFolder(model, tokenizer, stream, info)
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """The manifest of a model folder, after checking that the folder is whole.
+
+    Raises:
+        ValueError: naming what is missing or damaged.
+    """
+    folder = Path(folder)
+    if not (folder / MANIFEST).is_file():
+        why = "does not exist" if not folder.is_dir() else f"has no {MANIFEST}"
+        hint = " (its training was interrupted while it was being written)" if _partial(folder).is_dir() else ""
+        raise ValueError(
+            f"model_folder={str(folder)!r} {why}{hint}: give the folder 'model' of a finished run, "
+            "such as runs/latest/model after python train.py"
+        )
+    try:
+        info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        version, files = int(info["format"]), dict(info["files"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"model_folder={str(folder)!r}: {MANIFEST} is damaged ({error!r}); copy or save the model again"
+        ) from error
+    if version > FORMAT:
+        raise ValueError(
+            f"model_folder={str(folder)!r} has format {version}, this version reads up to {FORMAT}: upgrade"
+        )
+    for name, size in files.items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if found != size:
+            state = "is missing" if found is None else f"has {found} bytes instead of {size}"
+            raise ValueError(
+                f"model_folder={str(folder)!r} is incomplete: {name} {state}; copy or save the model again"
+            )
+    return info
+
+
+EMIT_HEAD = "emit_head.safetensors"
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".partial")
+
+
+def _frozen_backbone(model: GridModel) -> Any:
+    """A copy of the backbone as it was before LoRA."""
+    import copy
+
+    return copy.deepcopy(model.backbone).unload()
+
+
+def model_card(info: dict[str, Any]) -> str:
+    """The model folder's README: front matter for the hub, then data, licence, settings and scores."""
+    data, grid = info["data"], info["grid"]
+    source, target = data["source_language"], data["target_language"]
+    corpus = data["path"] or data["train_path"] or "the built-in grammar corpus"
+    lines = [
+        "---",
+        f"language: [{source}, {target}]",
+        "library_name: duplexmt",
+        "pipeline_tag: translation",
+        "tags: [simultaneous-translation, grid-attention]",
+        "license: other",
+        f"license_name: {json.dumps(data['licence'], ensure_ascii=False)}",
+        *([f"base_model: {info['backbone']}"] if info["backbone"] else []),
+        "---",
+        f"# Simultaneous translation {source} → {target}",
+        "",
+        "A duplexmt grid model (*Dual-Stream Simultaneous Translation via 2D Grid Attention*). "
+        f"Written by duplexmt {info['duplexmt_version']}.",
+        "",
+        f"- **Data:** {Path(corpus).name if corpus else corpus}; licence: {data['licence']}.",
+        f"- **Grid:** attention {grid['attention']}, I←O {'on' if grid['input_attends_output'] else 'off'}, "
+        f"softmax {grid['softmax']}, anchor {grid['anchor']}.",
+        f"- **Training:** {info['adaptation']}, λ = {info['training'].get('lam')}, "
+        f"texts of at most {data['max_tokens']} tokens.",
+        "",
+        "| validation | |",
+        "| --- | --- |",
+        *[f"| {name} | {value:.4g} |" for name, value in info["scores"].items()],
+        "",
+        "```bash",
+        "python translate.py model_folder=THIS_FOLDER theta=0.7",
+        "```",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,309 @@
+"""The schema of `conf/`: every setting with its type and its rule. Values stand in YAML only.
+
+Nothing here imports torch, so that `--help` and configuration errors are immediate.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import ConfigKeyError
+
+
+@dataclass
+class LoraConfig:
+    """LoRA, where `model.adaptation=lora` (`tab:train-hparam`)."""
+
+    rank: int = MISSING
+    alpha: int = MISSING
+    dropout: float = MISSING
+    target_modules: list[str] = MISSING
+
+
+@dataclass
+class ModelConfig:
+    """Backbone and grid attention."""
+
+    backbone: str | None = MISSING  # Hugging Face name or folder; null: random weights of `architecture`
+    architecture: dict[str, Any] | None = MISSING
+    adaptation: str = MISSING  # full: train all weights; lora: LoRA, text head and EMIT head
+    lora: LoraConfig = MISSING
+    attention: str = MISSING  # approximate | exact
+    input_attends_output: bool = MISSING  # I←O
+    softmax: str = MISSING  # joint | separate
+    anchor: Any = MISSING  # source_length, or a constant position
+
+    def __post_init__(self) -> None:
+        if self.adaptation not in ("full", "lora"):
+            raise ValueError(f"model.adaptation={self.adaptation!r}: must be 'full' or 'lora'")
+        if (self.backbone is None) == (self.architecture is None):
+            raise ValueError(
+                "give exactly one of model.backbone (a pretrained model) and model.architecture (random weights)"
+            )
+
+
+@dataclass
+class DataConfig:
+    """Corpus, languages, tokenizer and batches."""
+
+    corpus: str = MISSING  # builtin | pairs | recorded (evaluate: as the model folder says)
+    path: str | None = None  # one corpus, of which validation and test pairs are held out
+    train_path: str | None = None  # or a file each
+    validation_path: str | None = None
+    test_path: str | None = None
+    source_field: Any = 0  # column number, or field name (dotted path) of JSONL and data sets
+    target_field: Any = 1
+    source_language: str = "zh"
+    target_language: str = "en"
+    licence: str = "unknown"  # of the data, for the model card
+    tokenizer: str | None = None  # folder or Hugging Face name; null: a BPE trained on the training pairs
+    vocab_size: int = 8000  # of a trained BPE
+    end_token: str | None = None  # null: the tokenizer's eos
+    seed_token: str | None = None  # null: the tokenizer's bos, else <|im_start|>, else eos
+    source_prefix: str = ""  # read before the text, and not scored
+    target_prefix: str = ""
+    max_tokens: int | None = 32  # of either text, without end and seed token
+    train_size: int | None = None  # uniform sample; null: all
+    validation_size: int = 1000
+    test_size: int = 1000
+    batch_size: int = 16  # pairs, on each device
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.corpus not in ("builtin", "pairs", "recorded"):
+            raise ValueError(f"data.corpus={self.corpus!r}: must be 'builtin' or 'pairs'")
+        if self.corpus == "pairs":
+            if not any((self.path, self.train_path, self.validation_path, self.test_path)):
+                raise ValueError("data=pairs needs data.path=FILE, or data.train_path, data.validation_path, …")
+            if self.path is not None and self.train_path is not None:
+                raise ValueError("give data.path or data.train_path, not both")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError(f"data.max_tokens={self.max_tokens}: must be at least 1, or null for no limit")
+        if self.train_size is not None and self.train_size < 1:
+            raise ValueError(f"data.train_size={self.train_size}: must be at least 1, or null for all pairs")
+        for name in ("batch_size", "validation_size", "test_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name}={getattr(self, name)}: must be at least 1")
+
+
+@dataclass
+class PolicyConfig:
+    """λ of the path (training), θ of the EMIT head (decoding)."""
+
+    lam: float = MISSING
+    theta: Any = MISSING  # one threshold, or a list of them
+    max_target_tokens: int = MISSING  # length at which a translation is stopped
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lam < float("inf"):
+            raise ValueError(f"policy.lam={self.lam}: λ must be a finite number of at least 0 (the paper uses 0.1)")
+        if not self.thetas:
+            raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
+        for theta in self.thetas:
+            _check_theta("policy.theta", theta)
+        _check_limit("policy.max_target_tokens", self.max_target_tokens)
+
+    @property
+    def thetas(self) -> list[float]:
+        """θ as a list, whether one or several were given."""
+        return list(self.theta) if isinstance(self.theta, list) else [self.theta]
+
+
+@dataclass
+class TrainingConfig:
+    """Optimisation."""
+
+    learning_rate: float = MISSING
+    warmup_steps: int = MISSING
+    schedule: str = MISSING  # constant | linear
+    betas: list[float] = MISSING
+    sample_size: int = MISSING  # validation sentences translated for BLEU and AL
+    checkpoint_every_n_steps: int = MISSING
+    seed: int = MISSING
+
+    def __post_init__(self) -> None:
+        if len(self.betas) != 2:
+            raise ValueError(f"training.betas={self.betas}: Adam needs two numbers, such as [0.9, 0.999]")
+
+
+@dataclass
+class TrainerConfig:
+    """Passed to `lightning.Trainer` as it stands."""
+
+    accelerator: str = MISSING
+    devices: Any = MISSING
+    num_nodes: int = MISSING
+    strategy: str = MISSING
+    precision: str = MISSING
+    max_epochs: int | None = MISSING
+    max_steps: int = MISSING
+    accumulate_grad_batches: int = MISSING
+    gradient_clip_val: float | None = MISSING
+    check_val_every_n_epoch: int | None = MISSING
+    val_check_interval: Any = MISSING
+    log_every_n_steps: int = MISSING
+    enable_progress_bar: bool = MISSING
+    num_sanity_val_steps: int = MISSING
+
+
+@dataclass
+class LoggerConfig:
+    """CSV files are always written; W&B on request, offline unless told otherwise."""
+
+    wandb: bool = MISSING
+    offline: bool = MISSING
+    project: str = MISSING
+
+
+@dataclass
+class TrainSettings:
+    """`python train.py`."""
+
+    name: str = MISSING
+    resume: str | None = MISSING  # folder of a run to go on with
+    demonstrate: int = MISSING  # held-out sentences translated at the end
+    model: ModelConfig = MISSING
+    data: DataConfig = MISSING
+    policy: PolicyConfig = MISSING
+    training: TrainingConfig = MISSING
+    trainer: TrainerConfig = MISSING
+    logger: LoggerConfig = MISSING
+
+    def __post_init__(self) -> None:
+        if self.data.corpus == "recorded":
+            raise ValueError("data=recorded is what a trained model recorded: train with data=builtin or data=pairs")
+        if self.data.corpus == "pairs" and self.data.path is None and self.data.train_path is None:
+            raise ValueError("no pairs to train on: give data.path=FILE or data.train_path=FILE")
+
+
+@dataclass
+class EvaluateSettings:
+    """`python evaluate.py`."""
+
+    model_folder: str = MISSING
+    split: str = MISSING  # test | validation
+    limit: int | None = MISSING  # first sentences only
+    device: str = MISSING  # auto, cpu, cuda, …
+    batch_size: int = MISSING  # streams decoded side by side
+    data: DataConfig = MISSING
+    policy: PolicyConfig = MISSING
+
+    def __post_init__(self) -> None:
+        if self.split not in ("test", "validation"):
+            raise ValueError(f"split={self.split!r}: must be 'test' or 'validation'")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit={self.limit}: must be at least 1, or null for all sentences")
+
+
+@dataclass
+class TranslateSettings:
+    """`python translate.py`."""
+
+    model_folder: str = MISSING
+    text: str | None = MISSING  # null: standard input, a sentence a line
+    theta: float = MISSING
+    max_target_tokens: int = MISSING
+    events: bool = MISSING  # one JSON line an event
+    steps: bool = MISSING  # a line for each source token, with what was written after it
+    device: str = MISSING
+
+    def __post_init__(self) -> None:
+        _check_theta("theta", self.theta)
+        _check_limit("max_target_tokens", self.max_target_tokens)
+
+
+def _check_theta(setting: str, theta: Any) -> None:
+    if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 <= theta <= 1:
+        raise ValueError(f"{setting}={theta}: the EMIT threshold must be a number between 0 and 1")
+
+
+def _check_limit(setting: str, tokens: int) -> None:
+    if tokens < 1:
+        raise ValueError(f"{setting}={tokens}: must be at least 1")
+
+
+SCHEMAS = {"train": TrainSettings, "evaluate": EvaluateSettings, "translate": TranslateSettings}
+
+
+def register_schemas() -> None:
+    """Make the schemas known to Hydra under the names the YAML files refer to."""
+    store = ConfigStore.instance()
+    for name, schema in SCHEMAS.items():
+        store.store(name=f"{name}_schema", node=schema)
+
+
+def settings(schema: type, cfg: DictConfig) -> Any:
+    """Turn a composed configuration into checked dataclasses.
+
+    Raises:
+        ValueError: for a value that breaks its rule, one that is missing, or a setting the schema does not know.
+    """
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(cfg))
+    except ConfigKeyError as error:  # Hydra lets +name=… through
+        raise ValueError(f"{error.full_key}: there is no such setting") from error
+    missing = OmegaConf.missing_keys(merged)
+    if missing:
+        raise ValueError(f"no value for {', '.join(sorted(missing))}: give it as {min(missing)}=…")
+    return OmegaConf.to_object(merged)
+
+
+def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterable[str] = ()) -> DataConfig:
+    """Data settings of a trained model with the settings given now on top.
+
+    Args:
+        recorded: what the model folder says.
+        given: the present settings; with `corpus: recorded`, what differs from the schema's default counts, and
+            whatever `arguments` name.
+        arguments: of the command line, such as `data.test_size=1000`.
+    """
+    if given.corpus != "recorded":
+        return given
+    defaults = DataConfig(corpus="recorded")
+    named = {argument.partition("=")[0].lstrip("+") for argument in arguments}
+    changed = {
+        entry.name: getattr(given, entry.name)
+        for entry in fields(DataConfig)
+        if getattr(given, entry.name) != getattr(defaults, entry.name) or f"data.{entry.name}" in named
+    }
+    if changed.keys() & {"path", "train_path", "validation_path", "test_path"}:
+        recorded = recorded | {
+            "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None
+        }  # fmt: skip
+    return DataConfig(**(recorded | changed))
+
+
+def resume_arguments(arguments: list[str]) -> list[str]:
+    """Command-line arguments with `resume=FOLDER` replaced by those the run was started with, and its folder.
+
+    Raises:
+        ValueError: if the folder holds no run that can be resumed.
+    """
+    folders = [argument.removeprefix("resume=") for argument in arguments if argument.startswith("resume=")]
+    if not folders or folders[-1] in ("", "null") or any(a.startswith("hydra.run.dir=") for a in arguments):
+        return arguments
+    folder = Path(folders[-1])
+    saved = folder / ".hydra" / "overrides.yaml"
+    if not saved.is_file() or not (folder / "checkpoints" / "last.ckpt").is_file():
+        raise ValueError(f"resume={folder}: no run with a checkpoint there; give the folder a run was started in")
+    known = [str(value) for value in OmegaConf.load(saved) if not str(value).startswith("resume=")]
+    return [*known, *arguments, f"hydra.run.dir={folder}"]
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Show a user's mistake as one line; the traceback only where HYDRA_FULL_ERROR=1 asks for it."""
+    import os
+
+    try:
+        yield
+    except (ValueError, FileNotFoundError) as error:
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

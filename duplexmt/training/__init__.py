@@ -1,0 +1,1 @@
+"""Training with Lightning: the LightningModule, the LightningDataModule, and what happens around them."""

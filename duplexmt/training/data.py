@@ -1,0 +1,198 @@
+"""The LightningDataModule: from raw pairs to tokenised batches."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from torch.utils.data import DataLoader
+
+from data_prep import Report, clean_side, finish_splits, read_and_clean, read_pairs
+from data_prep.rules import check_language
+
+from ..data.batch import Batch, Example, collate
+from ..data.grammar import AlignedPair, builtin_corpus
+from ..data.loader import StepLoader
+from ..data.tokenizer import StreamTokens, load_tokenizer, token_ids, train_bpe
+
+Pair = tuple[str, str]
+
+
+@dataclass
+class PreparedCorpus:
+    """Cleaned, filtered and split pairs with their tokenizer, and an account of what was left out."""
+
+    splits: dict[str, list[Pair]]
+    tokenizer: Any
+    report: Report
+    aligned: dict[str, list[AlignedPair]] = field(default_factory=dict)  # the built-in corpus only, same order
+
+    def summary(self) -> str:
+        """What was read and left out, by reason, and the size of each split."""
+        sizes = ", ".join(f"{len(pairs):,} {name}" for name, pairs in self.splits.items())
+        return f"{self.report.summary()}\n{sizes} pairs; vocabulary of {len(self.tokenizer):,}".strip()
+
+
+def prepare_corpus(
+    *,
+    corpus: str,
+    path: str | None,
+    train_path: str | None,
+    validation_path: str | None,
+    test_path: str | None,
+    source_field: int | str,
+    target_field: int | str,
+    source_language: str,
+    target_language: str,
+    tokenizer: Any,
+    vocab_size: int,
+    max_tokens: int | None,
+    train_size: int | None,
+    validation_size: int,
+    test_size: int,
+    seed: int,
+) -> PreparedCorpus:
+    """Read, clean, split, tokenise and filter a corpus; deterministic, so that every process can do it for itself.
+
+    Args:
+        corpus: `builtin` or `pairs`.
+        path, train_path, validation_path, test_path: files of `pairs`; splits without a file of their own are held out.
+        source_field, target_field: columns or field names.
+        source_language, target_language: codes such as zh, en.
+        tokenizer: a loaded tokenizer, the name or folder of one, or None to train a BPE on the training pairs.
+        vocab_size: of a trained BPE.
+        max_tokens: longest text of either side, in tokens; None for no limit.
+        train_size: pairs to sample for training; None for all there are.
+        validation_size, test_size: pairs to hold out.
+        seed: of generation, split and sample.
+
+    Raises:
+        ValueError: for a corpus with nothing left, or settings that do not fit it.
+    """
+    report = Report()
+    aligned: dict[str, list[AlignedPair]] = {}
+    if corpus == "builtin":
+        if train_size is None:
+            raise ValueError("data.train_size=null: the built-in corpus is generated, so say how many pairs")
+        aligned = builtin_corpus(train_size, validation_size, test_size, seed)
+        parts = {name: [(pair.source, pair.target) for pair in pairs] for name, pairs in aligned.items()}
+    else:
+        main = path or train_path
+        if main is None:
+            raise ValueError("give data.path=FILE, or data.train_path=FILE: there are no pairs to train on")
+        sizes = {  # a split with a file of its own is taken whole
+            "validation_size": None if validation_path else validation_size,
+            "test_size": None if test_path else test_size,
+        }
+        parts = read_and_clean(
+            main,
+            validation_path,
+            test_path,
+            source_field=source_field,
+            target_field=target_field,
+            source_language=source_language,
+            target_language=target_language,
+            seed=seed,
+            report=report,
+            **sizes,
+        )
+    if tokenizer is None:
+        tokenizer = train_bpe((text for pair in parts["train"] for text in pair), vocab_size)
+    elif isinstance(tokenizer, str):
+        tokenizer = load_tokenizer(tokenizer)
+    if corpus == "builtin":
+        return PreparedCorpus(parts, tokenizer, report, aligned)
+
+    def count(texts: list[str]) -> list[int]:
+        return [len(ids) for ids in token_ids(tokenizer, texts)]
+
+    splits = finish_splits(
+        parts,
+        max_tokens=max_tokens,
+        count_source=count,
+        count_target=count,
+        train_size=train_size,
+        seed=seed,
+        report=report,
+        **sizes,
+    )
+    return PreparedCorpus(splits, tokenizer, report)
+
+
+def read_evaluation_file(
+    path: str, *, source_field: int | str, target_field: int | str, source_language: str, target_language: str
+) -> tuple[list[Pair], Report]:
+    """The pairs of a test set, whole and in order: sources are cleaned as in training, references left as they are.
+
+    Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported.
+
+    Raises:
+        ValueError: for a missing file, an unknown format or language, or a file without any pair.
+    """
+    check_language(target_language)
+    report = Report()
+    pairs = [
+        (clean_side(source, source_language), reference.strip())
+        for source, reference in read_pairs(
+            path, source_field=source_field, target_field=target_field, report=report, stage="evaluation.read"
+        )
+    ]
+    if not pairs:
+        raise ValueError(f"{path} has no sentence pairs:\n{report.summary()}")
+    return pairs, report
+
+
+class GridDataModule(L.LightningDataModule):
+    """Batches of a prepared corpus.
+
+    Args:
+        prepared: from `prepare_corpus`.
+        tokens: end, seed and prefix tokens.
+        batch_size: pairs a batch, on each device.
+        seed: of the shuffling.
+    """
+
+    def __init__(self, prepared: PreparedCorpus, tokens: StreamTokens, *, batch_size: int, seed: int) -> None:
+        super().__init__()
+        self.prepared, self.tokens, self.batch_size, self.seed = prepared, tokens, batch_size, seed
+
+    def examples(self, split: str) -> list[Example]:
+        """Tokenised pairs of a split."""
+        pairs, tokenizer = self.prepared.splits[split], self.prepared.tokenizer
+        sources = token_ids(tokenizer, [source for source, _ in pairs])
+        targets = token_ids(tokenizer, [target for _, target in pairs])
+        return [self.tokens.example(*pair) for pair in zip(sources, targets, strict=True)]
+
+    def train_dataloader(self) -> StepLoader:
+        """Shuffled batches of this device."""
+        trainer = self.trainer
+        assert trainer is not None
+        return StepLoader(
+            self.examples("train"),
+            self.batch_size,
+            self.seed,
+            accumulate=trainer.accumulate_grad_batches,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+        )
+
+    def val_dataloader(self) -> DataLoader:
+        """This device's share of the validation pairs, in batches of similar length."""
+        trainer = self.trainer
+        assert trainer is not None
+        examples = sorted(self.examples("validation"), key=lambda example: example.cells)
+        share = examples[trainer.global_rank :: trainer.world_size]
+        batches = [collate(share[i : i + self.batch_size]) for i in range(0, len(share), self.batch_size)]
+        return DataLoader(batches, batch_size=None)  # type: ignore[arg-type]  # a list is a map-style data set
+
+    def transfer_batch_to_device(self, batch: Batch, device: Any, dataloader_idx: int) -> Batch:
+        """Move a batch, and the step it brings along, to a device."""
+        return batch.to(device)
+
+    def write_report(self, folder: Path) -> None:
+        """Write `corpus.json`: what was read, cleaned, dropped and kept."""
+        folder.mkdir(parents=True, exist_ok=True)
+        sizes = {name: len(pairs) for name, pairs in self.prepared.splits.items()}
+        content = {"pairs": sizes, "report": self.prepared.report.as_dict()}
+        (folder / "corpus.json").write_text(json.dumps(content, ensure_ascii=False, indent=2), encoding="utf-8")

@@ -1,0 +1,42 @@
+"""What happens once a model is trained: a link to it, and a look at what it does."""
+
+import os
+from pathlib import Path
+
+from ..artifact import load_model_folder
+from ..data.grammar import CASE_STUDY
+from ..data.tokenizer import token_ids
+from ..report.steps import staircase
+from ..streaming.grid import GridSystem
+from .data import PreparedCorpus
+
+
+def link_latest(folder: Path) -> None:
+    """Point `latest`, beside the run's folder, to it."""
+    link, temporary = folder.parent / "latest", folder.parent / f".latest-{os.getpid()}"
+    if link.exists() and not link.is_symlink():
+        return  # a user's own folder of that name
+    temporary.symlink_to(folder.name, target_is_directory=True)
+    os.replace(temporary, link)
+
+
+def demonstrate(model_folder: Path, prepared: PreparedCorpus, count: int, theta: float) -> str:
+    """Translate held-out sentences with the saved model; each read with what was written after it.
+
+    Args:
+        model_folder: a saved model.
+        prepared: its corpus; the first `count` test pairs are shown, on the built-in corpus the paper's case study too.
+        count: sentences to show.
+        theta: EMIT threshold.
+    """
+    loaded = load_model_folder(model_folder)
+    pairs = prepared.splits["test"][:count]
+    if prepared.aligned and count:
+        pairs = [(CASE_STUDY.source, CASE_STUDY.target), *pairs]
+    system = GridSystem(loaded.model, loaded.tokens, theta)
+    blocks = [f"held-out sentences at θ = {theta}: what is written after each source token"]
+    for source, target in pairs:
+        ids = token_ids(loaded.tokenizer, [source])
+        steps = staircase(system.translate(ids), loaded.tokenizer, loaded.tokens.end)
+        blocks.append(f"{source}\n{steps}\n  reference: {target}")
+    return "\n\n".join(blocks)

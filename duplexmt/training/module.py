@@ -1,0 +1,165 @@
+"""The training loop of Section V as a LightningModule: model → heatmap → best path → mask → losses."""
+
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+
+from ..data.batch import Batch
+from ..data.tokenizer import StreamTokens
+from ..grid.model import GridModel
+from ..policy.heatmap import loss_heatmap, valid_cells
+from ..policy.losses import GridLoss, grid_loss
+from ..policy.path import best_path, check_lam, emit_mask
+
+SCHEDULES = ("constant", "linear")
+
+
+class GridTranslation(L.LightningModule):
+    """Trains a grid model on its own best paths.
+
+    Args:
+        model: the grid model.
+        tokens: the stream tokens its data was made with; states inside prefixes are not scored.
+        lam: λ of the path score.
+        learning_rate: of Adam, after warm-up.
+        warmup_steps: optimiser steps over which the learning rate rises linearly.
+        schedule: after warm-up, `constant` (the paper's) or `linear` decay to 0 at the last step.
+        betas: of Adam.
+    """
+
+    def __init__(
+        self,
+        model: GridModel,
+        tokens: StreamTokens,
+        *,
+        lam: float,
+        learning_rate: float,
+        warmup_steps: int,
+        schedule: str = "constant",
+        betas: tuple[float, float] = (0.9, 0.999),
+    ) -> None:
+        super().__init__()
+        if schedule not in SCHEDULES:
+            raise ValueError(f"training.schedule={schedule!r}: must be one of {', '.join(SCHEDULES)}")
+        if not learning_rate > 0:
+            raise ValueError(f"training.learning_rate={learning_rate}: must be above 0")
+        if warmup_steps < 0:
+            raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
+        self.model, self.tokens, self.lam = model, tokens, check_lam(lam)
+        self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
+        self.cells_of_step: tuple[Tensor, Tensor] | None = None
+        self.validation_sums: Tensor | None = None
+        self.strict_loading = False  # checkpoints leave frozen weights out; on_load_checkpoint checks the rest
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        """One batch of the self-guided loop; returns the loss whose gradient is that of the whole step's mean."""
+        loss, area = self.losses(batch)
+        emit_cells, valid = self.step_cells(batch, loss)
+        # Lightning averages gradients over devices and divides by the number of accumulated batches; both are undone
+        # here, as the denominators already run over the whole step.
+        share = self.trainer.world_size * self.trainer.accumulate_grad_batches
+        self.log("train/lm_loss", loss.lm_sum.detach() / loss.emit_cells, prog_bar=True)
+        self.log("train/emit_loss", loss.emit_sum.detach() / loss.valid_cells, prog_bar=True)
+        self.log("train/area", area, prog_bar=True)
+        self.log("train/emit_accuracy", loss.correct / loss.valid_cells, prog_bar=True)
+        return loss.total(emit_cells, valid) * share
+
+    def losses(self, batch: Batch) -> tuple[GridLoss, Tensor]:
+        """Loss sums of a batch, and its mean path area fraction."""
+        hidden = self.model(batch.source, batch.target, batch.source_lengths)
+        rows, columns = len(self.tokens.source_prefix), len(self.tokens.target_prefix)  # not scored
+        hidden, labels = hidden[:, rows:, columns:], batch.labels[:, columns:]
+        source_lengths, target_lengths = batch.source_lengths - rows, batch.target_lengths - columns
+        _, X, Y, _ = hidden.shape
+
+        valid = valid_cells(source_lengths, target_lengths, X, Y)
+        heatmap = loss_heatmap(hidden, self.model.text_logits, labels, valid)
+        y_at = best_path(heatmap.detach(), source_lengths, target_lengths, self.lam)
+        mask = emit_mask(y_at, Y)
+        area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
+        return grid_loss(heatmap, self.model.emit_logits(hidden), mask, valid), area
+
+    def step_cells(self, batch: Batch, loss: GridLoss) -> tuple[Tensor, Tensor]:
+        """`|M_+|` and `|𝒱|` over all devices and all accumulated batches of this optimiser step.
+
+        With accumulation the masks of later batches are needed before the first backward pass, so the first batch of a
+        step runs all of them once without gradients.
+        """
+        if self.trainer.accumulate_grad_batches == 1:
+            return self.over_devices(loss)
+        if batch.step is not None:
+            with torch.no_grad():
+                sums = [self.losses(other)[0] for other in batch.step[1:]]
+            counts = [loss, *sums]
+            total = torch.stack([torch.stack((part.emit_cells, part.valid_cells)) for part in counts]).sum(0)
+            emit_cells, valid = self.reduce_sum(total).unbind()
+            self.cells_of_step = (emit_cells, valid)
+        assert self.cells_of_step is not None, "the first batch of a step brings the whole step"
+        return self.cells_of_step
+
+    def over_devices(self, loss: GridLoss) -> tuple[Tensor, Tensor]:
+        """The batch's own `|M_+|` and `|𝒱|`, summed over devices."""
+        emit_cells, valid = self.reduce_sum(torch.stack((loss.emit_cells, loss.valid_cells))).unbind()
+        return emit_cells, valid
+
+    def reduce_sum(self, values: Tensor) -> Tensor:
+        """Sum of a tensor over all devices."""
+        return self.trainer.strategy.reduce(values.clone(), reduce_op="sum")
+
+    def on_validation_epoch_start(self) -> None:
+        """Start the sums of `validation_step` afresh."""
+        self.validation_sums = torch.zeros(7, dtype=torch.float64, device=self.device)
+
+    def validation_step(self, batch: Batch, batch_index: int) -> None:
+        """Add one batch to the sums of the validation set."""
+        loss, area = self.losses(batch)
+        pairs = torch.tensor(len(batch.source), device=self.device)
+        parts = (loss.lm_sum, loss.emit_cells, loss.emit_sum, loss.valid_cells, loss.correct, area * pairs, pairs)
+        assert self.validation_sums is not None
+        self.validation_sums += torch.stack([part.double() for part in parts])
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the means over all validation cells of all devices."""
+        assert self.validation_sums is not None
+        lm, emit_cells, emit, valid, correct, area, pairs = self.reduce_sum(self.validation_sums).unbind()
+        self.log("validation/lm_loss", lm / emit_cells, prog_bar=True)
+        self.log("validation/emit_loss", emit / valid)
+        self.log("validation/emit_accuracy", correct / valid, prog_bar=True)
+        self.log("validation/area", area / pairs, prog_bar=True)
+
+    def configure_optimizers(self) -> Any:
+        """Adam over the trainable weights, with warm-up (`tab:train-hparam`)."""
+        trainable = [weight for weight in self.parameters() if weight.requires_grad]
+        optimizer = torch.optim.Adam(trainable, lr=self.learning_rate, betas=self.betas)
+        total = self.trainer.estimated_stepping_batches if self.schedule == "linear" else None
+
+        def factor(step: int) -> float:
+            if step < self.warmup_steps:
+                return (step + 1) / self.warmup_steps
+            if total is None:
+                return 1.0
+            return max(0.0, (total - step) / max(1.0, total - self.warmup_steps))
+
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep trained weights only: frozen ones come from the backbone."""
+        trained = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
+        checkpoint["state_dict"] = {name: w for name, w in checkpoint["state_dict"].items() if name in trained}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint that does not hold exactly the trained weights.
+
+        Raises:
+            ValueError: naming a weight that is missing or unknown.
+        """
+        trained = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
+        odd = sorted(trained ^ set(checkpoint["state_dict"]))
+        if odd:
+            raise ValueError(
+                f"the checkpoint does not fit this model: {len(odd)} weights differ, such as {odd[0]!r}; "
+                "resume with the settings the run was started with"
+            )

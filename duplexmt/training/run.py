@@ -1,0 +1,103 @@
+"""The Lightning trainer of a run: loggers, checkpoints, progress."""
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from ..data.tokenizer import token_ids
+from .data import PreparedCorpus
+from .sample import SimultaneousSample
+
+
+def build_trainer(
+    folder: Path,
+    *,
+    trainer: dict[str, Any],
+    logger: dict[str, Any],
+    name: str,
+    settings: dict[str, Any],
+    checkpoint_every_n_steps: int,
+    callbacks: list[L.Callback],
+) -> L.Trainer:
+    """A trainer that writes metrics, and checkpoints to resume from, into the run's folder.
+
+    Args:
+        folder: of the run.
+        trainer: keyword arguments of `lightning.Trainer`.
+        logger: `wandb` (on or off), `offline`, `project`.
+        name: of the run.
+        settings: the whole configuration, for W&B.
+        checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one after each validation.
+        callbacks: further callbacks.
+
+    Raises:
+        ValueError: for settings this machine cannot honour.
+    """
+    # Notices of the libraries' own doings that a user can do nothing about.
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+    warnings.filterwarnings("ignore", message=".*exists and is not empty.*")  # a resumed run's folder
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")  # batches are ready in memory
+    logging.getLogger("lightning.pytorch").propagate = False  # it has a handler of its own
+    loggers: list[Logger] = [CSVLogger(folder, name="metrics")]
+    if logger["wandb"]:
+        loggers.append(
+            WandbLogger(
+                name=name, project=logger["project"], save_dir=str(folder), offline=logger["offline"], config=settings
+            )
+        )
+    every_step = ModelCheckpoint(
+        folder / "checkpoints",
+        filename="step-{step}",
+        auto_insert_metric_name=False,
+        save_top_k=1,
+        save_last=True,
+        every_n_train_steps=checkpoint_every_n_steps,
+        enable_version_counter=False,
+    )
+    try:
+        return L.Trainer(
+            default_root_dir=folder,
+            logger=loggers,
+            callbacks=[every_step, LearningRateMonitor("step"), *callbacks],
+            use_distributed_sampler=False,  # StepLoader shares the pairs out itself
+            enable_model_summary=False,
+            **trainer,
+        )
+    except MisconfigurationException as error:  # such as a GPU this machine does not have
+        raise ValueError(f"trainer settings: {error}") from error
+
+
+def close_loggers(trainer: L.Trainer) -> None:
+    """End the W&B run, so that the next job of a sweep starts one of its own."""
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger):
+            logger.experiment.finish()
+
+
+def sample_callback(prepared: PreparedCorpus, size: int, target_language: str) -> SimultaneousSample:
+    """The callback that translates the first `size` validation pairs after each validation."""
+    sample = prepared.splits["validation"][:size]
+    sources = token_ids(prepared.tokenizer, [source for source, _ in sample])
+    return SimultaneousSample(sources, [target for _, target in sample], prepared.tokenizer, target_language)
+
+
+def choose_device(device: str) -> str:
+    """The device to decode on: `auto` takes a GPU where there is one.
+
+    Raises:
+        ValueError: for a device this machine does not have.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r}: not to be had on this machine ({error}); try device=auto") from error
+    return device

@@ -1,0 +1,58 @@
+"""A callback that translates a fixed validation sample simultaneously while training goes on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import lightning as L
+import torch
+
+from ..data.tokenizer import token_ids
+from ..metrics.latency import corpus_latency
+from ..metrics.quality import corpus_quality
+from ..streaming.events import collect
+from ..streaming.grid import GridSystem
+from ..streaming.text import decode
+from .module import GridTranslation
+
+
+class SimultaneousSample(L.Callback):
+    """After every validation: BLEU, AL and AL_all of a fixed sample, decoded greedily at one θ.
+
+    Args:
+        sources, references: texts of the sample.
+        source_tokens: their source token ids, without end token.
+        tokenizer: for the target text.
+        target_language: decides how BLEU splits words.
+        theta: EMIT threshold.
+        max_target_tokens: length guard.
+    """
+
+    def __init__(
+        self,
+        source_tokens: Sequence[Sequence[int]],
+        references: Sequence[str],
+        tokenizer: Any,
+        target_language: str,
+        theta: float = 0.5,
+        max_target_tokens: int = 64,
+    ) -> None:
+        self.source_tokens, self.references, self.tokenizer = source_tokens, references, tokenizer
+        self.target_language, self.theta, self.max_target_tokens = target_language, theta, max_target_tokens
+
+    @torch.no_grad()
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Decode on the first device, and log there."""
+        if not trainer.is_global_zero or trainer.sanity_checking or not self.source_tokens:
+            return
+        assert isinstance(pl_module, GridTranslation)
+        system = GridSystem(pl_module.model, pl_module.tokens, self.theta, self.max_target_tokens)
+        hypotheses = collect(system.translate(self.source_tokens), len(self.source_tokens))
+        texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
+        reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]
+        latency = corpus_latency(
+            [h.delays for h in hypotheses], [len(s) for s in self.source_tokens], reference_lengths
+        )
+        scores = {"BLEU": corpus_quality(texts, self.references, self.target_language)["bleu"]}
+        scores |= {name: value for name in ("AL", "AL_all") if (value := latency[name]) is not None}
+        for name, value in scores.items():
+            pl_module.log(f"validation/{name}", value, rank_zero_only=True, prog_bar=name == "BLEU")

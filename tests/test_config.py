@@ -1,0 +1,321 @@
+"""The schema and `conf/`: what composes, what is refused and how, and the paper's own values."""
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.errors import ConfigCompositionException
+from omegaconf import OmegaConf
+
+from duplexmt.config import (
+    SCHEMAS,
+    DataConfig,
+    PolicyConfig,
+    recorded_data,
+    register_schemas,
+    resume_arguments,
+    settings,
+    user_errors,
+)
+
+CONF = Path(__file__).parents[1] / "conf"
+GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "experiment")
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+ABSTRACT = [("model", "grid")]  # what the other models have in common
+register_schemas()
+
+
+def composed(name, *overrides, folder=CONF):
+    with initialize_config_dir(version_base="1.3", config_dir=str(folder)):
+        return compose(name, overrides=list(overrides))
+
+
+def checked(name, *overrides, folder=CONF):
+    return settings(SCHEMAS[name], composed(name, *overrides, folder=folder))
+
+
+def leaves(values, path=""):
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+# --- everything that ships ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_leaf_of_a_default_configuration_has_a_value(name):
+    cfg = composed(name)
+    assert OmegaConf.missing_keys(cfg) == set()
+    checked_leaves = dict(leaves(asdict(checked(name))))
+    assert "???" not in checked_leaves.values()
+    assert set(checked_leaves) >= {
+        f"{group}.{key}" if group else key
+        for group, schema in [("", SCHEMAS[name]), ("data", DataConfig), ("policy", PolicyConfig)]
+        if not group or group in SCHEMAS[name].__dataclass_fields__
+        for key, field in schema.__dataclass_fields__.items()
+        if not hasattr(field.type, "__dataclass_fields__")
+    }
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_composes_and_is_accepted(experiment):
+    arguments = [f"experiment={experiment}"]
+    if composed("train", *arguments).data.corpus == "pairs":
+        arguments.append("data.path=corpus.tsv")
+    cfg = checked("train", *arguments)
+    assert cfg.name, "an experiment's runs carry a name"
+
+
+@pytest.mark.parametrize(("group", "option"), [entry for entry in OPTIONS if entry not in ABSTRACT])
+def test_every_group_option_composes_and_is_accepted(group, option):
+    entry_point = "evaluate" if (group, option) == ("data", "recorded") or group == "quality" else "train"
+    arguments = [f"{group}={option}", *(["data.path=corpus.tsv"] if option == "pairs" else [])]
+    cfg = asdict(checked(entry_point, *arguments))
+    values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{option}.yaml"))
+    values.pop("defaults", None)
+    assert values, "a file of a group holds values"
+    for key, value in leaves(values):
+        found = cfg[group]
+        for part in key.split("."):
+            found = found[part]
+        assert found == value, key
+
+
+def test_values_of_an_experiment_win_over_those_of_its_groups():
+    smoke = OmegaConf.to_container(OmegaConf.load(CONF / "experiment" / "smoke.yaml"))
+    group = OmegaConf.to_container(OmegaConf.load(CONF / "data" / "builtin.yaml"))
+    cfg = checked("train", "experiment=smoke")
+    assert cfg.name == "smoke"
+    for key in ("train_size", "validation_size", "test_size"):
+        assert getattr(cfg.data, key) == smoke["data"][key] != group[key]
+    assert cfg.data.licence == group["licence"], "what an experiment leaves out comes from the group"
+
+
+def test_the_command_line_wins_over_an_experiment():
+    assert checked("train", "experiment=smoke", "trainer.max_epochs=7").trainer.max_epochs == 7
+
+
+def test_the_paper_experiment_holds_every_value_of_table_train_hparam():
+    cfg = checked("train", "experiment=paper", "data.path=corpus.tsv")
+    assert cfg.model.backbone == "Qwen/Qwen2.5-0.5B"
+    assert cfg.model.architecture is None
+    assert (cfg.model.lora.rank, cfg.model.lora.alpha) == (64, 128)
+    assert cfg.model.lora.dropout == 0
+    assert sorted(cfg.model.lora.target_modules) == sorted(
+        ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    )
+    assert cfg.model.adaptation == "lora"  # text head and EMIT head train in full: tests of grid/backbone.py
+    assert cfg.training.learning_rate == 1e-4
+    assert cfg.data.batch_size == 4  # per GPU
+    assert cfg.trainer.precision == "16-mixed"
+    assert cfg.training.betas == [0.9, 0.999]  # Adam's own
+    assert cfg.training.warmup_steps == 3000
+    assert cfg.training.schedule == "constant"
+    assert cfg.trainer.max_epochs == 1
+    assert cfg.policy.lam == 0.1
+    assert (cfg.trainer.devices, cfg.trainer.num_nodes) == (4, 1)
+    assert cfg.trainer.accumulate_grad_batches == 1
+    # Section VI, "Datasets"
+    assert cfg.data.max_tokens == 32
+    assert (cfg.data.train_size, cfg.data.validation_size) == (100_000, 1_000)
+    assert (cfg.data.source_language, cfg.data.target_language) == ("zh", "en")
+    assert cfg.data.tokenizer == cfg.model.backbone
+    # Sections III and IV
+    assert (cfg.model.attention, cfg.model.input_attends_output) == ("approximate", True)
+    assert (cfg.model.softmax, cfg.model.anchor) == ("joint", "source_length")
+
+
+def test_the_default_grid_is_the_papers_and_the_default_data_need_no_download():
+    cfg = checked("train")
+    assert (cfg.model.attention, cfg.model.input_attends_output) == ("approximate", True)
+    assert (cfg.model.softmax, cfg.model.anchor) == ("joint", "source_length")
+    assert (cfg.data.corpus, cfg.data.tokenizer, cfg.model.backbone) == ("builtin", None, None)
+    assert cfg.logger.offline is True
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------
+
+
+def test_a_typo_on_the_command_line_is_refused_by_name():
+    with pytest.raises(ConfigCompositionException, match=r"policy\.lamb"):
+        composed("train", "policy.lamb=0.1")
+    with pytest.raises(ValueError, match=r"policy\.lamb: there is no such setting"):  # what Hydra's message advises
+        checked("train", "+policy.lamb=0.1")
+    with pytest.raises(ValueError, match="lambda: there is no such setting"):
+        checked("train", "+lambda=0.1")
+
+
+def test_a_value_of_the_wrong_type_is_refused_by_name():
+    with pytest.raises(ConfigCompositionException, match=r"policy\.lam=abc"):
+        composed("train", "policy.lam=abc")
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("policy/default.yaml", "lamb: 0.1\n"),
+        ("train.yaml", "seeed: 1\n"),
+        ("experiment/smoke.yaml", "batch_size: 2\n"),
+    ],
+)
+def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
+    conf = tmp_path / "conf"
+    shutil.copytree(CONF, conf)
+    path = conf / file
+    path.write_text(line + path.read_text(encoding="utf-8"), encoding="utf-8")
+    if file == "experiment/smoke.yaml":  # the @package line must stay first
+        path.write_text(f"# @package _global_\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
+    with pytest.raises(ConfigCompositionException, match=line.partition(":")[0]):
+        composed("train", "experiment=smoke", folder=conf)
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "arguments", "message"),
+    [
+        ("train", ["policy.lam=-0.1"], r"policy\.lam=-0\.1: .* at least 0"),
+        ("train", ["policy.lam=inf"], r"policy\.lam=inf: .*finite"),
+        ("train", ["policy.lam=nan"], r"policy\.lam=nan"),
+        ("train", ["policy.theta=1.5"], r"policy\.theta=1\.5: .*between 0 and 1"),
+        ("evaluate", ["policy.theta=-0.01"], r"policy\.theta=-0\.01: .*between 0 and 1"),
+        ("evaluate", ["policy.theta=[0.5,1.01]"], r"policy\.theta=1\.01: .*between 0 and 1"),
+        ("evaluate", ["policy.theta=high"], r"policy\.theta=high: .*a number"),
+        ("evaluate", ["policy.theta=true"], r"policy\.theta=True: .*a number"),
+        ("evaluate", ["policy.theta=null"], r"policy\.theta=None"),
+        ("evaluate", ["policy.theta=[]"], r"policy\.theta=\[\]: give one"),
+        ("translate", ["theta=1.5"], r"^theta=1\.5: .*between 0 and 1"),
+        ("translate", ["max_target_tokens=0"], r"^max_target_tokens=0: must be at least 1"),
+        ("evaluate", ["policy.max_target_tokens=0"], r"policy\.max_target_tokens=0: must be at least 1"),
+        ("train", ["model.backbone=folder"], r"exactly one of model\.backbone .* and model\.architecture"),
+        ("train", ["model.architecture=null"], r"exactly one of model\.backbone .* and model\.architecture"),
+        ("train", ["model.adaptation=prefix"], r"model\.adaptation='prefix': must be 'full' or 'lora'"),
+        ("train", ["data.corpus=wmt"], r"data\.corpus='wmt': must be"),
+        ("train", ["data=pairs"], r"data\.path=FILE"),
+        ("train", ["data=pairs", "data.test_path=test.tsv"], r"no pairs to train on: give data\.path"),
+        ("train", ["data=pairs", "data.path=a", "data.train_path=b"], "not both"),
+        ("train", ["data=recorded"], "data=recorded"),
+        ("train", ["data.max_tokens=0"], r"data\.max_tokens=0: must be at least 1"),
+        ("train", ["data.train_size=0"], r"data\.train_size=0: must be at least 1"),
+        ("train", ["data.batch_size=0"], r"data\.batch_size=0: must be at least 1"),
+        ("train", ["data.validation_size=0"], r"data\.validation_size=0: must be at least 1"),
+        ("train", ["training.betas=[0.9]"], r"training\.betas=\[0\.9\]: .*two numbers"),
+        ("evaluate", ["split=train"], "split='train': must be 'test' or 'validation'"),
+        ("evaluate", ["limit=0"], "limit=0: must be at least 1"),
+        ("train", ["policy.lam=???"], r"no value for policy\.lam: give it as policy\.lam="),
+    ],
+)
+def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        checked(entry_point, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("argument", "thetas"), [("0.3", [0.3]), ("0", [0]), ("1", [1]), ("[0.5]", [0.5]), ("[0,0.25,1]", [0, 0.25, 1])]
+)
+def test_theta_may_be_one_number_or_a_list(argument, thetas):
+    assert checked("evaluate", f"policy.theta={argument}").policy.thetas == thetas
+
+
+def test_lambda_zero_and_no_limits_are_allowed():
+    cfg = checked("train", "policy.lam=0", "data.max_tokens=null", "data.train_size=null")
+    assert (cfg.policy.lam, cfg.data.max_tokens, cfg.data.train_size) == (0, None, None)
+
+
+# --- settings recorded with a model ------------------------------------------------------------------------------
+
+RECORDED = asdict(
+    DataConfig(corpus="builtin", validation_size=500, test_size=500, max_tokens=24, seed=3, vocab_size=900)
+)
+
+
+def test_recorded_data_settings_hold_where_nothing_is_given():
+    assert asdict(recorded_data(RECORDED, checked("evaluate").data)) == RECORDED
+
+
+def test_a_data_setting_given_now_replaces_the_recorded_one():
+    given = checked("evaluate", "data.seed=9", "data.max_tokens=null").data
+    assert asdict(recorded_data(RECORDED, given)) == RECORDED | {"seed": 9, "max_tokens": None}
+
+
+def test_a_setting_named_on_the_command_line_counts_even_if_it_equals_the_schemas_default():
+    arguments = ["data.test_size=1000", "data.max_tokens=32", "policy.theta=0.5"]
+    given = checked("evaluate", *arguments).data
+    assert asdict(recorded_data(RECORDED, given, arguments)) == RECORDED | {"test_size": 1000, "max_tokens": 32}
+
+
+def test_a_file_given_now_replaces_every_recorded_file():
+    recorded = RECORDED | {"corpus": "pairs", "train_path": "train.tsv", "validation_path": "validation.tsv"}
+    for before in (recorded, RECORDED):
+        now = recorded_data(before, checked("evaluate", "data.test_path=test.tsv").data)
+        assert (now.corpus, now.path, now.train_path, now.validation_path, now.test_path) == (
+            "pairs", None, None, None, "test.tsv"
+        )  # fmt: skip
+        assert (now.max_tokens, now.seed) == (24, 3)
+
+
+def test_another_corpus_given_now_leaves_nothing_of_the_recorded_one():
+    given = checked("evaluate", "data=pairs", "data.path=other.tsv").data
+    assert recorded_data(RECORDED, given) is given
+
+
+# --- resuming, and errors for users ------------------------------------------------------------------------------
+
+
+def started_run(folder, overrides):
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "last.ckpt").touch()
+    OmegaConf.save(OmegaConf.create(overrides), folder / ".hydra" / "overrides.yaml")
+    return folder
+
+
+def test_resume_brings_the_arguments_of_the_run_and_its_folder(tmp_path):
+    run = started_run(tmp_path / "run", ["experiment=smoke", "policy.lam=0.3", "resume=earlier"])
+    assert resume_arguments([f"resume={run}", "trainer.max_epochs=5"]) == [
+        "experiment=smoke", "policy.lam=0.3", f"resume={run}", "trainer.max_epochs=5", f"hydra.run.dir={run}"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [[], ["policy.lam=0.1"], ["resume=null"], ["resume="]])
+def test_without_resume_arguments_stay_as_they_are(arguments):
+    assert resume_arguments(arguments) == arguments
+
+
+def test_arguments_that_already_name_the_folder_are_not_extended_again(tmp_path):
+    run = started_run(tmp_path / "run", ["policy.lam=0.3"])
+    once = resume_arguments([f"resume={run}"])
+    assert resume_arguments(once) == once
+
+
+@pytest.mark.parametrize("missing", [".hydra/overrides.yaml", "checkpoints/last.ckpt"])
+def test_resume_of_a_folder_without_settings_or_checkpoint_is_refused_by_name(tmp_path, missing):
+    run = started_run(tmp_path / "run", [])
+    (run / missing).unlink()
+    with pytest.raises(ValueError, match=rf"resume={run}: no run with a checkpoint"):
+        resume_arguments([f"resume={run}"])
+
+
+@pytest.mark.parametrize("error", [ValueError("λ is wrong"), FileNotFoundError("λ is wrong")])
+def test_a_users_mistake_is_one_line_and_exit_status_2(error, capsys, monkeypatch):
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    with pytest.raises(SystemExit) as stopped, user_errors():
+        raise error
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "error: λ is wrong\n"
+
+
+def test_the_traceback_is_there_for_who_asks(monkeypatch):
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(ValueError, match="λ is wrong"), user_errors():
+        raise ValueError("λ is wrong")
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch):
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    with pytest.raises(AssertionError), user_errors():
+        raise AssertionError

@@ -1,0 +1,226 @@
+"""The three programs as a user runs them: one small training run, what is made of it, and mistakes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[1]
+
+PEOPLE = {"我": "I", "你": "you", "他": "he", "她": "she", "我们": "we", "他们": "they", "老师": "teachers"}
+VERBS = {"看": "see", "吃": "eat", "要": "want"}
+THINGS = {"书": "books", "茶": "tea", "苹果": "apples"}
+PAIRS = [(f"{p}{v}{t}。", f"{PEOPLE[p]} {VERBS[v]} {THINGS[t]}.") for p in PEOPLE for v in VERBS for t in THINGS]
+BAD_LINES = {
+    "empty_line": [b"", b"   "],
+    "one_sided": ["茶\t".encode(), b"\ttea", "书\t  ".encode()],
+    "wrong_column_count": ["茶\ttea\tand more".encode()],
+    "invalid_utf8": [b"\xe8\x8c\tbroken", b"\xff\xfe\talso"],
+}
+
+
+def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=240):
+    """Run an entry point, from the root of the project or elsewhere; stdout and stderr as text."""
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"
+    }  # fmt: skip
+    environment.pop("HYDRA_FULL_ERROR", None)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / program), *arguments],
+        cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=timeout,
+    )  # fmt: skip
+    done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def succeeded(done):
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A finished run on 63 pairs and some bad lines."""
+    folder = tmp_path_factory.mktemp("entry points")
+    good = ["\t".join(pair).encode() for pair in PAIRS]
+    bad = [line for lines in BAD_LINES.values() for line in lines]
+    (folder / "pairs.tsv").write_bytes(b"\n".join([*good[:30], *bad, *good[30:]]) + b"\n")
+    done = run(
+        "train.py",
+        "data=pairs",
+        f"data.path='{folder / 'pairs.tsv'}'",
+        "data.licence=CC0",
+        "data.vocab_size=400",
+        "data.validation_size=6",
+        "data.test_size=7",
+        "data.batch_size=8",
+        "model.architecture.hidden_size=32",
+        "model.architecture.intermediate_size=48",
+        "model.architecture.num_hidden_layers=1",
+        "model.architecture.num_attention_heads=2",
+        "model.architecture.num_key_value_heads=1",
+        "training.warmup_steps=2",
+        "training.sample_size=3",
+        "trainer.accelerator=cpu",
+        "trainer.max_epochs=1",
+        "trainer.enable_progress_bar=false",
+        "demonstrate=1",
+        f"hydra.run.dir='{folder / 'run'}'",
+    )
+    return folder / "run", succeeded(done)
+
+
+# --- from pairs to a model, results and translations -------------------------------------------------------------
+
+
+def test_training_ends_with_a_model_folder_and_shows_translations(trained):
+    folder, done = trained
+    assert (folder / "model" / "model.safetensors").is_file()
+    assert not (folder / "model.partial").exists()
+    assert (folder.parent / "latest" / "model").samefile(folder / "model")
+    info = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
+    assert info["data"]["licence"] == "CC0"
+    assert info["training"]["lam"] == 0.1
+    assert info["training"]["epochs"] == 1
+    assert {"validation/lm_loss", "validation/BLEU"} <= set(info["scores"])
+    assert "licence: CC0" in (folder / "model" / "README.md").read_text(encoding="utf-8")
+    assert "held-out sentences at θ = 0.5" in done.stdout
+    shown = [(source, target) for source, target in PAIRS if f"{source}\n" in done.stdout]
+    assert len(shown) == 1, "demonstrate=1"
+    assert f"reference: {shown[0][1]}" in done.stdout
+
+
+def test_the_corpus_report_counts_the_bad_lines_by_reason(trained):
+    folder, done = trained
+    corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    assert corpus["pairs"] == {"train": 50, "validation": 6, "test": 7}
+    counts = corpus["report"]["counts"]["train.read"]
+    assert {reason: counts[reason] for reason in BAD_LINES} == {
+        "empty_line": 2, "one_sided": 3, "wrong_column_count": 1, "invalid_utf8": 2
+    }  # fmt: skip
+    assert counts["pairs"] == 63
+    assert "pairs.tsv:35: " in corpus["report"]["examples"]["train.read"]["one_sided"][2]
+    assert "invalid_utf8" in done.stdout
+
+
+def test_checkpoints_and_metrics_lie_in_the_folder_of_the_run(trained):
+    folder, _ = trained
+    assert (folder / "checkpoints" / "last.ckpt").is_file()
+    (metrics,) = (folder / "metrics").rglob("metrics.csv")
+    assert "validation/lm_loss" in metrics.read_text(encoding="utf-8")
+    assert (folder / ".hydra" / "overrides.yaml").is_file()
+
+
+def test_evaluation_decodes_the_held_out_pairs_and_writes_a_line_a_hypothesis_and_a_row_a_theta(trained, tmp_path):
+    folder, training = trained
+    done = succeeded(
+        run(
+            "evaluate.py",
+            f"model_folder='{folder / 'model'}'",
+            "policy.theta=[0.3,1.0]",
+            "policy.max_target_tokens=12",
+            "limit=5",
+            "device=cpu",
+            f"hydra.run.dir='{tmp_path}'",
+        )
+    )
+    lines = [json.loads(line) for line in (tmp_path / "hypotheses.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(line["theta"], line["id"]) for line in lines] == [(theta, i) for theta in (0.3, 1.0) for i in range(5)]
+    assert {(line["source"], line["reference"]) for line in lines} <= set(PAIRS)
+    assert len({line["source"] for line in lines}) == 5
+    assert f"{lines[0]['source']}\n" in training.stdout, "the first test pair, shown at the end of training"
+    offline = [line for line in lines if line["theta"] == 1.0]
+    assert all(set(line["delays"]) <= {len(line["source_tokens"])} for line in offline)
+
+    rows = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert [(row["system"], row["θ"], row["sentences"]) for row in rows] == [("grid", 0.3, 5), ("grid", 1.0, 5)]
+    markdown = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert sum(line.startswith("| grid") for line in markdown.splitlines()) == 2
+    assert "nrefs:1" in markdown, "signatures stand below the table"
+    assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
+    assert "BLEU" in done.stdout
+
+
+def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trained):
+    folder, _ = trained
+    done = succeeded(
+        run(
+            "translate.py",
+            f"model_folder='{folder / 'model'}'",
+            "events=true",
+            "max_target_tokens=8",
+            "device=cpu",
+            stdin="我看书。\n\n".encode() + b"\xe8\x8c\n" + "他 吃茶\r\n".encode(),
+        )
+    )
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {event["line"] for event in events} == {1, 4}
+    for number, text in ((1, "我看书。"), (4, "他吃茶")):  # spaces inside Chinese are cleaned as in training
+        stream = [event for event in events if event["line"] == number]
+        assert stream[0]["event"] == "read"
+        assert stream[0]["emit_probability"] is None
+        assert [event["event"] for event in stream].count("end") == 1
+        assert stream[-1]["event"] == "end"
+        read = "".join(event["token"] for event in stream if event["event"] == "read")
+        assert text.startswith(read.removesuffix("<|endoftext|>").partition("<0x")[0])
+        delays = [event["delay"] for event in stream if event["event"] == "write"]
+        assert delays == sorted(delays)
+    assert "line 2: no text to translate" in done.stderr
+    assert "line 3: not UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trained, tmp_path):
+    folder, _ = trained
+    done = succeeded(
+        run(
+            "translate.py",
+            f"model_folder='{folder / 'model'}'",
+            "theta=0.4",
+            "max_target_tokens=5",
+            "device=cpu",
+            stdin="我看书。\n \n他吃茶。".encode(),
+            cwd=tmp_path,
+        )
+    )
+    lines = done.stdout.split("\n")
+    assert len(lines) == 4
+    assert lines[1] == lines[3] == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- mistakes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["train.py", "policy.lamb=0.1"], "policy.lamb"),
+        (["train.py", "policy.lam=-1"], "error: policy.lam=-1.0: "),
+        (["train.py", "data=pairs"], "error: data=pairs needs data.path=FILE"),
+        (["train.py", "data=pairs", "data.path=no/such/file.tsv"], "error: no corpus at no/such/file.tsv"),
+        (["train.py", "resume=no/such/run"], "error: resume=no/such/run: no run with a checkpoint there"),
+        (["evaluate.py", "policy.theta=1.5"], "error: policy.theta=1.5: "),
+        (["evaluate.py", "model_folder=no/such/folder"], "error: model_folder='no/such/folder' does not exist"),
+        (["translate.py", "theta=1.5"], "error: theta=1.5: "),
+        (["translate.py", "model_folder=no/such/folder"], "error: model_folder='no/such/folder' does not exist"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_told_in_one_clear_line(command, message, tmp_path):
+    program, *arguments = command
+    if program != "translate.py" and not arguments[0].startswith("resume="):
+        arguments.append(f"hydra.run.dir='{tmp_path}'")
+    done = run(program, *arguments)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    if message.startswith("error: "):
+        assert [line for line in done.stderr.splitlines() if line] == [
+            next(line for line in done.stderr.splitlines() if line.startswith(message))
+        ], "nothing but the one line"
+    assert done.stdout == ""

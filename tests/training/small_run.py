@@ -1,0 +1,59 @@
+"""A training run small enough for tests; as a script, one whose first step's gradients are written to a file.
+
+python -m tests.training.small_run DEVICES BATCH_SIZE ACCUMULATE OUTPUT
+"""
+
+import sys
+
+import lightning as L
+import torch
+
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.training.data import GridDataModule, PreparedCorpus
+from duplexmt.training.module import GridTranslation
+from tests.helpers import SENTENCES, spoken_grid, tiny_tokenizer
+
+
+class KeepGradients(L.Callback):
+    """Writes the gradients of the first optimiser step, as they stand before it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        if trainer.is_global_zero and trainer.global_step == 0:
+            torch.save({n: w.grad.clone() for n, w in pl_module.named_parameters() if w.grad is not None}, self.path)
+
+
+def small_module(model=None, **values):
+    """A module around a tiny float64 grid model."""
+    settings = {"lam": 0.1, "learning_rate": 1e-3, "warmup_steps": 2} | values
+    return GridTranslation(model or spoken_grid(seed=5).double(), stream_tokens(tiny_tokenizer()), **settings)
+
+
+def small_data(batch_size, pairs=SENTENCES, seed=3):
+    """A dozen sentences as training and validation data."""
+    prepared = PreparedCorpus({"train": list(pairs), "validation": list(pairs[:4]), "test": []}, tiny_tokenizer(), None)
+    return GridDataModule(prepared, stream_tokens(tiny_tokenizer()), batch_size=batch_size, seed=seed)
+
+
+def small_trainer(folder=None, **values):
+    """A quiet trainer on CPU."""
+    settings = {
+        "accelerator": "cpu", "devices": 1, "logger": False, "enable_progress_bar": False, "num_sanity_val_steps": 0,
+        "enable_checkpointing": False, "enable_model_summary": False, "use_distributed_sampler": False,
+        "default_root_dir": folder, "limit_val_batches": 0, "max_epochs": 1,
+    }  # fmt: skip
+    return L.Trainer(**(settings | values))
+
+
+if __name__ == "__main__":
+    devices, batch_size, accumulate = map(int, sys.argv[1:4])
+    trainer = small_trainer(
+        devices=devices,
+        strategy="ddp_fork" if devices > 1 else "auto",
+        accumulate_grad_batches=accumulate,
+        max_steps=1,
+        callbacks=[KeepGradients(sys.argv[4])],
+    )
+    trainer.fit(small_module(), small_data(batch_size))

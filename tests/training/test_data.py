@@ -1,0 +1,82 @@
+"""From files to splits and tokenizers, and evaluation files taken whole."""
+
+import pytest
+
+from duplexmt.training.data import prepare_corpus, read_evaluation_file
+from duplexmt.training.run import build_trainer
+from tests.helpers import SENTENCES
+
+DATA = {
+    "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None, "source_field": 0,
+    "target_field": 1, "source_language": "zh", "target_language": "en", "tokenizer": None, "vocab_size": 400,
+    "max_tokens": 40, "train_size": None, "validation_size": 2, "test_size": 2, "seed": 1,
+}  # fmt: skip
+FIELDS = {"source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en"}
+
+
+def tsv(path, pairs):
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return str(path)
+
+
+def test_one_file_is_split_by_seed_and_a_tokenizer_trained_on_the_training_pairs(tmp_path):
+    path = tsv(tmp_path / "all.tsv", SENTENCES)
+    one, two = prepare_corpus(**DATA | {"path": path}), prepare_corpus(**DATA | {"path": path})
+    assert {name: len(pairs) for name, pairs in one.splits.items()} == {"train": 8, "validation": 2, "test": 2}
+    assert one.splits == two.splits
+    assert one.tokenizer.get_vocab() == two.tokenizer.get_vocab()
+    assert prepare_corpus(**DATA | {"path": path, "seed": 2}).splits != one.splits
+
+
+def test_splits_with_files_of_their_own_are_taken_whole(tmp_path):
+    train = tsv(tmp_path / "train.tsv", SENTENCES[:8])
+    held_out = tsv(tmp_path / "held-out.tsv", SENTENCES[8:])
+    prepared = prepare_corpus(**DATA | {"train_path": train, "validation_path": held_out, "test_size": 1})
+    assert sorted(prepared.splits["validation"]) == sorted(SENTENCES[8:])  # 4, though validation_size says 2
+    assert len(prepared.splits["test"]) == 1
+
+
+def test_an_evaluation_file_is_read_whole_in_order_and_its_references_left_as_they_are(tmp_path):
+    pairs = [
+        ("我 们 走 &quot;吧&quot;", "Let 's go , &quot;now&quot; ."),
+        *SENTENCES,
+        SENTENCES[0],
+        ("长" * 99, "Long."),
+    ]
+    path = tmp_path / "test.tsv"
+    tsv(path, pairs)
+    path.write_bytes(path.read_bytes() + "只有一边\t\n".encode() + b"\xff\xfe\t bad\n")
+    got, report = read_evaluation_file(str(path), **FIELDS)
+    assert got == [('我们走"吧"', "Let 's go , &quot;now&quot; ."), *pairs[1:]]
+    assert sum(report.counts["evaluation.read"].values()) - len(got) in (2, 2 + len(got))  # two bad lines are counted
+
+
+def test_a_test_file_without_pairs_is_refused_with_the_reasons(tmp_path):
+    path = tmp_path / "empty.tsv"
+    path.write_text("只有一边\t\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"has no sentence pairs"):
+        read_evaluation_file(str(path), **FIELDS)
+
+
+def test_training_without_training_pairs_is_refused(tmp_path):
+    path = tsv(tmp_path / "test.tsv", SENTENCES)
+    with pytest.raises(ValueError, match=r"data\.path=FILE, or data\.train_path=FILE"):
+        prepare_corpus(**DATA | {"test_path": path})
+
+
+def test_the_generated_corpus_needs_a_size():
+    with pytest.raises(ValueError, match=r"data\.train_size=null"):
+        prepare_corpus(**DATA | {"corpus": "builtin"})
+
+
+def test_a_device_this_machine_lacks_is_refused_in_one_line(tmp_path):
+    with pytest.raises(ValueError, match=r"trainer settings: .*tpu"):
+        build_trainer(
+            tmp_path,
+            trainer={"accelerator": "tpu"},
+            logger={"wandb": False, "offline": True, "project": ""},
+            name="test",
+            settings={},
+            checkpoint_every_n_steps=1,
+            callbacks=[],
+        )

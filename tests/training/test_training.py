@@ -1,0 +1,257 @@
+"""The training loop: gradients over devices and accumulation, resuming, precision, prefixes, LoRA, loggers."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from duplexmt.artifact import load_model_folder, save_model_folder
+from duplexmt.config import DataConfig
+from duplexmt.data.batch import collate
+from duplexmt.data.tokenizer import stream_tokens, token_ids
+from duplexmt.grid.backbone import add_lora, pretrained_backbone
+from duplexmt.grid.model import GridModel
+from duplexmt.policy.path import best_path, emit_mask
+from duplexmt.training.run import build_trainer
+from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
+
+from .small_run import KeepGradients, small_data, small_module, small_trainer
+
+LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj"]}
+
+
+def first_gradients(tmp_path, batch_size, accumulate=1):
+    path = tmp_path / f"{batch_size}-{accumulate}.pt"
+    callbacks = [KeepGradients(path)]
+    trainer = small_trainer(accumulate_grad_batches=accumulate, max_steps=1, callbacks=callbacks)
+    trainer.fit(small_module(), small_data(batch_size))
+    return torch.load(path, weights_only=True)
+
+
+def assert_same(one, other, tolerance=1e-12):
+    assert one.keys() == other.keys()
+    assert any((gradient != 0).any() for gradient in one.values())
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path):
+    """Worked without module, loader or heatmap: full logits, plain means (`eq:lm-loss`, `eq:emit-loss`)."""
+    module, data = small_module(), small_data(12)
+    batch = collate(data.examples("train"))
+    hidden = module.model(batch.source, batch.target, batch.source_lengths)
+    logits, decisions = module.model.text_logits(hidden), module.model.emit_logits(hidden)
+    lm, emit = [], []
+    for b, (X, Y) in enumerate(zip(batch.source_lengths.tolist(), batch.target_lengths.tolist(), strict=True)):
+        losses = F.cross_entropy(logits[b, :X, :Y].mT, batch.labels[b, :Y].expand(X, Y), reduction="none")
+        y_at = best_path(losses.detach()[None], torch.tensor([X]), torch.tensor([Y]), 0.1)
+        mask = emit_mask(y_at, Y)[0]
+        lm.append(losses[mask])
+        emit.append(F.cross_entropy(decisions[b, :X, :Y].mT, mask.long(), reduction="none").flatten())
+    (torch.cat(lm).mean() + torch.cat(emit).mean()).backward()
+    expected = {f"{name}": w.grad for name, w in module.named_parameters()}
+    assert_same(first_gradients(tmp_path, 12), expected)
+
+
+@pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (4, 3), (1, 12)])
+def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate):
+    assert_same(first_gradients(tmp_path, batch_size, accumulate), first_gradients(tmp_path, 12))
+
+
+@pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 1), (3, 2)])
+def test_two_processes_give_the_gradients_of_one(tmp_path, batch_size, accumulate):
+    out = tmp_path / "ddp.pt"
+    command = [sys.executable, "-m", "tests.training.small_run", "2", str(batch_size), str(accumulate), str(out)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert_same(torch.load(out, weights_only=True), first_gradients(tmp_path, 12))
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("stop", [2, 4, 5])  # in the first epoch, at its end (4 steps of 3 pairs), in the second
+def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, stop, accumulate):
+    def fit(folder, max_steps, resume=None):
+        module = small_module(schedule="constant")
+        trainer = build_trainer(
+            tmp_path / folder,
+            trainer={
+                "accelerator": "cpu", "max_steps": max_steps, "max_epochs": -1, "enable_progress_bar": False,
+                "num_sanity_val_steps": 0, "accumulate_grad_batches": accumulate, "log_every_n_steps": 1,
+                "gradient_clip_val": 1.0,
+            },
+            logger={"wandb": False, "offline": True, "project": ""},
+            name="test",
+            settings={},
+            checkpoint_every_n_steps=1,
+            callbacks=[],
+        )  # fmt: skip
+        data = small_data(3 // accumulate if accumulate == 1 else 1)
+        trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+        assert trainer.global_step == max_steps
+        return module.state_dict()
+
+    whole = fit("whole", 7)
+    fit("parts", stop)
+    resumed = fit("parts", 7, resume=tmp_path / "parts" / "checkpoints" / "last.ckpt")
+    for name, weight in whole.items():
+        assert torch.equal(weight, resumed[name]), name
+
+
+def test_checkpoints_hold_trained_weights_only_and_refuse_another_model(tmp_path):
+    tiny_backbone(vocab_size=len(tiny_tokenizer()), layers=1).save_pretrained(tmp_path / "base")
+    model = GridModel(add_lora(pretrained_backbone(str(tmp_path / "base")), **LORA))
+    module = small_module(model)
+    trainer = small_trainer(tmp_path, max_steps=1)
+    trainer.fit(module, small_data(4))
+    trainer.save_checkpoint(tmp_path / "c.ckpt")
+    kept = torch.load(tmp_path / "c.ckpt", weights_only=True)["state_dict"]
+    assert {name for name, w in module.named_parameters() if w.requires_grad} == set(kept)
+    assert not any("embed_tokens" in name for name in kept)
+    other = small_module(spoken_grid())
+    with pytest.raises(ValueError, match="the checkpoint does not fit this model"):
+        other.on_load_checkpoint({"state_dict": kept})
+
+
+def test_lora_trains_adapters_text_head_and_emit_head_and_nothing_else_then_survives_saving(tmp_path):
+    """A tiny tied Qwen2 on disk goes through from_pretrained, LoRA, one training step, save and load."""
+    base = tiny_backbone(vocab_size=len(tiny_tokenizer()), tie_word_embeddings=True)
+    base.save_pretrained(tmp_path / "base")
+    model = GridModel(add_lora(pretrained_backbone(str(tmp_path / "base"), len(tiny_tokenizer())), **LORA))
+    before = {name: w.detach().clone() for name, w in model.named_parameters()}
+    module = small_module(model, warmup_steps=0, learning_rate=1e-2)
+    small_trainer(max_steps=2).fit(module, small_data(6))
+    changed = {name for name, w in model.named_parameters() if not torch.equal(w, before[name])}
+    assert changed == {n for n in before if "lora_" in n or "lm_head.modules_to_save" in n or n.startswith("emit_head")}
+    embedding = model.causal_lm.model.embed_tokens.weight
+    assert torch.equal(embedding, base.model.embed_tokens.weight)  # the tied head was untied first
+    tokenizer, tokens = tiny_tokenizer(), stream_tokens(tiny_tokenizer())
+    data = vars(DataConfig(corpus="builtin"))
+    save_model_folder(
+        tmp_path / "model", model, tokenizer, tokens, backbone=str(tmp_path / "base"), data=data, training={}, scores={}
+    )
+    loaded = load_model_folder(tmp_path / "model").model
+    source, target = (torch.tensor(token_ids(tokenizer, [text])) for text in SENTENCES[0])
+    model.eval()
+    with torch.no_grad():
+        expected, got = model(source, target), loaded(source, target)
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)  # merged in float32
+        torch.testing.assert_close(loaded.text_logits(got), model.text_logits(expected), rtol=0, atol=1e-4)
+        torch.testing.assert_close(loaded.emit_logits(got), model.emit_logits(expected), rtol=0, atol=1e-4)
+
+
+def test_states_inside_prefixes_are_not_scored():
+    model = spoken_grid(seed=5).double()
+    tokens = stream_tokens(tiny_tokenizer(), source_prefix="老师", target_prefix="The")
+    module = small_module(model)
+    module.tokens = tokens
+    assert len(tokens.source_prefix) >= 1
+    assert len(tokens.target_prefix) >= 1
+    example = tokens.example([70, 71, 72], [80, 81])
+    loss, _ = module.losses(collate([example]))
+    assert loss.valid_cells == 4 * 3  # the text's own rows and columns, each with the end token
+    rows, columns = len(tokens.source_prefix), len(tokens.target_prefix)
+    batch = collate([example])
+    hidden = model(batch.source, batch.target)[:, rows:, columns:]
+    heatmap = F.cross_entropy(
+        model.text_logits(hidden).movedim(-1, 1), torch.tensor([[[80, 81, 0]] * 4]), reduction="none"
+    )
+    mask = emit_mask(best_path(heatmap.detach(), torch.tensor([4]), torch.tensor([3]), 0.1), 3)
+    torch.testing.assert_close(loss.lm_sum, heatmap[mask].sum())
+
+
+def test_training_learns_a_dozen_sentences():
+    module = small_module(spoken_grid(seed=2), learning_rate=3e-3, warmup_steps=5)
+    batch = collate(small_data(12).examples("train"))
+
+    def total():
+        loss, _ = module.losses(batch)
+        return loss.total(loss.emit_cells, loss.valid_cells).item()
+
+    before = total()
+    small_trainer(max_epochs=30).fit(module, small_data(12))
+    assert total() < before / 2
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "32"])
+def test_each_precision_trains(precision):
+    module = small_module(spoken_grid(seed=2))
+    trainer = small_trainer(precision=precision, max_steps=2, limit_val_batches=1.0)
+    trainer.fit(module, small_data(6))
+    assert torch.isfinite(trainer.callback_metrics["validation/lm_loss"])
+
+
+def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
+    """On CPU Lightning turns 16-mixed into bf16, so fp16 is driven by hand here."""
+    module = small_module(spoken_grid(seed=2))
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu")
+    batch = collate(small_data(12).examples("train"))
+    losses = []
+    for _ in range(8):
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss, _ = module.losses(batch)
+            total = loss.total(loss.emit_cells, loss.valid_cells)
+        assert total.dtype == torch.float32
+        scaler.scale(total).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        losses.append(total.item())
+    assert scaler.get_scale() > 1
+    assert losses[-1] < losses[0]
+
+
+def test_an_offline_wandb_run_and_csv_metrics_are_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    trainer = build_trainer(
+        tmp_path,
+        trainer={"accelerator": "cpu", "max_epochs": 1, "enable_progress_bar": False, "log_every_n_steps": 1},
+        logger={"wandb": True, "offline": True, "project": "test"},
+        name="test",
+        settings={"policy": {"lam": 0.1}},
+        checkpoint_every_n_steps=100,
+        callbacks=[],
+    )
+    trainer.fit(small_module(), small_data(6))
+    import wandb
+
+    wandb.finish()
+    runs = list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert len(runs) == 1
+    assert runs[0].stat().st_size > 0
+    header = (tmp_path / "metrics" / "version_0" / "metrics.csv").read_text().splitlines()[0].split(",")
+    for name in ("train/lm_loss", "train/emit_loss", "train/area", "train/emit_accuracy", "validation/lm_loss"):
+        assert name in header
+    assert (tmp_path / "checkpoints" / "last.ckpt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"lam": -1.0}, "policy.lam=-1.0: λ must be a finite number of at least 0"),
+        ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be above 0"),
+        ({"warmup_steps": -5}, "training.warmup_steps=-5"),
+        ({"schedule": "cosine"}, "training.schedule='cosine': must be one of constant, linear"),
+    ],
+)
+def test_bad_settings_are_refused_by_value_and_rule(values, message):
+    with pytest.raises(ValueError, match=message):
+        small_module(spoken_grid(), **values)
+
+
+def test_validation_means_run_over_all_cells_of_all_batches():
+    data = small_data(3)
+    module = small_module()
+    trainer = small_trainer(limit_val_batches=1.0)
+    trainer.validate(module, data, verbose=False)
+    got = trainer.callback_metrics
+    batch = collate(data.examples("validation"))
+    loss, area = module.losses(replace(batch))
+    torch.testing.assert_close(got["validation/lm_loss"].double(), loss.lm_sum / loss.emit_cells, rtol=0, atol=1e-6)
+    torch.testing.assert_close(got["validation/area"].double(), area.double(), rtol=0, atol=1e-6)
+    accuracy = (loss.correct / loss.valid_cells).double()
+    torch.testing.assert_close(got["validation/emit_accuracy"].double(), accuracy, rtol=0, atol=1e-6)

@@ -1,0 +1,108 @@
+"""Train a grid model: `python train.py`, `python train.py trainer.devices=4`, `python train.py -m policy.lam=0.1,1`."""
+
+import logging
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from duplexmt.config import TrainSettings, register_schemas, resume_arguments, settings, user_errors
+
+register_schemas()
+log = logging.getLogger("train")
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="train")
+def main(cfg: DictConfig) -> float | None:
+    """Compose, build, train, save the model folder, translate a few held-out sentences."""
+    with user_errors():
+        return train(settings(TrainSettings, cfg), Path(HydraConfig.get().runtime.output_dir))
+
+
+def train(cfg: TrainSettings, folder: Path) -> float | None:
+    """The whole run of one configuration in one folder; returns validation BLEU for sweeps."""
+    import lightning as L
+
+    from duplexmt.artifact import save_model_folder
+    from duplexmt.data.tokenizer import stream_tokens
+    from duplexmt.grid.backbone import add_lora, pretrained_backbone, random_backbone
+    from duplexmt.grid.model import GridModel
+    from duplexmt.training.data import GridDataModule, prepare_corpus
+    from duplexmt.training.finish import demonstrate, link_latest
+    from duplexmt.training.module import GridTranslation
+    from duplexmt.training.run import build_trainer, close_loggers, sample_callback
+
+    L.seed_everything(cfg.training.seed, verbose=False)
+    data = asdict(cfg.data)
+    names = ("end_token", "seed_token", "source_prefix", "target_prefix")
+    stream = {name: data.pop(name) for name in names}
+    batch_size = data.pop("batch_size")
+    del data["licence"]
+    prepared = prepare_corpus(**data)
+    tokens = stream_tokens(prepared.tokenizer, **stream)
+    datamodule = GridDataModule(prepared, tokens, batch_size=batch_size, seed=cfg.training.seed)
+    datamodule.write_report(folder)
+    log.info("corpus\n%s", prepared.summary())
+
+    vocab_size = len(prepared.tokenizer)
+    if cfg.model.backbone is not None:
+        backbone = pretrained_backbone(cfg.model.backbone, vocab_size)
+    else:
+        backbone = random_backbone(cfg.model.architecture or {}, vocab_size, tokens.end)
+    if cfg.model.adaptation == "lora":
+        backbone = add_lora(backbone, **asdict(cfg.model.lora))
+    model = GridModel(
+        backbone,
+        attention=cfg.model.attention,
+        input_attends_output=cfg.model.input_attends_output,
+        softmax=cfg.model.softmax,
+        anchor=cfg.model.anchor,
+    )
+    module = GridTranslation(
+        model,
+        tokens,
+        lam=cfg.policy.lam,
+        learning_rate=cfg.training.learning_rate,
+        warmup_steps=cfg.training.warmup_steps,
+        schedule=cfg.training.schedule,
+        betas=(cfg.training.betas[0], cfg.training.betas[1]),
+    )
+    trainer = build_trainer(
+        folder,
+        trainer=asdict(cfg.trainer),
+        logger=asdict(cfg.logger),
+        name=cfg.name,
+        settings=asdict(cfg),
+        checkpoint_every_n_steps=cfg.training.checkpoint_every_n_steps,
+        callbacks=[sample_callback(prepared, cfg.training.sample_size, cfg.data.target_language)],
+    )
+    resumed = folder / "checkpoints" / "last.ckpt" if cfg.resume else None
+    trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
+
+    scores = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("validation/")}
+    if trainer.is_global_zero and not trainer.interrupted:
+        model_folder = save_model_folder(
+            folder / "model",
+            model,
+            prepared.tokenizer,
+            tokens,
+            backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
+            data=asdict(cfg.data),
+            training=asdict(cfg.training) | {"lam": cfg.policy.lam, "epochs": trainer.current_epoch},
+            scores=scores,
+        )
+        link_latest(folder)
+        log.info("model folder: %s", os.path.relpath(model_folder))
+        log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, theta=0.5))
+    close_loggers(trainer)
+    return scores.get("validation/BLEU")
+
+
+if __name__ == "__main__":
+    with user_errors():
+        sys.argv[1:] = resume_arguments(sys.argv[1:])
+    main()
