@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from duplexmt.config import EvaluateSettings, recorded_data, register_schemas, settings, user_errors
+from duplexmt.config import EvaluateSettings, quote_arguments, recorded_data, register_schemas, settings, user_errors
 
 register_schemas()
 log = logging.getLogger("evaluate")
@@ -63,4 +64,5 @@ def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float
 
 
 if __name__ == "__main__":
+    sys.argv[1:] = quote_arguments(sys.argv[1:])
     main()

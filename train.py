@@ -10,7 +10,14 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from duplexmt.config import TrainSettings, register_schemas, resume_arguments, settings, user_errors
+from duplexmt.config import (
+    TrainSettings,
+    quote_arguments,
+    register_schemas,
+    resume_arguments,
+    settings,
+    user_errors,
+)
 
 register_schemas()
 log = logging.getLogger("train")
@@ -36,17 +43,18 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.run import build_trainer, close_loggers, sample_callback
 
+    theta = cfg.policy.thetas[0]
     L.seed_everything(cfg.training.seed, verbose=False)
     data = asdict(cfg.data)
     names = ("end_token", "seed_token", "source_prefix", "target_prefix")
     stream = {name: data.pop(name) for name in names}
     batch_size = data.pop("batch_size")
     del data["licence"]
+    if cfg.resume and data["tokenizer"] is None:
+        data["tokenizer"] = str(folder / "tokenizer")  # not trained again
     prepared = prepare_corpus(**data)
     tokens = stream_tokens(prepared.tokenizer, **stream)
     datamodule = GridDataModule(prepared, tokens, batch_size=batch_size, seed=cfg.training.seed)
-    datamodule.write_report(folder)
-    log.info("corpus\n%s", prepared.summary())
 
     vocab_size = len(prepared.tokenizer)
     if cfg.model.backbone is not None:
@@ -78,12 +86,21 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         name=cfg.name,
         settings=asdict(cfg),
         checkpoint_every_n_steps=cfg.training.checkpoint_every_n_steps,
-        callbacks=[sample_callback(prepared, cfg.training.sample_size, cfg.data.target_language)],
+        callbacks=[
+            sample_callback(
+                prepared, cfg.training.sample_size, cfg.data.target_language, theta, cfg.policy.max_target_tokens
+            )
+        ],
     )
+    if trainer.is_global_zero:
+        datamodule.write_report(folder, resumed=cfg.resume is not None)
+        log.info("corpus\n%s", prepared.summary())
     resumed = folder / "checkpoints" / "last.ckpt" if cfg.resume else None
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
 
     scores = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("validation/")}
+    if not scores:  # resumed where nothing was left to do
+        scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
         model_folder = save_model_folder(
             folder / "model",
@@ -97,12 +114,12 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         )
         link_latest(folder)
         log.info("model folder: %s", os.path.relpath(model_folder))
-        log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, theta=0.5))
+        log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, theta, cfg.policy.max_target_tokens))
     close_loggers(trainer)
     return scores.get("validation/BLEU")
 
 
 if __name__ == "__main__":
     with user_errors():
-        sys.argv[1:] = resume_arguments(sys.argv[1:])
+        sys.argv[1:] = resume_arguments(quote_arguments(sys.argv[1:]))
     main()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import hydra
 from omegaconf import DictConfig
 
-from duplexmt.config import TranslateSettings, register_schemas, settings, user_errors
+from duplexmt.config import TranslateSettings, quote_arguments, register_schemas, settings, user_errors
 
 register_schemas()
 
@@ -25,7 +25,7 @@ def translate(cfg: TranslateSettings) -> None:
     from duplexmt.artifact import load_model_folder
     from duplexmt.data.tokenizer import token_ids
     from duplexmt.report.steps import event_line, staircase
-    from duplexmt.streaming.events import Write
+    from duplexmt.streaming.events import End, Write
     from duplexmt.streaming.grid import GridSystem
     from duplexmt.streaming.text import GrowingText
     from duplexmt.training.run import choose_device
@@ -61,6 +61,8 @@ def translate(cfg: TranslateSettings) -> None:
             for event in events:
                 if isinstance(event, Write):
                     print(growing.add(event.token), end="", flush=True)
+                elif isinstance(event, End) and event.reason != "end_token":
+                    print(f"line {number}: cut off at {cfg.max_target_tokens} tokens", file=sys.stderr)
             print(growing.finish(), flush=True)
 
 
@@ -78,4 +80,5 @@ def lines(text: str | None) -> Iterator[tuple[int, str]]:
 
 
 if __name__ == "__main__":
+    sys.argv[1:] = quote_arguments(sys.argv[1:])
     main()

@@ -20,7 +20,7 @@ from duplexmt.data.grammar import AlignedPair, alignment_rows, builtin_corpus, d
 from duplexmt.data.tokenizer import token_ids, token_spans
 from duplexmt.evaluation import score, translate_pairs
 from duplexmt.metrics.latency import average_lagging_all
-from duplexmt.policy.heatmap import loss_heatmap, valid_cells
+from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, valid_cells
 from duplexmt.policy.path import best_path, emit_mask, path_rows
 from duplexmt.streaming.grid import GridSystem
 
@@ -49,7 +49,9 @@ def policy_agreement(loaded: ModelFolder, pairs: list[AlignedPair], lam: float) 
         hidden = loaded.model(batch.source, batch.target, batch.source_lengths)
         _, X, Y, _ = hidden.shape
         valid = valid_cells(batch.source_lengths, batch.target_lengths, X, Y)
-        heatmap = loss_heatmap(hidden, loaded.model.text_logits, batch.labels, valid)
+        heatmap = loss_heatmap(
+            hidden, loaded.model.text_logits, batch.labels, valid, cells_at_once(len(loaded.tokenizer))
+        )
         y_at = best_path(heatmap, batch.source_lengths, batch.target_lengths, lam)
         decided = loaded.model.emit_logits(hidden).argmax(-1) == 1
         agreeing += (decided == emit_mask(y_at, Y))[valid].sum().item()
@@ -90,7 +92,7 @@ def main() -> None:
         raise SystemExit(f"{arguments.model_folder} was trained on {data['corpus']}: only the built-in corpus has gold")
     corpus = builtin_corpus(data["train_size"], data["validation_size"], data["test_size"], data["seed"])
     pairs = corpus["test"][: arguments.limit]
-    system = GridSystem(loaded.model, loaded.tokens, arguments.theta)
+    system = GridSystem(loaded.model, loaded.tokens, arguments.theta, max_target_tokens=64)
     texts = [(pair.source, pair.target) for pair in pairs]
     records = translate_pairs(system, texts, loaded.tokenizer, f"θ = {arguments.theta}")
     row, _ = score(records, loaded.tokenizer, "zh", "en")

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.utils.logging import disable_progress_bar
 
 from . import __version__
 from .data.tokenizer import StreamTokens, load_tokenizer, save_tokenizer
@@ -62,6 +63,7 @@ def save_model_folder(
         scores: validation figures for the model card.
     """
     folder = Path(folder)
+    disable_progress_bar()
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -72,6 +74,9 @@ def save_model_folder(
         if backbone is None:
             base = _frozen_backbone(model)
             base.save_pretrained(str(partial / "backbone"))
+            adapter = partial / "adapter_config.json"
+            settings = json.loads(adapter.read_text(encoding="utf-8")) | {"base_model_name_or_path": "backbone"}
+            adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
         model.causal_lm.save_pretrained(str(partial))
     save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
@@ -82,14 +87,14 @@ def save_model_folder(
         "system": "grid",
         "grid": model.options,
         "adaptation": "lora" if adapted else "full",
-        "backbone": backbone if adapted else None,
+        "backbone": backbone,
         "tokens": asdict(tokens),
         "data": data,
         "training": training,
         "scores": scores,
     }
-    (partial / "README.md").write_text(model_card(info), encoding="utf-8")
     info["files"] = {str(f.relative_to(partial)): f.stat().st_size for f in sorted(partial.rglob("*")) if f.is_file()}
+    (partial / "README.md").write_text(model_card(info), encoding="utf-8")  # not in `files`: people edit their cards
     (partial / MANIFEST).write_text(json.dumps(info, ensure_ascii=False, indent=2), encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(partial, folder)
@@ -104,6 +109,7 @@ def load_model_folder(folder: str | Path, device: str | torch.device = "cpu") ->
     """
     folder = Path(folder)
     info = read_manifest(folder)
+    disable_progress_bar()
     tokenizer = load_tokenizer(str(folder))
     if info["adaptation"] == "lora":
         from peft import PeftModel

@@ -3,6 +3,7 @@
 Nothing here imports torch, so that `--help` and configuration errors are immediate.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -129,6 +130,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
             raise ValueError(f"training.betas={self.betas}: Adam needs two numbers, such as [0.9, 0.999]")
+        _check_limit("training.checkpoint_every_n_steps", self.checkpoint_every_n_steps)
+        _check_limit("training.sample_size", self.sample_size, least=0)
 
 
 @dataclass
@@ -179,6 +182,7 @@ class TrainSettings:
             raise ValueError("data=recorded is what a trained model recorded: train with data=builtin or data=pairs")
         if self.data.corpus == "pairs" and self.data.path is None and self.data.train_path is None:
             raise ValueError("no pairs to train on: give data.path=FILE or data.train_path=FILE")
+        _check_limit("demonstrate", self.demonstrate, least=0)
 
 
 @dataclass
@@ -198,6 +202,7 @@ class EvaluateSettings:
             raise ValueError(f"split={self.split!r}: must be 'test' or 'validation'")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit={self.limit}: must be at least 1, or null for all sentences")
+        _check_limit("batch_size", self.batch_size)
 
 
 @dataclass
@@ -222,9 +227,9 @@ def _check_theta(setting: str, theta: Any) -> None:
         raise ValueError(f"{setting}={theta}: the EMIT threshold must be a number between 0 and 1")
 
 
-def _check_limit(setting: str, tokens: int) -> None:
-    if tokens < 1:
-        raise ValueError(f"{setting}={tokens}: must be at least 1")
+def _check_limit(setting: str, value: int, least: int = 1) -> None:
+    if value < least:
+        raise ValueError(f"{setting}={value}: must be at least {least}")
 
 
 SCHEMAS = {"train": TrainSettings, "evaluate": EvaluateSettings, "translate": TranslateSettings}
@@ -260,7 +265,10 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
         recorded: what the model folder says.
         given: the present settings; with `corpus: recorded`, what differs from the schema's default counts, and
             whatever `arguments` name.
-        arguments: of the command line, such as `data.test_size=1000`.
+        arguments: of the command line, such as `data.test_path=newstest.tsv`.
+
+    Raises:
+        ValueError: for settings that would split the recorded corpus anew.
     """
     if given.corpus != "recorded":
         return given
@@ -271,6 +279,14 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
         for entry in fields(DataConfig)
         if getattr(given, entry.name) != getattr(defaults, entry.name) or f"data.{entry.name}" in named
     }
+    splitting = ("seed", "max_tokens", "train_size", "validation_size", "test_size")
+    resplit = {name for name in splitting if name in changed and changed[name] != recorded[name]}
+    if resplit and not changed.keys() & {"path", "train_path"}:
+        name = min(resplit)
+        raise ValueError(
+            f"data.{name}={changed[name]}: another split of the recorded corpus would test on pairs the model was "
+            "trained on; use limit=… for fewer sentences, or data.test_path=FILE for other ones"
+        )
     if changed.keys() & {"path", "train_path", "validation_path", "test_path"}:
         recorded = recorded | {
             "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None
@@ -285,24 +301,41 @@ def resume_arguments(arguments: list[str]) -> list[str]:
         ValueError: if the folder holds no run that can be resumed.
     """
     folders = [argument.removeprefix("resume=") for argument in arguments if argument.startswith("resume=")]
-    if not folders or folders[-1] in ("", "null") or any(a.startswith("hydra.run.dir=") for a in arguments):
+    if not folders or folders[-1] in ("", "null"):
         return arguments
-    folder = Path(folders[-1])
+    folder = Path(folders[-1].strip("'"))
+    run_dir = f"hydra.run.dir='{folder}'"
+    if run_dir in arguments:
+        return arguments  # a process that Lightning started with what is returned below
+    if any(argument.startswith("hydra.run.dir=") for argument in arguments):
+        raise ValueError(f"resume={folder} goes on in that folder: leave hydra.run.dir out")
     saved = folder / ".hydra" / "overrides.yaml"
     if not saved.is_file() or not (folder / "checkpoints" / "last.ckpt").is_file():
         raise ValueError(f"resume={folder}: no run with a checkpoint there; give the folder a run was started in")
     known = [str(value) for value in OmegaConf.load(saved) if not str(value).startswith("resume=")]
-    return [*known, *arguments, f"hydra.run.dir={folder}"]
+    return [*known, *arguments, run_dir]
+
+
+def quote_arguments(arguments: list[str]) -> list[str]:
+    """Command-line arguments with quotes where Hydra's grammar wants them: around `text=…`, and around other letters
+    than ASCII's."""
+    quoted = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        plain = not value or value[0] in "'\"[{" or (name != "text" and value.isascii())
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        quoted.append(argument if plain or not equals else f"{name}='{escaped}'")
+    return quoted
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
     """Show a user's mistake as one line; the traceback only where HYDRA_FULL_ERROR=1 asks for it."""
-    import os
-
     try:
         yield
-    except (ValueError, FileNotFoundError) as error:
+    except BrokenPipeError:  # the reader of our output has left, as in `… | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         print(f"error: {error}", file=sys.stderr)

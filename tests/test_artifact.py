@@ -154,7 +154,7 @@ def test_weights_are_written_as_safetensors_only(tmp_path, lora):
     assert {file.rpartition(".")[2] for file in files} <= {"safetensors", "json", "md", "jinja", "txt"}
     own = {"adapter_model.safetensors", "backbone/model.safetensors"} if lora else {"model.safetensors"}
     assert {file for file in files if file.endswith(".safetensors")} == own | {"emit_head.safetensors"}
-    assert set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]) == files - {MANIFEST}
+    assert set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]) == files - {MANIFEST, "README.md"}
 
 
 def test_the_model_card_names_data_licence_languages_settings_and_scores(tmp_path):
@@ -240,7 +240,7 @@ def test_a_truncated_file_is_named_with_both_sizes(folder, name):
     refused(folder, rf"incomplete: {name} has {len(content) - 1} bytes instead of {len(content)}")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "emit_head.safetensors", "tokenizer.json", "README.md"])
+@pytest.mark.parametrize("name", ["model.safetensors", "emit_head.safetensors", "tokenizer.json"])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
     refused(folder, rf"incomplete: {name} is missing")
@@ -256,6 +256,11 @@ def test_a_missing_file_is_named(folder, name):
 def test_a_damaged_manifest_is_refused(folder, manifest):
     (folder / MANIFEST).write_bytes(manifest)
     refused(folder, "duplexmt.json is damaged")
+
+
+def test_an_edited_model_card_leaves_the_folder_whole(folder):
+    (folder / "README.md").write_text("my own words", encoding="utf-8")
+    load_model_folder(folder)
 
 
 def test_a_folder_of_a_newer_format_asks_for_an_upgrade(folder):

@@ -13,6 +13,7 @@ from duplexmt.config import (
     SCHEMAS,
     DataConfig,
     PolicyConfig,
+    quote_arguments,
     recorded_data,
     register_schemas,
     resume_arguments,
@@ -238,14 +239,25 @@ def test_recorded_data_settings_hold_where_nothing_is_given():
 
 
 def test_a_data_setting_given_now_replaces_the_recorded_one():
-    given = checked("evaluate", "data.seed=9", "data.max_tokens=null").data
-    assert asdict(recorded_data(RECORDED, given)) == RECORDED | {"seed": 9, "max_tokens": None}
+    given = checked("evaluate", "data.target_language=de").data
+    assert asdict(recorded_data(RECORDED, given)) == RECORDED | {"target_language": "de"}
 
 
 def test_a_setting_named_on_the_command_line_counts_even_if_it_equals_the_schemas_default():
-    arguments = ["data.test_size=1000", "data.max_tokens=32", "policy.theta=0.5"]
-    given = checked("evaluate", *arguments).data
-    assert asdict(recorded_data(RECORDED, given, arguments)) == RECORDED | {"test_size": 1000, "max_tokens": 32}
+    arguments = ["data.path=other.tsv", "data.test_size=1000", "data.max_tokens=32", "policy.theta=0.5"]
+    now = recorded_data(RECORDED, checked("evaluate", *arguments).data, arguments)
+    assert (now.path, now.test_size, now.max_tokens) == ("other.tsv", 1000, 32)
+    assert (now.validation_size, now.seed) == (500, 3)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["data.test_size=501", "data.validation_size=499", "data.seed=4", "data.max_tokens=32", "data.train_size=9"],
+)
+def test_another_split_of_the_recorded_corpus_is_refused_as_it_would_test_on_training_pairs(argument):
+    with pytest.raises(ValueError, match=rf"{argument}: another split of the recorded corpus"):
+        recorded_data(RECORDED, checked("evaluate", argument).data, [argument])
+    assert asdict(recorded_data(RECORDED, checked("evaluate", "data.seed=3").data, ["data.seed=3"])) == RECORDED
 
 
 def test_a_file_given_now_replaces_every_recorded_file():
@@ -277,7 +289,7 @@ def started_run(folder, overrides):
 def test_resume_brings_the_arguments_of_the_run_and_its_folder(tmp_path):
     run = started_run(tmp_path / "run", ["experiment=smoke", "policy.lam=0.3", "resume=earlier"])
     assert resume_arguments([f"resume={run}", "trainer.max_epochs=5"]) == [
-        "experiment=smoke", "policy.lam=0.3", f"resume={run}", "trainer.max_epochs=5", f"hydra.run.dir={run}"
+        "experiment=smoke", "policy.lam=0.3", f"resume={run}", "trainer.max_epochs=5", f"hydra.run.dir='{run}'"
     ]  # fmt: skip
 
 
@@ -290,6 +302,30 @@ def test_arguments_that_already_name_the_folder_are_not_extended_again(tmp_path)
     run = started_run(tmp_path / "run", ["policy.lam=0.3"])
     once = resume_arguments([f"resume={run}"])
     assert resume_arguments(once) == once
+
+
+def test_resume_into_another_folder_is_refused(tmp_path):
+    run = started_run(tmp_path / "run", [])
+    with pytest.raises(ValueError, match=r"leave hydra\.run\.dir out"):
+        resume_arguments([f"resume={run}", "hydra.run.dir=elsewhere"])
+
+
+@pytest.mark.parametrize(
+    ("argument", "quoted"),
+    [
+        ("text=站在那边。", "text='站在那边。'"),
+        ("text=Hello, it's me", "text='Hello, it\\'s me'"),
+        ("text='站'", "text='站'"),
+        ("text=", "text="),
+        ("data.path=语料.tsv", "data.path='语料.tsv'"),
+        ("policy.theta=[0.5,0.6]", "policy.theta=[0.5,0.6]"),
+        ("policy.theta=0.5,0.6", "policy.theta=0.5,0.6"),
+        ("-m", "-m"),
+    ],
+)
+def test_quotes_are_put_where_hydras_grammar_wants_them(argument, quoted):
+    assert quote_arguments([argument]) == [quoted]
+    assert quote_arguments([quoted]) == [quoted]
 
 
 @pytest.mark.parametrize("missing", [".hydra/overrides.yaml", "checkpoints/last.ckpt"])

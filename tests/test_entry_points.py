@@ -224,3 +224,34 @@ def test_a_mistake_is_told_in_one_clear_line(command, message, tmp_path):
             next(line for line in done.stderr.splitlines() if line.startswith(message))
         ], "nothing but the one line"
     assert done.stdout == ""
+
+
+def test_a_text_may_be_given_without_quotes_in_either_language(trained):
+    folder = f"model_folder='{trained[0] / 'model'}'"
+    chinese = succeeded(run("translate.py", folder, "text=我看书。", "steps=true", "max_target_tokens=6"))
+    assert chinese.stdout.startswith("我看书。\n")
+    english = succeeded(run("translate.py", folder, "text=Hello, it's \\ me", "max_target_tokens=6"))
+    assert len(english.stdout.splitlines()) == 1
+
+
+# --- several devices, and going on ---------------------------------------------------------------------------------
+
+
+def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tmp_path):
+    pairs, folder = trained[0].parent / "pairs.tsv", tmp_path / "run"
+    settings = [
+        "data=pairs", f"data.path='{pairs}'", "data.vocab_size=400", "data.validation_size=6", "data.test_size=7",
+        "data.batch_size=4", "model.architecture.hidden_size=32", "model.architecture.num_hidden_layers=1",
+        "training.sample_size=3", "training.checkpoint_every_n_steps=1", "training.schedule=constant",
+        "trainer.accelerator=cpu", "trainer.devices=2", "trainer.strategy=ddp", "trainer.enable_progress_bar=false",
+        "trainer.max_steps=2", "trainer.log_every_n_steps=1", "demonstrate=0", f"hydra.run.dir='{folder}'",
+    ]  # fmt: skip
+    succeeded(run("train.py", *settings))
+    first = (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8")
+    done = succeeded(run("train.py", f"resume={folder}", "trainer.max_steps=4"))
+    assert (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8") == first
+    again = (folder / "metrics" / "version_1" / "metrics.csv").read_text(encoding="utf-8").splitlines()
+    step = again[0].split(",").index("step")
+    assert {line.split(",")[step] for line in again[1:]} == {"2", "3"}  # goes on at step 2
+    assert json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))["training"]["lam"] == 0.1
+    assert "model folder" in done.stdout

@@ -9,6 +9,11 @@ from typing import Any
 from .batch import Batch, Example, collate
 
 
+def size(pair: Example) -> tuple[int, int]:
+    """Sort key: pairs next to each other have the same source length and nearly the same target length."""
+    return len(pair.source), len(pair.target)
+
+
 class StepLoader:
     """Batches of one epoch for one device, deterministic by seed and epoch, resumable at any batch.
 
@@ -94,7 +99,7 @@ class StepLoader:
         steps = []
         for first in range(0, count, steps_per_pool):
             begin, *ends = cuts[first : first + steps_per_pool + 1]
-            pool = sorted((self.examples[i] for i in order[begin : ends[-1]]), key=lambda pair: pair.cells)
+            pool = sorted((self.examples[i] for i in order[begin : ends[-1]]), key=size)
             steps += [pool[i - begin : j - begin] for i, j in pairwise((begin, *ends))]
         shuffle.shuffle(steps)
         return steps

@@ -27,7 +27,7 @@ def approximate_attention(
     softmax: str = "joint",
     target_only: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Broadcast (`eq:broadcast-approx`) and Hadamard (`eq:io-hadamard`) attention, `O(X² + Y² + XY)` scores.
+    """Broadcast (`eq:broadcast-approx`) and Hadamard (`eq:io-hadamard`) attention: `X² + Y² + 2XY` scores.
 
     Args:
         q_I, q_O: `[B, X, Y, H, E]`, rotated.

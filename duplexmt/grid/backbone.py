@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -25,7 +27,7 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
         config = AutoConfig.from_pretrained(name_or_folder)
         check_backbone(config)
         model = AutoModelForCausalLM.from_pretrained(name_or_folder, dtype=torch.float32, use_safetensors=True)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise ValueError(
             f"model.backbone={name_or_folder!r}: no causal language model with safetensors weights could be loaded "
             f"from there ({error}); give a folder that holds one, or a Hugging Face name on a machine with network"
@@ -55,6 +57,8 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         raise ValueError(
             f"model.architecture.model_type={model_type!r}: must be one of {', '.join(SUPPORTED_BACKBONES)}"
         )
+    if unknown := values.keys() - AutoConfig.for_model(model_type).to_dict().keys():
+        raise ValueError(f"model.architecture.{min(unknown)}: a {model_type} configuration has no such value")
     heads, key_heads = values.get("num_attention_heads", 1), values.get("num_key_value_heads", 1)
     if heads % key_heads:
         raise ValueError(
@@ -62,9 +66,16 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         )
     if "head_dim" not in values and values.get("hidden_size", heads) % heads:
         raise ValueError(f"model.architecture: hidden_size={values['hidden_size']} is no multiple of {heads} heads")
-    config = AutoConfig.for_model(
-        model_type, **values, vocab_size=vocab_size, bos_token_id=None, eos_token_id=end_token, pad_token_id=None
-    )
+    if values.get("head_dim", values.get("hidden_size", 2 * heads) // heads) % 2:
+        raise ValueError(
+            "model.architecture: rotary positions need an even head_dim (hidden_size / num_attention_heads)"
+        )
+    try:
+        config = AutoConfig.for_model(
+            model_type, **values, vocab_size=vocab_size, bos_token_id=None, eos_token_id=end_token, pad_token_id=None
+        )
+    except (TypeError, StrictDataclassError) as error:
+        raise ValueError(f"model.architecture: {error}") from error
     check_backbone(config)
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 

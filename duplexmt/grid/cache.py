@@ -69,7 +69,7 @@ class GridCache:
     """States of many independent streams, each at its own `(x, y)`; a step takes any of them one token further.
 
     Args:
-        model: an approximate-attention grid model in evaluation mode, LoRA merged.
+        model: an approximate-attention grid model in evaluation mode.
         slots: streams held at the start.
         length: tokens of either stream held at the start. Both grow by doubling.
 
@@ -143,12 +143,18 @@ class GridCache:
 
         Returns:
             Final-normed target state of each stream's present cell, its last row and column, `[n, D]`.
+
+        Raises:
+            ValueError: if a stream outgrows a sliding window of the backbone.
         """
         line, new = torch.where(emit, I, O), torch.where(emit, O, I)
         lengths, at = self.count[line, slots], self.count[new, slots]
         self._make_room(0, int(at.max()) + 1)
         self.tokens[new, slots, at] = tokens
         self.count[new, slots] = at + 1
+        if self.model.window is not None:
+            for X, Y in self.count[:, slots].T.tolist():
+                self.model.check_window(X, Y)
         advance = self._step if self.model.input_attends_output else self._step_without_io
         return rms_norm(advance(slots, line, new, lengths, at, tokens), self.decoder.norm)
 

@@ -84,7 +84,7 @@ class GridModel(nn.Module):
         (B, X), Y = source.shape, target.shape[1]
         if source_lengths is None:
             source_lengths = torch.full((B,), X, device=source.device)
-        self._check_window(X, Y)
+        self.check_window(X, Y)
         decoder = self.causal_lm.model
         # eq:grid-init: I does not depend on y yet, nor O on x, so each is computed once and broadcast.
         I = decoder.embed_tokens(source)[:, :, None]  # [B, X, 1, D]
@@ -137,7 +137,8 @@ class GridModel(nn.Module):
         cos_O, sin_O = decoder.rotary_emb(like, target_positions(self.anchor, source_lengths, Y))
         return (cos_I[:, :, None, None], sin_I[:, :, None, None]), (cos_O[:, None, :, None], sin_O[:, None, :, None])
 
-    def _check_window(self, X: int, Y: int) -> None:
+    def check_window(self, X: int, Y: int) -> None:
+        """Raise `ValueError` where streams of `X` and `Y` tokens exceed a sliding window of the backbone."""
         if self.window is not None and self.window < X + Y:
             raise ValueError(
                 f"streams of {X} + {Y} tokens exceed the backbone's sliding window of {self.window}, which grid "

@@ -29,6 +29,9 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Ten
 def prefix_softmax(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Softmax-weighted sum over a growing prefix in which each key brings one score, whoever asks (`eq:io-hadamard`).
 
+    The weights of all prefixes are a T × T triangle applied as one matrix product: more operations than a running sum,
+    but exact for any spread of scores, and cheap beside the per-cell linear layers at sentence length.
+
     Args:
         scores: one scalar per key and query head `[..., T, H]`.
         v: values `[..., T, K, E]`.

@@ -32,8 +32,9 @@ def best_path(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, l
     check_lam(lam)
     B, X, Y = heatmap.shape
     heights = torch.arange(Y + 1, device=heatmap.device)
-    spent = torch.nn.functional.pad(heatmap.double(), (1, 0)).cumsum(-1)  # C: [B, X, Y + 1]
-    entry = torch.full((B, Y + 1), float("-inf"), dtype=torch.float64, device=heatmap.device)
+    precise = torch.float32 if heatmap.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+    spent = torch.nn.functional.pad(heatmap.to(precise), (1, 0)).cumsum(-1)  # C: [B, X, Y + 1]
+    entry = torch.full((B, Y + 1), float("-inf"), dtype=precise, device=heatmap.device)
     entry[:, 0] = 0.0  # dp[0][0]
     entered_at = torch.empty(B, X, Y + 1, dtype=torch.int64, device=heatmap.device)
     for x in range(X):

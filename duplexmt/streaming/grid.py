@@ -41,7 +41,7 @@ class GridSystem:
         model: GridModel,
         tokens: StreamTokens,
         theta: float,
-        max_target_tokens: int = 64,
+        max_target_tokens: int,
         batch_size: int = 64,
         recompute: bool = False,
     ) -> None:

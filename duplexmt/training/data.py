@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from data_prep.rules import check_language
 from ..data.batch import Batch, Example, collate
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.loader import StepLoader
-from ..data.tokenizer import StreamTokens, load_tokenizer, token_ids, train_bpe
+from ..data.tokenizer import StreamTokens, load_tokenizer, save_tokenizer, token_ids, train_bpe
 
 Pair = tuple[str, str]
 
@@ -132,12 +133,14 @@ def read_evaluation_file(
     """
     check_language(target_language)
     report = Report()
-    pairs = [
-        (clean_side(source, source_language), reference.strip())
-        for source, reference in read_pairs(
-            path, source_field=source_field, target_field=target_field, report=report, stage="evaluation.read"
-        )
-    ]
+    fields = {"source_field": source_field, "target_field": target_field}
+    pairs = []
+    for raw, reference in read_pairs(path, **fields, report=report, stage="evaluation.read"):
+        source = clean_side(raw, source_language)
+        if source and reference.strip():
+            pairs.append((source, reference.strip()))
+        else:  # nothing but invisible characters
+            report.add_example("evaluation.clean", "empty_side", f"{raw}\t{reference}")
     if not pairs:
         raise ValueError(f"{path} has no sentence pairs:\n{report.summary()}")
     return pairs, report
@@ -182,6 +185,11 @@ class GridDataModule(L.LightningDataModule):
         trainer = self.trainer
         assert trainer is not None
         examples = sorted(self.examples("validation"), key=lambda example: example.cells)
+        if len(examples) < trainer.world_size:
+            raise ValueError(
+                f"{len(examples)} validation pairs cannot be shared out to {trainer.world_size} devices: "
+                "raise data.validation_size"
+            )
         share = examples[trainer.global_rank :: trainer.world_size]
         batches = [collate(share[i : i + self.batch_size]) for i in range(0, len(share), self.batch_size)]
         return DataLoader(batches, batch_size=None)  # type: ignore[arg-type]  # a list is a map-style data set
@@ -190,9 +198,23 @@ class GridDataModule(L.LightningDataModule):
         """Move a batch, and the step it brings along, to a device."""
         return batch.to(device)
 
-    def write_report(self, folder: Path) -> None:
-        """Write `corpus.json`: what was read, cleaned, dropped and kept."""
+    def write_report(self, folder: Path, resumed: bool = False) -> None:
+        """Write the tokenizer, and `corpus.json`: what was read, cleaned, dropped and kept.
+
+        Raises:
+            ValueError: if a resumed run finds another corpus than it was started with.
+        """
+        digest = blake2b(json.dumps(self.prepared.splits).encode(), digest_size=16).hexdigest()
+        path = folder / "corpus.json"
+        if resumed and path.is_file():
+            if json.loads(path.read_text(encoding="utf-8"))["digest"] != digest:
+                raise ValueError(
+                    f"the corpus is not the one {folder} was started with (see its corpus.json): "
+                    "bring the files back as they were, or start a new run"
+                )
+            return
         folder.mkdir(parents=True, exist_ok=True)
+        save_tokenizer(self.prepared.tokenizer, folder / "tokenizer")
         sizes = {name: len(pairs) for name, pairs in self.prepared.splits.items()}
-        content = {"pairs": sizes, "report": self.prepared.report.as_dict()}
-        (folder / "corpus.json").write_text(json.dumps(content, ensure_ascii=False, indent=2), encoding="utf-8")
+        content = {"pairs": sizes, "digest": digest, "report": self.prepared.report.as_dict()}
+        path.write_text(json.dumps(content, ensure_ascii=False, indent=2), encoding="utf-8")

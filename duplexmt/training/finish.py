@@ -20,7 +20,7 @@ def link_latest(folder: Path) -> None:
     os.replace(temporary, link)
 
 
-def demonstrate(model_folder: Path, prepared: PreparedCorpus, count: int, theta: float) -> str:
+def demonstrate(model_folder: Path, prepared: PreparedCorpus, count: int, theta: float, max_target_tokens: int) -> str:
     """Translate held-out sentences with the saved model; each read with what was written after it.
 
     Args:
@@ -28,12 +28,13 @@ def demonstrate(model_folder: Path, prepared: PreparedCorpus, count: int, theta:
         prepared: its corpus; the first `count` test pairs are shown, on the built-in corpus the paper's case study too.
         count: sentences to show.
         theta: EMIT threshold.
+        max_target_tokens: length guard.
     """
     loaded = load_model_folder(model_folder)
     pairs = prepared.splits["test"][:count]
     if prepared.aligned and count:
         pairs = [(CASE_STUDY.source, CASE_STUDY.target), *pairs]
-    system = GridSystem(loaded.model, loaded.tokens, theta)
+    system = GridSystem(loaded.model, loaded.tokens, theta, max_target_tokens)
     blocks = [f"held-out sentences at θ = {theta}: what is written after each source token"]
     for source, target in pairs:
         ids = token_ids(loaded.tokenizer, [source])

@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
-from ..policy.heatmap import loss_heatmap, valid_cells
+from ..policy.heatmap import cells_at_once, loss_heatmap, valid_cells
 from ..policy.losses import GridLoss, grid_loss
 from ..policy.path import best_path, check_lam, emit_mask
 
@@ -76,7 +76,8 @@ class GridTranslation(L.LightningModule):
         _, X, Y, _ = hidden.shape
 
         valid = valid_cells(source_lengths, target_lengths, X, Y)
-        heatmap = loss_heatmap(hidden, self.model.text_logits, labels, valid)
+        chunk = cells_at_once(self.model.causal_lm.config.vocab_size)
+        heatmap = loss_heatmap(hidden, self.model.text_logits, labels, valid, chunk)
         y_at = best_path(heatmap.detach(), source_lengths, target_lengths, self.lam)
         mask = emit_mask(y_at, Y)
         area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
@@ -111,7 +112,8 @@ class GridTranslation(L.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Start the sums of `validation_step` afresh."""
-        self.validation_sums = torch.zeros(7, dtype=torch.float64, device=self.device)
+        precise = torch.float32 if self.device.type == "mps" else torch.float64
+        self.validation_sums = torch.zeros(7, dtype=precise, device=self.device)
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add one batch to the sums of the validation set."""
@@ -119,7 +121,7 @@ class GridTranslation(L.LightningModule):
         pairs = torch.tensor(len(batch.source), device=self.device)
         parts = (loss.lm_sum, loss.emit_cells, loss.emit_sum, loss.valid_cells, loss.correct, area * pairs, pairs)
         assert self.validation_sums is not None
-        self.validation_sums += torch.stack([part.double() for part in parts])
+        self.validation_sums += torch.stack([part.to(self.validation_sums.dtype) for part in parts])
 
     def on_validation_epoch_end(self) -> None:
         """Log the means over all validation cells of all devices."""
@@ -157,7 +159,9 @@ class GridTranslation(L.LightningModule):
             ValueError: naming a weight that is missing or unknown.
         """
         trained = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
-        odd = sorted(trained ^ set(checkpoint["state_dict"]))
+        shapes = {name: weight.shape for name, weight in checkpoint["state_dict"].items()}
+        own = {name: weight.shape for name, weight in self.state_dict().items() if name in trained}
+        odd = sorted(name for name in shapes.keys() | own.keys() if shapes.get(name) != own.get(name))
         if odd:
             raise ValueError(
                 f"the checkpoint does not fit this model: {len(odd)} weights differ, such as {odd[0]!r}; "

@@ -7,13 +7,45 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from ..data.tokenizer import token_ids
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
+
+
+class LastCheckpoint(Checkpoint):
+    """Keeps one checkpoint to resume from: every few optimiser steps, at the last one, and after each epoch.
+
+    Lightning's `ModelCheckpoint` cannot do this: with a number of steps it leaves the end of training out, and by
+    epochs it takes a run stopped by `max_steps` for one that has finished its epoch.
+
+    Args:
+        path: of the checkpoint.
+        every_n_steps: optimiser steps between checkpoints.
+    """
+
+    def __init__(self, path: Path, every_n_steps: int) -> None:
+        self.path, self.every_n_steps = path, every_n_steps
+        self.step = 0  # optimiser steps at the last checkpoint
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Count from where training starts."""
+        self.step = trainer.global_step
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        """Save where an optimiser step has just been taken, never inside an accumulated one."""
+        step = trainer.global_step
+        if step != self.step and (step % self.every_n_steps == 0 or step == trainer.max_steps):
+            self.step = step
+            trainer.save_checkpoint(self.path)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Save after the epoch's validation, where epochs are what limits the run (else its last step is saved)."""
+        if trainer.max_steps == -1:
+            trainer.save_checkpoint(self.path)
 
 
 def build_trainer(
@@ -34,7 +66,7 @@ def build_trainer(
         logger: `wandb` (on or off), `offline`, `project`.
         name: of the run.
         settings: the whole configuration, for W&B.
-        checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one after each validation.
+        checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one after each epoch.
         callbacks: further callbacks.
 
     Raises:
@@ -52,20 +84,12 @@ def build_trainer(
                 name=name, project=logger["project"], save_dir=str(folder), offline=logger["offline"], config=settings
             )
         )
-    every_step = ModelCheckpoint(
-        folder / "checkpoints",
-        filename="step-{step}",
-        auto_insert_metric_name=False,
-        save_top_k=1,
-        save_last=True,
-        every_n_train_steps=checkpoint_every_n_steps,
-        enable_version_counter=False,
-    )
+    checkpoints = LastCheckpoint(folder / "checkpoints" / "last.ckpt", checkpoint_every_n_steps)
     try:
         return L.Trainer(
             default_root_dir=folder,
             logger=loggers,
-            callbacks=[every_step, LearningRateMonitor("step"), *callbacks],
+            callbacks=[checkpoints, LearningRateMonitor("step"), *callbacks],
             use_distributed_sampler=False,  # StepLoader shares the pairs out itself
             enable_model_summary=False,
             **trainer,
@@ -81,11 +105,14 @@ def close_loggers(trainer: L.Trainer) -> None:
             logger.experiment.finish()
 
 
-def sample_callback(prepared: PreparedCorpus, size: int, target_language: str) -> SimultaneousSample:
-    """The callback that translates the first `size` validation pairs after each validation."""
+def sample_callback(
+    prepared: PreparedCorpus, size: int, target_language: str, theta: float, max_target_tokens: int
+) -> SimultaneousSample:
+    """The callback that translates the first `size` validation pairs at θ after each validation."""
     sample = prepared.splits["validation"][:size]
     sources = token_ids(prepared.tokenizer, [source for source, _ in sample])
-    return SimultaneousSample(sources, [target for _, target in sample], prepared.tokenizer, target_language)
+    references = [target for _, target in sample]
+    return SimultaneousSample(sources, references, prepared.tokenizer, target_language, theta, max_target_tokens)
 
 
 def choose_device(device: str) -> str:

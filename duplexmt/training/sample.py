@@ -33,8 +33,8 @@ class SimultaneousSample(L.Callback):
         references: Sequence[str],
         tokenizer: Any,
         target_language: str,
-        theta: float = 0.5,
-        max_target_tokens: int = 64,
+        theta: float,
+        max_target_tokens: int,
     ) -> None:
         self.source_tokens, self.references, self.tokenizer = source_tokens, references, tokenizer
         self.target_language, self.theta, self.max_target_tokens = target_language, theta, max_target_tokens

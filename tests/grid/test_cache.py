@@ -117,6 +117,16 @@ def test_a_reused_slot_remembers_nothing():
         assert torch.equal(cache.step(*step), fresh.step(*step))
 
 
+def test_a_sliding_window_shorter_than_the_streams_is_refused_while_decoding():
+    model = GridModel(tiny_backbone("mistral", sliding_window=4))
+    cache = GridCache(model)
+    cache.open(*(torch.tensor([value]) for value in (0, 5, 6, 9)))
+    for emit in (True, False):
+        cache.step(torch.tensor([0]), torch.tensor([emit]), torch.tensor([7]))
+    with pytest.raises(ValueError, match=r"3 \+ 2 tokens exceed the backbone's sliding window of 4"):
+        cache.step(torch.tensor([0]), torch.tensor([False]), torch.tensor([7]))
+
+
 def test_exact_attention_is_refused():
     with pytest.raises(ValueError, match="exact attention keeps no cache: decode such a model by recomputation"):
         GridCache(GridModel(tiny_backbone(), attention="exact"))

@@ -115,10 +115,13 @@ def test_autocast_stays_near_float32(dtype, tolerance, attention):
     assert 0 < error < tolerance
 
 
-def test_i_stream_does_not_reach_the_output_through_io_when_it_is_off():
+@pytest.mark.parametrize("attention", ["approximate", "exact"])
+def test_switching_io_off_changes_every_cell_but_those_of_one_layer(attention):
     source, target = tokens(1, 4), tokens(1, 4)
-    on, off = grid(input_attends_output=True), grid(input_attends_output=False)
-    assert not torch.allclose(on(source, target), off(source, target))
+    for layers, same in ((1, True), (3, False)):  # one layer's target states read layer-0 source states only
+        on = grid(layers=layers, attention=attention, input_attends_output=True)(source, target)
+        off = grid(layers=layers, attention=attention, input_attends_output=False)(source, target)
+        assert torch.allclose(on, off) is same
 
 
 def test_a_sliding_window_shorter_than_the_streams_is_refused():

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from duplexmt.policy.heatmap import loss_heatmap, valid_cells
+from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, valid_cells
 from duplexmt.policy.losses import grid_loss
 
 
@@ -49,12 +49,18 @@ def test_full_logits_of_all_cells_never_exist_at_once():
     assert sum(sizes) == 2 * valid.sum()  # forward, and once more in the backward pass
 
 
+def test_logits_of_a_chunk_fit_in_256_megabytes_whatever_the_vocabulary():
+    assert cells_at_once(3_000) == 22_369
+    assert cells_at_once(151_936) == 441
+    assert cells_at_once(2**30) == 1
+
+
 def test_padding_gets_no_loss_and_no_gradient():
     hidden, head, labels, valid = small_grid()
     poisoned = hidden.detach().clone()
     poisoned[~valid] = float("nan")
     poisoned.requires_grad_()
-    heatmap = loss_heatmap(poisoned, head, labels, valid)
+    heatmap = loss_heatmap(poisoned, head, labels, valid, chunk=100)
     mask = torch.ones_like(valid)
     logits = torch.nn.functional.linear(poisoned, torch.randn(2, 5, dtype=torch.float64))
     loss = grid_loss(heatmap, logits, mask, valid)
@@ -66,7 +72,7 @@ def test_padding_gets_no_loss_and_no_gradient():
 
 def test_joint_loss_equals_the_papers_means():
     hidden, head, labels, valid = small_grid()
-    heatmap = loss_heatmap(hidden, head, labels, valid)
+    heatmap = loss_heatmap(hidden, head, labels, valid, chunk=100)
     decisions = torch.randn(2, 3, 4, 2, dtype=torch.float64)
     mask = torch.rand(2, 3, 4) < 0.5
     loss = grid_loss(heatmap, decisions, mask, valid)

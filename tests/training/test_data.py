@@ -1,8 +1,10 @@
 """From files to splits and tokenizers, and evaluation files taken whole."""
 
 import pytest
+import torch
 
-from duplexmt.training.data import prepare_corpus, read_evaluation_file
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.training.data import GridDataModule, prepare_corpus, read_evaluation_file
 from duplexmt.training.run import build_trainer
 from tests.helpers import SENTENCES
 
@@ -48,7 +50,8 @@ def test_an_evaluation_file_is_read_whole_in_order_and_its_references_left_as_th
     path.write_bytes(path.read_bytes() + "只有一边\t\n".encode() + b"\xff\xfe\t bad\n")
     got, report = read_evaluation_file(str(path), **FIELDS)
     assert got == [('我们走"吧"', "Let 's go , &quot;now&quot; ."), *pairs[1:]]
-    assert sum(report.counts["evaluation.read"].values()) - len(got) in (2, 2 + len(got))  # two bad lines are counted
+    counts = report.counts["evaluation.read"]
+    assert (counts["one_sided"], counts["invalid_utf8"], counts["pairs"]) == (1, 1, len(got))
 
 
 def test_a_test_file_without_pairs_is_refused_with_the_reasons(tmp_path):
@@ -69,14 +72,39 @@ def test_the_generated_corpus_needs_a_size():
         prepare_corpus(**DATA | {"corpus": "builtin"})
 
 
+@pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU here")
 def test_a_device_this_machine_lacks_is_refused_in_one_line(tmp_path):
-    with pytest.raises(ValueError, match=r"trainer settings: .*tpu"):
+    with pytest.raises(ValueError, match=r"trainer settings: .*gpu"):
         build_trainer(
             tmp_path,
-            trainer={"accelerator": "tpu"},
+            trainer={"accelerator": "gpu"},
             logger={"wandb": False, "offline": True, "project": ""},
             name="test",
             settings={},
             checkpoint_every_n_steps=1,
             callbacks=[],
         )
+
+
+def test_a_test_sentence_of_invisible_characters_is_counted_and_left_out(tmp_path):
+    path = tsv(tmp_path / "test.tsv", [("\u200b", "hello"), *SENTENCES[:2]])
+    got, report = read_evaluation_file(path, **FIELDS)
+    assert got == list(SENTENCES[:2])
+    assert report.counts["evaluation.clean"]["empty_side"] == 1
+
+
+def module_of(prepared):
+    return GridDataModule(prepared, stream_tokens(prepared.tokenizer), batch_size=4, seed=1)
+
+
+def test_a_resumed_run_keeps_its_tokenizer_and_refuses_another_corpus(tmp_path):
+    path = tsv(tmp_path / "all.tsv", SENTENCES)
+    prepared = prepare_corpus(**DATA | {"path": path})
+    run = tmp_path / "run"
+    module_of(prepared).write_report(run)
+    again = prepare_corpus(**DATA | {"path": path, "tokenizer": str(run / "tokenizer")})
+    assert again.tokenizer.get_vocab() == prepared.tokenizer.get_vocab()
+    module_of(again).write_report(run, resumed=True)
+    other = prepare_corpus(**DATA | {"path": tsv(tmp_path / "all.tsv", SENTENCES[:9])})
+    with pytest.raises(ValueError, match=r"the corpus is not the one .* was started with"):
+        module_of(other).write_report(run, resumed=True)

@@ -17,6 +17,7 @@ from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.training.run import build_trainer
+from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 
 from .small_run import KeepGradients, small_data, small_module, small_trainer
@@ -71,34 +72,58 @@ def test_two_processes_give_the_gradients_of_one(tmp_path, batch_size, accumulat
     assert_same(torch.load(out, weights_only=True), first_gradients(tmp_path, 12))
 
 
+def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, schedule="constant", **limits):
+    """Train in a folder as `train.py` does; returns the weights and the optimiser steps taken."""
+    module = small_module(schedule=schedule)
+    data = small_data(3 if accumulate == 1 else 1)
+    sentences = [pair[0] for pair in SENTENCES[:2]]
+    callback = SimultaneousSample(
+        token_ids(tiny_tokenizer(), sentences), [pair[1] for pair in SENTENCES[:2]], tiny_tokenizer(), "en", 0.5, 8
+    )
+    trainer = build_trainer(
+        folder,
+        trainer={
+            "accelerator": "cpu", "enable_progress_bar": False, "num_sanity_val_steps": 0, "log_every_n_steps": 1,
+            "accumulate_grad_batches": accumulate, "gradient_clip_val": 1.0, **limits,
+        },
+        logger={"wandb": False, "offline": True, "project": ""},
+        name="test",
+        settings={},
+        checkpoint_every_n_steps=every,
+        callbacks=[callback] if sample else [],
+    )  # fmt: skip
+    checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
+    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    return module.state_dict(), trainer.global_step
+
+
+def assert_same_weights(one, other):
+    for name, weight in one.items():
+        assert torch.equal(weight, other[name]), name
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize("stop", [2, 4, 5])  # in the first epoch, at its end (4 steps of 3 pairs), in the second
 def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, stop, accumulate):
-    def fit(folder, max_steps, resume=None):
-        module = small_module(schedule="constant")
-        trainer = build_trainer(
-            tmp_path / folder,
-            trainer={
-                "accelerator": "cpu", "max_steps": max_steps, "max_epochs": -1, "enable_progress_bar": False,
-                "num_sanity_val_steps": 0, "accumulate_grad_batches": accumulate, "log_every_n_steps": 1,
-                "gradient_clip_val": 1.0,
-            },
-            logger={"wandb": False, "offline": True, "project": ""},
-            name="test",
-            settings={},
-            checkpoint_every_n_steps=1,
-            callbacks=[],
-        )  # fmt: skip
-        data = small_data(3 // accumulate if accumulate == 1 else 1)
-        trainer.fit(module, data, ckpt_path=resume, weights_only=True)
-        assert trainer.global_step == max_steps
-        return module.state_dict()
+    whole, _ = fit(tmp_path / "whole", accumulate=accumulate, max_epochs=-1, max_steps=7)
+    assert fit(tmp_path / "parts", accumulate=accumulate, max_epochs=-1, max_steps=stop)[1] == stop
+    resumed, steps = fit(tmp_path / "parts", accumulate=accumulate, resume=True, max_epochs=-1, max_steps=7)
+    assert steps == 7
+    assert_same_weights(whole, resumed)
 
-    whole = fit("whole", 7)
-    fit("parts", stop)
-    resumed = fit("parts", 7, resume=tmp_path / "parts" / "checkpoints" / "last.ckpt")
-    for name, weight in whole.items():
-        assert torch.equal(weight, resumed[name]), name
+
+def test_every_epoch_ends_with_a_checkpoint_from_which_more_epochs_can_follow(tmp_path):
+    whole, steps = fit(tmp_path / "whole", max_epochs=3, sample=True)
+    assert steps == 12
+    fit(tmp_path / "parts", max_epochs=2, every=1000, sample=True)
+    kept = torch.load(tmp_path / "parts" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert kept["global_step"] == 8
+    resumed, steps = fit(tmp_path / "parts", max_epochs=3, every=1000, sample=True, resume=True)
+    assert steps == 12
+    assert_same_weights(whole, resumed)
+    again, steps = fit(tmp_path / "parts", max_epochs=3, every=1000, sample=True, resume=True)  # nothing left to do
+    assert steps == 12
+    assert_same_weights(whole, again)
 
 
 def test_checkpoints_hold_trained_weights_only_and_refuse_another_model(tmp_path):

@@ -51,32 +51,40 @@ def _join(first: str, first_en: str, left: Clause, second: str, second_en: str, 
     return zh, english
 
 
-def _stay_or_skip(ch: Chooser, subject: NP, kind: str, then: bool = False) -> Clause:
-    """Stayed at home, or did not go to the park (in the past or the future); `then` puts 就 after the subject."""
-    if ch.chance(0.5):
+def _consequence(ch: Chooser, subject: NP, kind: str, then: bool = False) -> Clause:
+    """Stayed at home, did not go to the park, or did not (will, will not) do something else.
+
+    `kind` is past or future; `then` puts 就 after the subject.
+    """
+    make = ch.weigh({"stay": 1, "skip": 1, "other": 3})
+    marking = marked("past-not", "没") if kind == "past" else marked("modal", "不会", "will not")
+    if make == "stay":
         zh, english = in_place(next(p for p in lex.PLACES if p.zh == "家"))
         vp = VP(lex.STAY[0], Zh(lex.STAY[0].zh), [], zh, english)
         marking = Marking("past", (), (vp.word,)) if kind == "past" else marked("modal", "会", "will")
-    else:
+    elif make == "skip":
         going, place = lex.MOTION[0], ch.pick(places(frozenset({"go"})))
         goal = Zh(place.zh)
         vp = VP(going, Zh(going.zh), [], [goal], en(place.en, goal))
-        marking = marked("past-not", "没") if kind == "past" else marked("modal", "不会", "will not")
+    else:
+        vp, _ = action(ch, "past-not" if kind == "past" else "future", subject)
+        if kind == "future" and ch.chance(0.6):
+            marking = marked("modal", "会", "will")
     if then:
         marking = Marking(marking.kind, (Zh("就"), *marking.zh), marking.cues, marking.modal)
-    return clause(ch, subject, vp, Setting(marking))
+    return clause(ch, subject, vp, Setting(marking), plain=make == "other")
 
 
 def because(ch: Chooser) -> Sides:
-    """因为 (weather, a state or a price) 所以 (somebody stayed, did not go, did not buy)."""
-    kind = ch.weigh({"weather": 4, "state": 4, "price": 2})
+    """因为 (weather, a state or a price) 所以 (somebody stayed, did not go, did not buy, …)."""
+    kind = ch.weigh({"weather": 4, "state": 4, "price": 1})
     if kind == "weather":
         time = ch.weigh({"past": 2, "future": 1})
-        left, right = rain(ch, time), _stay_or_skip(ch, subject_phrase(ch), time)
+        left, right = rain(ch, time), _consequence(ch, subject_phrase(ch), time)
     elif kind == "state":
         who = _known_person(ch)
         left = qualified(ch, who, ch.pick(STATES), setting(ch, "past"), linked=True)
-        right = _stay_or_skip(ch, _he(who), "past")
+        right = _consequence(ch, _he(who), "past")
     else:
         noun = ch.pick([n for n in nouns(lex.cells("book clothes vehicle device furniture")) if not n.unit])
         thing = noun_phrase(ch, noun, ch.weigh({"这": 1, "那": 1}))
@@ -119,7 +127,7 @@ def but(ch: Chooser) -> Sides:
 
 def condition(ch: Chooser) -> Sides:
     """如果明天下雨，S 就会待在家里."""
-    left, right = rain(ch, "present"), _stay_or_skip(ch, subject_phrase(ch), "future", then=True)
+    left, right = rain(ch, "present"), _consequence(ch, subject_phrase(ch), "future", then=True)
     return _join("如果", "if", left, "", "", right)
 
 
