@@ -165,7 +165,7 @@ def test_once_the_source_has_ended_theta_plays_no_part():
 
 def test_an_end_token_before_the_end_of_the_source_is_a_wait():
     model = always(small_talk(), token=END, p_emit=0.99)
-    events = list(GridSystem(model, TOKENS, 0.5).translate([[2, 3, 4]]))
+    events = list(GridSystem(model, TOKENS, 0.5, 9).translate([[2, 3, 4]]))
     assert [type(event) for event in events] == [Read, Read, Read, Read, End]
     assert [event.token for event in events[:4]] == [2, 3, 4, END]
     assert [event.emit_probability for event in events[:4]] == [None, *[pytest.approx(0.99)] * 3]
@@ -218,13 +218,13 @@ def test_a_source_of_one_token_is_translated():
 
 def test_a_source_without_tokens_is_refused_by_its_number_before_anything_is_decoded():
     with pytest.raises(ValueError, match="source 1 has no tokens"):
-        next(GridSystem(small_talk(), TOKENS, 0.5).translate([[2, 3], []]))
+        next(GridSystem(small_talk(), TOKENS, 0.5, 9).translate([[2, 3], []]))
 
 
 @pytest.mark.parametrize("theta", [-0.1, 1.1, float("nan"), float("inf")])
 def test_theta_outside_0_to_1_is_refused(theta):
     with pytest.raises(ValueError, match=f"theta={theta}: .* between 0 and 1"):
-        GridSystem(small_talk(), TOKENS, theta)
+        GridSystem(small_talk(), TOKENS, theta, 9)
     assert check_theta(0.0) == 0.0
     assert check_theta(1.0) == 1.0
 
