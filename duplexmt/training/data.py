@@ -99,7 +99,10 @@ def prepare_corpus(
             **sizes,
         )
     if tokenizer is None:
-        tokenizer = train_bpe((text for pair in parts["train"] for text in pair), vocab_size)
+        # The built-in corpus knows its words: merges across them would hide most of its few words in many tokens.
+        sources = [[*pair.source_words] for pair in aligned.get("train", ())] or [[pair[0]] for pair in parts["train"]]
+        texts = [text for words, (_, target) in zip(sources, parts["train"], strict=True) for text in (*words, target)]
+        tokenizer = train_bpe(texts, vocab_size)
     elif isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer)
     if corpus == "builtin":
