@@ -114,7 +114,8 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         )
         link_latest(folder)
         log.info("model folder: %s", os.path.relpath(model_folder))
-        log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, theta, cfg.policy.max_target_tokens))
+        if cfg.demonstrate:
+            log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, theta, cfg.policy.max_target_tokens))
     close_loggers(trainer)
     return scores.get("validation/BLEU")
 
