@@ -4,19 +4,17 @@
 account of every line dropped on that way. It knows nothing of models or tokenizers: a caller brings token counters.
 """
 
-from data_prep.corpus import Corpus, filter_by_length, finish_splits, load_corpus, read_and_clean
+from data_prep.corpus import filter_by_length, finish_splits, read_and_clean
 from data_prep.reading import read_pairs
 from data_prep.report import Report
 from data_prep.rules import clean_pair, clean_side
 
 __all__ = [
-    "Corpus",
     "Report",
     "clean_pair",
     "clean_side",
     "filter_by_length",
     "finish_splits",
-    "load_corpus",
     "read_and_clean",
     "read_pairs",
 ]

@@ -4,8 +4,6 @@
     ... train a tokenizer on parts["train"], where the corpus has to bring its own ...
     splits = finish_splits(parts, ...)     filter by length, hold out exactly n pairs, sample the training pairs
 
-`load_corpus` is both at once, for a tokenizer that exists already.
-
 Which pairs are held out depends on the texts and the seed alone, never on the order of lines: every pair has the keyed
 hash of its source as its rank, and of the pairs that pass the length filter the lowest ranks make the test split, the
 next ones the validation split. The length filter needs the tokenizer and the tokenizer must not see what is held out,
@@ -18,7 +16,6 @@ Splits are disjoint by source and by target, up to case, spaces and punctuation 
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from data_prep.reading import Pair, PathLike, read_pairs
 from data_prep.report import Report
@@ -31,60 +28,6 @@ Splits = dict[str, list[Pair]]
 
 _POOL_FACTOR = 4  # candidates for each pair to be held out, as long as they are at most half of the corpus
 _BATCH = 1000  # texts in one call of a token counter
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """`splits`: train, validation and test, each a list of (source, target); `report`: how they came about."""
-
-    splits: Splits
-    report: Report
-
-
-def load_corpus(
-    train: Paths,
-    validation: Paths | None = None,
-    test: Paths | None = None,
-    *,
-    source_language: str,
-    target_language: str,
-    source_field: int | str = 0,
-    target_field: int | str = 1,
-    max_tokens: int | None = None,
-    count_source: CountTokens | None = None,
-    count_target: CountTokens | None = None,
-    train_size: int | None = None,
-    validation_size: int | None = None,
-    test_size: int | None = None,
-    seed: int = 0,
-) -> Corpus:
-    """`read_and_clean`, then `finish_splits`; see there for the arguments and errors."""
-    report = Report()
-    parts = read_and_clean(
-        train,
-        validation,
-        test,
-        source_language=source_language,
-        target_language=target_language,
-        source_field=source_field,
-        target_field=target_field,
-        validation_size=validation_size,
-        test_size=test_size,
-        seed=seed,
-        report=report,
-    )
-    splits = finish_splits(
-        parts,
-        max_tokens=max_tokens,
-        count_source=count_source,
-        count_target=count_target,
-        train_size=train_size,
-        validation_size=validation_size,
-        test_size=test_size,
-        seed=seed,
-        report=report,
-    )
-    return Corpus(splits, report)
 
 
 def read_and_clean(

@@ -2,17 +2,37 @@
 
 import json
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_prep import Corpus, Report, filter_by_length, finish_splits, load_corpus, read_and_clean
+from data_prep import Report, filter_by_length, finish_splits, read_and_clean
 from data_prep.splitting import rank, text_key
 
 Pair = tuple[str, str]
 LANGUAGES: dict[str, Any] = {"source_language": "zh", "target_language": "en"}
 SIZES: dict[str, Any] = {"validation_size": 20, "test_size": 30}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    splits: dict[str, list[Pair]]
+    report: Report
+
+
+def load_corpus(train: Any, validation: Any = None, test: Any = None, **settings: Any) -> Corpus:
+    """Both steps at once, each with those of the settings it takes."""
+    report = Report()
+
+    def call(step: Callable[..., Any], *arguments: Any) -> Any:
+        taken = signature(step).parameters.keys() & settings.keys()
+        return step(*arguments, **{name: settings[name] for name in taken}, report=report)
+
+    return Corpus(call(finish_splits, call(read_and_clean, train, validation, test)), report)
 
 
 def made_up(count: int) -> list[Pair]:
