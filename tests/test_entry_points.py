@@ -84,7 +84,7 @@ def test_training_ends_with_a_model_folder_and_shows_translations(trained):
     assert (folder.parent / "latest" / "model").samefile(folder / "model")
     info = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
     assert info["data"]["licence"] == "CC0"
-    assert info["training"]["lam"] == 0.03
+    assert info["training"]["lam"] == 0.01
     assert info["training"]["epochs"] == 1
     assert {"validation/lm_loss", "validation/BLEU"} <= set(info["scores"])
     assert "licence: CC0" in (folder / "model" / "README.md").read_text(encoding="utf-8")
@@ -263,5 +263,5 @@ def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tm
     steps = {int(line.split(",")[step]) for line in again[1:]}
     assert min(steps) == 2  # goes on where it was stopped
     assert {2, 3} <= steps
-    assert json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))["training"]["lam"] == 0.03
+    assert json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))["training"]["lam"] == 0.01
     assert "model folder" in done.stdout
