@@ -19,10 +19,11 @@ from duplexmt.data.batch import collate
 from duplexmt.data.grammar import AlignedPair, alignment_rows, builtin_corpus, determination_rows
 from duplexmt.data.tokenizer import token_ids, token_spans
 from duplexmt.evaluation import score, translate_pairs
+from duplexmt.grid.model import EMIT
 from duplexmt.metrics.latency import average_lagging_all
-from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, valid_cells
-from duplexmt.policy.path import best_path, emit_mask, path_rows
+from duplexmt.policy.path import path_rows
 from duplexmt.streaming.grid import GridSystem
+from duplexmt.training.module import guide
 
 
 def spans(loaded: ModelFolder, pair: AlignedPair) -> tuple[AlignedPair, list, list]:
@@ -46,16 +47,11 @@ def policy_agreement(loaded: ModelFolder, pairs: list[AlignedPair], lam: float) 
         sources = token_ids(loaded.tokenizer, [pair.source for pair in part])
         targets = token_ids(loaded.tokenizer, [pair.target for pair in part])
         batch = collate([loaded.tokens.example(*ids) for ids in zip(sources, targets, strict=True)])
-        hidden = loaded.model(batch.source, batch.target, batch.source_lengths)
-        _, X, Y, _ = hidden.shape
-        valid = valid_cells(batch.source_lengths, batch.target_lengths, X, Y)
-        heatmap = loss_heatmap(
-            hidden, loaded.model.text_logits, batch.labels, valid, cells_at_once(len(loaded.tokenizer))
-        )
-        y_at = best_path(heatmap, batch.source_lengths, batch.target_lengths, lam)
-        decided = loaded.model.emit_logits(hidden).argmax(-1) == 1
-        agreeing += (decided == emit_mask(y_at, Y))[valid].sum().item()
-        cells += valid.sum().item()
+        guided = guide(loaded.model, loaded.tokens, batch, lam)
+        decided = loaded.model.emit_logits(guided.hidden).argmax(-1) == EMIT
+        agreeing += (decided == guided.mask).sum().item()
+        cells += len(guided.cells)
+        y_at, Y = guided.y_at, guided.cells.width[1]
         for pair, rows in zip(part, path_rows(y_at, Y).tolist(), strict=True):
             is_content = content_tokens(loaded, pair)
             aligned, ordered = alignment_rows(*spans(loaded, pair)), determination_rows(*spans(loaded, pair))

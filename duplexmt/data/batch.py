@@ -35,6 +35,7 @@ class Batch:
     labels: Tensor  # [B, Y], end token last
     source_lengths: Tensor  # [B]
     target_lengths: Tensor  # [B]
+    shapes: tuple[tuple[int, int], ...]  # the two lengths of each pair again, wherever the tensors are
     step: "tuple[Batch, ...] | None" = None
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -42,7 +43,7 @@ class Batch:
         names = ("source", "target", "labels", "source_lengths", "target_lengths")
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
         step = None if self.step is None else tuple(batch.to(device) for batch in self.step)
-        return Batch(**moved, step=step)
+        return Batch(**moved, shapes=self.shapes, step=step)
 
 
 def collate(examples: Sequence[Example]) -> Batch:
@@ -58,4 +59,5 @@ def collate(examples: Sequence[Example]) -> Batch:
         labels=pad([example.target[1:] for example in examples]),
         source_lengths=torch.tensor([len(example.source) for example in examples]),
         target_lengths=torch.tensor([len(example.target) - 1 for example in examples]),
+        shapes=tuple((len(example.source), len(example.target) - 1) for example in examples),
     )

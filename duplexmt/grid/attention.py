@@ -1,21 +1,24 @@
 """Dual-stream attention of one layer: the paper's approximation, and the exact form it approximates.
 
-Both functions have one signature: queries, keys and values of the two streams (`_I` source, `_O` target) on the whole
-grid in, contexts of the two streams out, before `W_O`. A stream that does not depend on `x` or `y` may have size 1
-there (`eq:grid-init`). Padding needs no mask: every attention type looks only at
-smaller `x` or smaller `y`, and padding comes last.
+Both functions have one signature: the layout of the batch, and queries, keys and values of the two streams (`_I`
+source, `_O` target) in; contexts of the two streams out, before `W_O`. Tensors are lists of cells `[N, heads, E]`; a
+stream that does not depend on `y` (source) or on `x` (target) may come by token instead, `[S, heads, E]` or
+`[T, heads, E]` (`eq:grid-init`).
 """
 
 import torch
 from torch import Tensor
 
-from .prefix import causal_attention, merge, prefix_softmax
+from .cells import Cells, Lines, spread
+from .prefix import causal_attention, merge
+from .scan import hadamard_attention
 
 ATTENTION_KINDS = ("approximate", "exact")
 SOFTMAX_KINDS = ("joint", "separate")
 
 
 def approximate_attention(
+    cells: Cells,
     q_I: Tensor,
     k_I: Tensor,
     v_I: Tensor,
@@ -27,37 +30,76 @@ def approximate_attention(
     softmax: str = "joint",
     target_only: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Broadcast (`eq:broadcast-approx`) and Hadamard (`eq:io-hadamard`) attention: `X² + Y² + 2XY` scores.
+    """Broadcast (`eq:broadcast-approx`) and Hadamard (`eq:io-hadamard`) attention: `X² + Y² + 2XY` scores a pair.
 
     Args:
-        q_I, q_O: `[B, X, Y, H, E]`, rotated.
-        k_I, v_I, k_O, v_O: `[B, X, Y, K, E]`, keys rotated.
+        cells: layout of the batch.
+        q_I, q_O: `[N, H, E]` (or by token), rotated.
+        k_I, v_I, k_O, v_O: `[N, K, E]` (or by token), keys rotated.
         scale: the paper's `s`.
         input_attends_output: whether source states attend to target states (I←O).
-        softmax: `joint` or `separate`, see `merge`.
+        softmax: `joint` (one denominator for self and cross keys) or `separate` (the rejected sum of two softmaxes).
         target_only: whether `ctx_I` is of no use to the caller; an empty tensor stands for it.
 
     Returns:
-        `ctx_I` and `ctx_O`, each `[B, X, Y, H, E]`; with I←O off `ctx_I` has the columns `q_I` has.
+        `ctx_I` and `ctx_O`, `[N, H, E]`; with I←O off `ctx_I` comes by token if `q_I` does.
     """
-    X, Y = q_I.shape[1], q_O.shape[2]
-    ctx_oo, lse_oo = causal_attention(q_O[:, 0], k_O[:, 0], v_O[:, 0], scale)  # O→O on row x=0: [B, Y, H, E]
-    ctx_oo, lse_oo = ctx_oo.unsqueeze(1), lse_oo.unsqueeze(1)
-    # O←I: prefix along x, so x stands where prefix_softmax expects the keys.
-    ctx_oi, lse_oi = prefix_softmax(hadamard_scores(q_O, k_I, scale).transpose(1, 2), grown(v_I, X, Y).transpose(1, 2))
-    ctx_O = merge(ctx_oo, lse_oo, ctx_oi.transpose(1, 2), lse_oi.transpose(1, 2), softmax)
-
+    # O→O on row x = 0, then O←I down each column from there.
+    padded_X, padded_Y = ((len(cells.shapes), width) for width in cells.width)
+    own_O = self_attention(cells.row_0(q_O), cells.row_0(k_O), cells.row_0(v_O), cells.target_slot, padded_Y, scale)
+    ctx_O = cross_attention(
+        cells.over_columns(q_O), cells.over_rows(k_I), cells.over_rows(v_I), own_O, cells.columns, cells.target_token,
+        scale, softmax,
+    )  # fmt: skip
     if target_only:
         return ctx_O[:0], ctx_O
-    ctx_ii, lse_ii = causal_attention(q_I[:, :, 0], k_I[:, :, 0], v_I[:, :, 0], scale)  # I→I on column y=0
-    ctx_ii, lse_ii = ctx_ii.unsqueeze(2), lse_ii.unsqueeze(2)
+    # I→I on column y = 0, then I←O along each row from there.
+    own_I = self_attention(
+        cells.column_0(q_I), cells.column_0(k_I), cells.column_0(v_I), cells.source_slot, padded_X, scale
+    )
     if not input_attends_output:
-        return ctx_ii.expand(-1, -1, q_I.shape[2], -1, -1), ctx_O
-    ctx_io, lse_io = prefix_softmax(hadamard_scores(q_I, k_O, scale), grown(v_O, X, Y))  # I←O: prefix along y
-    return merge(ctx_ii, lse_ii, ctx_io, lse_io, softmax), ctx_O
+        return own_I[0] if len(q_I) == len(cells.x) else cells.over_rows(own_I[0]), ctx_O
+    ctx_I = cross_attention(
+        cells.over_rows(q_I), cells.over_columns(k_O), cells.over_columns(v_O), own_I, cells.rows, cells.source_token,
+        scale, softmax,
+    )  # fmt: skip
+    return ctx_I, ctx_O
+
+
+def self_attention(
+    q: Tensor, k: Tensor, v: Tensor, slots: Tensor, padded: tuple[int, int], scale: float
+) -> tuple[Tensor, Tensor]:
+    """Causal attention of a stream with itself, given by token; padded for it to `[B, longest, …]`.
+
+    Returns:
+        Context and log-sum-exp by token, `[n, H, E]` and `[n, H]`.
+    """
+    size = padded[0] * padded[1]
+    q, k, v = (spread(part, slots, size).unflatten(0, padded) for part in (q, k, v))
+    ctx, lse = causal_attention(q, k, v, scale)
+    return ctx.flatten(0, 1)[slots], lse.flatten(0, 1)[slots]
+
+
+def cross_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    own: tuple[Tensor, Tensor],
+    lines: Lines,
+    line: Tensor,
+    scale: float,
+    softmax: str,
+) -> Tensor:
+    """Prefix attention along lines, merged with each line's self context `own`; `line [N]` is that of each cell."""
+    if softmax == "joint":
+        return hadamard_attention(q, k, v, scale, *own, lines)
+    ctx, lse = own
+    nothing = torch.zeros_like(ctx), torch.full_like(lse, float("-inf"))
+    return ctx[line] + hadamard_attention(q, k, v, scale, *nothing, lines)
 
 
 def exact_attention(
+    cells: Cells,
     q_I: Tensor,
     k_I: Tensor,
     v_I: Tensor,
@@ -69,14 +111,14 @@ def exact_attention(
     softmax: str = "joint",
     target_only: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The four attention types of `tab:attn-types` without approximation, `O(X²Y + XY²)` scores.
+    """The four attention types of `tab:attn-types` without approximation, `O(X²Y + XY²)` scores a pair.
 
     Cell `(x, y)` of either stream attends to `I[x', y]` for `x' ≤ x` (its column) and to `O[x, y']` for `y' ≤ y` (its
-    row). Same arguments and results as `approximate_attention`.
+    row), on padded grids: attention looks only at smaller `x` or `y`, and padding comes last. Same arguments and
+    results as `approximate_attention`.
     """
-
-    X, Y = q_I.shape[1], q_O.shape[2]
-    q_O, k_I, v_I, k_O, v_O = (grown(states, X, Y) for states in (q_O, k_I, v_I, k_O, v_O))
+    q_O, k_O, v_O = (cells.padded(cells.over_columns(part)) for part in (q_O, k_O, v_O))  # [B, X, Y, heads, E]
+    k_I, v_I = (cells.padded(cells.over_rows(part)) for part in (k_I, v_I))
 
     def column(q: Tensor) -> tuple[Tensor, Tensor]:
         ctx, lse = causal_attention(q.transpose(1, 2), k_I.transpose(1, 2), v_I.transpose(1, 2), scale)
@@ -85,23 +127,11 @@ def exact_attention(
     def row(q: Tensor) -> tuple[Tensor, Tensor]:
         return causal_attention(q, k_O, v_O, scale)
 
-    ctx_O = merge(*row(q_O), *column(q_O), softmax)
+    ctx_O = cells.flat(merge(*row(q_O), *column(q_O), softmax))
     if target_only:
         return ctx_O[:0], ctx_O
-    q_I = grown(q_I, X, Y)
+    by_token, q_I = len(q_I) == len(cells.x), cells.padded(cells.over_rows(q_I))
     if not input_attends_output:
-        return column(q_I)[0], ctx_O
-    return merge(*column(q_I), *row(q_I), softmax), ctx_O
-
-
-def grown(states: Tensor, X: int, Y: int) -> Tensor:
-    """`[B, X or 1, Y or 1, heads, E]` seen as `[B, X, Y, heads, E]`."""
-    return states.expand(-1, X, Y, -1, -1)
-
-
-def hadamard_scores(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """`s · (Q ⊙ K) · 1` at each cell (`eq:io-hadamard`): `[..., H, E]` and `[..., K, E]` → `[..., H]`, ≥ float32."""
-    at_least_float32 = torch.promote_types(q.dtype, torch.float32)
-    H, K = q.shape[-2], k.shape[-2]
-    products = q.to(at_least_float32).unflatten(-2, (K, H // K)) * k.to(at_least_float32).unsqueeze(-2)
-    return products.sum(-1).flatten(-2) * scale
+        ctx_I = cells.flat(column(q_I)[0])
+        return cells.column_0(ctx_I) if by_token else ctx_I, ctx_O
+    return cells.flat(merge(*column(q_I), *row(q_I), softmax)), ctx_O

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .attention import hadamard_scores
-from .model import GridModel, add_mlp, project_qkv, rms_norm
+from .model import GridModel, finish_block, project_qkv, rms_norm
 from .prefix import merge, prefix_softmax
 from .rope import rotate
+from .scan import hadamard_scores
 
 I, O = 0, 1  # streams, as index into the cache
 
@@ -321,8 +321,3 @@ def add_key(ctx: Tensor, lse: Tensor, score: Tensor, v: Tensor) -> tuple[Tensor,
     value = v.repeat_interleave(ctx.shape[-2] // v.shape[-2], -2)
     keep, add = (lse - new).exp()[..., None].to(ctx.dtype), (score - new).exp()[..., None].to(ctx.dtype)
     return keep * ctx + add * value, new
-
-
-def finish_block(layer: Any, states: Tensor, context: Tensor) -> Tensor:
-    """Output projection and MLP of one decoder block, with residuals: `[..., D]` and `[..., H, E]` → `[..., D]`."""
-    return add_mlp(layer, states + layer.self_attn.o_proj(context.flatten(-2)))

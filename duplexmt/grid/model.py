@@ -1,6 +1,6 @@
 """The grid model: a Hugging Face decoder whose layers run on the 2D grid of two streams (Section III)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
+from .cells import Cells
 from .rope import check_anchor, rotate, target_positions
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
@@ -67,16 +68,16 @@ class GridModel(nn.Module):
         return {name: getattr(self, name) for name in names}
 
     def forward(self, source: Tensor, target: Tensor, source_lengths: Tensor | None = None) -> Tensor:
-        """Final-normed target states `O[x, y]`, from which logits and EMIT probability of a cell are read.
+        """Final-normed target states `O[x, y]` of whole grids, pairs of one size side by side.
 
         Args:
-            source: token ids `[B, X]`, end token included; padding, if any, on the right.
-            target: token ids `[B, Y]`, seed token first; padding, if any, on the right.
+            source: token ids `[B, X]`, end token included.
+            target: token ids `[B, Y]`, seed token first.
             source_lengths: whole length of each source `[B]`; `X` for all where not given. It may exceed `X` while
                 the source is still arriving.
 
         Returns:
-            `[B, X, Y, D]`. Cells of padding hold finite values that mean nothing.
+            `[B, X, Y, D]`. No cell depends on a later token, so padding on the right changes no cell of a pair.
 
         Raises:
             ValueError: if the streams are longer than a sliding window of the backbone.
@@ -84,58 +85,77 @@ class GridModel(nn.Module):
         (B, X), Y = source.shape, target.shape[1]
         if source_lengths is None:
             source_lengths = torch.full((B,), X, device=source.device)
-        self.check_window(X, Y)
+        cells = Cells.of([(X, Y)] * B, source.device)
+        return self.states(source.flatten(), target.flatten(), cells, source_lengths).view(B, X, Y, -1)
+
+    def states(self, source: Tensor, target: Tensor, cells: Cells, source_lengths: Tensor) -> Tensor:
+        """Final-normed target states `O[x, y]`, from which logits and EMIT probability of a cell are read.
+
+        Args:
+            source: token ids of all pairs `[S]`, end tokens included.
+            target: token ids of all pairs `[T]`, each seed token first.
+            cells: layout of the batch.
+            source_lengths: whole length of each source `[B]`.
+
+        Returns:
+            `[N, D]`, a state for each cell.
+
+        Raises:
+            ValueError: if the streams are longer than a sliding window of the backbone.
+        """
+        self.check_window(*cells.width)
         decoder = self.causal_lm.model
-        # eq:grid-init: I does not depend on y yet, nor O on x, so each is computed once and broadcast.
-        I = decoder.embed_tokens(source)[:, :, None]  # [B, X, 1, D]
-        O = decoder.embed_tokens(target)[:, None]  # [B, 1, Y, D]
-        ropes = self._rotations(decoder, I, source_lengths, X, Y)
+        grow_I = cells.over_rows if self.input_attends_output else as_it_is
+        # eq:grid-init: I does not depend on y yet, nor O on x. So layer 0 projects each token once; after it O has a
+        # state for each cell, and so has I where it attends to O.
+        I, O = decoder.embed_tokens(source), decoder.embed_tokens(target)
+        positions = target_positions(self.anchor, source_lengths[cells.target_pair], cells.y)
+        ropes_I, ropes_O = rotation(decoder, I, cells.x), rotation(decoder, O, positions)
+        rope = join(ropes_I, ropes_O)
+        rope_of_cells = join(map(grow_I, ropes_I), map(cells.over_columns, ropes_O))
         for layer in decoder.layers[:-1]:
-            ctx_I, ctx_O = self._contexts(layer, I, O, *ropes)
-            attended_I, attended_O = on_both_streams(layer.self_attn.o_proj, ctx_I.flatten(-2), ctx_O.flatten(-2))
-            I, O = on_both_streams(partial(add_mlp, layer), I + attended_I, O + attended_O)
+            contexts = self._contexts(layer, cells, I, O, rope)
+            I, O = on_both_streams(partial(finish_block, layer), (grow_I(I), cells.over_columns(O)), contexts)
+            rope = rope_of_cells
         # Nothing reads the source stream after the last layer's keys and values.
         layer = decoder.layers[-1]
-        _, ctx_O = self._contexts(layer, I, O, *ropes, target_only=True)
-        O = add_mlp(layer, O + layer.self_attn.o_proj(ctx_O.flatten(-2)))
-        return rms_norm(O, decoder.norm)
+        _, ctx_O = self._contexts(layer, cells, I, O, rope, target_only=True)
+        return rms_norm(finish_block(layer, cells.over_columns(O), ctx_O), decoder.norm)
+
+    @property
+    def text_head(self) -> nn.Linear:
+        """The linear layer that gives next-token logits (PEFT's trained copy, where there is one)."""
+        head = self.causal_lm.lm_head
+        copies = getattr(head, "modules_to_save", None)
+        return head if copies is None else copies[head.active_adapters[0]]
 
     def text_logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits `[..., vocabulary]` of final-normed target states `[..., D]`."""
-        return self.causal_lm.lm_head(hidden)
+        return self.text_head(hidden)
 
     def emit_logits(self, hidden: Tensor) -> Tensor:
         """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
         return self.emit_head(hidden)
 
     def _contexts(
-        self, layer: Any, I: Tensor, O: Tensor, rope_I: Rotation, rope_O: Rotation, target_only: bool = False
+        self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation, target_only: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Attention contexts `[B, X, Y, H, E]` of both streams (size 1 where a stream does not depend on `y`)."""
-        normed = (rms_norm(states, layer.input_layernorm) for states in (I, O))
-        (q_I, q_O), (k_I, k_O), (v_I, v_O) = on_both_streams(partial(project_qkv, layer.self_attn), *normed)
+        """Attention contexts `[n, H, E]` of both streams; `rope` covers the states of I, then those of O."""
+
+        def project(states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
+            return rotate(q, *rope), rotate(k, *rope), v
+
+        (q_I, q_O), (k_I, k_O), (v_I, v_O) = on_both_streams(project, (I, O))
         attend = approximate_attention if self.attention == "approximate" else exact_attention
         return attend(
-            rotate(q_I, *rope_I),
-            rotate(k_I, *rope_I),
-            v_I,
-            rotate(q_O, *rope_O),
-            rotate(k_O, *rope_O),
-            v_O,
+            cells,
+            *(q_I, k_I, v_I, q_O, k_O, v_O),
             scale=layer.self_attn.scaling,
             input_attends_output=self.input_attends_output,
             softmax=self.softmax,
             target_only=target_only,
         )
-
-    def _rotations(
-        self, decoder: Any, like: Tensor, source_lengths: Tensor, X: int, Y: int
-    ) -> tuple[Rotation, Rotation]:
-        """`(cos, sin)` of the two streams, broadcastable to `[B, X, Y, heads, E]`."""
-        rows = torch.arange(X, device=like.device)[None]
-        cos_I, sin_I = decoder.rotary_emb(like, rows)
-        cos_O, sin_O = decoder.rotary_emb(like, target_positions(self.anchor, source_lengths, Y))
-        return (cos_I[:, :, None, None], sin_I[:, :, None, None]), (cos_O[:, None, :, None], sin_O[:, None, :, None])
 
     def check_window(self, X: int, Y: int) -> None:
         """Raise `ValueError` where streams of `X` and `Y` tokens exceed a sliding window of the backbone."""
@@ -146,23 +166,41 @@ class GridModel(nn.Module):
             )
 
 
-def on_both_streams(function: Callable[[Tensor], Any], I: Tensor, O: Tensor) -> Any:
+def on_both_streams(function: Callable[..., Any], *streams: tuple[Tensor, Tensor]) -> Any:
     """Apply a per-position function to both streams at once, as they share all weights.
 
     Args:
-        function: maps `[n, D]` to `[n, …]`, or to a tuple of such.
-        I, O: `[B, X, Y, D]`, where X or Y may be 1.
+        function: of one list of positions for each pair in `streams`; returns as many positions, or a tuple of such.
+        streams: pairs `(I, O)` of states `[n, …]`.
 
     Returns:
         The function's values for I and for O; a tuple of such pairs where the function returns a tuple.
     """
-    positions = I.shape[:3].numel()
-    result = function(torch.cat((I.flatten(0, 2), O.flatten(0, 2))))
+    sizes = [len(stream) for stream in streams[0]]
+    result = function(*(torch.cat(pair) for pair in streams))
+    return tuple(part.split(sizes) for part in result) if isinstance(result, tuple) else result.split(sizes)
 
-    def split(values: Tensor) -> tuple[Tensor, Tensor]:
-        return values[:positions].unflatten(0, I.shape[:3]), values[positions:].unflatten(0, O.shape[:3])
 
-    return tuple(map(split, result)) if isinstance(result, tuple) else split(result)
+def join(*rotations: Iterable[Tensor]) -> Rotation:
+    """Cosines and sines of the source stream, then of the target stream, as one list of positions."""
+    cos, sin = (torch.cat(parts) for parts in zip(*rotations, strict=True))
+    return cos, sin
+
+
+def rotation(decoder: Any, like: Tensor, positions: Tensor) -> Rotation:
+    """`(cos, sin)`, `[n, 1, E]` each, of positions `[n]`."""
+    cos, sin = decoder.rotary_emb(like, positions[None])
+    return cos[0, :, None], sin[0, :, None]
+
+
+def as_it_is(states: Tensor) -> Tensor:
+    """The states themselves: with I←O off the source stream keeps one state a token."""
+    return states
+
+
+def finish_block(layer: Any, states: Tensor, context: Tensor) -> Tensor:
+    """Output projection and MLP of one decoder block, with residuals: `[..., D]` and `[..., H, E]` → `[..., D]`."""
+    return add_mlp(layer, states + layer.self_attn.o_proj(context.flatten(-2)))
 
 
 def add_mlp(layer: Any, states: Tensor) -> Tensor:
@@ -184,8 +222,13 @@ def project_qkv(attention: Any, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 def rms_norm(states: Tensor, norm: Any) -> Tensor:
-    """The backbone's RMSNorm over the last dimension, with statistics in at least float32 (float64 stays float64)."""
-    return F.rms_norm(states, states.shape[-1:], norm.weight.to(states.dtype), norm.variance_epsilon)
+    """The backbone's RMSNorm over the last dimension, with statistics in at least float32 (float64 stays float64).
+
+    Under autocast the result is in its type, as all linear layers behind a norm would convert it one by one.
+    """
+    normed = F.rms_norm(states, states.shape[-1:], norm.weight.to(states.dtype), norm.variance_epsilon)
+    device = states.device.type
+    return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
 
 
 def check_backbone(config: Any) -> int | None:

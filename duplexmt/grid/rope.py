@@ -11,19 +11,18 @@ def check_anchor(anchor: str | int) -> str | int:
     raise ValueError(f"model.anchor={anchor!r}: must be 'source_length' or a position of at least 0, such as 0 or 128")
 
 
-def target_positions(anchor: str | int, source_lengths: Tensor, Y: int) -> Tensor:
-    """Positions of the target stream, `pos_O(y) = anchor + y` (`eq:rope-anchor`).
+def target_positions(anchor: str | int, source_lengths: Tensor, y: Tensor) -> Tensor:
+    """Positions of target tokens, `pos_O(y) = anchor + y` (`eq:rope-anchor`).
 
     Args:
         anchor: `source_length` (the paper's `X_total`, one per pair) or a constant.
-        source_lengths: tokens of each source, end token included, `[B]`.
-        Y: columns of the grid.
+        source_lengths: tokens of the source of each token's pair, end token included, `[T]`.
+        y: column of each token, `[T]`.
 
     Returns:
-        `[B, Y]`, int64.
+        `[T]`, int64.
     """
-    start = source_lengths if anchor == "source_length" else torch.full_like(source_lengths, int(anchor))
-    return start[:, None] + torch.arange(Y, device=source_lengths.device)
+    return y + (source_lengths if anchor == "source_length" else int(anchor))
 
 
 def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

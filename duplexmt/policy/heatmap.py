@@ -1,53 +1,80 @@
 """The loss heatmap (`eq:grid-loss`), without ever holding cells × vocabulary logits."""
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
+
+
+IN_CACHE = 256  # cells whose softmax is taken at a time: rows of 3,000 logits stay in a processor's cache
 
 
 def cells_at_once(vocab_size: int) -> int:
-    """Cells whose logits may exist at a time: about 2²⁶ numbers, 256 MB in float32 (and as much again for softmax)."""
+    """Cells whose logits may exist at a time: about 2²⁶ numbers, 256 MB in float32."""
     return max(1, 2**26 // vocab_size)
 
 
-def valid_cells(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int) -> Tensor:
-    """The paper's 𝒱: which cells `[B, X, Y]` of a padded batch belong to a pair, given its lengths `[B]`."""
-    rows = torch.arange(X, device=source_lengths.device) < source_lengths[:, None]
-    columns = torch.arange(Y, device=target_lengths.device) < target_lengths[:, None]
-    return rows[:, :, None] & columns[:, None, :]
+def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int) -> Tensor:
+    """`L(x, y) = −log p[x, y](o_{y+1})` of a list of cells (`eq:grid-loss`).
 
-
-def loss_heatmap(
-    hidden: Tensor, text_logits: Callable[[Tensor], Tensor], labels: Tensor, valid: Tensor, chunk: int
-) -> Tensor:
-    """`L(x, y) = −log p[x, y](o_{y+1})` at every valid cell (`eq:grid-loss`).
-
-    Logits are computed a chunk of cells at a time, and, where one chunk does not hold all cells, again in the backward
-    pass.
+    Logits exist for one chunk of cells at a time, and again in the backward pass, there only of cells whose loss has a
+    gradient: those of the EMIT mask. Where one chunk holds all cells, its logits are kept instead.
 
     Args:
-        hidden: final-normed target states `[B, X, Y, D]`.
-        text_logits: maps `[n, D]` to `[n, vocabulary]`.
-        labels: the token each column predicts, `o_{y+1}`, `[B, Y]`.
-        valid: `[B, X, Y]`, from `valid_cells`.
+        hidden: final-normed target states `[N, D]`.
+        weight, bias: of the text head, `[vocabulary, D]` and `[vocabulary]`.
+        labels: the token each cell is to predict, `o_{y+1}`, `[N]`.
         chunk: cells whose logits exist at a time.
 
     Returns:
-        `[B, X, Y]` in nats, at least float32; 0 at cells that are not valid.
+        `[N]` in nats, at least float32.
     """
+    return _TokenLoss.apply(hidden, weight, bias, labels, chunk)
 
-    def token_loss(states: Tensor, targets: Tensor) -> Tensor:
-        logits = text_logits(states)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return F.cross_entropy(logits, targets, reduction="none")
 
-    states, targets = hidden[valid], labels[:, None, :].expand_as(valid)[valid]
-    if len(states) <= chunk:
-        losses = token_loss(states, targets)
-    else:
-        pieces = zip(states.split(chunk), targets.split(chunk), strict=True)
-        losses = torch.cat([checkpoint(token_loss, *piece, use_reentrant=False) for piece in pieces])
-    return losses.new_zeros(valid.shape).masked_scatter(valid, losses)
+class _TokenLoss(torch.autograd.Function):
+    """Linear layer and cross-entropy in one; products in autocast's type, where it is on."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int) -> Tensor:
+        device = hidden.device.type
+        product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        w, b = weight.to(product), None if bias is None else bias.to(product)
+        log_totals, losses, kept = [], [], None
+        for states, targets in zip(hidden.split(chunk), labels.split(chunk), strict=True):
+            logits = F.linear(states.to(product), w, b)
+            for part, label in zip(logits.split(IN_CACHE), targets.split(IN_CACHE), strict=True):
+                precise = part.to(torch.promote_types(product, torch.float32))
+                chosen, highest = precise.gather(-1, label[:, None]), precise.amax(-1, keepdim=True)
+                log_total = (precise - highest).exp_().sum(-1, keepdim=True).log_().add_(highest)
+                log_totals.append(log_total)
+                losses.append((log_total - chosen).squeeze(-1))
+            kept = logits if len(hidden) <= chunk and ctx.needs_input_grad[0] else None
+        ctx.save_for_backward(hidden, weight, bias, labels, torch.cat(log_totals), kept)
+        ctx.chunk, ctx.product = chunk, product
+        return torch.cat(losses)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
+        hidden, weight, bias, labels, log_totals, kept = ctx.saved_tensors
+        product = ctx.product
+        w, b = weight.to(product), None if bias is None else bias.to(product)
+        d_hidden = torch.zeros_like(hidden)
+        d_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        d_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
+        for cells in gradients[0].nonzero().squeeze(-1).split(ctx.chunk):
+            states = hidden[cells].to(product)
+            d_logits = F.linear(states, w, b) if kept is None else kept[cells]
+            for part, at in zip(d_logits.split(IN_CACHE), cells.split(IN_CACHE), strict=True):
+                d_loss = gradients[0][at, None].to(log_totals.dtype)
+                # (softmax − one-hot) · gradient
+                d_part = (part.to(log_totals.dtype) - log_totals[at]).exp_().mul_(d_loss)
+                d_part.scatter_add_(-1, labels[at, None], -d_loss)
+                if d_bias is not None:
+                    d_bias += d_part.sum(0)
+                part.copy_(d_part)
+            d_hidden[cells] = (d_logits @ w).to(hidden.dtype)
+            if d_weight is not None:
+                d_weight += d_logits.T @ states
+        return d_hidden, d_weight, d_bias, None, None

@@ -26,23 +26,19 @@ class GridLoss:
         return self.lm_sum / emit_cells + self.emit_sum / valid_cells
 
 
-def grid_loss(heatmap: Tensor, emit_logits: Tensor, mask: Tensor, valid: Tensor) -> GridLoss:
-    """Sums of `eq:lm-loss` and `eq:emit-loss`.
+def grid_loss(heatmap: Tensor, emit_logits: Tensor, mask: Tensor) -> GridLoss:
+    """Sums of `eq:lm-loss` and `eq:emit-loss` over the cells of a batch.
 
     Args:
-        heatmap: `L(x, y)` `[B, X, Y]`.
-        emit_logits: `[B, X, Y, 2]`, WAIT and EMIT.
-        mask: the EMIT mask `[B, X, Y]`.
-        valid: cells of the pairs, `[B, X, Y]`.
+        heatmap: `L(x, y)` of each cell `[N]`.
+        emit_logits: WAIT and EMIT of each cell, `[N, 2]`.
+        mask: the EMIT mask, booleans `[N]`.
     """
-    emitted = mask & valid
-    decisions = emit_logits[valid]
-    decisions = decisions.to(torch.promote_types(decisions.dtype, torch.float32))
-    labels = mask[valid].long()
+    decisions = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32))
     return GridLoss(
-        lm_sum=heatmap[emitted].sum(),
-        emit_sum=F.cross_entropy(decisions, labels, reduction="sum"),
-        emit_cells=emitted.sum(),
-        valid_cells=valid.sum(),
-        correct=(decisions.argmax(-1) == labels).sum(),
+        lm_sum=torch.where(mask, heatmap, 0.0).sum(),
+        emit_sum=F.cross_entropy(decisions, mask.long(), reduction="sum"),
+        emit_cells=mask.sum(),
+        valid_cells=torch.tensor(len(mask), device=mask.device),
+        correct=(decisions.argmax(-1) == mask.long()).sum(),
     )

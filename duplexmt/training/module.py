@@ -1,5 +1,6 @@
 """The training loop of Section V as a LightningModule: model → heatmap → best path → mask → losses."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
@@ -9,12 +10,44 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
+from ..grid.cells import Cells
 from ..grid.model import GridModel
-from ..policy.heatmap import cells_at_once, loss_heatmap, valid_cells
+from ..policy.heatmap import cells_at_once, loss_heatmap
 from ..policy.losses import GridLoss, grid_loss
 from ..policy.path import best_path, check_lam, emit_mask
 
 SCHEDULES = ("constant", "linear")
+
+
+@dataclass(frozen=True)
+class Guided:
+    """What a model makes of a batch: its heatmap, and the path it will train its EMIT head on."""
+
+    cells: Cells  # layout of the scored cells
+    hidden: Tensor  # [N, D], final-normed target states
+    heatmap: Tensor  # [N], nats
+    y_at: Tensor  # [B, X], best path
+    mask: Tensor  # [N], EMIT where true
+    area: Tensor  # mean area fraction below the paths
+
+
+def guide(model: GridModel, tokens: StreamTokens, batch: Batch, lam: float) -> Guided:
+    """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored."""
+    cells = Cells.of(batch.shapes, batch.source.device)
+    source, target = batch.source.flatten()[cells.source_slot], batch.target.flatten()[cells.target_slot]
+    hidden = model.states(source, target, cells, batch.source_lengths)
+    labels = cells.over_columns(batch.labels.flatten()[cells.target_slot])
+    rows, columns = len(tokens.source_prefix), len(tokens.target_prefix)
+    if rows or columns:
+        cells, scored = cells.without(rows, columns)
+        hidden, labels = hidden[scored], labels[scored]
+
+    head = model.text_head
+    heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, cells_at_once(head.out_features))
+    source_lengths, target_lengths = batch.source_lengths - rows, batch.target_lengths - columns
+    y_at = best_path(cells.padded(heatmap.detach()), source_lengths, target_lengths, lam)
+    mask = cells.flat(emit_mask(y_at, cells.width[1]))
+    return Guided(cells, hidden, heatmap, y_at, mask, (y_at.sum(1) / (source_lengths * target_lengths)).mean())
 
 
 class GridTranslation(L.LightningModule):
@@ -69,19 +102,8 @@ class GridTranslation(L.LightningModule):
 
     def losses(self, batch: Batch) -> tuple[GridLoss, Tensor]:
         """Loss sums of a batch, and its mean path area fraction."""
-        hidden = self.model(batch.source, batch.target, batch.source_lengths)
-        rows, columns = len(self.tokens.source_prefix), len(self.tokens.target_prefix)  # not scored
-        hidden, labels = hidden[:, rows:, columns:], batch.labels[:, columns:]
-        source_lengths, target_lengths = batch.source_lengths - rows, batch.target_lengths - columns
-        _, X, Y, _ = hidden.shape
-
-        valid = valid_cells(source_lengths, target_lengths, X, Y)
-        chunk = cells_at_once(self.model.causal_lm.config.vocab_size)
-        heatmap = loss_heatmap(hidden, self.model.text_logits, labels, valid, chunk)
-        y_at = best_path(heatmap.detach(), source_lengths, target_lengths, self.lam)
-        mask = emit_mask(y_at, Y)
-        area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
-        return grid_loss(heatmap, self.model.emit_logits(hidden), mask, valid), area
+        guided = guide(self.model, self.tokens, batch, self.lam)
+        return grid_loss(guided.heatmap, self.model.emit_logits(guided.hidden), guided.mask), guided.area
 
     def step_cells(self, batch: Batch, loss: GridLoss) -> tuple[Tensor, Tensor]:
         """`|M_+|` and `|𝒱|` over all devices and all accumulated batches of this optimiser step.

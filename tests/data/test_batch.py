@@ -1,8 +1,10 @@
 """Examples and padded batches, worked by hand."""
 
+from dataclasses import replace
+
 import torch
 
-from duplexmt.data.batch import PADDING_ID, Batch, Example, collate
+from duplexmt.data.batch import PADDING_ID, Example, collate
 
 PAIR = Example(source=(10, 11, 12, 2), target=(1, 20, 21, 2))
 SHORT = Example(source=(13, 2), target=(1, 22, 2))
@@ -21,6 +23,7 @@ def test_a_batch_is_padded_on_the_right_and_labels_are_the_target_one_ahead():
     assert batch.labels.tolist() == [[20, 21, 2], [22, 2, 0]]
     assert batch.source_lengths.tolist() == [4, 2]
     assert batch.target_lengths.tolist() == [3, 2]
+    assert batch.shapes == ((4, 3), (2, 2))
     assert batch.step is None
 
 
@@ -32,7 +35,7 @@ def test_a_batch_of_one_has_no_padding():
 
 def test_moving_a_batch_moves_every_tensor_and_the_step_it_brings():
     first, second = collate([PAIR]), collate([SHORT])
-    whole = Batch(first.source, first.target, first.labels, first.source_lengths, first.target_lengths, (first, second))
+    whole = replace(first, step=(first, second))
     moved = whole.to("meta")
     for batch in (moved, *moved.step):
         tensors = [value for value in vars(batch).values() if isinstance(value, torch.Tensor)]

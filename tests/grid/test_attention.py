@@ -6,55 +6,67 @@ import pytest
 import torch
 
 from duplexmt.grid.attention import approximate_attention, exact_attention
+from duplexmt.grid.cells import Cells
 from duplexmt.grid.prefix import causal_attention, merge, prefix_softmax
+from duplexmt.grid.scan import joint_scan
 
 from . import twin
 
-SHAPES = [(1, 1), (1, 5), (4, 1), (3, 4), (5, 2)]
+BATCHES = [[(1, 1)], [(1, 5)], [(4, 1)], [(3, 4)], [(2, 3), (5, 2), (1, 1), (3, 1), (2, 4)]]
 MODES = list(itertools.product((False, True), (True, False), ("joint", "separate")))
 
 
-def random_qkv(X, Y, H=4, K=2, E=6, seed=0):
-    """q, k, v of both streams for one pair, `[1, X, Y, heads, E]`; softmax far from flat."""
+def random_qkv(N, H=4, K=2, E=6, seed=0):
+    """q, k, v of both streams by cell, `[N, heads, E]`; softmax far from flat."""
     draw = torch.Generator().manual_seed(seed)
     return [
-        (torch.randn(1, X, Y, heads, E, dtype=torch.float64, generator=draw) * 2).requires_grad_()
+        (torch.randn(N, heads, E, dtype=torch.float64, generator=draw) * 2).requires_grad_()
         for heads in (H, K, K, H, K, K)
     ]
 
 
+def gradients(results, weights, inputs):
+    loss = sum((result * weight).sum() for result, weight in zip(results, weights, strict=True))
+    return torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
+
+
 @pytest.mark.parametrize(("exact", "io", "softmax"), MODES)
-@pytest.mark.parametrize(("X", "Y"), SHAPES)
+@pytest.mark.parametrize("shapes", BATCHES, ids=str)
 @pytest.mark.parametrize("heads", [(4, 2), (3, 3), (4, 1)])
-def test_fast_attention_and_its_gradients_equal_the_loop_written_twin(exact, io, softmax, X, Y, heads):
-    states = random_qkv(X, Y, *heads)
-    fast = (exact_attention if exact else approximate_attention)(*states, 0.4, io, softmax)
-    slow = twin.attention(*(s[0] for s in states), 0.4, io, softmax, exact)
-    weights = [torch.randn(1, X, Y, heads[0], 6, dtype=torch.float64) for _ in range(2)]
+def test_fast_attention_and_its_gradients_equal_the_loop_written_twin(exact, io, softmax, shapes, heads):
+    cells = Cells.of(shapes)
+    inputs = random_qkv(len(cells), *heads)
+    fast = (exact_attention if exact else approximate_attention)(cells, *inputs, 0.4, io, softmax)
+    slow, begin = [], 0
+    for X, Y in shapes:  # each pair by itself
+        pair = [states[begin : begin + X * Y].unflatten(0, (X, Y)) for states in inputs]
+        slow.append([ctx.flatten(0, 1) for ctx in twin.attention(*pair, 0.4, io, softmax, exact)])
+        begin += X * Y
+    slow = [torch.cat(ctx) for ctx in zip(*slow, strict=True)]
     for a, b in zip(fast, slow, strict=True):
-        torch.testing.assert_close(a[0], b, rtol=0, atol=1e-12)
-    fast_loss = sum((a * w).sum() for a, w in zip(fast, weights, strict=True))
-    slow_loss = sum((b * w[0]).sum() for b, w in zip(slow, weights, strict=True))
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    weights = [torch.randn(len(cells), heads[0], 6, dtype=torch.float64) for _ in range(2)]
     for name, a, b in zip(
         ("q_I", "k_I", "v_I", "q_O", "k_O", "v_O"),
-        torch.autograd.grad(fast_loss, states, allow_unused=True, materialize_grads=True),
-        torch.autograd.grad(slow_loss, states, allow_unused=True, materialize_grads=True),
+        gradients(fast, weights, inputs),
+        gradients(slow, weights, inputs),
         strict=True,
     ):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-11, msg=lambda m, name=name: f"gradient of {name}: {m}")
 
 
 @pytest.mark.parametrize(("exact", "io", "softmax"), MODES)
-def test_a_stream_that_is_the_same_along_a_dimension_may_have_size_one_there(exact, io, softmax):
+def test_streams_that_do_not_depend_on_the_other_index_may_come_by_token(exact, io, softmax):
     attend = exact_attention if exact else approximate_attention
-    q_I, k_I, v_I, q_O, k_O, v_O = random_qkv(4, 5)
-    thin = [states[:, :, :1] for states in (q_I, k_I, v_I)] + [states[:, :1] for states in (q_O, k_O, v_O)]
-    whole = [states.expand(1, 4, 5, -1, -1) for states in thin]
-    for a, b in zip(attend(*thin, 0.4, io, softmax), attend(*whole, 0.4, io, softmax), strict=True):
-        torch.testing.assert_close(a.expand_as(b), b, rtol=0, atol=1e-12)
-    ctx_I, ctx_O = attend(*whole, 0.4, io, softmax, target_only=True)
+    cells = Cells.of([(4, 5), (2, 3), (1, 2)])
+    source, target = random_qkv(len(cells.x)), random_qkv(len(cells.y), seed=1)
+    by_token = [*source[:3], *target[3:]]
+    by_cell = [cells.over_rows(s) for s in source[:3]] + [cells.over_columns(s) for s in target[3:]]
+    for a, b in zip(attend(cells, *by_token, 0.4, io, softmax), attend(cells, *by_cell, 0.4, io, softmax), strict=True):
+        torch.testing.assert_close(cells.over_rows(a), b, rtol=0, atol=1e-12)
+    ctx_I, ctx_O = attend(cells, *by_cell, 0.4, io, softmax, target_only=True)
     assert ctx_I.numel() == 0
-    torch.testing.assert_close(ctx_O, attend(*whole, 0.4, io, softmax)[1], rtol=0, atol=0)
+    torch.testing.assert_close(ctx_O, attend(cells, *by_cell, 0.4, io, softmax)[1], rtol=0, atol=0)
 
 
 def test_joint_softmax_is_one_softmax_over_both_sets_of_keys():
@@ -65,6 +77,37 @@ def test_joint_softmax_is_one_softmax_over_both_sets_of_keys():
         keys, values = torch.cat((k[: t + 1], k2[: t + 1])), torch.cat((v[: t + 1], v2[: t + 1]))
         weights = (0.5 * torch.einsum("he,she->hs", q[t], keys)).softmax(-1)
         torch.testing.assert_close(joint[t], torch.einsum("hs,she->he", weights, values))
+
+
+@pytest.mark.parametrize("heads", [(4, 2), (3, 3), (2, 1)])
+def test_the_scan_and_its_gradients_equal_prefix_softmax_and_merge(heads):
+    cells = Cells.of([(3, 4), (1, 1), (6, 2)])
+    for lines in (cells.rows, cells.columns):
+        _, _, v, scores, _, _ = random_qkv(len(cells), *heads)
+        scores = scores[..., 0].detach().requires_grad_()
+        own = random_qkv(len(lines.start), *heads, seed=2)[0]
+        own_lse = torch.randn(len(lines.start), heads[0], dtype=torch.float64, requires_grad=True)
+        inputs = scores, v, own, own_lse
+        fast = joint_scan(*inputs, lines)
+        slow = torch.empty_like(fast)
+        for line, (start, stride, length) in enumerate(zip(lines.start, lines.stride, lines.length, strict=True)):
+            at = start + stride * torch.arange(int(length))
+            slow[at] = merge(own[line], own_lse[line], *prefix_softmax(scores[at], v[at]), "joint")
+        torch.testing.assert_close(fast, slow, rtol=0, atol=1e-12)
+        weights = [torch.randn(fast.shape, dtype=torch.float64)]
+        for a, b in zip(gradients([fast], weights, inputs), gradients([slow], weights, inputs), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+
+
+def test_the_scan_survives_scores_that_overflow_a_plain_exponential():
+    lines = Cells.of([(1, 4)]).rows
+    scores = torch.tensor([[1000.0], [-1000.0], [0.0], [2000.0]], requires_grad=True)
+    values = torch.arange(1.0, 5.0).view(4, 1, 1).requires_grad_()
+    own = torch.full((1, 1, 1), 7.0), torch.full((1, 1), -2000.0)
+    context = joint_scan(scores, values, *own, lines)
+    assert context.flatten().tolist() == [1.0, 1.0, 1.0, 4.0]
+    for gradient in torch.autograd.grad(context.sum(), (scores, values)):
+        assert torch.isfinite(gradient).all()
 
 
 def test_prefix_softmax_survives_scores_that_overflow_a_plain_exponential():

@@ -1,52 +1,80 @@
 """Heatmap and joint loss against the plain formulas."""
 
+import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, valid_cells
+from duplexmt.policy.heatmap import cells_at_once, loss_heatmap
 from duplexmt.policy.losses import grid_loss
 
 
-def small_grid(dtype=torch.float64):
+def small_cells(dtype=torch.float64, bias=True):
     draw = torch.Generator().manual_seed(3)
-    hidden = torch.randn(2, 3, 4, 5, dtype=dtype, generator=draw, requires_grad=True)
-    head = torch.nn.Linear(5, 11, dtype=dtype)
-    labels = torch.randint(11, (2, 4), generator=draw)
-    valid = valid_cells(torch.tensor([3, 2]), torch.tensor([2, 4]), 3, 4)
-    return hidden, head, labels, valid
+    hidden = torch.randn(24, 5, dtype=dtype, generator=draw, requires_grad=True)
+    head = torch.nn.Linear(5, 11, dtype=dtype, bias=bias)
+    return hidden, head, torch.randint(11, (24,), generator=draw)
 
 
-def test_valid_cells_are_the_rectangles_of_the_pairs():
-    assert valid_cells(torch.tensor([1, 2]), torch.tensor([2, 1]), 2, 2).tolist() == [
-        [[True, True], [False, False]],
-        [[True, False], [True, False]],
-    ]
-
-
-def test_chunked_heatmap_and_its_gradients_equal_cross_entropy_over_full_logits():
-    hidden, head, labels, valid = small_grid()
-    full = F.cross_entropy(head(hidden).movedim(-1, 1), labels[:, None].expand(2, 3, 4), reduction="none") * valid
-    weights = torch.rand(2, 3, 4, dtype=torch.float64)
-    for chunk in (1, 3, 100):
-        heatmap = loss_heatmap(hidden, head, labels, valid, chunk=chunk)
-        torch.testing.assert_close(heatmap, full, rtol=0, atol=1e-12)
-        inputs = [hidden, *head.parameters()]
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("chunk", [1, 7, 24, 100])
+def test_chunked_heatmap_and_its_gradients_equal_cross_entropy_over_full_logits(chunk, bias):
+    hidden, head, labels = small_cells(bias=bias)
+    full = F.cross_entropy(head(hidden), labels, reduction="none")
+    heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
+    torch.testing.assert_close(heatmap, full, rtol=0, atol=1e-12)
+    inputs = [hidden, *head.parameters()]
+    for weights in (torch.rand(24, dtype=torch.float64), torch.rand(24).round().double(), torch.zeros(24).double()):
         expected = torch.autograd.grad((full * weights).sum(), inputs, retain_graph=True)
-        for a, b in zip(torch.autograd.grad((heatmap * weights).sum(), inputs), expected, strict=True):
+        got = torch.autograd.grad((heatmap * weights).sum(), inputs, retain_graph=True)
+        for a, b in zip(got, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
-def test_full_logits_of_all_cells_never_exist_at_once():
-    hidden, head, labels, valid = small_grid()
-    sizes = []
+def test_a_frozen_head_gets_no_gradient():
+    hidden, head, labels = small_cells()
+    head.requires_grad_(False)
+    loss_heatmap(hidden, head.weight, head.bias, labels, 5).sum().backward()
+    assert head.weight.grad is None
+    assert head.bias.grad is None
+    assert (hidden.grad != 0).any()
 
-    def watched(states):
+
+@pytest.mark.parametrize("chunk", [5, 100])
+def test_logits_exist_for_a_chunk_at_a_time_and_backwards_for_masked_cells_only(chunk, monkeypatch):
+    hidden, head, labels = small_cells()
+    sizes, linear = [], F.linear
+
+    def watched(states, *args):
         sizes.append(len(states))
-        return head(states)
+        return linear(states, *args)
 
-    loss_heatmap(hidden, watched, labels, valid, chunk=5).sum().backward()
-    assert max(sizes) == 5
-    assert sum(sizes) == 2 * valid.sum()  # forward, and once more in the backward pass
+    monkeypatch.setattr("duplexmt.policy.heatmap.F.linear", watched)
+    mask = torch.arange(24) % 3 == 0
+    loss_heatmap(hidden, head.weight, head.bias, labels, chunk)[mask].sum().backward()
+    # 24 cells forward; of the 8 masked ones again where the logits were not kept.
+    assert sizes == ([5, 5, 5, 5, 4, 5, 3] if chunk == 5 else [24])
+
+
+def test_nothing_is_kept_where_there_is_no_backward_pass():
+    hidden, head, labels = small_cells()
+    with torch.no_grad():
+        assert not loss_heatmap(hidden, head.weight, head.bias, labels, 100).requires_grad
+    frozen = loss_heatmap(hidden.detach(), head.weight.detach(), None, labels, 100)
+    assert frozen.grad_fn is None
+
+
+def test_under_autocast_products_are_in_half_precision_and_losses_in_float32():
+    hidden, head, labels = small_cells(torch.float32)
+    full = F.cross_entropy(head(hidden), labels, reduction="none")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, 7)
+    assert heatmap.dtype == torch.float32
+    assert 0 < (heatmap - full).abs().max() < 0.05
+    inputs = [hidden, head.weight, head.bias]
+    expected = torch.autograd.grad(full.sum(), inputs)
+    for a, b in zip(torch.autograd.grad(heatmap.sum(), inputs), expected, strict=True):
+        assert a.dtype == torch.float32
+        assert (a - b).square().mean().sqrt() < 0.02 * b.square().mean().sqrt()
 
 
 def test_logits_of_a_chunk_fit_in_256_megabytes_whatever_the_vocabulary():
@@ -55,32 +83,15 @@ def test_logits_of_a_chunk_fit_in_256_megabytes_whatever_the_vocabulary():
     assert cells_at_once(2**30) == 1
 
 
-def test_padding_gets_no_loss_and_no_gradient():
-    hidden, head, labels, valid = small_grid()
-    poisoned = hidden.detach().clone()
-    poisoned[~valid] = float("nan")
-    poisoned.requires_grad_()
-    heatmap = loss_heatmap(poisoned, head, labels, valid, chunk=100)
-    mask = torch.ones_like(valid)
-    logits = torch.nn.functional.linear(poisoned, torch.randn(2, 5, dtype=torch.float64))
-    loss = grid_loss(heatmap, logits, mask, valid)
-    loss.total(loss.emit_cells, loss.valid_cells).backward()
-    assert torch.isfinite(heatmap).all()
-    assert (poisoned.grad[~valid] == 0).all()
-    assert (poisoned.grad[valid] != 0).any()
-
-
 def test_joint_loss_equals_the_papers_means():
-    hidden, head, labels, valid = small_grid()
-    heatmap = loss_heatmap(hidden, head, labels, valid, chunk=100)
-    decisions = torch.randn(2, 3, 4, 2, dtype=torch.float64)
-    mask = torch.rand(2, 3, 4) < 0.5
-    loss = grid_loss(heatmap, decisions, mask, valid)
-    both = mask & valid
-    expected_lm = heatmap[both].mean()  # eq:lm-loss
+    heatmap = torch.rand(24, dtype=torch.float64)
+    decisions = torch.randn(24, 2, dtype=torch.float64)
+    mask = torch.arange(24) % 5 < 3
+    loss = grid_loss(heatmap, decisions, mask)
+    expected_lm = heatmap[mask].mean()  # eq:lm-loss
     log_p = decisions.log_softmax(-1)
-    expected_emit = -torch.where(mask, log_p[..., 1], log_p[..., 0])[valid].mean()  # eq:emit-loss
+    expected_emit = -torch.where(mask, log_p[:, 1], log_p[:, 0]).mean()  # eq:emit-loss
     total = loss.total(loss.emit_cells, loss.valid_cells)
     torch.testing.assert_close(total, expected_lm + expected_emit)  # eq:total-loss
-    agreement = ((decisions[..., 1] > decisions[..., 0]) == mask)[valid].sum()
-    assert loss.correct == agreement
+    assert loss.correct == ((decisions[:, 1] > decisions[:, 0]) == mask).sum()
+    assert (loss.emit_cells, loss.valid_cells) == (mask.sum(), 24)

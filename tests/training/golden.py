@@ -14,7 +14,7 @@ from duplexmt.data.loader import StepLoader
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.training.data import GridDataModule, prepare_corpus
 from duplexmt.training.module import GridTranslation
-from tests.helpers import tiny_grid, tiny_backbone
+from tests.helpers import tiny_backbone, tiny_grid
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "losses.json"
 MODELS = {

@@ -1,0 +1,120 @@
+"""One joint softmax per cell, as a running sum along rows or columns (Sections III-D and III-E).
+
+Under Hadamard attention (`eq:io-hadamard`) the keys of a line bring one score each, and under broadcast attention
+(`eq:broadcast-approx`) all cells of that line share one self context. So the joint softmax of a cell, over its self
+keys and a prefix of the line's keys, is a running sum that starts from the self context instead of from nothing: with
+log-sum-exp `c` and normalised context `h` in place of the paper's `(m, Z, S)`,
+
+    c[t] = log(exp c[t−1] + exp s[t])
+    h[t] = exp(c[t−1] − c[t]) · h[t−1] + exp(s[t] − c[t]) · v[t]
+
+where no factor exceeds 1, and likewise backwards. The work is linear in the number of cells. `prefix.prefix_softmax`
+and `prefix.merge` are the same by quadratic matrix products; the tests compare.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .cells import Lines
+
+
+def joint_scan(scores: Tensor, v: Tensor, self_ctx: Tensor, self_lse: Tensor, lines: Lines) -> Tensor:
+    """Context of each cell under one softmax over its line's self keys and the line's keys up to the cell.
+
+    Args:
+        scores: `s` of each cell's own key `[N, H]`.
+        v: its value `[N, K, E]`, `H` a multiple of `K`.
+        self_ctx, self_lse: normalised self context and log-sum-exp of each line, `[L, H, E]` and `[L, H]`; −∞ where
+            there is none.
+        lines: the rows, for I←O, or the columns, for O←I.
+
+    Returns:
+        `[N, H, E]` in the values' dtype; sums run in at least float32.
+    """
+    return _JointScan.apply(scores, v, self_ctx, self_lse, lines)
+
+
+class _JointScan(torch.autograd.Function):
+    """The recurrence over all lines at once, step by step; the lines that are over drop out at the end."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, v: Tensor, self_ctx: Tensor, self_lse: Tensor, lines: Lines) -> Tensor:
+        H, (K, E) = scores.shape[1], v.shape[1:]
+        precise = torch.promote_types(v.dtype, torch.float32)
+        s = scores.index_select(0, lines.by_step).to(precise)
+        v_KE = v.index_select(0, lines.by_step).to(precise)
+        c = torch.empty_like(s)
+        first = self_lse.index_select(0, lines.order).to(precise)
+        before = torch.empty_like(s)  # c[t − 1]
+        last = first
+        for step, count in zip(lines.steps, lines.counts, strict=True):
+            before[step] = last[:count]
+            last = torch.logaddexp(last[:count], s[step], out=c[step])
+        keep, add = (before - c).exp_(), (s - c).exp_()
+
+        h = (add.view(-1, K, H // K, 1) * v_KE.unsqueeze(2)).view(-1, H, E)
+        last = self_ctx.index_select(0, lines.order).to(precise)
+        for step, count in zip(lines.steps, lines.counts, strict=True):
+            last = h[step].addcmul_(keep[step].unsqueeze(-1), last[:count])
+        ctx.save_for_backward(v_KE, h, keep, add, self_ctx)
+        ctx.lines, ctx.dtypes = lines, (scores.dtype, v.dtype, self_ctx.dtype, self_lse.dtype)
+        return h.index_select(0, lines.to_flat).to(v.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+        """`A[t] = Σ_{t' ≥ t} exp(c[t] − c[t'])·∂h[t']` and `b[t]`, likewise of `−∂h[t']·h[t']`; then
+        `∂v[t] = exp(s[t] − c[t])·A[t]` and `∂s[t] = exp(s[t] − c[t])·(v[t]·A[t] + b[t])`."""
+        v_KE, h, keep, add, self_ctx = ctx.saved_tensors
+        lines, (scores_dtype, v_dtype, ctx_dtype, lse_dtype) = ctx.lines, ctx.dtypes
+        (N, H, E), K = h.shape, v_KE.shape[1]
+        A = gradients[0].index_select(0, lines.by_step).to(h.dtype)
+        b = -(A * h).sum(-1)
+        later = list(zip(lines.steps, lines.steps[1:], lines.counts[1:], strict=False))
+        for step, following, count in reversed(later):
+            A[step][:count].addcmul_(keep[following].unsqueeze(-1), A[following])
+            b[step][:count].addcmul_(keep[following], b[following])
+        A_KGE = A.view(N, K, H // K, E)
+        d_scores = add * ((A_KGE * v_KE.unsqueeze(2)).sum(-1).view(N, H) + b)
+        d_v = torch.einsum("nkge,nkg->nke", A_KGE, add.view(N, K, -1)) if H > K else A * add.unsqueeze(-1)
+        first = lines.steps[0]
+        d_self = keep[first].unsqueeze(-1) * A[first]
+        own = self_ctx.index_select(0, lines.order).to(h.dtype)
+        d_lse = keep[first] * ((A[first] * own).sum(-1) + b[first])
+        to_lines = torch.empty_like(lines.order).scatter_(
+            0, lines.order, torch.arange(len(lines.order), device=h.device)
+        )
+        return (
+            d_scores.index_select(0, lines.to_flat).to(scores_dtype),
+            d_v.index_select(0, lines.to_flat).to(v_dtype),
+            d_self.index_select(0, to_lines).to(ctx_dtype),
+            d_lse.index_select(0, to_lines).to(lse_dtype),
+            None,
+        )
+
+
+def hadamard_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, self_ctx: Tensor, self_lse: Tensor, lines: Lines
+) -> Tensor:
+    """Hadamard attention along lines (`eq:io-hadamard`), under one softmax with each line's self context.
+
+    Args:
+        q: queries of the cells `[N, H, E]`, rotated.
+        k, v: keys and values of the other stream at the same cells `[N, K, E]`, keys rotated.
+        scale: the paper's `s`.
+        self_ctx, self_lse: of each line, see `joint_scan`.
+        lines: rows or columns.
+
+    Returns:
+        Contexts `[N, H, E]`.
+    """
+    return joint_scan(hadamard_scores(q, k, scale), v, self_ctx, self_lse, lines)
+
+
+def hadamard_scores(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """`s · (Q ⊙ K) · 1` at each cell (`eq:io-hadamard`): `[..., H, E]` and `[..., K, E]` → `[..., H]`, ≥ float32."""
+    at_least_float32 = torch.promote_types(q.dtype, torch.float32)
+    H, K = q.shape[-2], k.shape[-2]
+    products = q.to(at_least_float32).unflatten(-2, (K, H // K)) * k.to(at_least_float32).unsqueeze(-2)
+    return products.sum(-1).flatten(-2) * scale
