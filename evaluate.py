@@ -44,7 +44,15 @@ def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float
         pairs, report = read_evaluation_file(own_file, **{name: settings_of_data[name] for name in names})
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
     else:
-        for name in ("end_token", "seed_token", "source_prefix", "target_prefix", "licence", "batch_size"):
+        for name in (
+            "end_token",
+            "seed_token",
+            "source_prefix",
+            "target_prefix",
+            "licence",
+            "batch_size",
+            "batch_cells",
+        ):
             del settings_of_data[name]  # the model brings its own, or does not need them
         pairs = prepare_corpus(**settings_of_data | {"tokenizer": loaded.tokenizer}).splits[cfg.split]
     pairs = pairs[: cfg.limit]

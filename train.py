@@ -48,13 +48,13 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     data = asdict(cfg.data)
     names = ("end_token", "seed_token", "source_prefix", "target_prefix")
     stream = {name: data.pop(name) for name in names}
-    batch_size = data.pop("batch_size")
+    batches = {name: data.pop(name) for name in ("batch_size", "batch_cells")}
     del data["licence"]
     if cfg.resume and data["tokenizer"] is None:
         data["tokenizer"] = str(folder / "tokenizer")  # not trained again
     prepared = prepare_corpus(**data)
     tokens = stream_tokens(prepared.tokenizer, **stream)
-    datamodule = GridDataModule(prepared, tokens, batch_size=batch_size, seed=cfg.training.seed)
+    datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed)
 
     vocab_size = len(prepared.tokenizer)
     if cfg.model.backbone is not None:

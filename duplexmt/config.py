@@ -73,6 +73,7 @@ class DataConfig:
     validation_size: int = 1000
     test_size: int = 1000
     batch_size: int = 16  # pairs, on each device
+    batch_cells: int | None = None  # cells (source × target tokens) on each device, in place of a number of pairs
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -87,6 +88,8 @@ class DataConfig:
             raise ValueError(f"data.max_tokens={self.max_tokens}: must be at least 1, or null for no limit")
         if self.train_size is not None and self.train_size < 1:
             raise ValueError(f"data.train_size={self.train_size}: must be at least 1, or null for all pairs")
+        if self.batch_cells is not None and self.batch_cells < 1:
+            raise ValueError(f"data.batch_cells={self.batch_cells}: must be at least 1, or null for batch_size pairs")
         for name in ("batch_size", "validation_size", "test_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"data.{name}={getattr(self, name)}: must be at least 1")

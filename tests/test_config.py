@@ -203,6 +203,7 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["data.max_tokens=0"], r"data\.max_tokens=0: must be at least 1"),
         ("train", ["data.train_size=0"], r"data\.train_size=0: must be at least 1"),
         ("train", ["data.batch_size=0"], r"data\.batch_size=0: must be at least 1"),
+        ("train", ["data.batch_cells=0"], r"data\.batch_cells=0: must be at least 1, or null"),
         ("train", ["data.validation_size=0"], r"data\.validation_size=0: must be at least 1"),
         ("train", ["training.betas=[0.9]"], r"training\.betas=\[0\.9\]: .*two numbers"),
         ("evaluate", ["split=train"], "split='train': must be 'test' or 'validation'"),

@@ -1,8 +1,10 @@
 """The order in which examples are seen: shuffled, alike in length within a step, equal for any number of devices."""
 
 import random
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate as accumulate_sums
 from itertools import pairwise
 from typing import Any
 
@@ -17,11 +19,11 @@ def size(pair: Example) -> tuple[int, int]:
 class StepLoader:
     """Batches of one epoch for one device, deterministic by seed and epoch, resumable at any batch.
 
-    An optimiser step takes `batch_size` pairs on each of `world_size` devices for each of `accumulate` batches. Steps
-    are drawn from the shuffled corpus in pools of about `pool` pairs sorted by size, so that pairs of a step have
-    similar lengths, and come in random order. Which pairs form a step depends only on the number of pairs in a step,
-    not on how many devices share it. Every pair is seen exactly once an epoch: pairs left over, too few for a step of
-    their own, are spread over all steps.
+    An optimiser step takes `batch_size` pairs, or pairs of about `batch_cells` cells in all, on each of `world_size`
+    devices for each of `accumulate` batches. Steps are drawn from the shuffled corpus in pools of about `pool` pairs
+    sorted by size, so that pairs of a step have similar lengths, and come in random order. Which pairs form a step
+    depends only on the size of a step, not on how many devices share it. Every pair is seen exactly once an epoch: what
+    is left over, too little for a step of its own, is spread over the steps.
 
     Args:
         examples: the tokenised corpus.
@@ -30,6 +32,7 @@ class StepLoader:
         accumulate: batches in an optimiser step.
         rank, world_size: this device and how many there are.
         pool: pairs to sort by length at a time.
+        batch_cells: cells a batch, on each device, in place of a number of pairs.
 
     Raises:
         ValueError: if there are fewer pairs than one pair for each batch of a step.
@@ -44,11 +47,13 @@ class StepLoader:
         rank: int = 0,
         world_size: int = 1,
         pool: int = 2048,
+        batch_cells: int | None = None,
     ) -> None:
         self.examples, self.seed, self.rank = examples, seed, rank
         self.batches_per_step = accumulate * world_size
         self.accumulate, self.pairs_per_step = accumulate, batch_size * accumulate * world_size
         self.pool = pool
+        self.cells_per_step = None if batch_cells is None else batch_cells * accumulate * world_size
         if len(examples) < self.batches_per_step:
             raise ValueError(
                 f"{len(examples)} training pairs cannot fill {world_size} devices × {accumulate} accumulated batches: "
@@ -93,6 +98,10 @@ class StepLoader:
         shuffle = random.Random(f"{self.seed}/{self.epoch}")
         order = list(range(len(self.examples)))
         shuffle.shuffle(order)
+        if self.cells_per_step is not None:
+            steps = list(self._steps_by_cells(order, self.cells_per_step))
+            shuffle.shuffle(steps)
+            return steps
         count = max(1, len(order) // self.pairs_per_step)
         cuts = [len(order) * i // count for i in range(count + 1)]  # where the steps begin and end
         steps_per_pool = max(1, self.pool // self.pairs_per_step)
@@ -104,12 +113,40 @@ class StepLoader:
         shuffle.shuffle(steps)
         return steps
 
+    def _steps_by_cells(self, order: list[int], cells_per_step: int) -> Iterator[list[Example]]:
+        """Steps of equal numbers of cells, as nearly as whole pairs allow; as many in every epoch."""
+        pools = max(1, round(len(order) / self.pool))
+        seen = 0  # cells of the pools before
+        for first, last in pairwise(len(order) * i // pools for i in range(pools + 1)):
+            pool = sorted((self.examples[i] for i in order[first:last]), key=size)
+            ends = list(accumulate_sums(pair.cells for pair in pool))
+            count = round((seen + ends[-1]) / cells_per_step) - round(seen / cells_per_step)
+            count = max(1, min(count, len(pool) // self.batches_per_step))
+            seen += ends[-1]
+            begin = 0
+            for step in range(1, count + 1):
+                end = len(pool) if step == count else bisect_left(ends, ends[-1] * step / count) + 1
+                # A pair for each batch, here and in the steps to come.
+                end = min(max(end, begin + self.batches_per_step), len(pool) - (count - step) * self.batches_per_step)
+                yield pool[begin:end]
+                begin = end
+
+    def _share(self, step: list[Example]) -> list[list[Example]]:
+        """The pairs of a step as `batches_per_step` batches, alike in size."""
+        if self.cells_per_step is None:
+            return [step[batch :: self.batches_per_step] for batch in range(self.batches_per_step)]
+        shares: list[list[Example]] = [[] for _ in range(self.batches_per_step)]
+        cells = [0] * len(shares)
+        for pair in sorted(step, key=lambda pair: (-pair.cells, pair)):  # the largest first, to whoever has least
+            least = cells.index(min(cells))
+            shares[least].append(pair)
+            cells[least] += pair.cells
+        return shares
+
     def _batches(self) -> Iterator[Batch]:
         for step in self._steps():
-            # Batch j of device r takes every n-th pair: all batches of a step are alike in size.
-            mine = [
-                collate(step[self.rank * self.accumulate + j :: self.batches_per_step]) for j in range(self.accumulate)
-            ]
+            shares = self._share(step)
+            mine = [collate(shares[self.rank * self.accumulate + j]) for j in range(self.accumulate)]
             if self.accumulate == 1:
                 yield mine[0]
             else:

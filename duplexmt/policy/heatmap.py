@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-
 IN_CACHE = 256  # cells whose softmax is taken at a time: rows of 3,000 logits stay in a processor's cache
 
 

@@ -157,11 +157,21 @@ class GridDataModule(L.LightningDataModule):
         tokens: end, seed and prefix tokens.
         batch_size: pairs a batch, on each device.
         seed: of the shuffling.
+        batch_cells: cells a batch, on each device, in place of a number of pairs.
     """
 
-    def __init__(self, prepared: PreparedCorpus, tokens: StreamTokens, *, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        prepared: PreparedCorpus,
+        tokens: StreamTokens,
+        *,
+        batch_size: int,
+        seed: int,
+        batch_cells: int | None = None,
+    ) -> None:
         super().__init__()
         self.prepared, self.tokens, self.batch_size, self.seed = prepared, tokens, batch_size, seed
+        self.batch_cells = batch_cells
 
     def examples(self, split: str) -> list[Example]:
         """Tokenised pairs of a split."""
@@ -181,6 +191,7 @@ class GridDataModule(L.LightningDataModule):
             accumulate=trainer.accumulate_grad_batches,
             rank=trainer.global_rank,
             world_size=trainer.world_size,
+            batch_cells=self.batch_cells,
         )
 
     def val_dataloader(self) -> DataLoader:

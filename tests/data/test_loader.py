@@ -166,6 +166,60 @@ def test_sorting_by_length_leaves_less_padding_than_plain_shuffling():
     assert cells(pool=8) > 1.6 * unpadded  # a pool of one step is not sorted at all
 
 
+def by_cells(count, batch_cells, accumulate=1, world_size=1, pool=60, longest=20):
+    """Cells of each batch, by device, and the set of pairs of each step."""
+    pairs = examples(count, longest)
+    devices = [
+        orders(StepLoader(pairs, 1, 5, accumulate, rank, world_size, pool, batch_cells)) for rank in range(world_size)
+    ]
+    cells = [[sum(pairs[name].cells for name in batch) for batch in batches] for batches in devices]
+    steps = [
+        sorted(pair for batches in devices for batch in batches[begin : begin + accumulate] for pair in batch)
+        for begin in range(0, len(devices[0]), accumulate)
+    ]
+    return cells, steps
+
+
+def test_by_cells_every_pair_is_seen_once_and_a_step_has_the_same_pairs_however_it_is_shared():
+    one = by_cells(203, 3200)[1]
+    assert sorted(pair for step in one for pair in step) == list(range(203))
+    assert by_cells(203, 1600, world_size=2)[1] == one
+    assert by_cells(203, 800, accumulate=2, world_size=2)[1] == one
+
+
+def test_by_cells_batches_and_devices_are_balanced():
+    cells, steps = by_cells(400, 2400, world_size=2)
+    total = sum(map(sum, cells))
+    assert len(steps) == round(total / 4800)
+    largest = 21 * 22  # cells of the largest pair
+    for one, other in zip(*cells, strict=True):
+        assert abs(one - other) <= largest
+        assert one + other <= 4800 + 2 * largest
+    assert sum(abs(one - other) for one, other in zip(*cells, strict=True)) < 0.05 * total
+
+
+def test_by_cells_all_epochs_have_as_many_steps_and_resume_exactly():
+    loader = StepLoader(examples(203), 1, seed=1, batch_cells=100, pool=50)
+    lengths = set()
+    for epoch in range(5):
+        loader.set_epoch(epoch)
+        lengths.add(len(loader))
+    assert len(lengths) == 1
+    expected = orders(loader)
+    list(islice(loader, 7))
+    resumed = StepLoader(examples(203), 1, seed=1, batch_cells=100, pool=50)
+    resumed.load_state_dict(loader.state_dict())
+    resumed.set_epoch(4)
+    assert orders(resumed) == expected[7:]
+
+
+@pytest.mark.parametrize("batch_cells", [1, 10**9])
+def test_by_cells_a_batch_has_at_least_one_pair_whatever_the_budget(batch_cells):
+    loader = StepLoader(examples(23), 1, seed=1, accumulate=2, batch_cells=batch_cells, pool=10)
+    assert seen(loader) == list(range(23))
+    assert all(len(batch.shapes) >= 1 for batch in loader)
+
+
 def test_batches_alike_in_length_still_come_in_random_order():
     lengths = [batch.source.shape[1] for batch in StepLoader(examples(200, longest=30), 8, seed=1)]
     assert lengths != sorted(lengths)
