@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
 from .cells import Cells
@@ -14,6 +15,10 @@ from .rope import check_anchor, rotate, target_positions
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
 SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
+# What is computed again in the backward pass rather than kept: nothing; all but matrix products (half the memory at a
+# few per cent of the time); or whole layers, of which only the input is kept.
+RECOMPUTE = ("nothing", "elementwise", "layers")
+MATRIX_PRODUCTS = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
 Rotation = tuple[Tensor, Tensor]  # cos and sin
 STATIC_ROPE_TYPES = ("default", "linear", "yarn", "llama3")  # frequencies that do not change with the length seen
 
@@ -52,9 +57,26 @@ class GridModel(nn.Module):
         self.softmax = softmax
         self.anchor = check_anchor(anchor)
         self.window = check_backbone(self.causal_lm.config)
+        self.recompute = "nothing"  # one of RECOMPUTE, in training
+        self._project: Callable[..., Any] = project_and_rotate
+        self._finish: Callable[..., Any] = finish_block
         self.emit_head = nn.Linear(self.causal_lm.config.hidden_size, 2)
         nn.init.normal_(self.emit_head.weight, std=0.02)
         nn.init.zeros_(self.emit_head.bias)
+
+    def compile_blocks(self) -> None:
+        """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells."""
+        self._project = torch.compile(project_and_rotate, dynamic=True)
+        self._finish = torch.compile(finish_block, dynamic=True)
+
+    def _recomputed(self, block: Callable[..., Any], *inputs: Any) -> Any:
+        """A block's value, kept for the backward pass as `recompute` says."""
+        if self.recompute == "nothing" or not torch.is_grad_enabled():
+            return block(*inputs)
+        if self.recompute == "layers":
+            return checkpoint(block, *inputs, use_reentrant=False)
+        kept = partial(create_selective_checkpoint_contexts, MATRIX_PRODUCTS)
+        return checkpoint(block, *inputs, use_reentrant=False, context_fn=kept)
 
     @property
     def causal_lm(self) -> Any:
@@ -108,19 +130,26 @@ class GridModel(nn.Module):
         grow_I = cells.over_rows if self.input_attends_output else as_it_is
         # eq:grid-init: I does not depend on y yet, nor O on x. So layer 0 projects each token once; after it O has a
         # state for each cell, and so has I where it attends to O.
-        I, O = decoder.embed_tokens(source), decoder.embed_tokens(target)
+        # The residual stream has the precision of what is trained, even where the frozen backbone is in half precision.
+        I, O = (decoder.embed_tokens(tokens).to(self.emit_head.weight.dtype) for tokens in (source, target))
         positions = target_positions(self.anchor, source_lengths[cells.target_pair], cells.y)
         ropes_I, ropes_O = rotation(decoder, I, cells.x), rotation(decoder, O, positions)
         rope = join(ropes_I, ropes_O)
         rope_of_cells = join(map(grow_I, ropes_I), map(cells.over_columns, ropes_O))
-        for layer in decoder.layers[:-1]:
+
+        def block(layer: Any, I: Tensor, O: Tensor, rope: Rotation) -> tuple[Tensor, Tensor]:
             contexts = self._contexts(layer, cells, I, O, rope)
-            I, O = on_both_streams(partial(finish_block, layer), (grow_I(I), cells.over_columns(O)), contexts)
+            return on_both_streams(partial(self._finish, layer), (grow_I(I), cells.over_columns(O)), contexts)
+
+        def last_block(layer: Any, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
+            # Nothing reads the source stream after the last layer's keys and values.
+            _, ctx_O = self._contexts(layer, cells, I, O, rope, target_only=True)
+            return self._finish(layer, cells.over_columns(O), ctx_O)
+
+        for layer in decoder.layers[:-1]:
+            I, O = self._recomputed(block, layer, I, O, rope)
             rope = rope_of_cells
-        # Nothing reads the source stream after the last layer's keys and values.
-        layer = decoder.layers[-1]
-        _, ctx_O = self._contexts(layer, cells, I, O, rope, target_only=True)
-        return rms_norm(finish_block(layer, cells.over_columns(O), ctx_O), decoder.norm)
+        return rms_norm(self._recomputed(last_block, decoder.layers[-1], I, O, rope), decoder.norm)
 
     @property
     def text_head(self) -> nn.Linear:
@@ -141,12 +170,10 @@ class GridModel(nn.Module):
         self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation, target_only: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Attention contexts `[n, H, E]` of both streams; `rope` covers the states of I, then those of O."""
-
-        def project(states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
-            return rotate(q, *rope), rotate(k, *rope), v
-
-        (q_I, q_O), (k_I, k_O), (v_I, v_O) = on_both_streams(project, (I, O))
+        cos, sin = rope
+        (q_I, q_O), (k_I, k_O), (v_I, v_O) = on_both_streams(
+            lambda states: self._project(layer, states, cos, sin), (I, O)
+        )
         attend = approximate_attention if self.attention == "approximate" else exact_attention
         return attend(
             cells,
@@ -206,6 +233,12 @@ def finish_block(layer: Any, states: Tensor, context: Tensor) -> Tensor:
 def add_mlp(layer: Any, states: Tensor) -> Tensor:
     """The second half of a decoder block, with its residual: `[..., D]` → `[..., D]`."""
     return states + layer.mlp(rms_norm(states, layer.post_attention_layernorm))
+
+
+def project_and_rotate(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The first half of a decoder block, up to attention: states `[n, D]` → rotated queries and keys, and values."""
+    q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
+    return rotate(q, cos, sin), rotate(k, cos, sin), v
 
 
 def project_qkv(attention: Any, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:

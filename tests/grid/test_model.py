@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from duplexmt.grid.model import GridModel
+from duplexmt.grid.model import RECOMPUTE, GridModel, finish_block
 from tests.helpers import tiny_backbone
 
 OPTIONS = [
@@ -167,3 +167,70 @@ def test_an_unsupported_decoder_is_refused_with_the_supported_ones():
 def test_unknown_options_are_refused_by_value_and_rule(options, message):
     with pytest.raises(ValueError, match=message):
         grid(**options)
+
+
+def gradients_of(model, source, target, lengths=None):
+    hidden = model(source, target, lengths)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    loss = (hidden * torch.linspace(-1, 1, hidden.numel()).view_as(hidden)).sum()
+    return torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+
+
+@pytest.mark.parametrize("recompute", ["elementwise", "layers"])
+@pytest.mark.parametrize("io", [True, False])
+def test_recomputing_in_the_backward_pass_changes_no_gradient(recompute, io):
+    model = grid(input_attends_output=io)
+    expected = gradients_of(model, tokens(2, 4), tokens(2, 5))
+    model.recompute = recompute
+    for a, b in zip(gradients_of(model, tokens(2, 4), tokens(2, 5)), expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_recomputing_keeps_less_for_the_backward_pass():
+    kept = {}
+    for recompute in RECOMPUTE:
+        model = grid(layers=4)
+        model.recompute = recompute
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: (s.append(t.numel()), t)[1], lambda t: t):
+            model(tokens(2, 6), tokens(2, 6))
+        kept[recompute] = sum(sizes)
+    assert (
+        kept["layers"] < kept["nothing"] / 5
+    )  # what is recomputed is saved inside checkpoint, out of the hooks' sight
+
+
+@pytest.mark.slow
+def test_compiled_blocks_give_the_same_and_compile_once_for_all_layers_and_sizes():
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    plain, compiled = (grid().float() for _ in range(2))
+    compiled.compile_blocks()
+    for X, Y in ((3, 4), (5, 2), (6, 7)):
+        source, target = tokens(2, X), tokens(2, Y)
+        for a, b in zip(gradients_of(compiled, source, target), gradients_of(plain, source, target), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3 * b.abs().max().item() + 1e-6)
+    assert counters["stats"]["unique_graphs"] == 2
+    assert not counters["graph_break"]
+
+
+def test_a_frozen_backbone_in_half_precision_leaves_the_residual_stream_in_float32():
+    model = grid().float()
+    expected = model(tokens(2, 4), tokens(2, 5))
+    for weight in model.backbone.parameters():
+        weight.requires_grad_(False)
+        weight.data = weight.data.bfloat16()
+    seen = []
+
+    def watched(layer, states, context):
+        seen.append(states.dtype)
+        return finish_block(layer, states, context)
+
+    model._finish = watched
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        hidden = model(tokens(2, 4), tokens(2, 5))
+    assert seen == [torch.float32] * 3
+    assert hidden.dtype == torch.bfloat16  # the final norm's, which the heads read
+    assert (hidden.float() - expected).square().mean().sqrt() < 0.2 * expected.square().mean().sqrt()
