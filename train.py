@@ -36,12 +36,12 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
 
     from duplexmt.artifact import save_model_folder
     from duplexmt.data.tokenizer import stream_tokens
-    from duplexmt.grid.backbone import add_lora, pretrained_backbone, random_backbone
+    from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone, random_backbone
     from duplexmt.grid.model import GridModel
     from duplexmt.training.data import GridDataModule, prepare_corpus
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.module import GridTranslation
-    from duplexmt.training.run import build_trainer, close_loggers, sample_callback
+    from duplexmt.training.run import build_trainer, choose_precision, close_loggers, half_precision, sample_callback
 
     theta = cfg.policy.thetas[0]
     L.seed_everything(cfg.training.seed, verbose=False)
@@ -63,6 +63,8 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         backbone = random_backbone(cfg.model.architecture or {}, vocab_size, tokens.end)
     if cfg.model.adaptation == "lora":
         backbone = add_lora(backbone, **asdict(cfg.model.lora))
+        if half := half_precision(choose_precision(cfg.trainer.precision, cfg.trainer.accelerator)):
+            freeze_in(half, backbone)
     model = GridModel(
         backbone,
         attention=cfg.model.attention,
@@ -70,6 +72,9 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         softmax=cfg.model.softmax,
         anchor=cfg.model.anchor,
     )
+    model.recompute = cfg.training.recompute
+    if cfg.training.compile:
+        model.compile_blocks()
     module = GridTranslation(
         model,
         tokens,

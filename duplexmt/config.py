@@ -126,6 +126,8 @@ class TrainingConfig:
     warmup_steps: int = MISSING
     schedule: str = MISSING  # constant | linear
     betas: list[float] = MISSING
+    recompute: str = MISSING  # in the backward pass: nothing | elementwise (half the memory) | layers (least memory)
+    compile: bool = MISSING  # torch.compile what runs per position
     sample_size: int = MISSING  # validation sentences translated for BLEU and AL
     checkpoint_every_n_steps: int = MISSING
     seed: int = MISSING
@@ -133,6 +135,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
             raise ValueError(f"training.betas={self.betas}: Adam needs two numbers, such as [0.9, 0.999]")
+        if self.recompute not in ("nothing", "elementwise", "layers"):
+            raise ValueError(f"training.recompute={self.recompute!r}: must be 'nothing', 'elementwise' or 'layers'")
         _check_limit("training.checkpoint_every_n_steps", self.checkpoint_every_n_steps)
         _check_limit("training.sample_size", self.sample_size, least=0)
 

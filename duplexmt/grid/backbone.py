@@ -80,6 +80,13 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 
+def freeze_in(dtype: torch.dtype, model: nn.Module) -> None:
+    """Keep frozen weights in half precision: nothing updates them, and products are in that type anyway."""
+    for weight in model.parameters():
+        if not weight.requires_grad:
+            weight.data = weight.data.to(dtype)
+
+
 def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_modules: Sequence[str]) -> nn.Module:
     """Freeze a backbone, add LoRA to the named linear layers, and train its text head in full (`tab:train-hparam`).
 

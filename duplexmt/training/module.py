@@ -1,6 +1,8 @@
 """The training loop of Section V as a LightningModule: model → heatmap → best path → mask → losses."""
 
+import logging
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import lightning as L
@@ -17,6 +19,8 @@ from ..policy.losses import GridLoss, grid_loss
 from ..policy.path import best_path, check_lam, emit_mask
 
 SCHEDULES = ("constant", "linear")
+SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which training gives up
+log = logging.getLogger("train")
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class GridTranslation(L.LightningModule):
             raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
         self.model, self.tokens, self.lam = model, tokens, check_lam(lam)
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
+        self.skipped = 0  # optimiser steps left out in a row
         self.cells_of_step: tuple[Tensor, Tensor] | None = None
         self.validation_sums: Tensor | None = None
         self.strict_loading = False  # checkpoints leave frozen weights out; on_load_checkpoint checks the rest
@@ -94,8 +99,10 @@ class GridTranslation(L.LightningModule):
         # Lightning averages gradients over devices and divides by the number of accumulated batches; both are undone
         # here, as the denominators already run over the whole step.
         share = self.trainer.world_size * self.trainer.accumulate_grad_batches
-        self.log("train/lm_loss", loss.lm_sum.detach() / loss.emit_cells, prog_bar=True)
-        self.log("train/emit_loss", loss.emit_sum.detach() / loss.valid_cells, prog_bar=True)
+        lm_loss, emit_loss = loss.lm_sum.detach() / loss.emit_cells, loss.emit_sum.detach() / loss.valid_cells
+        self.last_loss = torch.stack((lm_loss, emit_loss))
+        self.log("train/lm_loss", lm_loss, prog_bar=True)
+        self.log("train/emit_loss", emit_loss, prog_bar=True)
         self.log("train/area", area, prog_bar=True)
         self.log("train/emit_accuracy", loss.correct / loss.valid_cells, prog_bar=True)
         return loss.total(emit_cells, valid) * share
@@ -131,6 +138,32 @@ class GridTranslation(L.LightningModule):
     def reduce_sum(self, values: Tensor) -> Tensor:
         """Sum of a tensor over all devices."""
         return self.trainer.strategy.reduce(values.clone(), reduce_op="sum")
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Skip a step whose gradient is not finite: nothing is learnt from it, and it is named.
+
+        The gradient is that of all devices, so all of them skip. In fp16 an overflow under finite losses is the
+        gradient scaler's business, which skips and lowers its scale without a word.
+
+        Raises:
+            ValueError: after too many such steps in a row.
+        """
+        gradients = [weight.grad for weight in self.parameters() if weight.grad is not None]
+        if torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
+            self.skipped = 0
+            return
+        losses = self.last_loss.tolist()
+        if self.trainer.precision == "16-mixed" and all(map(isfinite, losses)):
+            return
+        optimizer.zero_grad(set_to_none=True)  # Adam leaves weights without a gradient as they are
+        self.skipped += 1
+        where = f"epoch {self.current_epoch}, batch {self.trainer.fit_loop.batch_idx}, step {self.global_step}"
+        log.warning("%s: skipped, its gradient is not finite (LM loss %.4g, EMIT loss %.4g)", where, *losses)
+        if self.skipped == SKIPS_IN_A_ROW:
+            raise ValueError(
+                f"{where}: {SKIPS_IN_A_ROW} steps in a row without a finite gradient; lower training.learning_rate "
+                f"(now {self.learning_rate}), or look for weights that are not finite in the backbone"
+            )
 
     def on_validation_epoch_start(self) -> None:
         """Start the sums of `validation_step` afresh."""

@@ -9,11 +9,13 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from ..data.tokenizer import token_ids
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
+from .throughput import ThroughputMonitor
 
 
 class LastCheckpoint(Checkpoint):
@@ -84,18 +86,55 @@ def build_trainer(
                 name=name, project=logger["project"], save_dir=str(folder), offline=logger["offline"], config=settings
             )
         )
+    trainer = trainer | {
+        "precision": choose_precision(trainer["precision"], trainer["accelerator"]),
+        "strategy": choose_strategy(trainer["strategy"], trainer["devices"], trainer["num_nodes"]),
+    }
     checkpoints = LastCheckpoint(folder / "checkpoints" / "last.ckpt", checkpoint_every_n_steps)
     try:
         return L.Trainer(
             default_root_dir=folder,
             logger=loggers,
-            callbacks=[checkpoints, LearningRateMonitor("step"), *callbacks],
+            callbacks=[
+                checkpoints,
+                LearningRateMonitor("step"),
+                ThroughputMonitor(trainer["log_every_n_steps"]),
+                *callbacks,
+            ],
             use_distributed_sampler=False,  # StepLoader shares the pairs out itself
             enable_model_summary=False,
             **trainer,
         )
     except MisconfigurationException as error:  # such as a GPU this machine does not have
         raise ValueError(f"trainer settings: {error}") from error
+
+
+def choose_precision(precision: str, accelerator: str) -> str:
+    """`auto` is bf16-mixed where the machine multiplies bfloat16 natively, else 32; anything else stays as it is."""
+    if precision != "auto":
+        return precision
+    if torch.cuda.is_available() and accelerator in ("auto", "gpu", "cuda"):
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+        native = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("arm_bf16"))
+    return "bf16-mixed" if native else "32"
+
+
+def choose_strategy(strategy: str, devices: Any, num_nodes: int) -> Any:
+    """DDP, by name or by `auto` with several devices, with a static graph and no search for unused weights.
+
+    The grid step runs the same graph whatever the batch, so gradients need no second buffer and no search.
+    """
+    several = num_nodes > 1 or devices not in (1, "1", "auto")
+    if strategy == "ddp" or (strategy == "auto" and several):
+        return DDPStrategy(static_graph=True, find_unused_parameters=False, gradient_as_bucket_view=True)
+    return strategy
+
+
+def half_precision(precision: str) -> torch.dtype | None:
+    """The type mixed precision computes in; None in full precision."""
+    return {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}.get(precision)
 
 
 def close_loggers(trainer: L.Trainer) -> None:

@@ -13,6 +13,12 @@ from duplexmt.training.data import GridDataModule, PreparedCorpus
 from duplexmt.training.module import GridTranslation
 from tests.helpers import SENTENCES, spoken_grid, tiny_tokenizer
 
+# Settings of a quiet run, for `build_trainer`.
+PLAIN = {
+    "accelerator": "cpu", "devices": 1, "num_nodes": 1, "strategy": "auto", "precision": "32", "log_every_n_steps": 1,
+    "enable_progress_bar": False, "num_sanity_val_steps": 0,
+}  # fmt: skip
+
 
 class KeepGradients(L.Callback):
     """Writes the gradients of the first optimiser step, as they stand before it."""

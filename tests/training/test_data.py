@@ -8,6 +8,8 @@ from duplexmt.training.data import GridDataModule, prepare_corpus, read_evaluati
 from duplexmt.training.run import build_trainer
 from tests.helpers import SENTENCES
 
+from .small_run import PLAIN
+
 DATA = {
     "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None, "source_field": 0,
     "target_field": 1, "source_language": "zh", "target_language": "en", "tokenizer": None, "vocab_size": 400,
@@ -77,7 +79,7 @@ def test_a_device_this_machine_lacks_is_refused_in_one_line(tmp_path):
     with pytest.raises(ValueError, match=r"trainer settings: .*gpu"):
         build_trainer(
             tmp_path,
-            trainer={"accelerator": "gpu"},
+            trainer=PLAIN | {"accelerator": "gpu"},
             logger={"wandb": False, "offline": True, "project": ""},
             name="test",
             settings={},

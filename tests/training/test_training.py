@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import lightning as L
 import pytest
 import torch
 from torch.nn import functional as F
@@ -20,7 +21,7 @@ from duplexmt.training.run import build_trainer
 from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 
-from .small_run import KeepGradients, small_data, small_module, small_trainer
+from .small_run import PLAIN, KeepGradients, small_data, small_module, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj"]}
 
@@ -82,10 +83,7 @@ def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, schedule="
     )
     trainer = build_trainer(
         folder,
-        trainer={
-            "accelerator": "cpu", "enable_progress_bar": False, "num_sanity_val_steps": 0, "log_every_n_steps": 1,
-            "accumulate_grad_batches": accumulate, "gradient_clip_val": 1.0, **limits,
-        },
+        trainer=PLAIN | {"accumulate_grad_batches": accumulate, "gradient_clip_val": 1.0, **limits},
         logger={"wandb": False, "offline": True, "project": ""},
         name="test",
         settings={},
@@ -234,7 +232,7 @@ def test_an_offline_wandb_run_and_csv_metrics_are_written(tmp_path, monkeypatch)
     monkeypatch.setenv("WANDB_SILENT", "true")
     trainer = build_trainer(
         tmp_path,
-        trainer={"accelerator": "cpu", "max_epochs": 1, "enable_progress_bar": False, "log_every_n_steps": 1},
+        trainer=PLAIN | {"max_epochs": 1},
         logger={"wandb": True, "offline": True, "project": "test"},
         name="test",
         settings={"policy": {"lam": 0.1}},
@@ -280,3 +278,40 @@ def test_validation_means_run_over_all_cells_of_all_batches():
     torch.testing.assert_close(got["validation/area"].double(), area.double(), rtol=0, atol=1e-6)
     accuracy = (loss.correct / loss.valid_cells).double()
     torch.testing.assert_close(got["validation/emit_accuracy"].double(), accuracy, rtol=0, atol=1e-6)
+
+
+class Poison(L.Callback):
+    """Puts a number that is none into the model for the steps named, and takes it out again."""
+
+    def __init__(self, steps):
+        self.steps, self.sound, self.weights = steps, None, []
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if batch_idx in self.steps:
+            weight = pl_module.model.causal_lm.model.norm.weight
+            self.sound = weight.data.clone()
+            weight.data.fill_(float("nan"))
+
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        if self.sound is not None:
+            pl_module.model.causal_lm.model.norm.weight.data.copy_(self.sound)
+            self.sound = None
+        self.weights.append(pl_module.model.emit_head.weight.detach().clone())
+
+
+def test_a_step_without_finite_gradient_is_named_and_skipped(caplog):
+    poison = Poison({1})
+    with caplog.at_level("WARNING", logger="train"):
+        small_trainer(callbacks=[poison]).fit(small_module(warmup_steps=0), small_data(3))
+    assert len(poison.weights) == 4
+    assert torch.equal(poison.weights[0], poison.weights[1])  # nothing learnt from batch 1
+    assert not torch.equal(poison.weights[1], poison.weights[2])
+    assert all(torch.isfinite(weight).all() for weight in poison.weights)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "epoch 0, batch 1, step 1: skipped, its gradient is not finite (LM loss nan" in message
+
+
+def test_training_gives_up_after_too_many_such_steps_in_a_row(monkeypatch):
+    monkeypatch.setattr("duplexmt.training.module.SKIPS_IN_A_ROW", 3)
+    with pytest.raises(ValueError, match=r"3 steps in a row without a finite gradient; lower training.learning_rate"):
+        small_trainer(callbacks=[Poison({0, 1, 2})]).fit(small_module(), small_data(3))

@@ -1,0 +1,114 @@
+"""How fast a run trains, in pairs, cells and operations of matrix products, beside what the device can do."""
+
+import time
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.fabric.utilities.throughput import Throughput
+from torch import nn
+
+from ..data.batch import Batch
+from .module import GridTranslation
+
+
+class ThroughputMonitor(L.Callback):
+    """Logs pairs/s, cells/s, model FLOP/s and MFU over the last steps, summed over devices (MFU: their mean).
+
+    Model FLOPs are those of `step_flops`. MFU is their rate over `matmul_rate`, measured when training starts.
+
+    Args:
+        every_n_steps: optimiser steps between two lines of the log, and steps they average over.
+    """
+
+    def __init__(self, every_n_steps: int) -> None:
+        self.every_n_steps = every_n_steps
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure the device, and start the clock."""
+        assert isinstance(pl_module, GridTranslation)
+        precision = {"16": torch.float16, "bf": torch.bfloat16}.get(str(trainer.precision)[:2], torch.float32)
+        self.throughput = Throughput(
+            matmul_rate(pl_module.device, precision), trainer.world_size, window_size=self.every_n_steps + 1
+        )
+        self.begin, self.batches, self.pairs, self.cells = time.perf_counter(), 0, 0, 0
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        """Count the batch."""
+        assert isinstance(pl_module, GridTranslation)
+        self.batches, self.pairs = self.batches + 1, self.pairs + len(batch.shapes)
+        self.cells += sum(X * Y for X, Y in batch.shapes)
+        self.throughput.update(
+            time=time.perf_counter() - self.begin,
+            batches=self.batches,
+            samples=self.pairs,
+            lengths=self.cells,
+            flops=step_flops(pl_module.model, batch.shapes),
+        )
+        if self.batches % (self.every_n_steps * trainer.accumulate_grad_batches):
+            return
+        found, devices = self.throughput.compute(), trainer.world_size
+        names = {"samples_per_sec": "pairs_per_second", "items_per_sec": "cells_per_second"}
+        names |= {"flops_per_sec": "model_flops_per_second"}
+        values = {name: found[f"device/{key}"] * devices for key, name in names.items() if f"device/{key}" in found}
+        if "device/mfu" in found:
+            values["mfu"] = found["device/mfu"]
+        for name, value in values.items():
+            pl_module.log(f"speed/{name}", float(value), rank_zero_only=True)
+
+
+def step_flops(model: Any, shapes: tuple[tuple[int, int], ...]) -> int:
+    """Operations of the linear layers in one training step, two for a multiplication and its addition.
+
+    Every linear layer counts once forward, once for the gradient of its input, and once for its weight's where that is
+    trained; layer 0's projections and I←O off by token, the last layer's source stream up to its keys and values, and
+    the text head's gradients for half the cells. Recomputation in the backward pass does not count (model FLOPs).
+
+    Args:
+        model: a grid model.
+        shapes: (X, Y) of each pair.
+    """
+    S, T = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
+    N = sum(X * Y for X, Y in shapes)
+    source = N if model.input_attends_output else S  # states of the source stream after layer 0
+    layers = model.causal_lm.model.layers
+    flops = 0
+    for index, layer in enumerate(layers):
+        before_I, before_O = (S, T) if index == 0 else (source, N)
+        last = index == len(layers) - 1
+        for name, linear in linear_layers(layer):
+            if any(part in name for part in ("q_proj", "k_proj", "v_proj")):
+                positions = before_I + before_O
+            else:
+                positions = N if last else source + N
+            flops += positions * weight_flops(linear)
+    head = model.text_head
+    return flops + 2 * head.weight.numel() * (2 * N if head.weight.requires_grad else int(1.5 * N))
+
+
+def linear_layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """All linear layers inside a module by name, LoRA's among them."""
+    return [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+
+
+def weight_flops(linear: Any) -> int:
+    """Operations of a linear layer for one position of a training step."""
+    return 2 * linear.weight.numel() * (3 if linear.weight.requires_grad else 2)
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype, seconds: float = 0.2) -> float:
+    """Operations a second of one large matrix product, the best of a few tries: what MFU compares with."""
+    size = 4096 if device.type == "cuda" else 768
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    best, end = float("inf"), time.perf_counter() + seconds
+    while True:
+        begin = time.perf_counter()
+        product = a @ b
+        if product.is_cuda:
+            torch.cuda.synchronize(device)
+        now = time.perf_counter()
+        best = min(best, now - begin)
+        if now > end:
+            return 2 * size**3 / best

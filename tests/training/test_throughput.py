@@ -1,0 +1,105 @@
+"""What a run reports about its speed, and the choices that make it."""
+
+import csv
+
+import pytest
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+from torch.utils.flop_counter import FlopCounterMode
+
+from duplexmt.data.batch import collate
+from duplexmt.grid.backbone import add_lora, freeze_in
+from duplexmt.grid.model import GridModel
+from duplexmt.training.run import build_trainer, choose_precision, choose_strategy, half_precision
+from duplexmt.training.throughput import linear_layers, matmul_rate, step_flops
+from tests.helpers import tiny_backbone, tiny_tokenizer
+
+from .small_run import PLAIN, small_data, small_module
+from .test_training import LORA
+
+
+def counted_flops(module, batch, monkeypatch):
+    """Operations of linear layers as PyTorch counts them; attention's own products are left out."""
+    with FlopCounterMode(display=False) as counter:
+        loss, _ = module.losses(batch)
+        loss.total(loss.emit_cells, loss.valid_cells).backward()
+    counts = counter.get_flop_counts()["Global"]
+    linear = (torch.ops.aten.mm, torch.ops.aten.addmm)
+    return sum(value for operation, value in counts.items() if operation in linear), loss
+
+
+@pytest.mark.parametrize("io", [True, False])
+@pytest.mark.parametrize("lora", [True, False])
+def test_step_flops_are_those_pytorch_counts(io, lora, monkeypatch):
+    backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()), tie_word_embeddings=False)
+    model = GridModel(add_lora(backbone, **LORA) if lora else backbone, input_attends_output=io)
+    batch = collate(small_data(12).examples("train"))
+    counted, loss = counted_flops(small_module(model), batch, monkeypatch)
+    N = loss.valid_cells.item()
+    head = model.text_head.weight.numel()
+    expected = step_flops(model, batch.shapes)
+    expected += (2 * loss.emit_cells.item() - N) * 2 * head  # as many masked cells as there really are, not half
+    expected += 3 * 2 * N * model.emit_head.weight.numel()  # the EMIT head's two classes are not counted
+    # The first layer's input needs a gradient only where the embedding is trained.
+    assert counted == pytest.approx(expected, rel=0.04)
+
+
+def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
+    trainer = build_trainer(
+        tmp_path,
+        trainer=PLAIN | {"max_epochs": 1, "log_every_n_steps": 2, "limit_val_batches": 0},
+        logger={"wandb": False, "offline": True, "project": ""},
+        name="test",
+        settings={},
+        checkpoint_every_n_steps=100,
+        callbacks=[],
+    )
+    trainer.fit(small_module(), small_data(2))
+    with open(tmp_path / "metrics" / "version_0" / "metrics.csv") as file:
+        rows = [row for row in csv.DictReader(file) if row["speed/pairs_per_second"]]
+    assert rows
+    for row in rows:
+        pairs, cells, flops, mfu = (
+            float(row[f"speed/{name}"])
+            for name in ("pairs_per_second", "cells_per_second", "model_flops_per_second", "mfu")
+        )
+        assert cells > 20 * pairs > 0
+        assert flops > 1000 * cells
+        assert 0 < mfu < 1.5
+
+
+def test_the_devices_matrix_rate_is_measured():
+    assert 1e9 < matmul_rate(torch.device("cpu"), torch.float32, seconds=0.05) < 1e14
+
+
+def test_linear_layers_are_found_inside_lora():
+    model = add_lora(tiny_backbone(layers=1), **LORA)
+    names = [name for name, _ in linear_layers(model.get_base_model().model.layers[0])]
+    assert "self_attn.q_proj.lora_A.default" in names
+    assert "mlp.down_proj" in names
+
+
+def test_precision_is_bf16_only_where_the_machine_has_it_and_only_if_left_open(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for capabilities, expected in (({"avx512_bf16": True}, "bf16-mixed"), ({"avx512_bf16": False}, "32"), ({}, "32")):
+        monkeypatch.setattr("torch.cpu.get_capabilities", lambda c=capabilities: c, raising=False)
+        assert choose_precision("auto", "cpu") == expected
+    assert choose_precision("16-mixed", "cpu") == "16-mixed"
+    assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32")] == [torch.float16, torch.bfloat16, None]
+
+
+def test_several_devices_run_ddp_with_a_static_graph():
+    for strategy, devices, nodes in (("auto", 4, 1), ("ddp", 1, 1), ("auto", 1, 2), ("auto", "0,1", 1)):
+        chosen = choose_strategy(strategy, devices, nodes)
+        assert isinstance(chosen, DDPStrategy)
+        assert chosen._ddp_kwargs["static_graph"]
+        assert not chosen._ddp_kwargs["find_unused_parameters"]
+    assert choose_strategy("auto", 1, 1) == "auto"
+    assert choose_strategy("ddp_fork", 2, 1) == "ddp_fork"
+
+
+def test_frozen_weights_are_kept_in_half_precision_and_trained_ones_are_not():
+    model = add_lora(tiny_backbone(), **LORA)
+    freeze_in(torch.bfloat16, model)
+    kinds = {(weight.requires_grad, weight.dtype) for weight in model.parameters()}
+    assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
