@@ -1,0 +1,309 @@
+"""A grid training step against a plain Transformer's, against the padded step, and against the device.
+
+    python benchmarks/train_step.py [--quick] [--device cpu|cuda] [--precision 32|bf16|fp16] [--compile]
+
+Forward, path, backward and optimiser of LoRA r = 64 with a full text head, on real sentence lengths (lengths.json:
+how many pairs of each size Tatoeba and the WMT news sets have under the Qwen2 tokenizer, up to 32 tokens a side, end
+tokens included). On CUDA the backbone is Qwen2.5-0.5B's shape, on a CPU 4 layers of width 256; weights are random. All
+comparisons are of one run, by medians of interleaved steps. The last line is one JSON object:
+
+ratio_hf            positions/s of the grid step over those of a Hugging Face + PEFT step on sequences of 32, with the
+                    text head and loss on half the positions, as the grid has them
+gemm_share          time in matrix products of the whole step
+mfu                 model FLOP/s over the rate of a large matrix product measured here
+speedup_io_off      pairs/s with I←O off over those with it on; flop_ratio_io_off: the ratio of operations
+padding_waste       positions the layers computed over those of valid cells, less 1
+speedup_vs_padded   against benchmarks/padded.py on the same random batches of 16 Tatoeba pairs, of padded_waste
+peak_memory         bytes at the paper's batch (4 pairs of 33 × 33) by `training.recompute`; on a CPU memory's growth
+epoch_minutes       100,000 news pairs at the measured pairs/s (on this one device)
+scaling             X = Y from 8 on: ms and bytes of a step, exact and approximate, and attention's scores
+"""
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from padded import padded_losses
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+
+from duplexmt.data.batch import Batch, Example, collate
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
+from duplexmt.grid.model import GridModel
+from duplexmt.training.module import GridTranslation
+from duplexmt.training.throughput import matmul_rate, step_flops
+
+SMALL = {
+    "model_type": "qwen2", "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True,
+}  # fmt: skip
+QWEN = {  # Qwen2.5-0.5B
+    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+    "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True, "rms_norm_eps": 1e-6,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+}  # fmt: skip
+LORA = {
+    "rank": 64, "alpha": 128, "dropout": 0.0,
+    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+}  # fmt: skip
+TOKENS = StreamTokens(end=0, seed=1, source_prefix=(), target_prefix=())
+PRECISIONS = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+GEMM = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "gemm", "cutlass", "nvjet", "xmma")
+
+
+class Bench:
+    """One device, precision and shape."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.device, self.half = torch.device(arguments.device), PRECISIONS[arguments.precision]
+        self.cuda, self.compile = self.device.type == "cuda", arguments.compile
+        self.shape, self.vocab = (QWEN, 151_936) if self.cuda else (SMALL, 4000)
+        self.steps = 5 if arguments.quick else 15
+        self.lengths = json.loads((Path(__file__).parent / "lengths.json").read_text())
+
+    def model(self, **options: object) -> GridModel:
+        """A grid model with LoRA, frozen weights in half precision where that is used."""
+        torch.manual_seed(0)
+        backbone = add_lora(random_backbone(self.shape, self.vocab, end_token=0), **LORA)
+        if self.half is not None:
+            freeze_in(self.half, backbone)
+        model = GridModel(backbone, **options).to(self.device).train()
+        if self.compile:
+            model.compile_blocks()
+        return model
+
+    def batches(self, corpus: str, pairs: int, count: int, seed: int = 0) -> list[Batch]:
+        """Random pairs with a corpus' lengths."""
+        draw = random.Random(seed)
+        table = self.lengths[corpus]
+        sizes = draw.choices([(x, y) for x, y, _ in table], [n for *_, n in table], k=pairs * count)
+        examples = [self.pair(x, y, draw) for x, y in sizes]
+        return [collate(examples[i : i + pairs]).to(self.device) for i in range(0, len(examples), pairs)]
+
+    def pair(self, X: int, Y: int, draw: random.Random) -> Example:
+        """A pair of random tokens."""
+        return Example(
+            (*(draw.randrange(2, self.vocab) for _ in range(X - 1)), 0),
+            (1, *(draw.randrange(2, self.vocab) for _ in range(Y - 1)), 0),
+        )
+
+    def trainer(self, model: torch.nn.Module, loss_of: Callable[..., torch.Tensor]) -> Callable[..., None]:
+        """A whole training step: loss, backward, clipping, Adam."""
+        trained = [weight for weight in model.parameters() if weight.requires_grad]
+        optimizer = torch.optim.Adam(trained, lr=1e-4)
+        scaler = torch.amp.GradScaler(self.device.type, enabled=self.half is torch.float16)
+
+        def step(*inputs: object) -> None:
+            with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
+                loss = loss_of(*inputs)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+
+        return step
+
+    def grid_step(self, model: GridModel) -> Callable[..., None]:
+        """The product's step on a batch."""
+        module = GridTranslation(model, TOKENS, lam=0.1, learning_rate=1e-4, warmup_steps=0)
+
+        def loss_of(batch: Batch) -> torch.Tensor:
+            loss, _ = module.losses(batch)
+            return loss.total(loss.emit_cells, loss.valid_cells)
+
+        return self.trainer(model, loss_of)
+
+    def plain_step(self) -> Callable[..., None]:
+        """A Hugging Face + PEFT fine-tuning step, text head and loss on the last half of each sequence."""
+        torch.manual_seed(0)
+        model = add_lora(random_backbone(self.shape, self.vocab, end_token=0), **LORA)
+        if self.half is not None:
+            freeze_in(self.half, model)
+        model.to(self.device).train()
+
+        def loss_of(ids: torch.Tensor) -> torch.Tensor:
+            logits = model(input_ids=ids, logits_to_keep=ids.shape[1] // 2 + 1, use_cache=False).logits[:, :-1]
+            return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, ids.shape[1] // 2 :].flatten())
+
+        return self.trainer(model, loss_of)
+
+    def clock(self, work: Callable[[], None]) -> float:
+        """Seconds of some work."""
+        if self.cuda:
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        work()
+        if self.cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+    def compare(self, *works: Callable[[int], None]) -> list[float]:
+        """Median seconds of each, taking turns; each gets the number of the turn."""
+        for work in works:
+            work(0)
+        times: list[list[float]] = [[] for _ in works]
+        for turn in range(self.steps):
+            for own, work in zip(times, works, strict=True):
+                own.append(self.clock(partial(work, turn)))
+        return [statistics.median(own) for own in times]
+
+    def memory(self, work: Callable[[], None]) -> int:
+        """Peak bytes while some work is done: allocated on CUDA, growth of the process on a CPU (Linux)."""
+        work()
+        if self.cuda:
+            torch.cuda.reset_peak_memory_stats()
+            work()
+            return torch.cuda.max_memory_allocated()
+        Path("/proc/self/clear_refs").write_text("5")
+        before = resident("VmRSS")
+        work()
+        return resident("VmHWM") - before
+
+
+def resident(name: str) -> int:
+    """Bytes of memory of this process, now (VmRSS) or at most (VmHWM)."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
+
+
+def cells_of(batch: Batch) -> int:
+    """Valid cells of a batch."""
+    return sum(X * Y for X, Y in batch.shapes)
+
+
+def against_hugging_face(bench: Bench) -> dict[str, float]:
+    """`ratio_hf`, `gemm_share`, `mfu`: news pairs, a batch of about 2,400 cells (CPU) or 9,600 (CUDA)."""
+    batches = bench.batches("news", 24 if bench.cuda else 6, bench.steps)
+    model = bench.model()
+    grid, plain = bench.grid_step(model), bench.plain_step()
+    ids = [torch.randint(2, bench.vocab, (2 * cells_of(b) // 32, 32), device=bench.device) for b in batches]
+    grid_time, plain_time = bench.compare(lambda t: grid(batches[t]), lambda t: plain(ids[t]))
+    cells, pairs = statistics.median(map(cells_of, batches)), len(batches[0].shapes)
+    positions = [module for name, module in model.named_modules() if name.endswith("layers.1.mlp")]
+    seen: list[int] = []
+    handle = positions[0].register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if bench.cuda else [])
+    with profile(activities=activities) as profiled:
+        for batch in batches[:5]:
+            grid(batch)
+    handle.remove()
+    attribute = "self_device_time_total" if bench.cuda else "self_cpu_time_total"
+    spent = [(event.key, getattr(event, attribute)) for event in profiled.key_averages()]
+    gemm = sum(t for key, t in spent if any(part in key for part in GEMM))
+    rate = matmul_rate(bench.device, bench.half or torch.float32)
+    flops = statistics.median(step_flops(model, batch.shapes) for batch in batches)
+    return {
+        "ratio_hf": plain_time / grid_time,
+        "grid_ms": 1e3 * grid_time,
+        "plain_ms": 1e3 * plain_time,
+        "cells_per_second": cells / grid_time,
+        "pairs_per_second": pairs / grid_time,
+        "epoch_minutes": 100_000 / (pairs / grid_time) / 60,
+        "gemm_share": gemm / sum(t for _, t in spent),
+        "mfu": flops / grid_time / rate,
+        "matmul_flops_per_second": rate,
+        "padding_waste": sum(seen) / sum(2 * cells_of(batch) for batch in batches[:5]) - 1 if seen else 0.0,
+    }
+
+
+def io_off(bench: Bench) -> dict[str, float]:
+    """`speedup_io_off` beside the ratio of operations."""
+    batches = bench.batches("news", 24 if bench.cuda else 6, bench.steps)
+    on, off = bench.model(), bench.model(input_attends_output=False)
+    step_on, step_off = bench.grid_step(on), bench.grid_step(off)
+    time_on, time_off = bench.compare(lambda t: step_on(batches[t]), lambda t: step_off(batches[t]))
+    flops_on, flops_off = (sum(step_flops(model, batch.shapes) for batch in batches) for model in (on, off))
+    return {"speedup_io_off": time_on / time_off, "flop_ratio_io_off": flops_on / flops_off}
+
+
+def against_padded(bench: Bench) -> dict[str, float]:
+    """`speedup_vs_padded`: random batches of 16 Tatoeba pairs, not sorted by length."""
+    batches = bench.batches("tatoeba", 16, bench.steps)
+    model = bench.model()
+    flat = bench.grid_step(model)
+    padded = bench.trainer(model, lambda batch: padded_losses(model, batch, 0.1)[0])
+    flat_time, padded_time = bench.compare(lambda t: flat(batches[t]), lambda t: padded(batches[t]))
+    computed = sum(batch.source.numel() * batch.target.shape[1] for batch in batches)
+    waste = computed / sum(map(cells_of, batches)) - 1
+    return {"speedup_vs_padded": padded_time / flat_time, "padded_waste": waste}
+
+
+def peak_memory(bench: Bench) -> dict[str, int]:
+    """The paper's batch, 4 pairs of the largest size, by what is computed again in the backward pass."""
+    draw = random.Random(0)
+    batch = collate([bench.pair(33, 33, draw) for _ in range(4)]).to(bench.device)
+    peaks = {}
+    for recompute in ("nothing", "elementwise", "layers"):
+        model = bench.model()
+        model.recompute = recompute
+        peaks[recompute] = bench.memory(partial(bench.grid_step(model), batch))
+        del model
+    return peaks
+
+
+def scaling(bench: Bench, sizes: list[int]) -> list[dict[str, float]]:
+    """Time and memory of a step on one pair of X = Y tokens, exact and approximate, and attention's scores."""
+    rows = []
+    for size in sizes:
+        batch = collate([bench.pair(size, size, random.Random(0))]).to(bench.device)
+        row: dict[str, float] = {"X": size}
+        for attention in ("approximate", "exact"):
+            work = partial(bench.grid_step(bench.model(attention=attention)), batch)
+            (seconds,) = bench.compare(lambda _, work=work: work())  # type: ignore[misc]
+            row |= {
+                f"{attention}_ms": 1e3 * seconds,
+                f"{attention}_bytes": bench.memory(work),
+                f"{attention}_scores": score_count(size, size, attention == "exact"),
+            }
+        rows.append(row)
+        print(json.dumps(row), file=sys.stderr)
+    return rows
+
+
+def score_count(X: int, Y: int, exact: bool) -> int:
+    """Query-key pairs a head and a layer scores (`tab:complexity`, causal pairs only)."""
+    causal_X, causal_Y = X * (X + 1) // 2, Y * (Y + 1) // 2
+    return 2 * (causal_X * Y + X * causal_Y) if exact else causal_X + causal_Y + 2 * X * Y
+
+
+def main() -> None:
+    """Run what was asked for; the last line is the result."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few steps, no scaling: under 90 s on two cores")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--precision", choices=PRECISIONS)
+    parser.add_argument("--compile", action="store_true", help="torch.compile the grid's blocks")
+    arguments = parser.parse_args()
+    arguments.precision = arguments.precision or ("bf16" if arguments.device == "cuda" else "32")
+    bench = Bench(arguments)
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    result: dict[str, object] = {
+        "commit": git.stdout.strip() or None,
+        "device": torch.cuda.get_device_name() if bench.cuda else platform.machine(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "precision": arguments.precision,
+        "compile": bench.compile,
+    }
+    for part in (against_hugging_face, io_off, against_padded):
+        result |= part(bench)
+        print(json.dumps(result), file=sys.stderr)
+    result["peak_memory"] = peak_memory(bench)
+    result["scaling"] = scaling(bench, [8, 16] if arguments.quick else [8, 16, 32, 64, 128])
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
