@@ -104,8 +104,8 @@ def main(cfg: DictConfig) -> None:
 
 def run(cfg: DictConfig) -> None:
     """One step."""
-    if missing := OmegaConf.missing_keys(cfg):
-        raise ValueError(f"no value for {', '.join(sorted(missing))}: give it as {min(missing)}=…")
+    if OmegaConf.is_missing(cfg, "root"):
+        raise ValueError("no value for root: say where the corpus's files are, or are to go, with root=FOLDER")
     plan = plan_of(OmegaConf.to_container(cfg, resolve=True))
     if cfg.step not in STEPS:
         raise ValueError(f"step={cfg.step!r}: must be one of {', '.join(STEPS)}")

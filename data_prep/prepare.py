@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from data_prep.account import Account
 from data_prep.clean_corpus import CleanTask, block_account, clean_source, source_blocks, write_table
 from data_prep.files import locked, write_whole
 from data_prep.report_page import report_page
-from data_prep.sampling import Candidate, draw, everything_else, without_duplicates
+from data_prep.sampling import SPLIT_SCHEMA, as_table, draw, everything_else, without_duplicates
 from data_prep.settings import Preparation
 from data_prep.tokens import TokenCounter
 
@@ -96,7 +97,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     drawn = draw(corpus, plan.sample, count, list(plan.sources), pool)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    parts: dict[str, Iterable[list[Candidate]]] = {name: [pairs] for name, pairs in drawn.splits.items()}
+    parts: dict[str, Iterable[pa.Table]] = {name: [as_table(pairs)] for name, pairs in drawn.splits.items()}
     if plan.sample.train_size is None:
         parts["train"] = everything_else(corpus, drawn, plan.sample, count)
     splits = {name: _write_split(aside, name, parts[name]) for name in ("train", "validation", "test")}
@@ -214,39 +215,27 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _write_split(folder: Path, name: str, parts: Iterable[list[Candidate]]) -> dict[str, Any]:
+def _write_split(folder: Path, name: str, parts: Iterable[pa.Table]) -> dict[str, Any]:
     """Shards of a split, and what the manifest says of them."""
-    written: list[dict[str, Any]] = []
-    waiting: list[Candidate] = []
+    sizes: list[int] = []
+    sources: Counter[str] = Counter()
+    waiting = SPLIT_SCHEMA.empty_table()
 
-    def write(pairs: list[Candidate]) -> None:
-        table = pa.table(
-            {
-                "source": pa.array([pair.source for pair in pairs], pa.string()),
-                "target": pa.array([pair.target for pair in pairs], pa.string()),
-                "corpus": pa.array([pair.corpus for pair in pairs], pa.string()),
-                "line": pa.array([pair.line for pair in pairs], pa.int64()),
-            }
-        )
-        write_table(table, folder / f"{name}-{len(written):05d}.parquet")
-        written.append({"pairs": len(pairs)})
+    def write(table: pa.Table) -> None:
+        write_table(table, folder / f"{name}-{len(sizes):05d}.parquet")
+        sizes.append(len(table))
 
-    sources: dict[str, int] = {}
     for part in parts:
-        for pair in part:
-            sources[pair.corpus] = sources.get(pair.corpus, 0) + 1
-        waiting += part
+        sources.update({each["values"]: each["counts"] for each in part["corpus"].value_counts().to_pylist()})
+        waiting = pa.concat_tables([waiting, part])
         while len(waiting) >= SHARD_PAIRS:
-            write(waiting[:SHARD_PAIRS])
-            del waiting[:SHARD_PAIRS]
-    if waiting or not written:
+            write(waiting.slice(0, SHARD_PAIRS))
+            waiting = waiting.slice(SHARD_PAIRS)
+    if len(waiting) or not sizes:
         write(waiting)
-    for number, shard in enumerate(written):
-        path = folder / f"{name}-{number:05d}-of-{len(written):05d}.parquet"
+    shards = []
+    for number, size in enumerate(sizes):
+        path = folder / f"{name}-{number:05d}-of-{len(sizes):05d}.parquet"
         os.replace(folder / f"{name}-{number:05d}.parquet", path)
-        shard |= {"file": path.name, "sha256": sha256(path.read_bytes()).hexdigest()}
-    return {
-        "pairs": sum(shard["pairs"] for shard in written),
-        "by_source": dict(sorted(sources.items())),
-        "shards": written,
-    }
+        shards.append({"file": path.name, "pairs": size, "sha256": sha256(path.read_bytes()).hexdigest()})
+    return {"pairs": sum(sizes), "by_source": dict(sorted(sources.items())), "shards": shards}

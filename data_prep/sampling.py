@@ -15,14 +15,21 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data_prep.account import Account
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
 from data_prep.splitting import Texts
+from data_prep.vectorised import text_keys
 
 CountTokens = Callable[[list[str]], list[int]]
+
+SPLIT_SCHEMA = pa.schema(
+    {"source": pa.string(), "target": pa.string(), "corpus": pa.string(), "line": pa.int64()}.items()
+)
+"""Of the shards: both texts, the name of the pair's source, and its line there, from 0."""
 
 _AT_ONCE = 400_000  # pairs in memory
 _BATCH = 2000  # pairs in one call of a token counter
@@ -235,22 +242,34 @@ def fits(pairs: Sequence[Candidate], count_tokens: CountTokens | None, max_token
     return [max(sizes) <= max_tokens for sizes in zip(sources, targets, strict=True)]
 
 
+def as_table(pairs: Sequence[Candidate]) -> pa.Table:
+    """Pairs as they are written: source, target, corpus, line."""
+    columns = {name: [getattr(pair, name) for pair in pairs] for name in ("source", "target", "corpus", "line")}
+    return pa.table(columns, schema=SPLIT_SCHEMA)
+
+
 def everything_else(
     corpus: CleanedCorpus, sample: Sample, wanted: Sampling, count_tokens: CountTokens | None
-) -> Iterator[list[Candidate]]:
+) -> Iterator[pa.Table]:
     """All pairs that fit and share no text with the held-out ones, block by block in the order of the corpus."""
-    held = {(each.corpus, each.line) for split in sample.splits.values() for each in split}
+    held = [pair for pairs in sample.splits.values() for pair in pairs]
+    lines = {name: [pair.line for pair in held if pair.corpus == name] for name, _ in corpus.blocks}
+    keys = pa.array(sorted(sample.texts.sources), pa.string()), pa.array(sorted(sample.texts.targets), pa.string())
     for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True):
-        table = pq.read_table(path, columns=["line", "source", "target"]).filter(pa.array(mask))
-        columns = table["line"].to_pylist(), table["source"].to_pylist(), table["target"].to_pylist()
-        pairs = [Candidate(0, name, *row) for row in zip(*columns, strict=True) if (name, row[0]) not in held]
-        sample.counts["looked_at"] += len(pairs)
-        chosen = []
-        for pair, fit in zip(pairs, fits(pairs, count_tokens, wanted.max_tokens), strict=True):
-            if not fit:
-                sample.counts["too_long"] += 1
-            elif sample.texts.share((pair.source, pair.target)):
-                sample.counts["shares_held_out"] += 1
-            else:
-                chosen.append(pair)
-        yield chosen
+        table = pq.read_table(path, columns=["source", "target", "line"])
+        table = table.filter(pa.array(mask & ~np.isin(table["line"].to_numpy(), lines[name]))).combine_chunks()
+        sample.counts["looked_at"] += len(table)
+        if wanted.max_tokens is not None and count_tokens is not None:
+            counts = [np.array(count_tokens(table[side].to_pylist()), np.int64) for side in ("source", "target")]
+            table = _keep(table, np.maximum(*counts) <= wanted.max_tokens, sample, "too_long")
+        if held:
+            texts = [table[side].combine_chunks() for side in ("source", "target")]
+            shared = [pc.is_in(text_keys(text), known).to_numpy(False) for text, known in zip(texts, keys, strict=True)]
+            table = _keep(table, ~(shared[0] | shared[1]), sample, "shares_held_out")
+        names = pa.array([name], pa.string()).take(pa.array(np.zeros(len(table), np.int64)))
+        yield table.append_column("corpus", names).select(SPLIT_SCHEMA.names)
+
+
+def _keep(table: pa.Table, mask: np.ndarray, sample: Sample, reason: str) -> pa.Table:
+    sample.counts[reason] += int((~mask).sum())
+    return table.filter(pa.array(mask)).combine_chunks()
