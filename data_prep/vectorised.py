@@ -86,13 +86,13 @@ def clean_columns(source: pa.Array, target: pa.Array, rules: Cleaning) -> Cleane
             text, changed = _apply(text, easy & matches(text, _traditional_pattern()), simplify)
             columns.rewrite(changed, "simplify")
         setattr(columns, side, text)
-    _drop_strictly(columns, easy, rules)
+    _drop_strictly(columns, (source, target), easy, rules)
     _clean_one_by_one(columns, source, target, ~easy, rules)
     return columns
 
 
-def _drop_strictly(columns: CleanedColumns, easy: Mask, rules: Cleaning) -> None:
-    """`rejects_strictly` for easy pairs."""
+def _drop_strictly(columns: CleanedColumns, plain: tuple[pa.Array, pa.Array], easy: Mask, rules: Cleaning) -> None:
+    """`rejects_strictly` for easy pairs, which are plain as they come."""
     source, target = columns.source, columns.target
     han: tuple[Mask, ...] = ()
     latin: tuple[Mask, ...] = ()
@@ -106,7 +106,7 @@ def _drop_strictly(columns: CleanedColumns, easy: Mask, rules: Cleaning) -> None
         alike = (han[0] == han[1]) & (latin[0] == latin[1])
         columns.drop(_holds(easy & alike, identical_sides, source, target), "identical_sides")
     if rules.least_script is not None:
-        for text, language, has_han, has_latin in zip((source, target), rules.languages, han, latin, strict=True):
+        for text, language, has_han, has_latin in zip(plain, rules.languages, han, latin, strict=True):
             foreign = has_latin if language in UNSPACED else has_han if language in IN_LATIN else easy
             rule = partial(wrong_script, language=language, least=rules.least_script)
             columns.drop(_holds(easy & foreign, rule, text), "wrong_script")

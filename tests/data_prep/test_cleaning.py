@@ -9,13 +9,15 @@ PAPER = Cleaning("zh", "en")
 STRICT = Cleaning("zh", "en", True, True, 1000, True, 0.5, 3.0, "near")
 
 
-@pytest.mark.parametrize("text", ["caf\ufffd", "a\x07b", "\x00", "\x9d", "key\ue001value"])
-def test_control_characters_and_marks_of_broken_decoding_are_seen(text):
+@pytest.mark.parametrize("text", ["caf\ufffd", "a\x07\x07b", "\x00\x9d", "要马上\ue01f臀\ue1f0幔"])
+def test_several_control_characters_or_one_mark_of_a_broken_decoding_are_damage(text):
     assert cleaning.control_characters(text)
 
 
-@pytest.mark.parametrize("text", ["tab\tand\nnewline\r", "zero\u200bwidth", "\ufeffmark", "软\u00ad连字符", "♪ 🚀"])
-def test_white_space_and_harmless_invisible_characters_are_not_damage(text):
+@pytest.mark.parametrize(
+    "text", ["tab\tand\nnewline\r", "zero\u200bwidth", "\ufeffmark", "软\u00ad连字符", "♪ 🚀", "Good\ue4d1", "fine\x7f"]
+)
+def test_white_space_and_invisible_characters_and_a_single_private_one_are_not_damage(text):
     assert not cleaning.control_characters(text)
 
 
@@ -36,6 +38,8 @@ def test_sides_that_differ_in_a_letter_are_not_identical():
         ("使用 Ctrl 键", "zh", False),
         ("他说 hello", "zh", False),
         ("说 hello again my friend", "zh", True),
+        ("使用 :c:func:`Py_XDECREF` 代替 :c:func:`Py_DECREF` 的宏", "zh", False),
+        ("背景音乐 For Granted", "en", True),
         ("ひらがな", "zh", True),
         ("ひらがな", "ja", False),
         ("Hello, 北京", "en", True),
@@ -105,6 +109,11 @@ def test_a_kept_pair_names_every_rule_that_rewrote_it():
         '这个"', "It's fine.", None, ("unescape", "normalise", "remove_spaces", "close_up_punctuation", "simplify")
     )
     assert clean("这个。", "It's fine.", STRICT) == Fate("这个。", "It's fine.")
+
+
+def test_a_single_private_character_goes_and_the_pair_stays():
+    assert clean("太好了\ue4d1", "Good.", STRICT) == Fate("太好了", "Good.", None, ("strip_control",))
+    assert clean("太好了\ue4d1", "Good.", PAPER).source == "太好了\ue4d1"
 
 
 def test_without_the_rule_traditional_characters_stay():
