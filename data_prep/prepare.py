@@ -128,10 +128,15 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
 def finished(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any] | None:
     """The manifest if `plan` has been carried out, else None; the sources' files are not looked at and may be gone.
 
+    Without a counter, whichever tokenizer counted.
+
     Raises:
         ValueError: the folder holds splits of another preparation.
     """
-    return _finished(plan.output, _settings(plan, counter))
+    settings = _settings(plan, counter)
+    if counter is None:
+        del settings["tokenizer"]
+    return _finished(plan.output, settings)
 
 
 def _finished(output: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
