@@ -43,7 +43,8 @@ _DEEPEST_ESCAPE = 5  # "&amp;amp;quot;" nests; a bound, not a setting
 
 _LETTER = re.compile(r"[^\W\d_]")
 _DIGIT = re.compile(r"\d")
-_NUMBER_RUN = re.compile(r"\d+(?:[\W_]+\d+){6,}")  # 7 numbers or more with no letter between
+# 7 numbers or more with no letter between. Possessive, as a line of a million digits must not take its square.
+_NUMBER_RUN = re.compile(r"(?<!\d)\d++(?:[\W_]++\d++){6}")
 _PLACEHOLDER = re.compile(r"(?<!\d)(?<!\d\W)0{4,}(?:\W+0{4,})+(?!\d)")
 
 # A full stop, comma, … is closed up only where it ends something: not in ".NET", ".5" or ";)".

@@ -52,11 +52,15 @@ class ModelConfig:
 class DataConfig:
     """Corpus, languages, tokenizer and batches."""
 
-    corpus: str = MISSING  # builtin | pairs | recorded (evaluate: as the model folder says)
+    corpus: str = MISSING  # builtin | pairs | wmt21_zhen | recorded (evaluate: as the model folder says)
     path: str | None = None  # one corpus, of which validation and test pairs are held out
     train_path: str | None = None  # or a file each
     validation_path: str | None = None
     test_path: str | None = None
+    root: str | None = None  # wmt21_zhen: folder of the raw files
+    prepared: str | None = None  # and of what data_prep makes of them; null: ROOT/prepared
+    cleaning: str = "paper"  # paper | strict
+    sources: list[str] | None = None  # of wmt21_zhen; null: all
     source_field: Any = 0  # column number, or field name (dotted path) of JSONL and data sets
     target_field: Any = 1
     source_language: str = "zh"
@@ -77,8 +81,12 @@ class DataConfig:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.corpus not in ("builtin", "pairs", "recorded"):
-            raise ValueError(f"data.corpus={self.corpus!r}: must be 'builtin' or 'pairs'")
+        if self.corpus not in ("builtin", "pairs", "wmt21_zhen", "recorded"):
+            raise ValueError(f"data.corpus={self.corpus!r}: must be 'builtin', 'pairs' or 'wmt21_zhen'")
+        if self.corpus == "wmt21_zhen" and (self.root is None or self.tokenizer is None):
+            raise ValueError(
+                "data=wmt21_zhen needs data.root=FOLDER of its raw files, and data.tokenizer to count with"
+            )
         if self.corpus == "pairs":
             if not any((self.path, self.train_path, self.validation_path, self.test_path)):
                 raise ValueError("data=pairs needs data.path=FILE, or data.train_path, data.validation_path, …")

@@ -76,7 +76,8 @@ def test_every_experiment_composes_and_is_accepted(experiment):
 @pytest.mark.parametrize(("group", "option"), [entry for entry in OPTIONS if entry not in ABSTRACT])
 def test_every_group_option_composes_and_is_accepted(group, option):
     entry_point = "evaluate" if (group, option) == ("data", "recorded") or group == "quality" else "train"
-    arguments = [f"{group}={option}", *(["data.path=corpus.tsv"] if option == "pairs" else [])]
+    where = {"pairs": ["data.path=corpus.tsv"], "wmt21_zhen": ["data.root=raw"]}
+    arguments = [f"{group}={option}", *where.get(option, [])]
     cfg = asdict(checked(entry_point, *arguments))
     values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{option}.yaml"))
     values.pop("defaults", None)
@@ -200,6 +201,8 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["data=pairs", "data.test_path=test.tsv"], r"no pairs to train on: give data\.path"),
         ("train", ["data=pairs", "data.path=a", "data.train_path=b"], "not both"),
         ("train", ["data=recorded"], "data=recorded"),
+        ("train", ["data=wmt21_zhen"], r"data\.root=FOLDER"),
+        ("train", ["data=wmt21_zhen", "data.root=raw", "data.tokenizer=null"], r"data\.tokenizer to count with"),
         ("train", ["data.max_tokens=0"], r"data\.max_tokens=0: must be at least 1"),
         ("train", ["data.train_size=0"], r"data\.train_size=0: must be at least 1"),
         ("train", ["data.batch_size=0"], r"data\.batch_size=0: must be at least 1"),

@@ -16,6 +16,7 @@ from ..data.batch import Batch, Example, collate
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.loader import StepLoader
 from ..data.tokenizer import StreamTokens, load_tokenizer, save_tokenizer, token_ids, train_bpe
+from .corpora import prepared_corpus
 
 Pair = tuple[str, str]
 
@@ -53,11 +54,15 @@ def prepare_corpus(
     validation_size: int,
     test_size: int,
     seed: int,
+    root: str | None = None,
+    prepared: str | None = None,
+    cleaning: str = "paper",
+    sources: list[str] | None = None,
 ) -> PreparedCorpus:
     """Read, clean, split, tokenise and filter a corpus; deterministic, so that every process can do it for itself.
 
     Args:
-        corpus: `builtin` or `pairs`.
+        corpus: `builtin`, `pairs` or `wmt21_zhen`.
         path, train_path, validation_path, test_path: files of `pairs`; splits without a file of their own are held out.
         source_field, target_field: columns or field names.
         source_language, target_language: codes such as zh, en.
@@ -67,10 +72,19 @@ def prepare_corpus(
         train_size: pairs to sample for training; None for all there are.
         validation_size, test_size: pairs to hold out.
         seed: of generation, split and sample.
+        root, prepared, cleaning, sources: of `wmt21_zhen`, see `prepared_corpus`.
 
     Raises:
         ValueError: for a corpus with nothing left, or settings that do not fit it.
     """
+    if corpus == "wmt21_zhen":
+        name = tokenizer if isinstance(tokenizer, str) else None
+        splits, report = prepared_corpus(
+            corpus, root=root or "", prepared=prepared, cleaning=cleaning, sources=sources, tokenizer=name,
+            max_tokens=max_tokens, train_size=train_size, validation_size=validation_size, test_size=test_size,
+            seed=seed,
+        )  # fmt: skip
+        return PreparedCorpus(splits, load_tokenizer(name) if name else tokenizer, report)
     report = Report()
     aligned: dict[str, list[AlignedPair]] = {}
     if corpus == "builtin":
@@ -100,8 +114,14 @@ def prepare_corpus(
         )
     if tokenizer is None:
         # The built-in corpus knows its words: merges across them would hide most of its few words in many tokens.
-        sources = [[*pair.source_words] for pair in aligned.get("train", ())] or [[pair[0]] for pair in parts["train"]]
-        texts = [text for words, (_, target) in zip(sources, parts["train"], strict=True) for text in (*words, target)]
+        words_of_sources = [[*pair.source_words] for pair in aligned.get("train", ())] or [
+            [pair[0]] for pair in parts["train"]
+        ]
+        texts = [
+            text
+            for words, (_, target) in zip(words_of_sources, parts["train"], strict=True)
+            for text in (*words, target)
+        ]
         tokenizer = train_bpe(texts, vocab_size)
     elif isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer)

@@ -1,0 +1,172 @@
+"""`python -m data_prep root=FOLDER`: download, clean and sample a parallel corpus.
+
+python -m data_prep root=wmt21 step=download            what can be had without a registration
+python -m data_prep root=wmt21                          clean, and draw the paper's sample
+python -m data_prep root=wmt21 cleaning=strict sample.train_size=null
+python -m data_prep -m root=wmt21 step=clean 'sources=[paracrawl],[un],[wikimatrix]' hydra/launcher=submitit_slurm
+python -m data_prep root=wmt21 step=sample              once the jobs of the line above are done
+"""
+
+import logging
+import os
+import sys
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import MISSING as REQUIRED
+from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
+
+from data_prep.clean_corpus import processes_available
+from data_prep.cleaning import Cleaning
+from data_prep.download import download
+from data_prep.files import locked
+from data_prep.prepare import clean, prepare, sample, workers
+from data_prep.sampling import Sampling
+from data_prep.settings import STEPS, Preparation, chosen
+from data_prep.sources import Source
+from data_prep.tokens import token_counter
+
+log = logging.getLogger("data_prep")
+
+_IRRELEVANT = ("processes", "step", "output", "hydra")  # to what comes out
+
+
+@dataclass
+class CorpusSchema:
+    """`conf/corpus`."""
+
+    name: str = REQUIRED
+    source_language: str = REQUIRED
+    target_language: str = REQUIRED
+    sources: dict[str, Any] = REQUIRED
+
+
+@dataclass
+class CleaningSchema:
+    """`conf/cleaning`: the fields of `Cleaning` but for the languages."""
+
+    control_characters: bool = REQUIRED
+    simplify: bool = REQUIRED
+    max_characters: int | None = REQUIRED
+    identical_sides: bool = REQUIRED
+    least_script: float | None = REQUIRED
+    length_ratio: float | None = REQUIRED
+    duplicates: str = REQUIRED
+
+
+@dataclass
+class SamplingSchema:
+    """The fields of `Sampling`."""
+
+    train_size: int | None = REQUIRED
+    validation_size: int = REQUIRED
+    test_size: int = REQUIRED
+    max_tokens: int | None = REQUIRED
+    shares: dict[str, float] | None = REQUIRED
+
+
+@dataclass
+class PrepareSchema:
+    """`conf/prepare.yaml`."""
+
+    step: str = REQUIRED
+    root: str = REQUIRED
+    output: str = REQUIRED
+    sources: list[str] | None = REQUIRED
+    corpus: CorpusSchema = field(default_factory=CorpusSchema)
+    cleaning: CleaningSchema = field(default_factory=CleaningSchema)
+    sample: SamplingSchema = field(default_factory=SamplingSchema)
+    tokenizer: str | None = REQUIRED
+    seed: int = REQUIRED
+    processes: int | None = REQUIRED
+    block_bytes: int = REQUIRED
+
+
+ConfigStore.instance().store(name="prepare_schema", node=PrepareSchema)
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="prepare")
+def main(cfg: DictConfig) -> None:
+    """Do the step that is asked for; a user's mistake is one line, its traceback comes with HYDRA_FULL_ERROR=1."""
+    try:
+        run(cfg)
+    except (ValueError, OSError) as error:
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run(cfg: DictConfig) -> None:
+    """One step."""
+    if OmegaConf.is_missing(cfg, "root"):
+        raise ValueError("no value for root: say where the corpus's files are, or are to go, with root=FOLDER")
+    plan = plan_of(OmegaConf.to_container(cfg, resolve=True))
+    if cfg.step not in STEPS:
+        raise ValueError(f"step={cfg.step!r}: must be one of {', '.join(STEPS)}")
+    if cfg.step == "download":
+        download(plan.sources, plan.root)
+        return
+    processes = processes_available() if cfg.processes is None else cfg.processes
+    with tqdm(unit=" lines", unit_scale=True, disable=None) as bar:
+
+        def progress(name: str, lines: int) -> None:
+            bar.set_description(name, refresh=False)
+            bar.update(lines)
+
+        if cfg.step == "clean":
+            with workers(processes) as pool:
+                clean(plan, pool, processes, progress)
+            return
+        counter = token_counter(cfg.tokenizer) if cfg.tokenizer and plan.sample.max_tokens is not None else None
+        os.environ["RAYON_NUM_THREADS"] = str(processes)  # of the tokenizer
+        if cfg.step == "sample":
+            with locked(plan.output / ".lock", wait=False), workers(processes) as pool:
+                manifest = sample(plan, counter, pool, command(HydraConfig.get().overrides.task))
+        else:
+            manifest = prepare(
+                plan,
+                counter,
+                processes=processes,
+                command=command(HydraConfig.get().overrides.task),
+                progress=progress,
+            )
+    sizes = ", ".join(f"{split['pairs']:,} {name}" for name, split in manifest["splits"].items())
+    log.info("%s pairs; report: %s", sizes, plan.output / "splits" / "report.md")
+
+
+def plan_of(values: Any) -> Preparation:
+    """The preparation that a composed configuration asks for."""
+    corpus = values["corpus"]
+    known = {entry.name for entry in Source.__dataclass_fields__.values()}
+    needed = {e.name for e in Source.__dataclass_fields__.values() if e.default is e.default_factory is MISSING}
+    for name, source in corpus["sources"].items():
+        if wrong := sorted((set(source) - known) | (needed - set(source))):
+            raise ValueError(f"corpus.sources.{name}: {', '.join(wrong)} should not be there, or is missing")
+    sources = {name: Source(**source) for name, source in corpus["sources"].items()}
+    return Preparation(
+        name=corpus["name"],
+        sources=chosen(sources, values["sources"]),
+        root=Path(values["root"]),
+        output=Path(values["output"]),
+        cleaning=Cleaning(corpus["source_language"], corpus["target_language"], **values["cleaning"]),
+        sample=Sampling(**values["sample"]),
+        seed=values["seed"],
+        block_bytes=values["block_bytes"],
+    )
+
+
+def command(overrides: list[str]) -> str:
+    """The command, without what has no bearing on the result."""
+    names = (each.lstrip("+~").replace("/", ".").partition("=")[0].partition(".")[0] for each in overrides)
+    relevant = [each for each, name in zip(overrides, names, strict=True) if name not in _IRRELEVANT]
+    return " ".join(["python -m data_prep", *relevant])
+
+
+if __name__ == "__main__":
+    main()

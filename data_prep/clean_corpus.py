@@ -1,0 +1,246 @@
+"""The first half of the way: each source cleaned, block by block, into Parquet files.
+
+    OUTPUT/clean/SOURCE/settings.json     what was asked for, and the hashes of the files it is made from
+    OUTPUT/clean/SOURCE/00000.parquet     the clean pairs of a block, with the block's account in its metadata
+    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and the sum of their accounts
+
+A block's file appears whole or not at all (written aside, flushed, renamed), and what is in it depends on nothing but
+the block and the settings. So a run that was killed goes on with the blocks that are missing, and any number of
+processes come to the same files. Sources are independent of each other: jobs on several machines may each do some.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from xxhash import xxh3_64_intdigest
+
+from data_prep.account import VICTIMS, Account, Victim
+from data_prep.cleaning import Cleaning
+from data_prep.columns import Columns, columns_of
+from data_prep.files import locked, write_whole
+from data_prep.ranking import ranks
+from data_prep.sources import Block, Source, find_files, read_blocks
+from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
+
+log = logging.getLogger("data_prep")
+
+FORMAT = 1
+"""Of the block files: a folder of another format is not gone on with."""
+
+_ACCOUNT = b"account"
+
+
+@dataclass(frozen=True)
+class CleanTask:
+    """All that the cleaning of a source's blocks depends on, and where they go."""
+
+    name: str
+    source: Source
+    rules: Cleaning
+    seed: int
+    folder: Path
+    block_bytes: int
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number:05d}.parquet"
+
+
+def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Account:
+    """Clean one source, or what is left to do of it.
+
+    Args:
+        task: what to do; its folder may hold blocks of an earlier run.
+        root: the folder of the source's files.
+        pool: does the blocks, `at_once` of them at a time.
+        progress: called with the number of lines of each block that is done.
+
+    Raises:
+        FileNotFoundError, ValueError: those of `read_blocks`; a folder made with other settings or from other files;
+            another run at work there.
+        OSError: the disk is full, …; what is done stays.
+    """
+    task.folder.mkdir(parents=True, exist_ok=True)
+    with locked(task.folder / ".lock", wait=False):
+        _check_settings(task, root)
+        finished = task.folder / "source.json"
+        if finished.is_file():
+            account = Account.from_json(json.dumps(json.loads(finished.read_text(encoding="utf-8"))["account"]))
+            progress(account.lines)
+            return account
+        blocks = 0
+        for result in _in_parallel(pool, at_once, _left_to_do(task, root, progress)):
+            progress(result)
+        account = Account()
+        while task.path(blocks).is_file():
+            account.add(block_account(task.path(blocks)))
+            blocks += 1
+        content = {"blocks": blocks, "account": json.loads(account.to_json())}
+        write_whole(finished, json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True).encode())
+    return account
+
+
+def source_blocks(folder: Path) -> list[Path]:
+    """The block files of a source that is done. ValueError where it is not."""
+    finished = folder / "source.json"
+    if not finished.is_file():
+        raise ValueError(f"{folder} is not finished: clean this source first, or leave it out with sources=[…]")
+    count = json.loads(finished.read_text(encoding="utf-8"))["blocks"]
+    return [folder / f"{number:05d}.parquet" for number in range(count)]
+
+
+def block_account(path: Path) -> Account:
+    return Account.from_json(pq.read_schema(path).metadata[_ACCOUNT])
+
+
+def input_hashes(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
+    """Name, size and SHA-256 of each file of a source."""
+    entries = []
+    for path in find_files(name, source, root):
+        with open(path, "rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        entries.append({"file": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": digest})
+    return entries
+
+
+def _check_settings(task: CleanTask, root: Path) -> None:
+    layout = {
+        name: value for name, value in asdict(task.source).items() if name in ("kind", "source", "target", "columns")
+    }
+    settings = {
+        "format": FORMAT,
+        "layout": layout,
+        "cleaning": asdict(task.rules),
+        "seed": task.seed,
+        "block_bytes": task.block_bytes,
+        "inputs": input_hashes(task.name, task.source, root),
+    }
+    path = task.folder / "settings.json"
+    if path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        changed = [key for key in settings if before.get(key) != settings[key]]
+        if changed:
+            raise ValueError(
+                f"{task.folder} was made with other {' and '.join(changed)}: give another output folder, or remove this"
+            )
+    else:
+        write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1).encode())
+
+
+def _left_to_do(
+    task: CleanTask, root: Path, progress: Callable[[int], None]
+) -> Iterator[tuple[Callable[..., int], CleanTask, Block]]:
+    for block in read_blocks(task.name, task.source, root, task.block_bytes):
+        if task.path(block.number).is_file():
+            progress(block.sides[0].count(b"\n"))
+        else:
+            yield clean_block, task, block
+
+
+def _in_parallel(pool: Executor, at_once: int, calls: Iterator[tuple]) -> Iterator[Any]:
+    """Results of the calls as they are done, never more than `at_once` calls under way."""
+    pending: set[Future] = set()
+    try:
+        for function, *arguments in calls:
+            pending.add(pool.submit(function, *arguments))
+            if len(pending) >= at_once:
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                yield from (each.result() for each in done)
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            yield from (each.result() for each in done)
+    finally:
+        for each in pending:
+            each.cancel()
+        wait(pending)
+
+
+def clean_block(task: CleanTask, block: Block) -> int:
+    """Clean one block and write its file; returns its number of lines."""
+    columns = columns_of(block, task.source)
+    cleaned = clean_columns(columns.source, columns.target, task.rules)
+    numbers = columns.lines + block.first
+    account = _account(task, block, columns, cleaned, numbers)
+    kept = pa.array(cleaned.dropped == 0)
+    source, target = cleaned.source.filter(kept), cleaned.target.filter(kept)
+    table = {"source": source, "target": target, "line": pa.array(numbers[cleaned.dropped == 0])}
+    if task.rules.duplicates != "none":
+        table["exact"] = _hashes(source, target)
+    if task.rules.duplicates == "near":
+        table["near"] = _hashes(text_keys(source), text_keys(target))
+    schema_table = pa.table(table).replace_schema_metadata({_ACCOUNT: account.to_json().encode()})
+    write_table(schema_table, task.path(block.number))
+    return account.lines
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """A Parquet file, whole or not at all."""
+
+    def write(stream: Any) -> None:
+        pq.write_table(
+            table, stream, compression="zstd", compression_level=1, use_dictionary=["corpus"], write_statistics=False
+        )
+
+    write_whole(path, write)
+
+
+def _hashes(source: pa.Array, target: pa.Array) -> pa.Array:
+    """A 64-bit hash of each pair: among 25 million, two different ones share a hash once in 60,000 corpora."""
+    joined = pc.binary_join_element_wise(source, target, "\t").cast(pa.binary()).to_pylist()
+    return pa.array(np.fromiter(map(xxh3_64_intdigest, joined), np.uint64, len(joined)))
+
+
+def _account(task: CleanTask, block: Block, columns: Columns, cleaned: CleanedColumns, numbers: np.ndarray) -> Account:
+    total = len(numbers) + len(columns.faults)
+    account = Account(lines=total, kept=int((cleaned.dropped == 0).sum()))
+    order = ranks(task.seed, task.name, numbers)
+
+    def place(line: int) -> str:
+        return f"{task.name} {block.place}:{block.line + line}"
+
+    def pairs(mask: np.ndarray, rewritten: bool) -> list[Victim]:
+        chosen = np.flatnonzero(mask)
+        chosen = chosen[np.argsort(order[chosen], kind="stable")[:VICTIMS]]
+        return [
+            (
+                int(order[index]),
+                place(int(columns.lines[index])),
+                f"{columns.source[index].as_py()}\t{columns.target[index].as_py()}",
+                f"{cleaned.source[index].as_py()}\t{cleaned.target[index].as_py()}" if rewritten else "",
+            )
+            for index in chosen.tolist()
+        ]
+
+    for code, reason in enumerate(cleaned.reasons):
+        mask = cleaned.dropped == code
+        if code and mask.any():
+            account.dropped[reason] = int(mask.sum())
+            account.add_victims(reason, pairs(mask, rewritten=False))
+    for rule, mask in cleaned.rewritten.items():
+        mask = mask & (cleaned.dropped == 0)
+        if mask.any():
+            account.rewritten[rule] = int(mask.sum())
+            account.add_victims(rule, pairs(mask, rewritten=True))
+    by_reason: dict[str, list[Victim]] = {}
+    lines = np.array([fault.line for fault in columns.faults], np.int64)
+    for fault, rank in zip(columns.faults, ranks(task.seed, task.name, lines + block.first).tolist(), strict=True):
+        by_reason.setdefault(fault.reason, []).append((rank, place(fault.line), fault.text, ""))
+    for reason, victims in by_reason.items():
+        account.faulty[reason] = len(victims)
+        account.add_victims(reason, victims)
+    return account
+
+
+def processes_available() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

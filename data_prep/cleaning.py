@@ -1,0 +1,230 @@
+"""What becomes of one pair: the paper's rules (`rules`), and the optional ones users of web-crawled corpora expect.
+
+    control_characters   a side holds the mark of a broken decoding, or several control or
+                         private-use characters                                                -> the pair is dropped
+    strip_control        ... a single one                                                      -> it goes
+    simplify             traditional characters become simplified ones (opencc)                -> a side is rewritten
+    too_long             a side has more characters than any sentence                          -> the pair is dropped
+    identical_sides      both sides say the same: nothing was translated                       -> the pair is dropped
+    wrong_script         a side is for the most part in another script than its language's     -> the pair is dropped
+    length_ratio         one side is several times as long as the other                        -> the pair is dropped
+
+Duplicates, the remaining optional rule, concern more than one pair: `data_prep.duplicates`. `Cleaning` says which
+rules hold; `clean` is the plain form of them all, one pair at a time, and the oracle of `data_prep.vectorised`, which
+does the same to whole columns.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from data_prep.rules import UNSPACED, check_language, normalise, rejects, space, unescape
+from data_prep.splitting import text_key
+
+# C0 and C1 controls but for white space, and private use.
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ue000-\uf8ff]")
+
+_HAN = "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+_KANA, _HANGUL = "\u3040-\u30ff\uff66-\uff9d", "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af"
+_CYRILLIC, _ARABIC, _GREEK = "\u0400-\u052f", "\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufeff", "\u0370-\u03ff"
+_LATIN = "A-Za-zªºÀ-ÖØ-öø-ʯ\u1e00-\u1eff\uff21-\uff3a\uff41-\uff5a"
+_SCRIPTS = {
+    "zh": _HAN, "ja": _HAN + _KANA, "ko": _HANGUL + _HAN, "ru": _CYRILLIC, "uk": _CYRILLIC, "bg": _CYRILLIC,
+    "ar": _ARABIC, "fa": _ARABIC, "el": _GREEK,
+}  # fmt: skip
+IN_LATIN = frozenset("cs da de en es et fi fr ga hr hu id is it lt lv ms mt nl pl pt ro sk sl sv tr vi".split())  # noqa: SIM905
+_SCRIPTS |= dict.fromkeys(IN_LATIN, _LATIN)
+_UNSPACED_CHARACTER = re.compile(f"[{_HAN}{_KANA}]")
+_SPACED_WORD = re.compile(rf"[^\s{_HAN}{_KANA}]+")
+_LETTER = re.compile(r"[^\W\d_]")
+
+LENGTH_SLACK = 30
+"""Bytes by which sides may differ whatever their ratio: "好" ↔ "All right, then, let's go."."""
+
+DUPLICATES = ("none", "exact", "near")
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """Which rules hold. The paper's always do; each of the others is on where its value is neither False nor None.
+
+    Raises:
+        ValueError: an unknown language or value, or `least_script` for a language whose script is not known here.
+    """
+
+    source_language: str
+    target_language: str
+    control_characters: bool = False
+    simplify: bool = False
+    max_characters: int | None = None
+    identical_sides: bool = False
+    least_script: float | None = None  # share of a side's words (or unspaced characters) in its language's script
+    length_ratio: float | None = None  # longest side in UTF-8 bytes over the shortest, beyond LENGTH_SLACK bytes
+    duplicates: str = "none"  # none | exact | near
+
+    def __post_init__(self) -> None:
+        for language in self.languages:
+            check_language(language)
+            if self.least_script is not None and language not in _SCRIPTS:
+                raise ValueError(
+                    f"cleaning.least_script={self.least_script}: the script of {language!r} is not known here "
+                    f"(known: {' '.join(sorted(_SCRIPTS))}); null turns the rule off"
+                )
+        if self.duplicates not in DUPLICATES:
+            raise ValueError(f"cleaning.duplicates={self.duplicates!r}: must be one of {', '.join(DUPLICATES)}")
+        if self.max_characters is not None and self.max_characters < 1:
+            raise ValueError(f"cleaning.max_characters={self.max_characters}: must be at least 1, or null")
+        if self.least_script is not None and not 0 < self.least_script <= 1:
+            raise ValueError(f"cleaning.least_script={self.least_script}: must be above 0 and at most 1, or null")
+        if self.length_ratio is not None and self.length_ratio < 1:
+            raise ValueError(f"cleaning.length_ratio={self.length_ratio}: must be at least 1, or null")
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.source_language, self.target_language
+
+    @property
+    def simplifies(self) -> tuple[bool, bool]:
+        """Whether source and target are to be simplified: only Chinese can be."""
+        return self.simplify and self.source_language == "zh", self.simplify and self.target_language == "zh"
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a pair: `dropped` names the rule that dropped it; else the clean texts and what rewrote them."""
+
+    source: str
+    target: str
+    dropped: str | None = None
+    rewritten: tuple[str, ...] = ()
+
+
+def clean(source: str, target: str, rules: Cleaning) -> Fate:
+    """One pair through all rules, in order: rewrite, drop what the paper drops, drop what the optional rules drop."""
+    raw = source, target
+    if rules.control_characters:
+        if control_characters(source) or control_characters(target):
+            return Fate(source, target, "control_characters")
+        source, target = strip_control(source), strip_control(target)
+    plain = normalise(source), normalise(target)
+    reason = rejects(*plain)
+    if reason:
+        return Fate(source, target, reason)
+    spaced = space(plain[0], rules.source_language), space(plain[1], rules.target_language)
+    both = rules.simplifies
+    clean = simplify(spaced[0]) if both[0] else spaced[0], simplify(spaced[1]) if both[1] else spaced[1]
+    reason = rejects_strictly(plain, clean, rules)
+    if reason:
+        return Fate(source, target, reason)
+    rewritten = ["strip_control"] if (source, target) != raw else []
+    if any("&" in text and unescape(text) != text for text in (source, target)):
+        rewritten.append("unescape")
+    if any(normalise(text) != unescape(text) for text in (source, target)):
+        rewritten.append("normalise")
+    for before, after, language in zip(plain, spaced, rules.languages, strict=True):
+        if before != after:
+            rewritten.append("remove_spaces" if language in UNSPACED else "close_up_punctuation")
+    if clean != spaced:
+        rewritten.append("simplify")
+    return Fate(clean[0], clean[1], rewritten=tuple(dict.fromkeys(rewritten)))
+
+
+def rejects_strictly(plain: tuple[str, str], clean: tuple[str, str], rules: Cleaning) -> str | None:
+    """Why a pair is to be dropped by an optional rule, or None: the first rule that holds.
+
+    Takes the pair as normalised and as clean, since words are told by their spaces and lengths without.
+    """
+    if rules.max_characters is not None and max(map(len, clean)) > rules.max_characters:
+        return "too_long"
+    if rules.identical_sides and identical_sides(*clean):
+        return "identical_sides"
+    if rules.least_script is not None:
+        for text, language in zip(plain, rules.languages, strict=True):
+            if wrong_script(text, language, rules.least_script):
+                return "wrong_script"
+    if rules.length_ratio is not None and length_ratio(*clean, rules.length_ratio):
+        return "length_ratio"
+    return None
+
+
+def control_characters(text: str) -> bool:
+    """A *raw* text holds U+FFFD, the mark of a failed decoding, or two control or private-use characters: "caf\ufffd".
+
+    One alone is no damage: in TVsub 45 of 50 texts with such a character had a private ellipsis at their end, and were
+    right otherwise.
+    """
+    return "\ufffd" in text or len(_CONTROL.findall(text)) > 1
+
+
+def strip_control(text: str) -> str:
+    """A text without its control and private-use characters: "Good\ue4d1" is "Good"."""
+    return _CONTROL.sub("", text)
+
+
+def identical_sides(source: str, target: str) -> bool:
+    """Both sides have the same letters and digits: "iPhone 4" ↔ "iPhone 4", an untranslated line."""
+    return text_key(source) == text_key(target)
+
+
+def wrong_script(text: str, language: str, least: float) -> bool:
+    """Less than the share `least` of a *normalised* text's words is in the script of its language.
+
+    Han characters and kana count one by one, other words by their spaces, and by their first letter: "使用
+    :c:func:`Py_DECREF` 宏" is 3 of 4 Han. False for a text without any letter.
+    """
+    in_script = _in_script(language)
+    unspaced = _UNSPACED_CHARACTER.findall(text)
+    letters = [found[0] for word in _SPACED_WORD.findall(text) if (found := _LETTER.search(word))]
+    right = sum(bool(in_script(letter)) for letter in (*unspaced, *letters))
+    return right < least * (len(unspaced) + len(letters))
+
+
+def length_ratio(source: str, target: str, most: float) -> bool:
+    """One side has over `most` times the UTF-8 bytes of the other, `LENGTH_SLACK` bytes aside.
+
+    Bytes, because a Han character takes three and says about as much as three Latin letters: without a factor for each
+    language the usual ratio of Chinese to English is near 1.
+    """
+    shorter, longer = sorted((len(source.encode()), len(target.encode())))
+    return longer > most * shorter + LENGTH_SLACK
+
+
+def simplify(text: str) -> str:
+    """Traditional characters as simplified ones, by phrase and character (opencc `t2s`), if the text has any.
+
+    Only then: opencc takes all text for traditional, and made "坏主意" into "坯主意", "覆写" into "复写".
+    """
+    return _converter().convert(text) if traditional().intersection(text) else text
+
+
+@cache
+def traditional() -> frozenset[str]:
+    """Characters that only traditional text has: opencc changes them, and GB 2312, the simplified set, lacks them."""
+    converter = _converter()
+    return frozenset(
+        character
+        for character in map(chr, range(0x4E00, 0xA000))
+        if converter.convert(character) != character and not _in_gb2312(character)
+    )
+
+
+def _in_gb2312(character: str) -> bool:
+    try:
+        return bool(character.encode("gb2312"))
+    except UnicodeEncodeError:
+        return False
+
+
+@cache
+def _converter() -> Any:
+    try:
+        import opencc
+    except ImportError as error:
+        raise ValueError("cleaning.simplify=true needs opencc: pip install opencc") from error
+    return opencc.OpenCC("t2s")
+
+
+@cache
+def _in_script(language: str) -> Any:
+    return re.compile(f"[{_SCRIPTS[language]}]").match

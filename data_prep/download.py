@@ -1,0 +1,136 @@
+"""Files of a corpus from the network: continued where they were cut off, checked, tried again.
+
+A file is FILE.part until it is whole. What is there already, of the size and hash it should have, is not fetched again.
+"""
+
+import hashlib
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tqdm import tqdm
+
+from data_prep.sources import Source, find_files
+from data_prep.streams import is_web_page
+
+log = logging.getLogger("data_prep")
+
+TRIES = 5
+TIMEOUT = 60.0  # seconds without a byte
+_CHUNK = 1 << 20  # bytes
+
+
+def download(sources: dict[str, Source], root: Path, pause: float = 2.0) -> None:
+    """Fetch what is missing of the sources, and say at the end what has to be done by hand.
+
+    Args:
+        sources: by name.
+        root: the folder they go to.
+        pause: seconds before a second try, doubled before each further one.
+
+    Raises:
+        OSError: no network, or a server that does not answer; what has come stays, and the next run goes on with it.
+        ValueError: a file of another size or hash than it should have; files that have to be fetched by hand.
+    """
+    by_hand = []
+    for name, source in sources.items():
+        for index, url in enumerate(source.urls):
+            size = source.sizes[index] if index < len(source.sizes) else None
+            digest = source.sha256[index] if index < len(source.sha256) else None
+            path = root / Path(urlsplit(url).path).name
+            if path.is_file() and _is_right(path, size, digest):
+                log.info("%s: %s is there", name, path.name)
+            else:
+                fetch(url, path, size=size, sha256=digest, pause=pause)
+        if not source.urls:
+            try:
+                find_files(name, source, root)
+            except FileNotFoundError:
+                by_hand.append(f"{name}: {source.by_hand} (folder {root})")
+    if by_hand:
+        raise ValueError("to be fetched by hand: " + "; ".join(by_hand))
+
+
+def fetch(url: str, path: Path, *, size: int | None = None, sha256: str | None = None, pause: float = 2.0) -> None:
+    """Fetch one file, in several tries if need be, each going on where the last one stopped.
+
+    Raises:
+        OSError, ValueError: as for `download`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    for attempt in range(TRIES):
+        try:
+            expected = _fetch_rest(url, part)
+            break
+        except urllib.error.HTTPError as error:
+            if error.code < 500 and error.code not in (408, 429):
+                raise OSError(
+                    f"{url}: the server says {error.code} {error.reason}; is the address still right?"
+                ) from error
+            reason: Exception = error
+        except (urllib.error.URLError, OSError) as error:
+            reason = error
+        if attempt + 1 < TRIES:
+            log.info("%s: %s; trying again", path.name, reason)
+            time.sleep(pause * 2**attempt)
+    else:
+        have = part.stat().st_size if part.is_file() else 0
+        raise OSError(
+            f"{url}: no connection after {TRIES} tries ({reason}); {have:,} bytes are kept in {part.name} and the next "
+            f"run goes on from there. Without a network, put the file at {path}"
+        ) from reason
+    have = part.stat().st_size
+    with open(part, "rb") as stream:
+        head = stream.read(200)
+    if is_web_page(head):
+        part.unlink()
+        raise ValueError(f"{url}: a web page came instead of the file; fetch it by hand and put it at {path}")
+    if (expected is not None and have != expected) or not _is_right(part, size, sha256):
+        part.unlink()
+        raise ValueError(
+            f"{url}: what came ({have:,} bytes) has not the size or SHA-256 it should have; it was removed"
+        )
+    part.replace(path)
+
+
+def _fetch_rest(url: str, part: Path) -> int | None:
+    """Add to `part` what is missing; returns the size of the whole file, where the server says it."""
+    have = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and have:  # nothing is left to send
+            return None
+        raise
+    with response:
+        continued = response.status == 206
+        have = have if continued else 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        name = part.name.removesuffix(".part")
+        with (
+            open(part, "ab" if continued else "wb") as stream,
+            tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=name, disable=None) as bar,
+        ):
+            read: Callable[[int], bytes] = response.read
+            while chunk := read(_CHUNK):
+                stream.write(chunk)
+                bar.update(len(chunk))
+    if total is not None and part.stat().st_size < total:
+        raise OSError(f"the connection ended after {part.stat().st_size:,} of {total:,} bytes")
+    return total
+
+
+def _is_right(path: Path, size: int | None, sha256: str | None) -> bool:
+    if size is not None and path.stat().st_size != size:
+        return False
+    if sha256 is None:
+        return True
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == sha256

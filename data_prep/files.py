@@ -1,0 +1,47 @@
+"""Files that appear whole or not at all, and folders that one run works in at a time."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, content: bytes | Callable[[Any], None]) -> None:
+    """Write a file aside, flush it to disk and give it its name, so that no reader ever sees a part of it.
+
+    Raises:
+        OSError: the disk is full, …; nothing is left behind.
+    """
+    aside = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(aside, "wb") as stream:
+            if callable(content):
+                content(stream)
+            else:
+                stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def locked(path: Path, wait: bool) -> Iterator[None]:
+    """Hold a lock that ends with the process, however it ends.
+
+    Raises:
+        ValueError: another process holds it, and we are not to wait.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise ValueError(
+                f"another run is at work in {path.parent}: wait for its end, or give another output folder"
+            ) from None
+        yield

@@ -1,0 +1,246 @@
+"""The whole way: sources → clean blocks → splits, a manifest and a report.
+
+OUTPUT/clean/SOURCE/…               see `clean_corpus`
+OUTPUT/splits/train-00000-of-00001.parquet, validation-…, test-…
+                                    columns source, target, corpus (its name), line (its number there, from 0)
+OUTPUT/splits/manifest.json         inputs and their hashes, counts of every rule, versions, settings, command
+OUTPUT/splits/report.md             the same for people, with examples of what each rule did
+"""
+
+import json
+import logging
+import os
+import platform
+import shutil
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from data_prep.account import Account
+from data_prep.clean_corpus import CleanTask, block_account, clean_source, source_blocks, write_table
+from data_prep.files import locked, write_whole
+from data_prep.report_page import report_page
+from data_prep.sampling import SPLIT_SCHEMA, as_table, draw, everything_else, without_duplicates
+from data_prep.settings import Preparation
+from data_prep.tokens import TokenCounter
+
+log = logging.getLogger("data_prep")
+
+SHARD_PAIRS = 500_000
+
+Progress = Callable[[str, int], None]
+"""Called with the name of a source and a number of lines just done."""
+
+
+def _silent(name: str, lines: int) -> None:
+    pass
+
+
+def prepare(
+    plan: Preparation,
+    counter: TokenCounter | None,
+    *,
+    processes: int,
+    command: str,
+    wait: bool = False,
+    progress: Progress = _silent,
+) -> dict[str, Any]:
+    """Clean all sources and draw the splits, or what is left to do of that; returns the manifest.
+
+    Args:
+        plan: what to do.
+        counter: of tokens; may be None where `plan.sample.max_tokens` is.
+        processes: that work at a time; the result is the same for any number.
+        command: that asked for it, for the manifest.
+        wait: for another run in the same folder to end (and read what it made), rather than refuse to start.
+        progress: called as lines are done.
+
+    Raises:
+        FileNotFoundError, ValueError: those of `clean_source` and `draw`; a folder with splits of another preparation.
+        OSError: the disk is full, …; what is done stays, and the same command goes on with it.
+    """
+    with locked(plan.output / ".lock", wait), workers(processes) as pool:
+        clean(plan, pool, processes, progress)
+        return sample(plan, counter, pool, command)
+
+
+def clean(plan: Preparation, pool: Executor, processes: int, progress: Progress = _silent) -> None:
+    """Clean all sources; see `clean_source`."""
+    for name, source in plan.sources.items():
+        task = CleanTask(name, source, plan.cleaning, plan.seed, plan.output / "clean" / name, plan.block_bytes)
+        account = clean_source(task, plan.root, pool, processes + 1, partial(progress, name))
+        log.info("%s: %s of %s lines kept", name, f"{account.kept:,}", f"{account.lines:,}")
+
+
+def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, command: str) -> dict[str, Any]:
+    """Draw the splits from clean sources, and write them with manifest and report; see `prepare`."""
+    if plan.sample.max_tokens is not None and counter is None:
+        raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
+    blocks = [(name, path) for name in plan.sources for path in source_blocks(plan.output / "clean" / name)]
+    settings = _settings(plan, counter) | {"inputs": _inputs(plan)}
+    folder, aside = plan.output / "splits", plan.output / ".splits.tmp"
+    if manifest := _finished(plan.output, settings):
+        return manifest
+    corpus, duplicates, account = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed)
+    count = counter.count if counter else None
+    drawn = draw(corpus, plan.sample, count, list(plan.sources), pool)
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    parts: dict[str, Iterable[pa.Table]] = {name: [as_table(pairs)] for name, pairs in drawn.splits.items()}
+    if plan.sample.train_size is None:
+        parts["train"] = everything_else(corpus, drawn, plan.sample, count)
+    splits = {name: _write_split(aside, name, parts[name]) for name in ("train", "validation", "test")}
+    accounts = {name: Account() for name in plan.sources}
+    for name, path in blocks:
+        accounts[name].add(block_account(path))
+    manifest = {
+        "command": command,
+        "settings": settings,
+        "versions": _versions(),
+        "sources": {name: accounts[name].counts() for name in plan.sources},
+        "duplicates": duplicates,
+        "pairs_to_sample_from": corpus.pairs,
+        "sampling": drawn.counts,
+        "splits": splits,
+    }
+    for each in accounts.values():
+        account.add(each)
+    if not splits["train"]["pairs"]:
+        raise ValueError(f"no training pair is left; what became of them: {manifest['sources']}, {drawn.counts}")
+    kept = [(each.corpus, each.source, each.target) for each in drawn.splits.get("train", [])[:200]]
+    write_whole(aside / "report.md", report_page(manifest, account, kept).encode())
+    write_whole(aside / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1).encode())
+    os.replace(aside, folder)
+    return manifest
+
+
+def finished(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any] | None:
+    """The manifest if `plan` has been carried out, else None; the sources' files are not looked at and may be gone.
+
+    Without a counter, whichever tokenizer counted.
+
+    Raises:
+        ValueError: the folder holds splits of another preparation.
+    """
+    settings = _settings(plan, counter)
+    if counter is None:
+        del settings["tokenizer"]
+    return _finished(plan.output, settings)
+
+
+def _finished(output: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    if not (output / "splits" / "manifest.json").is_file():
+        return None
+    manifest = read_manifest(output)
+    changed = [key for key in settings if manifest["settings"].get(key) != settings[key]]
+    if changed:
+        raise ValueError(
+            f"{output / 'splits'} was made with other {', '.join(changed)}: give another output folder, or remove this "
+            "one (the clean sources beside it are used again)"
+        )
+    return manifest
+
+
+def read_manifest(output: Path) -> dict[str, Any]:
+    """The manifest of a finished preparation. FileNotFoundError where there is none."""
+    return json.loads((output / "splits" / "manifest.json").read_text(encoding="utf-8"))
+
+
+def read_split(output: Path, name: str) -> list[tuple[str, str]]:
+    """The pairs of a split of a finished preparation, in order."""
+    import pyarrow.parquet as pq
+
+    pairs: list[tuple[str, str]] = []
+    for shard in read_manifest(output)["splits"][name]["shards"]:
+        table = pq.read_table(output / "splits" / shard["file"], columns=["source", "target"])
+        pairs += zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True)
+    return pairs
+
+
+@contextmanager
+def workers(processes: int) -> Iterator[Executor]:
+    """Processes to share work out to; with one, the work is done here."""
+    if processes < 1:
+        raise ValueError(f"processes={processes}: must be at least 1")
+    if processes == 1:
+        yield _Here()
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        yield pool
+
+
+def _one_thread() -> None:
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+
+
+class _Here(Executor):
+    """Does each call at once, in this process."""
+
+    def submit(self, function: Callable, /, *arguments: Any, **named: Any) -> Future:
+        future: Future = Future()
+        future.set_result(function(*arguments, **named))
+        return future
+
+
+def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]:
+    """All that the splits depend on but for the files they are made from."""
+    return {
+        "corpus": plan.name,
+        "sources": list(plan.sources),
+        "seed": plan.seed,
+        "cleaning": asdict(plan.cleaning),
+        "sample": asdict(plan.sample),
+        "tokenizer": {"name": counter.name, "sha256": counter.sha256} if counter else None,
+        "block_bytes": plan.block_bytes,
+    }
+
+
+def _inputs(plan: Preparation) -> dict[str, Any]:
+    """The files and their hashes, as the clean sources have recorded them."""
+    paths = {name: plan.output / "clean" / name / "settings.json" for name in plan.sources}
+    return {name: json.loads(path.read_text(encoding="utf-8"))["inputs"] for name, path in paths.items()}
+
+
+def _versions() -> dict[str, str]:
+    packages = ("pyarrow", "numpy", "xxhash", "tokenizers", "opencc")
+    return {"python": platform.python_version(), "unicode": unicodedata.unidata_version} | {
+        name: version(name) for name in packages
+    }
+
+
+def _write_split(folder: Path, name: str, parts: Iterable[pa.Table]) -> dict[str, Any]:
+    """Shards of a split, and what the manifest says of them."""
+    sizes: list[int] = []
+    sources: Counter[str] = Counter()
+    waiting = SPLIT_SCHEMA.empty_table()
+
+    def write(table: pa.Table) -> None:
+        write_table(table, folder / f"{name}-{len(sizes):05d}.parquet")
+        sizes.append(len(table))
+
+    for part in parts:
+        sources.update({each["values"]: each["counts"] for each in part["corpus"].value_counts().to_pylist()})
+        waiting = pa.concat_tables([waiting, part])
+        while len(waiting) >= SHARD_PAIRS:
+            write(waiting.slice(0, SHARD_PAIRS))
+            waiting = waiting.slice(SHARD_PAIRS)
+    if len(waiting) or not sizes:
+        write(waiting)
+    shards = []
+    for number, size in enumerate(sizes):
+        path = folder / f"{name}-{number:05d}-of-{len(sizes):05d}.parquet"
+        os.replace(folder / f"{name}-{number:05d}.parquet", path)
+        shards.append({"file": path.name, "pairs": size, "sha256": sha256(path.read_bytes()).hexdigest()})
+    return {"pairs": sum(sizes), "by_source": dict(sorted(sources.items())), "shards": shards}

@@ -1,0 +1,275 @@
+"""The second half of the way: from cleaned blocks to splits of exact sizes, tokenising only what is looked at.
+
+Pairs come in the order of their ranks (`ranking`). The first ones that pass the length limit are held out, for test
+and validation; the next ones are the training pairs, where they share no text with those. It is a uniform sample of
+all pairs that would pass, though only as many are tokenised as it takes: the ranks know nothing of the texts.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from data_prep.account import Account
+from data_prep.duplicates import repeated
+from data_prep.ranking import ranks
+from data_prep.splitting import Texts
+from data_prep.vectorised import text_keys
+
+CountTokens = Callable[[list[str]], list[int]]
+
+SPLIT_SCHEMA = pa.schema(
+    {"source": pa.string(), "target": pa.string(), "corpus": pa.string(), "line": pa.int64()}.items()
+)
+"""Of the shards: both texts, the name of the pair's source, and its line there, from 0."""
+
+_AT_ONCE = 400_000  # pairs in memory
+_BATCH = 2000  # pairs in one call of a token counter
+_RANKS = 1 << 64
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Sizes of the splits, and what a pair must be like to be in one.
+
+    `train_size` None takes all pairs. `shares` asks for a fixed mixture: how much of each split comes from each source,
+    in any unit; None draws from all pairs alike. `max_tokens` holds for either side; None is no limit.
+
+    Raises:
+        ValueError: a size or share below 0, no training pairs, shares without a size.
+    """
+
+    train_size: int | None
+    validation_size: int
+    test_size: int
+    max_tokens: int | None
+    shares: dict[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("train_size", 1), ("validation_size", 0), ("test_size", 0), ("max_tokens", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"sample.{name}={value}: must be at least {least}")
+        if self.shares is not None:
+            if self.train_size is None:
+                raise ValueError("sample.shares needs a sample.train_size: shares of all pairs are what they are")
+            if not self.shares or min(self.shares.values()) < 0 or not sum(self.shares.values()):
+                raise ValueError(f"sample.shares={self.shares}: shares are numbers of at least 0, not all 0")
+
+    def sizes(self, split: str, sources: Sequence[str]) -> dict[str, int]:
+        """Pairs of a split from each source, or under "" from all of them together."""
+        size = getattr(self, f"{split}_size")
+        if self.shares is None:
+            return {"": size}
+        unknown = sorted(set(self.shares) - set(sources))
+        if unknown:
+            raise ValueError(f"sample.shares names {', '.join(unknown)}; the sources are {', '.join(sources)}")
+        exact = {name: size * share / sum(self.shares.values()) for name, share in self.shares.items()}
+        counts = {name: int(value) for name, value in exact.items()}
+        by_remainder = sorted(exact, key=lambda name: (counts[name] - exact[name], name))
+        for name in by_remainder[: size - sum(counts.values())]:
+            counts[name] += 1
+        return counts
+
+
+class Candidate(NamedTuple):
+    """A pair with its rank, and where it comes from."""
+
+    rank: int
+    corpus: str
+    line: int
+    source: str
+    target: str
+
+
+@dataclass
+class CleanedCorpus:
+    """Block files of cleaned sources, in order, and masks of the pairs in them that take part."""
+
+    blocks: list[tuple[str, Path]]
+    masks: list[np.ndarray]
+    seed: int
+
+    @property
+    def pairs(self) -> int:
+        return int(sum(mask.sum() for mask in self.masks))
+
+
+def without_duplicates(
+    blocks: list[tuple[str, Path]], duplicates: str, seed: int
+) -> tuple[CleanedCorpus, dict[str, int], Account]:
+    """A corpus without duplicates ("none", "exact", "near"), how many there were of either kind, and some of them."""
+    paths = [path for _, path in blocks]
+    masks = [np.ones(pq.read_metadata(path).num_rows, bool) for path in paths]
+    counts: dict[str, int] = {}
+    account = Account()
+    before = CleanedCorpus(blocks, masks, seed)
+    exact = repeated(paths, "exact") if duplicates != "none" else []
+    near = repeated(paths, "near") if duplicates == "near" else []
+    for name, found in (("duplicate", exact), ("near_duplicate", near)):
+        found = [each & mask for each, mask in zip(found, before.masks, strict=False)]
+        counts[name] = int(sum(each.sum() for each in found))
+        if counts[name]:
+            first = next(_in_rounds(CleanedCorpus(blocks, found, seed), _in_process, 200))[:50]
+            account.add_victims(
+                name, [(c.rank, f"{c.corpus}:{c.line + 1}", f"{c.source}\t{c.target}", "") for c in first]
+            )
+            before = CleanedCorpus(blocks, [mask & ~each for mask, each in zip(before.masks, found, strict=True)], seed)
+    return before, {name: count for name, count in counts.items() if count}, account
+
+
+def in_random_order(corpus: CleanedCorpus, pool: Executor, expected: int) -> Iterator[Candidate]:
+    """All pairs in order of their ranks; `expected` is how many the caller thinks to need."""
+    for candidates in _in_rounds(corpus, pool.map, expected):
+        yield from candidates
+
+
+def _in_rounds(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> Iterator[list[Candidate]]:
+    """The pairs of one interval of ranks after the other; every round reads the ranks of all blocks again."""
+    total, low = corpus.pairs, 0
+    expected = min(max(expected, 1000), _AT_ONCE)
+    step = min(_RANKS, max(1, _RANKS * expected // max(total, 1)))
+    while low < _RANKS:
+        high = min(low + step, _RANKS)
+        arguments = [
+            (name, path, mask, corpus.seed, low, high)
+            for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True)
+            if mask.any()
+        ]
+        candidates = [each for block in map_blocks(_candidates, arguments) for each in block]
+        yield sorted(candidates, key=attrgetter("rank"))  # the order of the corpus decides between equal ones
+        low = high
+
+
+def _in_process(function: Callable, arguments: list) -> list:
+    return [function(each) for each in arguments]
+
+
+def _candidates(task: tuple[str, Path, np.ndarray, int, int, int]) -> list[Candidate]:
+    """The pairs of a block with `low <= rank < high`, in order."""
+    name, path, mask, seed, low, high = task
+    lines = pq.read_table(path, columns=["line"], use_threads=False)["line"].to_numpy()
+    order = ranks(seed, name, lines)
+    chosen = np.flatnonzero(mask & (order >= np.uint64(low)) & (order <= np.uint64(high - 1)))
+    if not len(chosen):
+        return []
+    chosen = chosen[np.argsort(order[chosen])]
+    texts = pq.read_table(path, columns=["source", "target"], use_threads=False).combine_chunks().take(pa.array(chosen))
+    columns = order[chosen].tolist(), lines[chosen].tolist(), texts["source"].to_pylist(), texts["target"].to_pylist()
+    return [Candidate(rank, name, *rest) for rank, *rest in zip(*columns, strict=True)]
+
+
+@dataclass
+class Sample:
+    """The pairs of each split in order of their ranks, and what became of those looked at on the way."""
+
+    splits: dict[str, list[Candidate]]
+    counts: dict[str, int]
+    texts: Texts  # of the held-out pairs
+
+
+def draw(
+    corpus: CleanedCorpus, wanted: Sampling, count_tokens: CountTokens | None, sources: Sequence[str], pool: Executor
+) -> Sample:
+    """Draw the splits; with `train_size` None only those held out.
+
+    Held-out pairs have texts of their own, up to case, spaces and punctuation, and no training pair has one of theirs.
+
+    Raises:
+        ValueError: fewer pairs than asked for.
+    """
+    held_out = ["test", "validation"]
+    names = held_out if wanted.train_size is None else [*held_out, "train"]
+    left = {name: wanted.sizes(name, sources) for name in names}
+    sample = Sample({name: [] for name in names}, {"looked_at": 0, "too_long": 0, "shares_held_out": 0}, Texts())
+    waiting: list[Candidate] = []  # fit for training, as far as is known before all held-out pairs are
+
+    def lacking(names: Sequence[str]) -> int:
+        return sum(sum(left[name].values()) for name in names)
+
+    def take(pair: Candidate, splits: Sequence[str]) -> bool:
+        """Whether the pair's source is still wanted in one of the splits; if so, it goes there."""
+        stratum = pair.corpus if wanted.shares else ""
+        split = next((name for name in splits if left[name].get(stratum)), None)
+        if split and sample.texts.share((pair.source, pair.target)):
+            sample.counts["shares_held_out"] += 1
+        elif split:
+            sample.splits[split].append(pair)
+            left[split][stratum] -= 1
+            if split in held_out:
+                sample.texts.add([(pair.source, pair.target)])
+        return split is not None
+
+    candidates = in_random_order(corpus, pool, 2 * lacking(names))
+    while lacking(names) and (batch := list(islice(candidates, _BATCH))):
+        for pair, fit in zip(batch, fits(batch, count_tokens, wanted.max_tokens), strict=True):
+            if not lacking(names):
+                break
+            sample.counts["looked_at"] += 1
+            if not fit:
+                sample.counts["too_long"] += 1
+            elif not lacking(held_out) or not take(pair, held_out):
+                waiting.append(pair)
+            if not lacking(held_out):
+                for each in waiting:
+                    take(each, names[2:])
+                waiting.clear()
+    if lacking(names):
+        sizes = {name: {key or "all": count for key, count in left[name].items() if count} for name in names}
+        raise ValueError(
+            f"too few pairs: of all {corpus.pairs:,} clean ones {sample.counts['too_long']:,} have over "
+            f"{wanted.max_tokens} tokens, {sample.counts['shares_held_out']:,} a text of a held-out pair; still "
+            f"wanted: { {name: counts for name, counts in sizes.items() if counts} }; ask for fewer, or raise "
+            "sample.max_tokens"
+        )
+    return sample
+
+
+def fits(pairs: Sequence[Candidate], count_tokens: CountTokens | None, max_tokens: int | None) -> list[bool]:
+    """Which pairs have at most `max_tokens` tokens on either side."""
+    if max_tokens is None or count_tokens is None:
+        return [True] * len(pairs)
+    sources = count_tokens([pair.source for pair in pairs])
+    targets = count_tokens([pair.target for pair in pairs])
+    return [max(sizes) <= max_tokens for sizes in zip(sources, targets, strict=True)]
+
+
+def as_table(pairs: Sequence[Candidate]) -> pa.Table:
+    """Pairs as they are written: source, target, corpus, line."""
+    columns = {name: [getattr(pair, name) for pair in pairs] for name in ("source", "target", "corpus", "line")}
+    return pa.table(columns, schema=SPLIT_SCHEMA)
+
+
+def everything_else(
+    corpus: CleanedCorpus, sample: Sample, wanted: Sampling, count_tokens: CountTokens | None
+) -> Iterator[pa.Table]:
+    """All pairs that fit and share no text with the held-out ones, block by block in the order of the corpus."""
+    held = [pair for pairs in sample.splits.values() for pair in pairs]
+    lines = {name: [pair.line for pair in held if pair.corpus == name] for name, _ in corpus.blocks}
+    keys = pa.array(sorted(sample.texts.sources), pa.string()), pa.array(sorted(sample.texts.targets), pa.string())
+    for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True):
+        table = pq.read_table(path, columns=["source", "target", "line"])
+        table = table.filter(pa.array(mask & ~np.isin(table["line"].to_numpy(), lines[name]))).combine_chunks()
+        sample.counts["looked_at"] += len(table)
+        if wanted.max_tokens is not None and count_tokens is not None:
+            counts = [np.array(count_tokens(table[side].to_pylist()), np.int64) for side in ("source", "target")]
+            table = _keep(table, np.maximum(*counts) <= wanted.max_tokens, sample, "too_long")
+        if held:
+            texts = [table[side].combine_chunks() for side in ("source", "target")]
+            shared = [pc.is_in(text_keys(text), known).to_numpy(False) for text, known in zip(texts, keys, strict=True)]
+            table = _keep(table, ~(shared[0] | shared[1]), sample, "shares_held_out")
+        names = pa.array([name], pa.string()).take(pa.array(np.zeros(len(table), np.int64)))
+        yield table.append_column("corpus", names).select(SPLIT_SCHEMA.names)
+
+
+def _keep(table: pa.Table, mask: np.ndarray, sample: Sample, reason: str) -> pa.Table:
+    sample.counts[reason] += int((~mask).sum())
+    return table.filter(pa.array(mask)).combine_chunks()

@@ -1,0 +1,83 @@
+"""Corpora that `data_prep` prepares from raw files: once, whatever the number of processes that want to read them."""
+
+import os
+import time
+
+from data_prep import Report
+from data_prep.clean_corpus import processes_available
+from data_prep.prepare import finished, prepare, read_split
+from data_prep.settings import preparation
+from data_prep.tokens import token_counter
+
+Pair = tuple[str, str]
+
+
+def prepared_corpus(
+    name: str,
+    *,
+    root: str,
+    prepared: str | None,
+    cleaning: str,
+    sources: list[str] | None,
+    tokenizer: str | None,
+    max_tokens: int | None,
+    train_size: int | None,
+    validation_size: int,
+    test_size: int,
+    seed: int,
+) -> tuple[dict[str, list[Pair]], Report]:
+    """The splits of a corpus of `data_prep`, prepared now if they are not yet, and what was left out.
+
+    The first process of a machine prepares them, the others wait and read; where several machines share a disk, one of
+    them prepares and the others find its work done.
+
+    Args:
+        name: of the corpus: a file of data_prep/conf/corpus.
+        root: folder of its raw files.
+        prepared: folder of what is made of them; None for `root`/prepared.
+        cleaning: preset of the rules: a file of data_prep/conf/cleaning.
+        sources: those to use; None for all.
+        tokenizer: name or folder; None to take what is there, whichever tokenizer it was made with.
+        max_tokens, train_size, validation_size, test_size, seed: see `data_prep.sampling.Sampling`.
+
+    Raises:
+        FileNotFoundError, ValueError: those of `data_prep.prepare`; nothing is prepared, and no tokenizer given.
+    """
+    plan = preparation(
+        corpus=name,
+        cleaning=cleaning,
+        sources=sources,
+        root=root,
+        output=prepared or os.path.join(root, "prepared"),
+        seed=seed,
+        train_size=train_size,
+        validation_size=validation_size,
+        test_size=test_size,
+        max_tokens=max_tokens,
+    )
+    counter = token_counter(tokenizer) if tokenizer is not None else None
+    manifest = finished(plan, counter)
+    if manifest is None and counter is None:
+        raise ValueError(
+            f"{plan.output} holds no prepared corpus: bring it back, or give the tests a file of their own"
+        )
+    if manifest is None and local_rank() == 0:
+        command = f"train.py data={name} data.root={root}"
+        manifest = prepare(plan, counter, processes=processes_available(), command=command, wait=True)
+    while manifest is None:  # rank 0 is at work; where it fails, the launcher ends this process too
+        time.sleep(1)
+        manifest = finished(plan, counter)
+    report = Report()
+    for source, counts in manifest["sources"].items():
+        for kind in ("faulty", "dropped"):
+            for reason, count in counts[kind].items():
+                report.add(source, reason, count)
+        report.add(source, "kept", counts["kept"])
+    for reason, count in (manifest["duplicates"] | manifest["sampling"]).items():
+        report.add("sampling", reason, count)
+    return {split: read_split(plan.output, split) for split in ("train", "validation", "test")}, report
+
+
+def local_rank() -> int:
+    """The number of this process on its machine, as launchers tell it."""
+    return next((int(os.environ[name]) for name in ("LOCAL_RANK", "SLURM_LOCALID") if name in os.environ), 0)

@@ -1,0 +1,133 @@
+"""`python -m data_prep`: what its configuration holds and refuses, and token counters."""
+
+import json
+import shutil
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.errors import ConfigCompositionException
+from omegaconf import OmegaConf
+
+from data_prep.__main__ import CleaningSchema, SamplingSchema, command, plan_of
+from data_prep.cleaning import Cleaning
+from data_prep.sampling import Sampling
+from data_prep.settings import CONF, preparation, preset
+from data_prep.tokens import token_counter
+from duplexmt.data.tokenizer import load_tokenizer, token_ids
+from tests.helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
+
+TEXTS = [text for pair in SENTENCES for text in pair] + ["", " ", "don't 2021年", "<|im_start|>a</s>", "e\u0301"]
+
+
+def composed(*overrides):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose("prepare", overrides=["root=/r", "output=/o", *overrides])
+
+
+def plan(*overrides):
+    return plan_of(OmegaConf.to_container(composed(*overrides), resolve=True))
+
+
+def test_the_defaults_are_the_papers():
+    made = plan()
+    assert (made.sample.train_size, made.sample.validation_size, made.sample.max_tokens) == (100_000, 1_000, 32)
+    assert list(made.sources) == ["paracrawl", "news_commentary", "wiki_titles", "un", "wikimatrix", "ccmt"]
+    assert made.cleaning == Cleaning("zh", "en"), "the paper's rules and no other"
+    assert composed().tokenizer == "Qwen/Qwen2.5-0.5B"
+
+
+def test_every_file_of_the_corpus_has_an_address_or_a_word_on_how_to_get_it():
+    for name, source in plan().sources.items():
+        assert source.by_hand or len(source.urls) >= len(source.files), name
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "cleaning").glob("*.yaml")))
+def test_presets_are_the_same_with_and_without_a_command_line(name):
+    made = preparation(
+        corpus="wmt21_zhen", cleaning=name, sources=["un"], root="/r", output="/o", seed=1,
+        train_size=100_000, validation_size=1_000, test_size=0, max_tokens=32,
+    )  # fmt: skip
+    assert made == plan(f"cleaning={name}", "sources=[un]")
+    assert set(preset("cleaning", name)) == set(CleaningSchema.__dataclass_fields__)
+
+
+def test_schemas_name_the_fields_of_what_they_configure():
+    languages = {"source_language", "target_language"}
+    assert set(CleaningSchema.__dataclass_fields__) == set(Cleaning.__dataclass_fields__) - languages
+    assert set(SamplingSchema.__dataclass_fields__) == set(Sampling.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("argument", ["cleaning.simplfy=true", "sample.size=3", "stp=all", "cleaning=gentle"])
+def test_a_typo_is_refused(argument):
+    with pytest.raises(Exception, match=r"simplfy|sample\.size|stp|gentle") as error:
+        composed(argument)
+    assert isinstance(error.value, ConfigCompositionException)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("+corpus.sources.un.colour=red", r"corpus\.sources\.un: colour should not be there"),
+        (
+            "+corpus.sources.mine={kind: tsv}",
+            r"corpus\.sources\.mine: files, source, target should not be there, or is",
+        ),
+        ("sources=[europarl]", "there is no europarl"),
+        ("sample.train_size=0", r"sample\.train_size=0"),
+        ("block_bytes=0", "block_bytes=0"),
+        ("cleaning.duplicates=all", "duplicates='all'"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_name(argument, message):
+    with pytest.raises(ValueError, match=message):
+        plan(argument)
+
+
+def test_a_corpus_of_ones_own_needs_no_code():
+    made = plan(
+        "+corpus.sources.mine={kind: tsv, files: [a.tsv.zst], source: 0, target: 1, columns: 2}", "sources=[mine]"
+    )
+    assert list(made.sources) == ["mine"]
+
+
+def test_the_command_in_the_manifest_leaves_out_what_has_no_bearing_on_the_result():
+    overrides = [
+        "root=r",
+        "processes=2",
+        "output=o",
+        "step=sample",
+        "hydra.run.dir=x",
+        "+hydra/launcher=y",
+        "cleaning=strict",
+    ]
+    assert command(overrides) == "python -m data_prep root=r cleaning=strict"
+
+
+# --- token counters ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [tiny_tokenizer, byte_level_tokenizer])
+def test_tokens_are_counted_as_training_counts_them(make, tmp_path):
+    make().save_pretrained(str(tmp_path))
+    loaded = load_tokenizer(str(tmp_path))
+    counter = token_counter(str(tmp_path))
+    assert counter.count(TEXTS) == [len(ids) for ids in token_ids(loaded, TEXTS)]
+    assert counter.count([]) == []
+
+
+def test_a_folder_in_qwen2s_older_layout_is_counted_as_transformers_does(tmp_path):
+    byte_level_tokenizer().backend_tokenizer.model.save(str(tmp_path))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Qwen2Tokenizer"}))
+    loaded = load_tokenizer(str(tmp_path))
+    texts = [text for text in TEXTS if "<" not in text]
+    assert token_counter(str(tmp_path)).count(texts) == [len(ids) for ids in token_ids(loaded, texts)]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
+    with pytest.raises(ValueError, match="for Qwen2 only, and this is 'GPT2Tokenizer'"):
+        token_counter(str(tmp_path))
+
+
+def test_a_tokenizer_that_is_nowhere_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    shutil.rmtree(tmp_path)
+    with pytest.raises(ValueError, match=r"tokenizer=.*no tokenizer could be loaded from there"):
+        token_counter(str(tmp_path))

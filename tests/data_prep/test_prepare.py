@@ -1,0 +1,413 @@
+"""From the six formats to splits: what comes out, the same however it was run, and what goes wrong on the way."""
+
+import errno
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from data_prep import files
+from data_prep.account import Account
+from data_prep.clean_corpus import block_account, source_blocks
+from data_prep.cleaning import clean
+from data_prep.files import locked
+from data_prep.prepare import finished, prepare, read_manifest, read_split
+from data_prep.ranking import ranks
+from data_prep.sampling import Sampling
+from data_prep.settings import Preparation, preparation
+from data_prep.splitting import text_key
+from data_prep.tokens import TokenCounter
+from tests.data_prep.formats import PAIRS, tsv, write_wmt21
+
+CHARACTERS = TokenCounter(lambda texts: [len(text) for text in texts], "characters", "0")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    root = tmp_path_factory.mktemp("raw")
+    write_wmt21(root)
+    return root
+
+
+def plan(root, output, cleaning="strict", block_bytes=1500, sources=None, **sizes) -> Preparation:
+    values = {"train_size": 300, "validation_size": 30, "test_size": 20, "max_tokens": 40} | sizes
+    made = preparation(
+        corpus="wmt21_zhen", cleaning=cleaning, sources=sources, root=str(root), output=str(output), seed=1, **values
+    )
+    return replace(made, block_bytes=block_bytes)
+
+
+def run(root, output, processes=1, **values):
+    return prepare(plan(root, output, **values), CHARACTERS, processes=processes, command="test")
+
+
+def contents(folder):
+    """Every file of a folder but the locks, byte for byte."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def source_of(folder, lines, name="wikititles-v3.zh-en.tsv"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(tsv(lines))
+    return folder
+
+
+# --- what comes out ----------------------------------------------------------------------------------------------
+
+
+def test_raw_files_of_six_formats_come_to_disjoint_splits_of_the_sizes_asked_for(raw, tmp_path):
+    manifest = run(raw, tmp_path)
+    splits = {name: read_split(tmp_path, name) for name in ("train", "validation", "test")}
+    assert {name: len(pairs) for name, pairs in splits.items()} == {"train": 300, "validation": 30, "test": 20}
+    known = {(zh.replace(" ", ""), en.replace(" .", ".")) for zh, en in PAIRS}
+    assert {pair for pairs in splits.values() for pair in pairs} <= known
+    for side in (0, 1):
+        keys = [{text_key(pair[side]) for pair in pairs} for pairs in splits.values()]
+        assert sum(map(len, keys)) == len(set.union(*keys))
+    assert all(len(text) <= 40 for pairs in splits.values() for pair in pairs for text in pair)
+    assert manifest == read_manifest(tmp_path)
+    assert set(manifest["splits"]["train"]["by_source"]) == set(manifest["sources"])
+
+
+def test_the_manifest_accounts_for_every_line_and_names_its_inputs(raw, tmp_path):
+    manifest = run(raw, tmp_path)
+    for counts in manifest["sources"].values():
+        assert counts["lines"] == counts["kept"] + sum(counts["faulty"].values()) + sum(counts["dropped"].values())
+    assert manifest["sources"]["news_commentary"]["faulty"] == {"empty_line": 100}
+    assert manifest["sources"]["ccmt"]["rewritten"]["remove_spaces"] == 100
+    (entry,) = manifest["settings"]["inputs"]["paracrawl"]
+    assert entry["file"] == "en-zh-v1.txt.gz"
+    assert len(entry["sha256"]) == 64
+    assert len(manifest["settings"]["inputs"]["un"]) == 2
+    report = (tmp_path / "splits" / "report.md").read_text(encoding="utf-8")
+    assert "| no pair: empty_line | 0 | 100 | 0 | 0 | 0 | 0 | 100 |" in report
+    assert "## close_up_punctuation" in report
+    assert "## Kept" in report
+
+
+def test_clean_blocks_hold_what_the_rules_make_of_each_line(raw, tmp_path):
+    run(raw, tmp_path, cleaning="paper")
+    rules = plan(raw, tmp_path, cleaning="paper").cleaning
+    found = [
+        (row["source"], row["target"])
+        for path in source_blocks(tmp_path / "clean" / "paracrawl")
+        for row in pq.read_table(path).to_pylist()
+    ]
+    fates = [clean(*pair, rules) for pair in PAIRS[:100]]
+    assert found == [(fate.source, fate.target) for fate in fates]
+
+
+def test_duplicates_are_dropped_across_sources_the_first_one_stays(tmp_path):
+    pairs = [(f"第{n}句", f"Sentence {n}.") for n in range(20)]
+    near = [(f"第{n}句！", f"sentence {n}") for n in range(5)]
+    source_of(tmp_path / "raw", pairs)
+    source_of(tmp_path / "raw", [(en, zh) for zh, en in [*pairs[:3], *near, ("新", "New")]], "corpus.tsv")
+    import gzip
+
+    (tmp_path / "raw" / "en-zh-v1.txt.gz").write_bytes(gzip.compress((tmp_path / "raw" / "corpus.tsv").read_bytes()))
+    values = {"sources": ["wiki_titles", "paracrawl"], "train_size": None, "validation_size": 0, "test_size": 0}
+    manifest = run(tmp_path / "raw", tmp_path / "out", **values)
+    assert manifest["duplicates"] == {"duplicate": 3, "near_duplicate": 5 - 3 + 3}
+    assert manifest["pairs_to_sample_from"] == 29 - 8
+    kept = read_split(tmp_path / "out", "train")
+    assert len(kept) == 21
+    assert ("第3句！", "sentence 3") in kept, "paracrawl comes first"
+    assert ("第0句", "Sentence 0.") in kept
+    assert run(tmp_path / "raw", tmp_path / "paper", cleaning="paper", **values)["pairs_to_sample_from"] == 29
+
+
+def test_all_pairs_are_taken_where_no_size_is_given_but_those_that_share_a_text_with_held_out_ones(tmp_path):
+    pairs = [(f"第{n}句", f"Sentence {n}.") for n in range(300)] + [(f"第{n}句", f"Another {n}.") for n in range(300)]
+    root = source_of(tmp_path / "raw", pairs)
+    values = {"sources": ["wiki_titles"], "train_size": None, "validation_size": 40, "test_size": 10}
+    manifest = run(root, tmp_path / "out", cleaning="paper", **values)
+    held = read_split(tmp_path / "out", "validation") + read_split(tmp_path / "out", "test")
+    train = read_split(tmp_path / "out", "train")
+    assert len({zh for zh, _ in held}) == 50
+    assert len(train) == 500
+    assert not {zh for zh, _ in held} & {zh for zh, _ in train}
+    assert train == [pair for pair in pairs if pair in set(train)], "in the order of the corpus"
+    assert manifest["sampling"]["shares_held_out"] >= 50
+
+
+def test_shares_fix_how_much_comes_from_each_source(raw, tmp_path):
+    made = plan(raw, tmp_path)
+    wanted = Sampling(100, 10, 0, 40, shares={"un": 3, "ccmt": 1, "wiki_titles": 0})
+    manifest = prepare(replace(made, sample=wanted), CHARACTERS, processes=1, command="test")
+    assert manifest["splits"]["train"]["by_source"] == {"ccmt": 25, "un": 75}
+    assert manifest["splits"]["validation"]["by_source"] in ({"ccmt": 2, "un": 8}, {"ccmt": 3, "un": 7})
+
+
+# --- uniform -----------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_is_uniform_over_sources_positions_and_the_pairs_that_fit(tmp_path):
+    # Ten blocks of ten sources' worth of lines, half of them too long: chi-square over 20 cells of what was drawn.
+    lines = [(f"第{n}句", "word " * (3 if n % 2 else 30) + str(n)) for n in range(20_000)]
+    root = source_of(tmp_path / "raw", lines)
+    drawn = []
+    for seed in range(3):
+        made = plan(
+            root,
+            tmp_path / f"out{seed}",
+            sources=["wiki_titles"],
+            cleaning="paper",
+            block_bytes=20_000,
+            train_size=2000,
+        )
+        manifest = prepare(replace(made, seed=seed), CHARACTERS, processes=1, command="test")
+        for name in ("train", "validation", "test"):
+            drawn += pq.read_table(tmp_path / f"out{seed}" / "splits" / f"{name}-00000-of-00001.parquet")[
+                "line"
+            ].to_pylist()
+        assert manifest["sampling"]["looked_at"] < 5000, "no more is tokenised than it takes"
+    assert all(line % 2 for line in drawn), "only short ones"
+    observed = np.bincount(np.array(drawn) // 1000, minlength=20)
+    expected = len(drawn) / 20
+    assert ((observed - expected) ** 2 / expected).sum() < 43.8  # 19 degrees of freedom, p = 0.001
+
+
+def test_ranks_are_uniform_and_independent_between_sources_and_seeds():
+    lines = np.arange(100_000)
+    one = ranks(1, "un", lines)
+    assert len(set(one.tolist())) == len(lines)
+    for other in (ranks(1, "ccmt", lines), ranks(2, "un", lines), ranks(1, "un", lines + 1)):
+        cells = np.bincount(
+            (one >> np.uint64(60)).astype(int) * 16 + (other >> np.uint64(60)).astype(int), minlength=256
+        )
+        expected = len(lines) / 256
+        assert ((cells - expected) ** 2 / expected).sum() < 330.5  # 255 degrees of freedom, p = 0.001
+    assert ranks(1, "un", np.array([7, 3])).tolist() == one[[7, 3]].tolist()
+
+
+def test_ranks_are_those_of_splitmix64():
+    """The generator as its author wrote it (Vigna, 2015), in Python's unbounded integers."""
+    state = int.from_bytes(blake2b(b"un", digest_size=8, key=b"1").digest(), "big")
+    expected, mask = [], 2**64 - 1
+    for _ in range(5):
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        expected.append(z ^ (z >> 31))
+    assert ranks(1, "un", np.arange(5)).tolist() == expected
+
+
+def test_a_smaller_sample_is_the_beginning_of_a_larger_one(raw, tmp_path):
+    run(raw, tmp_path / "small", train_size=50)
+    run(raw, tmp_path / "large", train_size=200)
+    assert read_split(tmp_path / "large", "train")[:50] == read_split(tmp_path / "small", "train")
+
+
+# --- the same however it was run -----------------------------------------------------------------------------------
+
+
+def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path):
+    run(raw, tmp_path / "one", processes=1)
+    run(raw, tmp_path / "two", processes=2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_a_run_that_was_stopped_anywhere_goes_on_to_the_same_bytes(raw, tmp_path, monkeypatch):
+    """Whatever the number of files written before the end, the second run does the rest and no pair twice."""
+    run(raw, tmp_path / "whole")
+    expected = contents(tmp_path / "whole")
+    write, count = files.write_whole, len(expected)
+    for stop in random.Random(0).sample(range(count), 5):
+        left = iter(range(stop))
+
+        def stopping(path, content, left=left):
+            if next(left, None) is None:
+                path.with_name(f".{path.name}.tmp").write_bytes(b"half a fi")  # as a killed process leaves it
+                raise KeyboardInterrupt
+            write(path, content)
+
+        for module in ("clean_corpus", "prepare"):
+            monkeypatch.setattr(f"data_prep.{module}.write_whole", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            run(raw, tmp_path / str(stop))
+        for module in ("clean_corpus", "prepare"):
+            monkeypatch.setattr(f"data_prep.{module}.write_whole", write)
+        run(raw, tmp_path / str(stop))
+        assert contents(tmp_path / str(stop)) == expected
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_and_started_again_a_run_comes_to_the_same_bytes(raw, tmp_path):
+    command = [
+        sys.executable, "-m", "data_prep", f"root={raw}", "cleaning=strict", "sample.train_size=300", "processes=2",
+        "sample.validation_size=30", "sample.max_tokens=null", "tokenizer=null", "block_bytes=600",
+    ]  # fmt: skip
+    start = time.monotonic()
+    subprocess.run([*command, f"output={tmp_path / 'whole'}"], cwd=ROOT, check=True)
+    duration, draw = time.monotonic() - start, random.Random(0)
+    for _ in range(4):
+        process = subprocess.Popen([*command, f"output={tmp_path / 'killed'}"], cwd=ROOT, start_new_session=True)
+        time.sleep(draw.uniform(0.3, 1) * duration)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run([*command, f"output={tmp_path / 'killed'}"], cwd=ROOT, check=True)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_a_finished_run_is_not_done_again(raw, tmp_path):
+    first = run(raw, tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    assert run(raw, tmp_path) == first
+    assert times == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+
+
+def test_whether_a_preparation_is_finished_can_be_told_without_the_files_it_was_made_from(raw, tmp_path):
+    made = plan(raw, tmp_path / "out")
+    assert finished(made, CHARACTERS) is None
+    manifest = run(raw, tmp_path / "out")
+    gone = replace(made, root=tmp_path / "gone")
+    assert finished(gone, CHARACTERS) == manifest
+    with pytest.raises(ValueError, match="made with other seed"):
+        finished(replace(gone, seed=2), CHARACTERS)
+
+
+# --- what goes wrong ---------------------------------------------------------------------------------------------
+
+
+def test_other_settings_or_files_in_the_same_folder_are_refused_by_name(raw, tmp_path):
+    root = source_of(tmp_path / "raw", [(f"第{n}句", f"Sentence {n}.") for n in range(100)])
+    values = {"sources": ["wiki_titles"], "train_size": 20, "validation_size": 5, "test_size": 5}
+    run(root, tmp_path / "out", **values)
+    with pytest.raises(ValueError, match="splits was made with other sample: give another output"):
+        run(root, tmp_path / "out", **values | {"train_size": 21})
+    with pytest.raises(ValueError, match=r"wiki_titles was made with other cleaning: give another output"):
+        run(root, tmp_path / "out", cleaning="paper", **values)
+    source_of(tmp_path / "raw", [("别的", "Other")])
+    with pytest.raises(ValueError, match="made with other inputs"):
+        run(root, tmp_path / "out", **values)
+
+
+def test_two_runs_at_once_on_one_folder_the_second_is_refused_or_waits(raw, tmp_path):
+    with locked(tmp_path / ".lock", wait=False), pytest.raises(ValueError, match="another run is at work"):
+        run(raw, tmp_path)
+    with locked(tmp_path / "clean" / "paracrawl" / ".lock", wait=False), pytest.raises(ValueError, match="another run"):
+        run(raw, tmp_path)
+    run(raw, tmp_path)
+
+
+def test_a_full_disk_stops_with_its_own_message_and_leaves_what_is_done(raw, tmp_path, monkeypatch):
+    write, room = files.write_whole, iter(range(5))
+
+    def full(path, content):
+        if next(room, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr("data_prep.clean_corpus.write_whole", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(raw, tmp_path)
+    monkeypatch.undo()
+    assert len(list(tmp_path.rglob("*.parquet"))) == 4
+    run(raw, tmp_path)
+
+
+def test_a_file_that_cannot_be_written_whole_is_not_there_at_all(tmp_path):
+    def half(stream):
+        stream.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        files.write_whole(tmp_path / "file", half)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_late_in_a_file_stops_the_run_and_a_good_copy_starts_afresh(raw, tmp_path):
+    import shutil
+
+    shutil.copytree(raw, tmp_path / "raw")
+    path = tmp_path / "raw" / "en-zh-v1.txt.gz"
+    good = path.read_bytes()
+    path.write_bytes(good[:-20])
+    with pytest.raises(ValueError, match=r"en-zh-v1\.txt\.gz: damaged or cut short"):
+        run(tmp_path / "raw", tmp_path / "out")
+    path.write_bytes(good)
+    with pytest.raises(ValueError, match="made with other inputs"):
+        run(tmp_path / "raw", tmp_path / "out")
+
+
+def test_too_few_pairs_are_refused_with_what_became_of_them(raw, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"too few pairs: of all 600 clean ones 0 have over 40 tokens.*'train': \{'all'"
+    ):
+        run(raw, tmp_path, train_size=1000)
+
+
+def test_a_source_that_is_not_clean_yet_cannot_be_sampled_from(tmp_path):
+    with pytest.raises(ValueError, match="not finished: clean this source first"):
+        source_blocks(tmp_path / "clean" / "un")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"train_size": 0}, r"sample\.train_size=0"),
+        ({"validation_size": -1}, r"sample\.validation_size=-1"),
+        ({"max_tokens": 0}, r"sample\.max_tokens=0"),
+        ({"train_size": None, "shares": {"un": 1}}, "needs a sample"),
+        ({"shares": {"un": -1}}, "numbers of at least 0"),
+    ],
+)
+def test_a_sample_that_makes_no_sense_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        Sampling(**{"train_size": 10, "validation_size": 1, "test_size": 0, "max_tokens": 32} | values)
+
+
+def test_unknown_names_are_refused_with_the_known_ones(raw, tmp_path):
+    with pytest.raises(ValueError, match="there is no europarl; the corpus has paracrawl"):
+        plan(raw, tmp_path, sources=["europarl"])
+    with pytest.raises(ValueError, match="cleaning=gentle: must be one of paper, strict"):
+        plan(raw, tmp_path, cleaning="gentle")
+    with pytest.raises(ValueError, match=r"shares names europarl; the sources are"):
+        Sampling(10, 0, 0, None, {"europarl": 1}).sizes("train", ["un"])
+    with pytest.raises(ValueError, match="processes=0"):
+        run(raw, tmp_path, processes=0)
+    with pytest.raises(ValueError, match="needs a tokenizer"):
+        prepare(plan(raw, tmp_path), None, processes=1, command="test")
+
+
+def test_accounts_add_up_and_keep_the_victims_of_the_lowest_ranks():
+    one, two = Account(lines=3, kept=1, dropped={"a": 2}), Account(lines=2, faulty={"b": 1}, dropped={"a": 1})
+    one.add_victims("a", [(rank, "x", "y", "") for rank in range(100, 160)])
+    two.add_victims("a", [(5, "first", "z" * 999 + "\tw", "")])
+    one.add(two)
+    assert (one.lines, one.kept, one.dropped, one.faulty) == (5, 1, {"a": 3}, {"b": 1})
+    assert len(one.victims["a"]) == 50
+    assert one.victims["a"][0][:2] == (5, "first")
+    assert len(one.victims["a"][0][2]) == 300 + 2
+    assert Account.from_json(one.to_json()) == one
+
+
+def test_a_block_carries_its_account(raw, tmp_path):
+    run(raw, tmp_path)
+    paths = source_blocks(tmp_path / "clean" / "un")
+    assert len(paths) == 3
+    assert sum(block_account(path).lines for path in paths) == 100
+    assert json.loads((tmp_path / "clean" / "un" / "source.json").read_text())["account"]["lines"] == 100
+
+
+def test_the_log_says_what_was_kept(raw, tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "data_prep"):
+        run(raw, tmp_path)
+    assert "news_commentary: 100 of 200 lines kept" in caplog.messages

@@ -1,0 +1,283 @@
+"""Each published format comes to its pairs, wherever blocks are cut; damage and mistakes are named."""
+
+import gzip
+import zipfile
+
+import pytest
+import zstandard
+
+from data_prep.columns import columns_of
+from data_prep.settings import preset
+from data_prep.sources import Block, Source, find_files, read_blocks
+from data_prep.streams import chunks
+from tests.data_prep import formats
+from tests.data_prep.formats import PAIRS, part, side, tsv, write_parts, write_wmt21
+
+WMT21 = {name: Source(**values) for name, values in preset("corpus", "wmt21_zhen")["sources"].items()}
+TSV = Source("tsv", ["corpus.tsv"], 0, 1, columns=2)
+TAR = WMT21["un"]
+PAIRED = Source("paired", ["**/*"], "zh,ch,cn", "en")
+
+
+def pairs_of(source, root, block_bytes=1 << 20):
+    found = []
+    for block in read_blocks("test", source, root, block_bytes):
+        columns = columns_of(block, source)
+        found += zip(columns.source.to_pylist(), columns.target.to_pylist(), strict=True)
+    return found
+
+
+def faults_of(source, root, block_bytes=1 << 20):
+    blocks = list(read_blocks("test", source, root, block_bytes))
+    return [(block.first + fault.line, fault.reason) for block in blocks for fault in columns_of(block, source).faults]
+
+
+def write(root, data, name="corpus.tsv"):
+    (root / name).write_bytes(data)
+    return root
+
+
+# --- formats -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_bytes", [1, 100, 3000, 1 << 20])
+@pytest.mark.parametrize(("index", "name"), list(enumerate(WMT21)))
+def test_a_published_format_comes_to_its_pairs_wherever_blocks_are_cut(tmp_path, index, name, block_bytes):
+    write_wmt21(tmp_path)
+    found = pairs_of(WMT21[name], tmp_path, block_bytes)
+    if name == "ccmt":  # the one with \r\n, GB18030 and spaces
+        assert found[:50] == part(5)[:50]
+        assert [(zh.replace(" ", ""), en) for zh, en in found[50:]] == [
+            (zh.replace(" ", ""), en) for zh, en in part(5)[50:]
+        ]
+    else:
+        assert found == part(index)
+
+
+def test_blocks_are_whole_lines_numbered_in_order_and_depend_on_the_text_alone(tmp_path):
+    data = tsv(PAIRS)
+    write(tmp_path, data)
+    blocks = list(read_blocks("test", TSV, tmp_path, 1000))
+    assert b"".join(block.sides[0] for block in blocks) == data
+    assert [block.number for block in blocks] == list(range(len(blocks)))
+    assert all(block.sides[0].endswith(b"\n") and len(block.sides[0]) <= 1000 for block in blocks)
+    lines = [block.sides[0].count(b"\n") for block in blocks]
+    assert [block.first for block in blocks] == [sum(lines[:index]) for index in range(len(blocks))]
+    (tmp_path / "gz").mkdir()
+    write(tmp_path / "gz", gzip.compress(data[:5000]) + gzip.compress(data[5000:]), "corpus.tsv.gz")
+    packed = Source("tsv", ["corpus.tsv.gz"], 0, 1, columns=2)
+    assert [block.sides for block in read_blocks("test", packed, tmp_path / "gz", 1000)] == [b.sides for b in blocks]
+
+
+def test_a_line_longer_than_a_block_is_a_block_of_its_own(tmp_path):
+    long = "字" * 2_000
+    pairs = [("短", "short"), (long, "long"), ("短", "short again")]
+    assert pairs_of(TSV, write(tmp_path, tsv(pairs)), 1000) == pairs
+    formats.write_parts(tmp_path, formats.un(side(pairs, 0), side(pairs, 1)))
+    assert pairs_of(TAR, tmp_path, 1000) == pairs
+
+
+def test_several_files_of_a_source_are_read_in_order_and_lines_numbered_through(tmp_path):
+    write(tmp_path, tsv(PAIRS[:3]), "b.tsv")
+    write(tmp_path, tsv(PAIRS[3:5]), "a.tsv")
+    source = Source("tsv", ["b.tsv", "a.tsv"], 0, 1, columns=2)
+    assert pairs_of(source, tmp_path) == PAIRS[:5]
+    assert [(block.first, block.place) for block in read_blocks("test", source, tmp_path, 1 << 20)] == [
+        (0, "b.tsv"),
+        (3, "a.tsv"),
+    ]
+
+
+def test_zstandard_is_read_and_its_damage_seen(tmp_path):
+    packed = zstandard.compress(tsv(PAIRS))
+    path = write(tmp_path, packed, "corpus.tsv.zst") / "corpus.tsv.zst"
+    assert b"".join(chunks([path])) == tsv(PAIRS)
+    path.write_bytes(packed[:-9])
+    with pytest.raises(ValueError, match=r"corpus\.tsv\.zst: damaged or cut short"):
+        list(chunks([path]))
+
+
+# --- lines that are no pair ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", "empty_line"),
+        (b" \t ", "empty_line"),
+        (b"\t", "empty_line"),
+        (b"one column", "wrong_column_count"),
+        (b"one\ttwo\tthree", "wrong_column_count"),
+        (b"\xe5\xad\tbroken", "invalid_utf8"),
+        (b"a\0b\tc", "nul_byte"),
+        (b"only\t", "one_sided"),
+        (b"\tonly", "one_sided"),
+    ],
+)
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_a_line_that_is_no_pair_is_named_and_the_others_keep_their_numbers(tmp_path, line, reason, ending):
+    good = [b"\xe5\xad\x97\tword", b"a\tb"]
+    write(tmp_path, b"\xef\xbb\xbf" + ending.join([good[0], line, good[1], line, good[0]]) + ending)
+    assert pairs_of(TSV, tmp_path) == [("字", "word"), ("a", "b"), ("字", "word")]
+    assert faults_of(TSV, tmp_path) == [(1, reason), (3, reason)]
+    (block,) = read_blocks("test", TSV, tmp_path, 1 << 20)
+    assert columns_of(block, TSV).lines.tolist() == [0, 2, 4]
+
+
+def test_a_carriage_return_inside_a_line_is_a_space_and_a_last_line_needs_no_end(tmp_path):
+    assert pairs_of(TSV, write(tmp_path, "甲\r乙\ta\rb\r\n丙\tc".encode())) == [("甲 乙", "a b"), ("丙", "c")]
+
+
+def test_sides_of_a_line_aligned_file_may_be_bad_alone_and_hold_tabs(tmp_path):
+    formats.write_parts(tmp_path, formats.un("甲\n\n乙\t丙\n\xff丁\n".encode("latin-1", "replace"), b"a\nb\nc\td\ne\n"))
+    formats.write_parts(tmp_path, formats.un("甲\n\n乙\t丙\n".encode() + b"\xff\n", b"a\nb\nc\td\ne\n"))
+    assert pairs_of(TAR, tmp_path) == [("甲", "a"), ("乙 丙", "c d")]
+    assert faults_of(TAR, tmp_path) == [(1, "one_sided"), (3, "invalid_utf8")]
+
+
+def test_bytes_that_are_no_gb18030_make_their_line_invalid_and_no_other(tmp_path):
+    zh = "汉字\n".encode("gb18030") * 300_000 + b"\xff\xff\n" + "末\n".encode("gb18030")
+    write(tmp_path, zh, "x_cn.txt")
+    write(tmp_path, b"word\n" * 300_002, "x_en.txt")
+    blocks = list(read_blocks("test", PAIRED, tmp_path, 1 << 20))
+    assert [(b.first + f.line, f.reason) for b in blocks for f in columns_of(b, PAIRED).faults] == [
+        (300_000, "invalid_utf8")
+    ]
+    assert columns_of(blocks[-1], PAIRED).source[-1].as_py() == "末"
+
+
+# --- damage and mistakes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [1, 9, 300])
+def test_a_truncated_gzip_file_is_refused_by_name(tmp_path, cut):
+    write_wmt21(tmp_path)
+    path = tmp_path / "en-zh-v1.txt.gz"
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(ValueError, match=r"en-zh-v1\.txt\.gz: damaged or cut short .*fetch it again"):
+        pairs_of(WMT21["paracrawl"], tmp_path)
+
+
+def test_a_flipped_bit_in_a_gzip_file_is_refused(tmp_path):
+    write_wmt21(tmp_path)
+    path = tmp_path / "en-zh-v1.txt.gz"
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 1  # of the checksum
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="damaged or cut short"):
+        pairs_of(WMT21["paracrawl"], tmp_path)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_truncated_tar_is_refused(tmp_path, packed):
+    data = formats.un(side(PAIRS, 0), side(PAIRS, 1))
+    data = data[:-200] if packed else gzip.compress(gzip.decompress(data)[:-40_000])
+    write_parts(tmp_path, data)
+    with pytest.raises(
+        ValueError, match=r"UNv1\.0\.en-zh\.tar\.gz\.00 … UNv1\.0\.en-zh\.tar\.gz\.01: damaged or cut short"
+    ):
+        pairs_of(TAR, tmp_path)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_missing_part_is_named(tmp_path, missing):
+    write_parts(tmp_path, formats.un(side(PAIRS, 0), side(PAIRS, 1)), count=3)
+    (tmp_path / f"UNv1.0.en-zh.tar.gz.{missing:02d}").unlink()
+    with pytest.raises(ValueError, match=rf"part UNv1\.0\.en-zh\.tar\.gz\.{missing:02d} is missing"):
+        pairs_of(TAR, tmp_path)
+
+
+def test_a_missing_last_part_is_a_truncated_archive(tmp_path):
+    write_parts(tmp_path, formats.un(side(PAIRS, 0), side(PAIRS, 1)), count=3)
+    (tmp_path / "UNv1.0.en-zh.tar.gz.02").unlink()
+    with pytest.raises(ValueError, match="damaged or cut short"):
+        pairs_of(TAR, tmp_path)
+
+
+def test_an_archive_without_the_file_says_what_it_holds(tmp_path):
+    write_parts(tmp_path, formats.tar_of({"en-fr/UNv1.0.en-fr.en": b"a\n"}))
+    with pytest.raises(ValueError, match=r"no file UNv1\.0\.en-zh\.zh in it; it holds en-fr/UNv1\.0\.en-fr\.en"):
+        pairs_of(TAR, tmp_path)
+
+
+@pytest.mark.parametrize(("zh", "en"), [(600, 599), (599, 600), (0, 600), (600, 0)])
+@pytest.mark.parametrize("block_bytes", [1, 500, 1 << 20])
+def test_sides_of_different_length_are_refused_with_both_lengths(tmp_path, zh, en, block_bytes):
+    write_parts(tmp_path, formats.un(side(PAIRS[:zh], 0), side(PAIRS[:en], 1)))
+    with pytest.raises(ValueError, match=rf"sides of .* have {zh} and {en} lines"):
+        pairs_of(TAR, tmp_path, block_bytes)
+
+
+@pytest.mark.parametrize("page", [b"<!DOCTYPE html><html>404</html>", b"\n <html lang=en>\n<body>Not found</body>"])
+@pytest.mark.parametrize(
+    ("name", "file"), [("wiki_titles", "wikititles-v3.zh-en.tsv"), ("paracrawl", "en-zh-v1.txt.gz")]
+)
+def test_a_web_page_saved_as_a_corpus_is_recognised(tmp_path, page, name, file):
+    with pytest.raises(ValueError, match=rf"{file}.* a web page, not a corpus"):
+        pairs_of(WMT21[name], write(tmp_path, page, file))
+
+
+def test_a_zip_that_is_damaged_is_refused(tmp_path):
+    write_wmt21(tmp_path)
+    path = tmp_path / "ccmt" / "casia2015.zip"
+    data = path.read_bytes()
+    path.write_bytes(data[:-30])
+    with pytest.raises(ValueError, match=r"casia2015\.zip: damaged"):
+        pairs_of(WMT21["ccmt"], tmp_path)
+    path.write_bytes(data[:90] + bytes(20) + data[110:])
+    with pytest.raises(ValueError, match=r"casia2015_ch\.txt in it is damaged"):
+        pairs_of(WMT21["ccmt"], tmp_path)
+
+
+def test_a_side_without_its_other_side_is_named(tmp_path):
+    write(tmp_path, b"a\n", "x.en")
+    with pytest.raises(ValueError, match=r"x\* has no side 'zh,ch,cn'"):
+        pairs_of(PAIRED, tmp_path)
+    with pytest.raises(ValueError, match="named as one side"):
+        pairs_of(Source("paired", ["*.en"], "zh", "de"), tmp_path)
+
+
+def test_two_files_for_one_side_are_refused(tmp_path):
+    for name in ("x.en", "x.zh", "x.cn"):
+        write(tmp_path, b"a\n", name)
+    with pytest.raises(ValueError, match="two files for one side"):
+        pairs_of(PAIRED, tmp_path)
+
+
+def test_a_missing_file_says_where_it_is_to_be_had(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv.*step=download.*sources=\["):
+        find_files("test", TSV, tmp_path)
+
+
+def test_a_file_without_any_newline_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("data_prep.sources.LONGEST_LINE", 100_000)
+    write(tmp_path, b"x" * 300_000)
+    with pytest.raises(ValueError, match="a line of over"):
+        pairs_of(TSV, tmp_path, 1000)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "xml"}, "kind='xml': a source is one of tsv, tar, paired"),
+        ({"columns": None}, "a tsv needs the number"),
+        ({"target": 2}, "target=2"),
+        ({"source": "zh"}, "source='zh'"),
+        ({"kind": "tar"}, "a source of kind 'tar' has no columns"),
+    ],
+)
+def test_a_source_that_makes_no_sense_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        Source(**{"kind": "tsv", "files": ["x"], "source": 0, "target": 1, "columns": 2} | values)
+
+
+def test_a_zip_of_nothing_but_other_files_is_no_source(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:
+        zipped.writestr("readme.txt", "nothing")
+    with pytest.raises(ValueError, match="named as one side"):
+        pairs_of(Source("paired", ["*.zip"], "zh", "en"), tmp_path)
+
+
+def test_an_empty_file_has_no_pairs(tmp_path):
+    assert pairs_of(TSV, write(tmp_path, b"")) == []
+    assert columns_of(Block(0, 0, (b"", b""), "x", 1), PAIRED).faults == []

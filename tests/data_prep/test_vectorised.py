@@ -1,0 +1,97 @@
+"""Whole columns come to what one pair at a time comes to: on literal, random and adversarial lines."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep.cleaning import Cleaning, clean
+from data_prep.splitting import text_key
+from data_prep.vectorised import clean_columns, text_keys
+from duplexmt.data.grammar import builtin_corpus
+
+PAPER = Cleaning("zh", "en")
+STRICT = Cleaning("zh", "en", True, True, 40, True, 0.5, 2.0, "near")
+RULES = [PAPER, STRICT, Cleaning("en", "zh", True, True, 30, True, 0.5, 1.5), Cleaning("fr", "ru", least_script=0.7)]
+
+LINES = [
+    "", " ", "我 用 Visual Studio 写代码", "這個問題", "瞭解", "坏主意", "中文&quot;引号&amp;quot;", "AT&T", "a &amp b",
+    "10-26", "1 2 3 4 5 6 7", "Table 1 2 3 4 5 6 7", "0000 0000", "1,0000,0000", "。", "?", "It 's 6 % , really !",
+    "café", "cafe\u0301", "straße ſtop ﬁne", "İstanbul", "ÀÉÎÕÜ ß × ÷", "①②③ ½ ²", "１２３ ＡＢＣ", "\ufeffmark",
+    "zero\u200bwidth", "a\x00b", "bad \ufffd", "Good\ue4d1", "\ue4d1坏\x07",
+    "tab\tin text", "line\u2028sep", "a\u00a0b\u3000c", "👩\u200d🚀 ok",
+    "ひらがな", "Привет", "مرحبا", "हिन्दी", "한국어", "𠮷野家", "iPhone 4", "iphone 4.", "it''s ' s",
+    "a;b :c ;) .NET .5", "x" * 50, "字" * 50, "–—…·°", "«guillemets» „low“", "mixed 中文 and English 文字",
+    "A. B! C? D", "trailing ", " leading",
+]  # fmt: skip
+
+
+def fates(pairs, rules):
+    return [clean(source, target, rules) for source, target in pairs]
+
+
+def columns(pairs, rules):
+    cleaned = clean_columns(
+        pa.array([source for source, _ in pairs], pa.string()),
+        pa.array([target for _, target in pairs], pa.string()),
+        rules,
+    )
+    texts = zip(cleaned.source.to_pylist(), cleaned.target.to_pylist(), strict=True)
+    return [
+        (cleaned.reasons[dropped] or None, *pair, {rule for rule, mask in cleaned.rewritten.items() if mask[index]})
+        for index, (dropped, pair) in enumerate(zip(cleaned.dropped, texts, strict=True))
+    ]
+
+
+def assert_equal(pairs, rules):
+    for pair, fate, (dropped, source, target, rewritten) in zip(
+        pairs, fates(pairs, rules), columns(pairs, rules), strict=True
+    ):
+        assert dropped == fate.dropped, pair
+        if dropped is None:
+            assert (source, target, rewritten) == (fate.source, fate.target, set(fate.rewritten)), pair
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_columns_equal_pairs_on_every_combination_of_adversarial_lines(rules):
+    assert_equal([(source, target) for source in LINES for target in LINES], rules)
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_columns_equal_pairs_on_the_grammars_sentences(rules):
+    pairs = [(pair.source, pair.target) for pair in builtin_corpus(500, 1, 1, 1)["train"]]
+    spaced = [(" ".join(source), target.replace(",", " ,").replace(".", " .")) for source, target in pairs]
+    assert_equal([*pairs, *spaced], rules)
+
+
+TEXT = st.one_of(
+    st.text(max_size=30),
+    st.text("我是这個 aA1.,&;'%0-。，quotapos\u00e9\u200b\t", max_size=30),
+    st.lists(st.sampled_from(LINES), max_size=3).map(" ".join),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=20), st.sampled_from(RULES))
+def test_columns_equal_pairs_on_any_text(pairs, rules):
+    assert_equal(pairs, rules)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TEXT, max_size=20))
+def test_keys_of_columns_are_the_keys_of_texts(texts):
+    assert text_keys(pa.array(texts, pa.string())).to_pylist() == [text_key(text) for text in texts]
+
+
+def test_keys_of_a_slice_of_a_column_are_right():
+    column = pa.array(LINES, pa.string())
+    assert text_keys(column.slice(5, 9)).to_pylist() == [text_key(text) for text in LINES[5:14]]
+    assert text_keys(column.slice(0, 0)).to_pylist() == []
+
+
+def test_every_character_is_treated_alike():
+    # One character a line, all of Unicode: no screen may take for plain what the rules would change.
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
+    texts = [f"字a{character}b" for character in characters if ord(character) < 0x3000 or ord(character) % 23 == 0]
+    assert_equal([(text, "word") for text in texts], PAPER)
+    assert text_keys(pa.array(texts)).to_pylist() == [text_key(text) for text in texts]
