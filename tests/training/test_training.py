@@ -78,7 +78,13 @@ def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, schedule="
     data = small_data(3 if accumulate == 1 else 1)
     sentences = [pair[0] for pair in SENTENCES[:2]]
     callback = SimultaneousSample(
-        token_ids(tiny_tokenizer(), sentences), [pair[1] for pair in SENTENCES[:2]], tiny_tokenizer(), "en", 0.5, 8
+        token_ids(tiny_tokenizer(), sentences),
+        [pair[1] for pair in SENTENCES[:2]],
+        tiny_tokenizer(),
+        "en",
+        "grid",
+        0.5,
+        8,
     )
     trainer = build_trainer(
         folder,
