@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..grid.model import check_backbone
-from ..grid.rope import check_anchor, target_positions
+from ..grid.rope import check_anchor
 from .mask import check_k, prefix_mask
 
 
@@ -70,8 +70,9 @@ class PrefixModel(nn.Module):
         """
         (B, X), Y = source.shape, target.shape[1]
         self.check_window(X + Y)
-        rows = torch.arange(X, device=source.device).expand(B, -1)
-        positions = torch.cat((rows, target_positions(self.anchor, source_lengths, Y)), dim=1)
+        rows, columns = (torch.arange(size, device=source.device) for size in (X, Y))
+        first = source_lengths[:, None] if self.anchor == "source_length" else int(self.anchor)
+        positions = torch.cat((rows.expand(B, -1), (first + columns).expand(B, -1)), dim=1)
         decoder = self.causal_lm.model
         embedded = decoder.embed_tokens(torch.cat((source, target), dim=1))
         # An explicit 4-D mask: left to itself, transformers takes a jump in the positions for packed sequences.
