@@ -31,7 +31,7 @@ def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float
     from duplexmt.artifact import load_model_folder, read_manifest
     from duplexmt.evaluation import score, translate_pairs
     from duplexmt.report.table import summary, write_tables
-    from duplexmt.streaming.grid import GridSystem
+    from duplexmt.streaming.systems import build_system
     from duplexmt.training.data import prepare_corpus, read_evaluation_file
     from duplexmt.training.run import choose_device
 
@@ -60,7 +60,9 @@ def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float
     rows, notes = [], []
     with open(folder / "hypotheses.jsonl", "w", encoding="utf-8") as out:
         for theta in cfg.policy.thetas:
-            system = GridSystem(loaded.model, loaded.tokens, theta, cfg.policy.max_target_tokens, cfg.batch_size)
+            system = build_system(
+                loaded, "grid", theta, max_target_tokens=cfg.policy.max_target_tokens, batch_size=cfg.batch_size
+            )
             records = translate_pairs(system, pairs, loaded.tokenizer, f"θ = {theta}")
             for record in records:
                 out.write(json.dumps({"system": "grid", "theta": theta} | record, ensure_ascii=False) + "\n")

@@ -1,10 +1,11 @@
-"""Train a grid model: `python train.py`, `python train.py trainer.devices=4`, `python train.py -m policy.lam=0.1,1`."""
+"""Train: `python train.py`, `python train.py system=waitk system.k=3`, `python train.py -m policy.lam=0.1,1`."""
 
 import logging
 import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -35,15 +36,19 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     import lightning as L
 
     from duplexmt.artifact import save_model_folder
+    from duplexmt.baselines.model import PrefixModel
     from duplexmt.data.tokenizer import stream_tokens
     from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone, random_backbone
     from duplexmt.grid.model import GridModel
     from duplexmt.training.data import GridDataModule, prepare_corpus
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.module import GridTranslation
+    from duplexmt.training.prefix_module import PrefixTranslation
     from duplexmt.training.run import build_trainer, choose_precision, close_loggers, half_precision, sample_callback
 
-    theta = cfg.policy.thetas[0]
+    system: tuple[str, float | int | None] = (cfg.system.name, cfg.system.k)
+    if cfg.system.name == "grid":
+        system = ("grid", cfg.policy.thetas[0])
     L.seed_everything(cfg.training.seed, verbose=False)
     data = asdict(cfg.data)
     names = ("end_token", "seed_token", "source_prefix", "target_prefix")
@@ -65,25 +70,29 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         backbone = add_lora(backbone, **asdict(cfg.model.lora))
         if half := half_precision(choose_precision(cfg.trainer.precision, cfg.trainer.accelerator)):
             freeze_in(half, backbone)
-    model = GridModel(
-        backbone,
-        attention=cfg.model.attention,
-        input_attends_output=cfg.model.input_attends_output,
-        softmax=cfg.model.softmax,
-        anchor=cfg.model.anchor,
-    )
-    model.recompute = cfg.training.recompute
-    if cfg.training.compile:
-        model.compile_blocks()
-    module = GridTranslation(
-        model,
-        tokens,
-        lam=cfg.policy.lam,
-        learning_rate=cfg.training.learning_rate,
-        warmup_steps=cfg.training.warmup_steps,
-        schedule=cfg.training.schedule,
-        betas=(cfg.training.betas[0], cfg.training.betas[1]),
-    )
+    optimisation: dict[str, Any] = {
+        "learning_rate": cfg.training.learning_rate,
+        "warmup_steps": cfg.training.warmup_steps,
+        "schedule": cfg.training.schedule,
+        "betas": (cfg.training.betas[0], cfg.training.betas[1]),
+    }
+    model: GridModel | PrefixModel
+    module: GridTranslation | PrefixTranslation
+    if cfg.system.name == "grid":
+        model = GridModel(
+            backbone,
+            attention=cfg.model.attention,
+            input_attends_output=cfg.model.input_attends_output,
+            softmax=cfg.model.softmax,
+            anchor=cfg.model.anchor,
+        )
+        model.recompute = cfg.training.recompute
+        if cfg.training.compile:
+            model.compile_blocks()
+        module = GridTranslation(model, tokens, lam=cfg.policy.lam, **optimisation)
+    else:
+        model = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
+        module = PrefixTranslation(model, tokens, **optimisation)
     trainer = build_trainer(
         folder,
         trainer=asdict(cfg.trainer),
@@ -93,7 +102,7 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         checkpoint_every_n_steps=cfg.training.checkpoint_every_n_steps,
         callbacks=[
             sample_callback(
-                prepared, cfg.training.sample_size, cfg.data.target_language, theta, cfg.policy.max_target_tokens
+                prepared, cfg.training.sample_size, cfg.data.target_language, *system, cfg.policy.max_target_tokens
             )
         ],
     )
@@ -107,6 +116,7 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     if not scores:  # resumed where nothing was left to do
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
+        recipe = {"lam": cfg.policy.lam} if cfg.system.name == "grid" else {}
         model_folder = save_model_folder(
             folder / "model",
             model,
@@ -114,13 +124,13 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
             tokens,
             backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
             data=asdict(cfg.data),
-            training=asdict(cfg.training) | {"lam": cfg.policy.lam, "epochs": trainer.current_epoch},
+            training=asdict(cfg.training) | recipe | {"epochs": trainer.current_epoch},
             scores=scores,
         )
         link_latest(folder)
         log.info("model folder: %s", os.path.relpath(model_folder))
         if cfg.demonstrate:
-            log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, theta, cfg.policy.max_target_tokens))
+            log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, *system, cfg.policy.max_target_tokens))
     close_loggers(trainer)
     return scores.get("validation/BLEU")
 

@@ -26,13 +26,13 @@ def translate(cfg: TranslateSettings) -> None:
     from duplexmt.data.tokenizer import token_ids
     from duplexmt.report.steps import event_line, staircase
     from duplexmt.streaming.events import End, Write
-    from duplexmt.streaming.grid import GridSystem
+    from duplexmt.streaming.systems import build_system
     from duplexmt.streaming.text import GrowingText
     from duplexmt.training.run import choose_device
 
     loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device))
     data, tokenizer = loaded.info["data"], loaded.tokenizer
-    system = GridSystem(loaded.model, loaded.tokens, cfg.theta, cfg.max_target_tokens)
+    system = build_system(loaded, "grid", cfg.theta, max_target_tokens=cfg.max_target_tokens)
     for number, line in lines(cfg.text):
         text = clean_side(line, data["source_language"]) if line else ""
         ids = token_ids(tokenizer, [text])[0] if text else []

@@ -1,8 +1,8 @@
 """The model folder: everything needed to run a trained model, in the layout the Hugging Face hub expects.
 
 README.md                      model card: data, licence, settings, scores
-duplexmt.json                  grid options, stream tokens, data settings, and the size of every file
-emit_head.safetensors          the EMIT head
+duplexmt.json                  system, its options, stream tokens, data settings, and the size of every file
+emit_head.safetensors          the EMIT head of a grid
 model.safetensors, config.json the backbone, where it was trained in full
 adapter_model.safetensors, adapter_config.json   LoRA and text head, where it was not
 backbone/                      the frozen backbone, where it has no name others could load it by
@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
 
 from . import __version__
+from .baselines.model import PrefixModel
 from .data.tokenizer import StreamTokens, load_tokenizer, save_tokenizer
 from .grid.backbone import pretrained_backbone
 from .grid.model import GridModel
@@ -34,7 +35,7 @@ FORMAT = 1
 class ModelFolder:
     """A loaded model folder."""
 
-    model: GridModel
+    model: GridModel | PrefixModel
     tokenizer: Any
     tokens: StreamTokens
     info: dict[str, Any]  # the manifest
@@ -42,7 +43,7 @@ class ModelFolder:
 
 def save_model_folder(
     folder: str | Path,
-    model: GridModel,
+    model: GridModel | PrefixModel,
     tokenizer: Any,
     tokens: StreamTokens,
     *,
@@ -79,13 +80,16 @@ def save_model_folder(
             adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
         model.causal_lm.save_pretrained(str(partial))
-    save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
+    if isinstance(model, GridModel):
+        save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
+        system = {"system": "grid", "grid": model.options}
+    else:
+        system = {"system": model.system, "prefix": model.options}
     save_tokenizer(tokenizer, partial)
     info = {
         "format": FORMAT,
         "duplexmt_version": __version__,
-        "system": "grid",
-        "grid": model.options,
+        **system,
         "adaptation": "lora" if adapted else "full",
         "backbone": backbone,
         "tokens": asdict(tokens),
@@ -120,8 +124,12 @@ def load_model_folder(folder: str | Path, device: str | torch.device = "cpu") ->
             backbone = PeftModel.from_pretrained(base, str(folder)).merge_and_unload()
     else:
         backbone = pretrained_backbone(str(folder), len(tokenizer))
-    model = GridModel(backbone, **info["grid"])
-    model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
+    model: GridModel | PrefixModel
+    if info["system"] == "grid":
+        model = GridModel(backbone, **info["grid"])
+        model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
+    else:
+        model = PrefixModel(backbone, **info["prefix"])
     model.eval().to(device)
     tokens = info["tokens"]
     stream = StreamTokens(tokens["end"], tokens["seed"], tuple(tokens["source_prefix"]), tuple(tokens["target_prefix"]))
@@ -170,7 +178,7 @@ def _partial(folder: Path) -> Path:
     return folder.with_name(folder.name + ".partial")
 
 
-def _frozen_backbone(model: GridModel) -> Any:
+def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
     """A copy of the backbone as it was before LoRA."""
     import copy
 
@@ -179,7 +187,7 @@ def _frozen_backbone(model: GridModel) -> Any:
 
 def model_card(info: dict[str, Any]) -> str:
     """The model folder's README: front matter for the hub, then data, licence, settings and scores."""
-    data, grid = info["data"], info["grid"]
+    data, kind, how, recipe, command = info["data"], *_system_lines(info)
     source, target = data["source_language"], data["target_language"]
     corpus = data["path"] or data["train_path"] or "the built-in grammar corpus"
     lines = [
@@ -187,29 +195,48 @@ def model_card(info: dict[str, Any]) -> str:
         f"language: [{source}, {target}]",
         "library_name: duplexmt",
         "pipeline_tag: translation",
-        "tags: [simultaneous-translation, grid-attention]",
+        f"tags: [simultaneous-translation, {kind}]",
         "license: other",
         f"license_name: {json.dumps(data['licence'], ensure_ascii=False)}",
         *([f"base_model: {info['backbone']}"] if info["backbone"] else []),
         "---",
         f"# Simultaneous translation {source} → {target}",
         "",
-        "A duplexmt grid model (*Dual-Stream Simultaneous Translation via 2D Grid Attention*). "
+        f"A duplexmt {info['system']} model (*Dual-Stream Simultaneous Translation via 2D Grid Attention*). "
         f"Written by duplexmt {info['duplexmt_version']}.",
         "",
         f"- **Data:** {Path(corpus).name if corpus else corpus}; licence: {data['licence']}.",
-        f"- **Grid:** attention {grid['attention']}, I←O {'on' if grid['input_attends_output'] else 'off'}, "
-        f"softmax {grid['softmax']}, anchor {grid['anchor']}.",
-        f"- **Training:** {info['adaptation']}, λ = {info['training'].get('lam')}, "
-        f"texts of at most {data['max_tokens']} tokens.",
+        how,
+        f"- **Training:** {info['adaptation']}, {recipe}texts of at most {data['max_tokens']} tokens.",
         "",
         "| validation | |",
         "| --- | --- |",
         *[f"| {name} | {value:.4g} |" for name, value in info["scores"].items()],
         "",
         "```bash",
-        "python translate.py model_folder=THIS_FOLDER theta=0.7",
+        command,
         "```",
         "",
     ]
     return "\n".join(lines)
+
+
+def _system_lines(info: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What the model card says of the system: tag, options, recipe of its training, command."""
+    if info["system"] == "grid":
+        grid = info["grid"]
+        return (
+            "grid-attention",
+            f"- **Grid:** attention {grid['attention']}, I←O {'on' if grid['input_attends_output'] else 'off'}, "
+            f"softmax {grid['softmax']}, anchor {grid['anchor']}.",
+            f"λ = {info['training'].get('lam')}, ",
+            "python translate.py model_folder=THIS_FOLDER theta=0.7",
+        )
+    k, anchor = info["prefix"]["k"], info["prefix"]["anchor"]
+    schedule = "the whole source is read before the first token is written" if k is None else f"wait-k, k = {k}"
+    return (
+        info["system"],
+        f"- **Baseline:** {schedule}, anchor {anchor}.",
+        "",
+        "python evaluate.py model_folder=THIS_FOLDER",
+    )

@@ -49,6 +49,22 @@ class ModelConfig:
 
 
 @dataclass
+class SystemConfig:
+    """What is trained: the grid, or a baseline on the same backbone."""
+
+    name: str = MISSING  # grid | waitk | offline
+    k: int | None = MISSING  # waitk: source tokens read before the first is written
+
+    def __post_init__(self) -> None:
+        if self.name not in ("grid", "waitk", "offline"):
+            raise ValueError(f"system.name={self.name!r}: a model is trained as 'grid', 'waitk' or 'offline'")
+        if self.name == "waitk" and (self.k is None or self.k < 1):
+            raise ValueError(f"system.k={self.k}: wait-k writes once k source tokens are read, so k must be at least 1")
+        if self.name != "waitk" and self.k is not None:
+            raise ValueError(f"system.k={self.k}: only wait-k has a k; train one by system=waitk system.k={self.k}")
+
+
+@dataclass
 class DataConfig:
     """Corpus, languages, tokenizer and batches."""
 
@@ -185,6 +201,7 @@ class TrainSettings:
     name: str = MISSING
     resume: str | None = MISSING  # folder of a run to go on with
     demonstrate: int = MISSING  # held-out sentences translated at the end
+    system: SystemConfig = MISSING
     model: ModelConfig = MISSING
     data: DataConfig = MISSING
     policy: PolicyConfig = MISSING

@@ -52,7 +52,7 @@ def translate_pairs(
                 "tokens": tokenizer.convert_ids_to_tokens(hypothesis.tokens),
                 "token_ends": ends,
                 "delays": hypothesis.delays,
-                "emit_probabilities": [round(p, 6) for p in hypothesis.emit_probabilities],
+                "emit_probabilities": [None if p is None else round(p, 6) for p in hypothesis.emit_probabilities],
                 "stopped": hypothesis.stopped,
             }
         )

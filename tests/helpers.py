@@ -1,13 +1,14 @@
 """Small models and tokenizers that tests build in milliseconds."""
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from duplexmt.baselines.model import PrefixModel
 from duplexmt.data.tokenizer import train_bpe
-from duplexmt.grid.model import GridModel
+from duplexmt.grid.model import GridModel, rms_norm
 
 SENTENCES = (
     ("站在那边的男人曾是棒球手。", "The man standing there was a baseball player."),
@@ -90,3 +91,16 @@ def tiny_grid(backbone=None, seed=0, **options):
 def spoken_grid(seed=0, tokenizer=None, **options):
     """A tiny grid model with the vocabulary of `tiny_tokenizer`, or of the tokenizer given."""
     return tiny_grid(tiny_backbone(vocab_size=len(tokenizer or tiny_tokenizer()), seed=seed), seed=seed, **options)
+
+
+def tiny_prefix(k=None, seed=0, anchor="source_length", **values):
+    """A prefix model in evaluation mode around `tiny_backbone`; see `float64` for exact comparisons."""
+    return PrefixModel(tiny_backbone(seed=seed, **values), k=k, anchor=anchor).eval()
+
+
+def float64(model):
+    """The model in float64 throughout: Hugging Face's own RMSNorm computes in float32 whatever it is given."""
+    for module in model.double().modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = partial(rms_norm, norm=module)
+    return model

@@ -133,6 +133,15 @@ def test_the_paper_experiment_holds_every_value_of_table_train_hparam():
     assert (cfg.model.softmax, cfg.model.anchor) == ("joint", "source_length")
 
 
+def test_baselines_are_trained_with_everything_else_as_for_the_grid():
+    grid = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv"))
+    assert grid.pop("system") == {"name": "grid", "k": None}
+    for system, k in (("waitk", 3), ("offline", None)):
+        other = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv", f"system={system}"))
+        assert other.pop("system") == {"name": system, "k": k}
+        assert other == grid
+
+
 def test_the_default_grid_is_the_papers_and_the_default_data_need_no_download():
     cfg = checked("train")
     assert (cfg.model.attention, cfg.model.input_attends_output) == ("approximate", True)
@@ -196,6 +205,11 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["model.backbone=folder"], r"exactly one of model\.backbone .* and model\.architecture"),
         ("train", ["model.architecture=null"], r"exactly one of model\.backbone .* and model\.architecture"),
         ("train", ["model.adaptation=prefix"], r"model\.adaptation='prefix': must be 'full' or 'lora'"),
+        ("train", ["system.name=simul"], r"system\.name='simul': .* 'grid', 'waitk' or 'offline'"),
+        ("train", ["system=waitk", "system.k=0"], r"system\.k=0: .*at least 1"),
+        ("train", ["system=waitk", "system.k=null"], r"system\.k=None: .*at least 1"),
+        ("train", ["system.k=3"], r"system\.k=3: only wait-k has a k; train one by system=waitk system\.k=3"),
+        ("train", ["system=offline", "system.k=3"], r"system\.k=3: only wait-k"),
         ("train", ["data.corpus=wmt"], r"data\.corpus='wmt': must be"),
         ("train", ["data=pairs"], r"data\.path=FILE"),
         ("train", ["data=pairs", "data.test_path=test.tsv"], r"no pairs to train on: give data\.path"),

@@ -265,3 +265,38 @@ def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tm
     assert {2, 3} <= steps
     assert json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))["training"]["lam"] == 0.01
     assert "model folder" in done.stdout
+
+
+# --- baselines -----------------------------------------------------------------------------------------------------
+
+
+def test_baselines_are_trained_resumed_and_refused_where_a_grid_is_needed(trained, tmp_path):
+    pairs, folder = trained[0].parent / "pairs.tsv", tmp_path / "run"
+    settings = [
+        "data=pairs", f"data.path='{pairs}'", "data.vocab_size=400", "data.validation_size=6", "data.test_size=7",
+        "data.batch_size=4", "model.architecture.hidden_size=32", "model.architecture.num_hidden_layers=1",
+        "training.sample_size=3", "training.checkpoint_every_n_steps=1", "trainer.accelerator=cpu",
+        "trainer.enable_progress_bar=false", "trainer.log_every_n_steps=1", "demonstrate=1",
+    ]  # fmt: skip
+    succeeded(
+        run("train.py", *settings, "system=waitk", "system.k=2", "trainer.max_steps=2", f"hydra.run.dir='{folder}'")
+    )
+    done = succeeded(run("train.py", f"resume={folder}", "trainer.max_steps=4"))
+    info = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
+    assert (info["system"], info["prefix"]["k"]) == ("waitk", 2)
+    assert {"validation/lm_loss", "validation/BLEU", "validation/AL"} <= set(info["scores"])
+    assert "held-out sentences by wait-2" in done.stdout
+    for program in ("translate.py", "evaluate.py"):
+        arguments = ["text=我看书。"] if program == "translate.py" else [f"hydra.run.dir='{tmp_path / 'evaluation'}'"]
+        refused = run(program, f"model_folder='{folder / 'model'}'", *arguments)
+        assert refused.returncode == 2
+        assert refused.stderr.splitlines()[-1].startswith("error: system='grid' cannot be run on a waitk model")
+    prompted = tmp_path / "prompted"
+    prompt = ["data.source_prefix='我看'", "data.target_prefix='I see'"]
+    done = succeeded(
+        run("train.py", *settings, "system=offline", *prompt, "trainer.max_steps=0", f"hydra.run.dir='{prompted}'")
+    )
+    assert "held-out sentences offline" in done.stdout
+    info = json.loads((prompted / "model" / "duplexmt.json").read_text(encoding="utf-8"))
+    assert info["system"] == "offline"
+    assert info["tokens"]["source_prefix"]

@@ -71,6 +71,8 @@ def test_all_parts_are_looked_at():
     ("package", "forbidden"),
     [
         ("duplexmt.grid", ("streaming", "policy", "training", "report", "metrics", "data", "artifact", "evaluation")),
+        ("duplexmt.grid", ("baselines",)),
+        ("duplexmt.baselines", ("streaming", "policy", "training", "report", "metrics", "data", "artifact")),
         ("duplexmt.metrics", ("grid", "streaming", "policy", "training", "report", "data", "artifact", "evaluation")),
         ("duplexmt.data", ("grid", "streaming", "policy", "training", "report", "metrics", "artifact", "evaluation")),
         ("duplexmt.streaming", ("policy", "training", "report", "metrics", "artifact", "evaluation")),

@@ -7,7 +7,7 @@ from ..artifact import load_model_folder
 from ..data.grammar import CASE_STUDY
 from ..data.tokenizer import token_ids
 from ..report.steps import staircase
-from ..streaming.grid import GridSystem
+from ..streaming.systems import build_system
 from .data import PreparedCorpus
 
 
@@ -20,24 +20,32 @@ def link_latest(folder: Path) -> None:
     os.replace(temporary, link)
 
 
-def demonstrate(model_folder: Path, prepared: PreparedCorpus, count: int, theta: float, max_target_tokens: int) -> str:
+def demonstrate(
+    model_folder: Path,
+    prepared: PreparedCorpus,
+    count: int,
+    system: str,
+    setting: float | int | None,
+    max_target_tokens: int,
+) -> str:
     """Translate held-out sentences with the saved model; each read with what was written after it.
 
     Args:
         model_folder: a saved model.
         prepared: its corpus; the first `count` test pairs are shown, on the built-in corpus the paper's case study too.
         count: sentences to show.
-        theta: EMIT threshold.
+        system, setting: name of the system, and its θ or k, as `build_system` takes them.
         max_target_tokens: length guard.
     """
     loaded = load_model_folder(model_folder)
     pairs = prepared.splits["test"][:count]
     if prepared.aligned and count:
         pairs = [(CASE_STUDY.source, CASE_STUDY.target), *pairs]
-    system = GridSystem(loaded.model, loaded.tokens, theta, max_target_tokens)
-    blocks = [f"held-out sentences at θ = {theta}: what is written after each source token"]
+    translate = build_system(loaded, system, setting, max_target_tokens=max_target_tokens).translate
+    how = {"grid": f"at θ = {setting}", "waitk": f"by wait-{setting}", "offline": "offline"}[system]
+    blocks = [f"held-out sentences {how}: what is written after each source token"]
     for source, target in pairs:
         ids = token_ids(loaded.tokenizer, [source])
-        steps = staircase(system.translate(ids), loaded.tokenizer, loaded.tokens.end)
+        steps = staircase(translate(ids), loaded.tokenizer, loaded.tokens.end)
         blocks.append(f"{source}\n{steps}\n  reference: {target}")
     return "\n\n".join(blocks)

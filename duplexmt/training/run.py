@@ -145,13 +145,20 @@ def close_loggers(trainer: L.Trainer) -> None:
 
 
 def sample_callback(
-    prepared: PreparedCorpus, size: int, target_language: str, theta: float, max_target_tokens: int
+    prepared: PreparedCorpus,
+    size: int,
+    target_language: str,
+    system: str,
+    setting: float | int | None,
+    max_target_tokens: int,
 ) -> SimultaneousSample:
-    """The callback that translates the first `size` validation pairs at θ after each validation."""
+    """The callback that translates the first `size` validation pairs by a system after each validation."""
     sample = prepared.splits["validation"][:size]
     sources = token_ids(prepared.tokenizer, [source for source, _ in sample])
     references = [target for _, target in sample]
-    return SimultaneousSample(sources, references, prepared.tokenizer, target_language, theta, max_target_tokens)
+    return SimultaneousSample(
+        sources, references, prepared.tokenizer, target_language, system, setting, max_target_tokens
+    )
 
 
 def choose_device(device: str) -> str:

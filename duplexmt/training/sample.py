@@ -10,20 +10,20 @@ from ..data.tokenizer import token_ids
 from ..metrics.latency import corpus_latency
 from ..metrics.quality import corpus_quality
 from ..streaming.events import collect
-from ..streaming.grid import GridSystem
+from ..streaming.systems import build_system
 from ..streaming.text import decode
-from .module import GridTranslation
+from .base import TranslationModule
 
 
 class SimultaneousSample(L.Callback):
-    """After every validation: BLEU, AL and AL_all of a fixed sample, decoded greedily at one θ.
+    """After every validation: BLEU, AL and AL_all of a fixed sample, decoded greedily by one system.
 
     Args:
         sources, references: texts of the sample.
         source_tokens: their source token ids, without end token.
         tokenizer: for the target text.
         target_language: decides how BLEU splits words.
-        theta: EMIT threshold.
+        system, setting: name of the system, and its θ, k or n, as `build_system` takes them.
         max_target_tokens: length guard.
     """
 
@@ -33,19 +33,21 @@ class SimultaneousSample(L.Callback):
         references: Sequence[str],
         tokenizer: Any,
         target_language: str,
-        theta: float,
+        system: str,
+        setting: float | int | None,
         max_target_tokens: int,
     ) -> None:
         self.source_tokens, self.references, self.tokenizer = source_tokens, references, tokenizer
-        self.target_language, self.theta, self.max_target_tokens = target_language, theta, max_target_tokens
+        self.target_language, self.max_target_tokens = target_language, max_target_tokens
+        self.system, self.setting = system, setting
 
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Decode on the first device, and log there."""
         if not trainer.is_global_zero or trainer.sanity_checking or not self.source_tokens:
             return
-        assert isinstance(pl_module, GridTranslation)
-        system = GridSystem(pl_module.model, pl_module.tokens, self.theta, self.max_target_tokens)
+        assert isinstance(pl_module, TranslationModule)
+        system = build_system(pl_module, self.system, self.setting, max_target_tokens=self.max_target_tokens)
         hypotheses = collect(system.translate(self.source_tokens), len(self.source_tokens))
         texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
         reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]

@@ -9,13 +9,12 @@ from lightning.fabric.utilities.throughput import Throughput
 from torch import nn
 
 from ..data.batch import Batch
-from .module import GridTranslation
 
 
 class ThroughputMonitor(L.Callback):
     """Logs pairs/s, cells/s, model FLOP/s and MFU over the last steps, summed over devices (MFU: their mean).
 
-    Model FLOPs are those of `step_flops`. MFU is their rate over `matmul_rate`, measured when training starts.
+    Model FLOPs are the module's `step_flops`. MFU is their rate over `matmul_rate`, measured when training starts.
 
     Args:
         every_n_steps: optimiser steps between two lines of the log, and steps they average over.
@@ -26,7 +25,6 @@ class ThroughputMonitor(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure the device, and start the clock."""
-        assert isinstance(pl_module, GridTranslation)
         precision = {"16": torch.float16, "bf": torch.bfloat16}.get(str(trainer.precision)[:2], torch.float32)
         self.throughput = Throughput(
             matmul_rate(pl_module.device, precision), trainer.world_size, window_size=self.every_n_steps + 1
@@ -37,7 +35,7 @@ class ThroughputMonitor(L.Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         """Count the batch."""
-        assert isinstance(pl_module, GridTranslation)
+        assert callable(pl_module.step_flops)
         self.batches, self.pairs = self.batches + 1, self.pairs + len(batch.shapes)
         self.cells += sum(X * Y for X, Y in batch.shapes)
         self.throughput.update(
@@ -45,7 +43,7 @@ class ThroughputMonitor(L.Callback):
             batches=self.batches,
             samples=self.pairs,
             lengths=self.cells,
-            flops=step_flops(pl_module.model, batch.shapes),
+            flops=pl_module.step_flops(batch),
         )
         if self.batches % (self.every_n_steps * trainer.accumulate_grad_batches):
             return

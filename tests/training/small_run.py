@@ -1,6 +1,6 @@
 """A training run small enough for tests; as a script, one whose first step's gradients are written to a file.
 
-python -m tests.training.small_run DEVICES BATCH_SIZE ACCUMULATE OUTPUT
+python -m tests.training.small_run DEVICES BATCH_SIZE ACCUMULATE OUTPUT [K]    (with K: wait-k, else the grid)
 """
 
 import sys
@@ -11,7 +11,8 @@ import torch
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.training.data import GridDataModule, PreparedCorpus
 from duplexmt.training.module import GridTranslation
-from tests.helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from duplexmt.training.prefix_module import PrefixTranslation
+from tests.helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
 
 # Settings of a quiet run, for `build_trainer`.
 PLAIN = {
@@ -35,6 +36,14 @@ def small_module(model=None, **values):
     """A module around a tiny float64 grid model."""
     settings = {"lam": 0.1, "learning_rate": 1e-3, "warmup_steps": 2} | values
     return GridTranslation(model or spoken_grid(seed=5).double(), stream_tokens(tiny_tokenizer()), **settings)
+
+
+def small_prefix_module(model=None, k=2, **values):
+    """A module around a tiny float64 prefix model."""
+    model = model or tiny_prefix(k, vocab_size=len(tiny_tokenizer()), seed=5).double()
+    return PrefixTranslation(
+        model, stream_tokens(tiny_tokenizer()), **{"learning_rate": 1e-3, "warmup_steps": 2} | values
+    )
 
 
 def small_data(batch_size, pairs=SENTENCES, seed=3):
@@ -62,4 +71,4 @@ if __name__ == "__main__":
         max_steps=1,
         callbacks=[KeepGradients(sys.argv[4])],
     )
-    trainer.fit(small_module(), small_data(batch_size))
+    trainer.fit(small_prefix_module(k=int(sys.argv[5])) if sys.argv[5:] else small_module(), small_data(batch_size))

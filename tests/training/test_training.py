@@ -79,7 +79,13 @@ def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, schedule="
     data = small_data(3 if accumulate == 1 else 1)
     sentences = [pair[0] for pair in SENTENCES[:2]]
     callback = SimultaneousSample(
-        token_ids(tiny_tokenizer(), sentences), [pair[1] for pair in SENTENCES[:2]], tiny_tokenizer(), "en", 0.5, 8
+        token_ids(tiny_tokenizer(), sentences),
+        [pair[1] for pair in SENTENCES[:2]],
+        tiny_tokenizer(),
+        "en",
+        "grid",
+        0.5,
+        8,
     )
     trainer = build_trainer(
         folder,
@@ -312,6 +318,6 @@ def test_a_step_without_finite_gradient_is_named_and_skipped(caplog):
 
 
 def test_training_gives_up_after_too_many_such_steps_in_a_row(monkeypatch):
-    monkeypatch.setattr("duplexmt.training.module.SKIPS_IN_A_ROW", 3)
+    monkeypatch.setattr("duplexmt.training.base.SKIPS_IN_A_ROW", 3)
     with pytest.raises(ValueError, match=r"3 steps in a row without a finite gradient; lower training.learning_rate"):
         small_trainer(callbacks=[Poison({0, 1, 2})]).fit(small_module(), small_data(3))

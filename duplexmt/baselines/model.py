@@ -1,0 +1,100 @@
+"""The prefix model: a Hugging Face decoder over one sequence, source and then target, each target token seeing a prefix
+of the source."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..grid.model import check_backbone
+from ..grid.rope import check_anchor
+from .mask import check_k, prefix_mask
+
+
+class PrefixModel(nn.Module):
+    """A causal language model on `[source, end, seed, target]`, run by the backbone's own modules.
+
+    With the whole source visible and the anchor `source_length` this is the backbone as it was pretrained. Wait-k
+    narrows what target tokens see; the EMIT head of the grid has no counterpart, as the schedule decides.
+
+    Args:
+        backbone: a `Qwen2ForCausalLM` (or Llama, Mistral, Qwen3), or a `PeftModel` around one.
+        k: the wait-k schedule it is trained with; None for the whole source (offline).
+        anchor: first rotary position of the target: `source_length` or a constant, as in the grid.
+
+    Raises:
+        ValueError: for k < 1, an unknown anchor, or a backbone that the grid would refuse too.
+    """
+
+    def __init__(self, backbone: nn.Module, *, k: int | None = None, anchor: str | int = "source_length") -> None:
+        super().__init__()
+        self.backbone: Any = backbone
+        self.k = None if k is None else check_k(k)
+        self.anchor = check_anchor(anchor)
+        self.window = check_backbone(self.causal_lm.config)
+
+    @property
+    def causal_lm(self) -> Any:
+        """The Hugging Face causal language model inside (with LoRA layers, where there are any)."""
+        return self.backbone.get_base_model() if hasattr(self.backbone, "get_base_model") else self.backbone
+
+    @property
+    def system(self) -> str:
+        """The system it was made for: `waitk` or `offline`."""
+        return "offline" if self.k is None else "waitk"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments that build this model again around the same backbone."""
+        return {"k": self.k, "anchor": self.anchor}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.causal_lm.model.embed_tokens.weight.device
+
+    def forward(self, source: Tensor, target: Tensor, source_lengths: Tensor, visible: Tensor) -> Tensor:
+        """Final-normed states of the target tokens, from which the next one's logits are read.
+
+        Args:
+            source: token ids `[B, X]`, end token included; padding, if any, on the right.
+            target: token ids `[B, Y]`, seed token first; padding, if any, on the right.
+            source_lengths: whole length of each source `[B]`; it may exceed `X` while the source is still arriving.
+            visible: source tokens each target token sees `[B, Y]`, at least 1 and at most what is there.
+
+        Returns:
+            `[B, Y, D]`. Padding holds finite values that mean nothing.
+
+        Raises:
+            ValueError: if the sequence is longer than a sliding window of the backbone.
+        """
+        (B, X), Y = source.shape, target.shape[1]
+        self.check_window(X + Y)
+        rows, columns = (torch.arange(size, device=source.device) for size in (X, Y))
+        first = source_lengths[:, None] if self.anchor == "source_length" else int(self.anchor)
+        positions = torch.cat((rows.expand(B, -1), (first + columns).expand(B, -1)), dim=1)
+        decoder = self.causal_lm.model
+        embedded = decoder.embed_tokens(torch.cat((source, target), dim=1))
+        if torch.is_autocast_enabled(embedded.device.type):
+            embedded = embedded.float()  # the residual stream stays precise where the frozen backbone is in half
+        # An explicit 4-D mask: left to itself, transformers takes a jump in the positions for packed sequences.
+        mask = additive(prefix_mask(visible, X), embedded.dtype)
+        states = decoder(inputs_embeds=embedded, attention_mask=mask, position_ids=positions, use_cache=False)
+        return states.last_hidden_state[:, X:]
+
+    def text_logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits `[..., vocabulary]` of final-normed target states `[..., D]`."""
+        return self.causal_lm.lm_head(hidden)
+
+    def check_window(self, length: int) -> None:
+        """Raise `ValueError` where a sequence of `length` tokens exceeds a sliding window of the backbone."""
+        if self.window is not None and self.window < length:
+            raise ValueError(
+                f"a source and target of {length} tokens exceed the backbone's sliding window of {self.window}, which "
+                "the prefix mask cannot honour: shorten the sentences (data.max_tokens) or take a backbone without it"
+            )
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A boolean mask `[B, queries, keys]` as what every attention implementation adds to scores: `[B, 1, …]`."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)[:, None]

@@ -1,0 +1,72 @@
+"""All systems by name: what a trained model can be run as."""
+
+import logging
+from typing import Any, Protocol
+
+from ..baselines.mask import check_k
+from ..baselines.model import PrefixModel
+from ..data.tokenizer import StreamTokens
+from ..grid.model import GridModel
+from .events import System
+from .grid import GridSystem
+from .prefix import LocalAgreementSystem, WaitKSystem, check_agreement
+
+log = logging.getLogger(__name__)
+
+SYSTEMS = {  # name: which trained models can be run as it
+    "grid": ("grid",),
+    "waitk": ("waitk", "offline"),
+    "offline": ("offline",),
+    "local_agreement": ("offline",),
+}
+AGREEMENT = 2  # LA-2, where no n is given
+
+
+class Trained(Protocol):
+    """A model and the tokens it was trained with: a loaded model folder, or a module in training."""
+
+    model: Any  # GridModel or PrefixModel
+    tokens: StreamTokens
+
+
+def build_system(
+    loaded: Trained, name: str, setting: float | int | None, *, max_target_tokens: int, batch_size: int = 64
+) -> System:
+    """The simultaneous system of that name around a trained model.
+
+    Args:
+        loaded: the model, on its device and in evaluation mode, with its stream tokens.
+        name: `grid`, `waitk`, `offline` or `local_agreement`.
+        setting: θ of the grid; k of wait-k (a model trained with another k, or for offline translation, will do);
+            n of local agreement, 2 where it is None; None for offline.
+        max_target_tokens: length at which a translation is stopped.
+        batch_size: streams decoded side by side.
+
+    Raises:
+        ValueError: for an unknown name, a setting the system cannot take, or a model that cannot be run as it.
+    """
+    if name not in SYSTEMS:
+        raise ValueError(f"system={name!r}: must be one of {', '.join(SYSTEMS)}")
+    model, tokens = loaded.model, loaded.tokens
+    held = "grid" if isinstance(model, GridModel) else model.system
+    if held not in SYSTEMS[name]:
+        ways = " or ".join(f"python train.py system={system}" for system in SYSTEMS[name])
+        raise ValueError(f"system={name!r} cannot be run on a {held} model: give a model folder trained by {ways}")
+    if name == "grid":
+        assert isinstance(model, GridModel)
+        if isinstance(setting, bool) or not isinstance(setting, int | float):
+            raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
+        return GridSystem(model, tokens, setting, max_target_tokens, batch_size)
+    assert isinstance(model, PrefixModel)
+    if name == "local_agreement":
+        n = check_agreement(AGREEMENT if setting is None else setting)
+        return LocalAgreementSystem(model, tokens, n, max_target_tokens, batch_size)
+    if name == "offline":
+        if setting is not None:
+            raise ValueError(f"setting={setting!r}: the offline system reads the whole source and has no setting")
+        return WaitKSystem(model, tokens, None, max_target_tokens, batch_size)
+    k = check_k(setting, "k")
+    if k != model.k:
+        trained = "the whole source" if model.k is None else f"k = {model.k}"
+        log.info("wait-%d by a model trained with %s", k, trained)
+    return WaitKSystem(model, tokens, k, max_target_tokens, batch_size)

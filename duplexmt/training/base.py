@@ -1,0 +1,123 @@
+"""What all training modules share: the optimiser, its schedule, and checkpoints of trained weights only."""
+
+import logging
+from math import isfinite
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+from torch.optim import Adam
+from torch.optim.lr_scheduler import LambdaLR
+
+from ..data.tokenizer import StreamTokens
+
+SCHEDULES = ("constant", "linear")
+SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which training gives up
+log = logging.getLogger("train")
+
+
+class TranslationModule(L.LightningModule):
+    """A model in training.
+
+    Args:
+        model: a `GridModel` or `PrefixModel`.
+        tokens: the stream tokens its data was made with.
+        learning_rate: of Adam, after warm-up.
+        warmup_steps: optimiser steps over which the learning rate rises linearly.
+        schedule: after warm-up, `constant` (the paper's) or `linear` decay to 0 at the last step.
+        betas: of Adam.
+
+    Raises:
+        ValueError: for a setting out of range.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokens: StreamTokens,
+        *,
+        learning_rate: float,
+        warmup_steps: int,
+        schedule: str,
+        betas: tuple[float, float],
+    ) -> None:
+        super().__init__()
+        if schedule not in SCHEDULES:
+            raise ValueError(f"training.schedule={schedule!r}: must be one of {', '.join(SCHEDULES)}")
+        if not learning_rate > 0:
+            raise ValueError(f"training.learning_rate={learning_rate}: must be above 0")
+        if warmup_steps < 0:
+            raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
+        self.model, self.tokens = model, tokens
+        self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
+        self.last_losses: dict[str, Tensor] = {}  # of the last batch, by name
+        self.skipped = 0  # optimiser steps left out in a row
+        self.strict_loading = False  # checkpoints leave frozen weights out; on_load_checkpoint checks the rest
+
+    def reduce_sum(self, values: Tensor) -> Tensor:
+        """Sum of a tensor over all devices."""
+        return self.trainer.strategy.reduce(values.clone(), reduce_op="sum")
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Skip a step whose gradient is not finite: nothing is learnt from it, and it is named.
+
+        The gradient is that of all devices, so all of them skip. In fp16 an overflow under finite losses is the
+        gradient scaler's business, which skips and lowers its scale without a word.
+
+        Raises:
+            ValueError: after too many such steps in a row.
+        """
+        gradients = [weight.grad for weight in self.parameters() if weight.grad is not None]
+        if torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
+            self.skipped = 0
+            return
+        losses = {name: value.item() for name, value in self.last_losses.items()}
+        if self.trainer.precision == "16-mixed" and all(map(isfinite, losses.values())):
+            return
+        optimizer.zero_grad(set_to_none=True)  # Adam leaves weights without a gradient as they are
+        self.skipped += 1
+        where = f"epoch {self.current_epoch}, batch {self.trainer.fit_loop.batch_idx}, step {self.global_step}"
+        shown = ", ".join(f"{name} loss {value:.4g}" for name, value in losses.items())
+        log.warning("%s: skipped, its gradient is not finite (%s)", where, shown)
+        if self.skipped == SKIPS_IN_A_ROW:
+            raise ValueError(
+                f"{where}: {SKIPS_IN_A_ROW} steps in a row without a finite gradient; lower training.learning_rate "
+                f"(now {self.learning_rate}), or look for weights that are not finite in the backbone"
+            )
+
+    def configure_optimizers(self) -> Any:
+        """Adam over the trainable weights, with warm-up (`tab:train-hparam`)."""
+        trainable = [weight for weight in self.parameters() if weight.requires_grad]
+        optimizer = Adam(trainable, lr=self.learning_rate, betas=self.betas)
+        total = self.trainer.estimated_stepping_batches if self.schedule == "linear" else None
+
+        def factor(step: int) -> float:
+            if step < self.warmup_steps:
+                return (step + 1) / self.warmup_steps
+            if total is None:
+                return 1.0
+            return max(0.0, (total - step) / max(1.0, total - self.warmup_steps))
+
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep trained weights only: frozen ones come from the backbone."""
+        trained = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
+        checkpoint["state_dict"] = {name: w for name, w in checkpoint["state_dict"].items() if name in trained}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint that does not hold exactly the trained weights.
+
+        Raises:
+            ValueError: naming a weight that is missing or unknown.
+        """
+        trained = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
+        shapes = {name: weight.shape for name, weight in checkpoint["state_dict"].items()}
+        own = {name: weight.shape for name, weight in self.state_dict().items() if name in trained}
+        odd = sorted(name for name in shapes.keys() | own.keys() if shapes.get(name) != own.get(name))
+        if odd:
+            raise ValueError(
+                f"the checkpoint does not fit this model: {len(odd)} weights differ, such as {odd[0]!r}; "
+                "resume with the settings the run was started with"
+            )

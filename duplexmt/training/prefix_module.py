@@ -1,0 +1,93 @@
+"""Training of the baselines as a LightningModule: next-token prediction under the mask of their schedule."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..baselines.mask import visible_source
+from ..baselines.model import PrefixModel
+from ..data.batch import Batch
+from ..data.tokenizer import StreamTokens
+from .base import TranslationModule
+from .throughput import linear_layers, weight_flops
+
+
+class PrefixTranslation(TranslationModule):
+    """Trains a prefix model for wait-k or offline translation; every target prefix of a pair in one pass.
+
+    Args:
+        model: the prefix model, with the k it is to be trained with.
+        tokens: the stream tokens its data was made with; positions inside the target prefix are not scored.
+        learning_rate, warmup_steps, schedule, betas: as for `TranslationModule`.
+    """
+
+    def __init__(
+        self,
+        model: PrefixModel,
+        tokens: StreamTokens,
+        *,
+        learning_rate: float,
+        warmup_steps: int,
+        schedule: str = "constant",
+        betas: tuple[float, float] = (0.9, 0.999),
+    ) -> None:
+        super().__init__(
+            model, tokens, learning_rate=learning_rate, warmup_steps=warmup_steps, schedule=schedule, betas=betas
+        )
+        self.tokens_of_step: Tensor | None = None
+        self.validation_sums: Tensor | None = None
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        """One batch; returns the loss whose gradient is that of the mean over the whole step's target tokens."""
+        lm_sum = self.lm_sum(batch)
+        # As for the grid: the denominator runs over the whole step, so Lightning's own averages are undone.
+        share = self.trainer.world_size * self.trainer.accumulate_grad_batches
+        self.last_losses = {"LM": lm_sum.detach() / self.scored(batch)}
+        self.log("train/lm_loss", self.last_losses["LM"], prog_bar=True)
+        return lm_sum / self.step_tokens(batch) * share
+
+    def step_flops(self, batch: Batch) -> int:
+        """Model FLOPs of a training step on a batch."""
+        positions = sum(X + Y for X, Y in batch.shapes)
+        layers = sum(weight_flops(linear) for _, linear in linear_layers(self.model.causal_lm.model.layers))
+        (_, head), *_ = linear_layers(self.model.causal_lm.lm_head)[-1:]
+        return positions * layers + sum(Y for _, Y in batch.shapes) * weight_flops(head)
+
+    def lm_sum(self, batch: Batch) -> Tensor:
+        """Cross-entropy of a batch's target tokens, end tokens included, in nats."""
+        first, (_, Y) = len(self.tokens.target_prefix), batch.target.shape
+        visible = visible_source(self.model.k, batch.source_lengths, Y, len(self.tokens.source_prefix), first)
+        hidden = self.model(batch.source, batch.target, batch.source_lengths, visible)[:, first:]
+        valid = torch.arange(first, Y, device=hidden.device) < batch.target_lengths[:, None]
+        logits = self.model.text_logits(hidden[valid])
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return F.cross_entropy(logits, batch.labels[:, first:][valid], reduction="sum")
+
+    def scored(self, batch: Batch) -> Tensor:
+        """Target tokens of a batch that the loss counts."""
+        return (batch.target_lengths - len(self.tokens.target_prefix)).sum()
+
+    def step_tokens(self, batch: Batch) -> Tensor:
+        """Target tokens over all devices and all accumulated batches of this optimiser step."""
+        if self.trainer.accumulate_grad_batches == 1:
+            return self.reduce_sum(self.scored(batch))
+        if batch.step is not None:
+            self.tokens_of_step = self.reduce_sum(torch.stack([self.scored(part) for part in batch.step]).sum())
+        assert self.tokens_of_step is not None, "the first batch of a step brings the whole step"
+        return self.tokens_of_step
+
+    def on_validation_epoch_start(self) -> None:
+        """Start the sums of `validation_step` afresh."""
+        precise = torch.float32 if self.device.type == "mps" else torch.float64
+        self.validation_sums = torch.zeros(2, dtype=precise, device=self.device)
+
+    def validation_step(self, batch: Batch, batch_index: int) -> None:
+        """Add one batch to the sums of the validation set."""
+        assert self.validation_sums is not None
+        self.validation_sums += torch.stack((self.lm_sum(batch), self.scored(batch))).to(self.validation_sums.dtype)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the mean over all validation tokens of all devices."""
+        assert self.validation_sums is not None
+        lm, tokens = self.reduce_sum(self.validation_sums).unbind()
+        self.log("validation/lm_loss", lm / tokens, prog_bar=True)

@@ -1,0 +1,278 @@
+"""Wait-k, offline and local agreement: their events against literal loops, and what follows from k and n."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.streaming.events import End, Hypothesis, Read, Write, collect
+from duplexmt.streaming.prefix import LocalAgreementSystem, PrefixSystem, WaitKSystem, common_prefix
+
+from ..helpers import float64, tiny_prefix
+
+END, SEED = 0, 1
+TOKENS = StreamTokens(end=END, seed=SEED)
+PREFIXED = StreamTokens(end=END, seed=SEED, source_prefix=(3, 4, 2), target_prefix=(5, 2))
+SOURCES = [[2, 3, 4, 5, 6, 2, 3], [4], [6, 6, 5], [5, 2, 2, 4, 3], [3, 2]]
+SEEDS = range(4)
+
+
+def small_talk(seed=0, **options):
+    """A float64 model of seven words, so that it often predicts the end token."""
+    return float64(tiny_prefix(vocab_size=7, layers=2, seed=seed, **options))
+
+
+def timeless(events, index=0):
+    """The events of one stream without their times."""
+    return [replace(event, elapsed=0.0, stream=0) for event in events if event.stream == index]
+
+
+@torch.no_grad()
+def predicted(model, source, target, length, visible):
+    """The next token by a forward over the whole sequence, under the training mask."""
+    hidden = model(torch.tensor([source]), torch.tensor([target]), torch.tensor([length]), torch.tensor([visible]))
+    return int(model.text_logits(hidden[0, -1]).argmax())
+
+
+def wait_k_one_by_one(model, tokens, text, k, limit):
+    """Wait-k for one stream, literally: no cache, no batch; only what has been read is given to the model."""
+    source = [*tokens.source_prefix, *text, tokens.end]
+    target, visible, events, written = [tokens.seed, *tokens.target_prefix], [], [], 0
+    read = len(tokens.source_prefix)
+    while True:
+        while read < len(source) and (k is None or read - len(tokens.source_prefix) - written < k):
+            events.append(Read(0, source[read]))
+            read += 1
+        visible += [read] * (len(target) - len(visible))
+        token = predicted(model, source[:read], target, len(source), visible)
+        if token == tokens.end and read < len(source):
+            events.append(Read(0, source[read]))
+            read += 1
+            visible.pop()
+        elif token == tokens.end:
+            return [*events, End(0, "end_token")]
+        elif written == limit:
+            return [*events, End(0, "max_target_tokens")]
+        else:
+            events.append(Write(0, token, min(read - len(tokens.source_prefix), len(text)), None))
+            target.append(token)
+            written += 1
+
+
+def agreement_one_by_one(model, tokens, text, n, limit):
+    """LA-n for one stream, literally: every prefix of the source translated from the start as a sentence of its own."""
+    committed, history, events = [], [], []
+    for read in range(1, len(text) + 1):
+        source = [*tokens.source_prefix, *text[:read], tokens.end]
+        events.append(Read(0, text[read - 1]))
+        draft, reason = list(committed), "max_target_tokens"
+        while True:
+            target = [tokens.seed, *tokens.target_prefix, *draft]
+            token = predicted(model, source, target, len(source), [len(source)] * len(target))
+            if token == tokens.end:
+                reason = "end_token"
+                break
+            if len(draft) == limit:
+                break
+            draft.append(token)
+        history.append(draft)
+        if len(history) >= n:
+            agreed = list(committed)
+            while len(draft) > (i := len(agreed)) and all(h[i : i + 1] == [draft[i]] for h in history[-n:]):
+                agreed.append(draft[i])
+            events += [Write(0, token, read, None) for token in agreed[len(committed) :]]
+            committed = agreed
+    events.append(Read(0, tokens.end))
+    return [*events, *(Write(0, token, len(text), None) for token in draft[len(committed) :]), End(0, reason)]
+
+
+# --- against literal loops -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+@pytest.mark.parametrize("anchor", ["source_length", 12])
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@pytest.mark.parametrize("k", [1, 2, 4, None])
+def test_wait_k_does_in_a_batch_what_the_literal_loop_does_alone(k, tokens, anchor, batch_size):
+    for seed in SEEDS:
+        model = small_talk(seed, anchor=anchor)
+        events = list(WaitKSystem(model, tokens, k, 6, batch_size).translate(SOURCES))
+        for index, source in enumerate(SOURCES):
+            assert timeless(events, index) == wait_k_one_by_one(model, tokens, source, k, 6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_local_agreement_does_in_a_batch_what_the_literal_loop_does_alone(n, tokens, batch_size):
+    for seed in SEEDS:
+        model = small_talk(seed, anchor="source_length" if seed else 12)
+        events = list(LocalAgreementSystem(model, tokens, n, 6, batch_size).translate(SOURCES))
+        for index, source in enumerate(SOURCES):
+            assert timeless(events, index) == agreement_one_by_one(model, tokens, source, n, 6)
+
+
+def test_the_streams_compared_above_show_every_case():
+    waits, agreements = [], []
+    for seed in SEEDS:
+        for source in SOURCES:
+            waits.append((source, wait_k_one_by_one(small_talk(seed), TOKENS, source, 2, 6)))
+            agreements.append((source, agreement_one_by_one(small_talk(seed), TOKENS, source, 2, 6)))
+    seen = set()
+    for source, events in waits:
+        writes = [event for event in events if isinstance(event, Write)]
+        seen |= {events[-1].reason}
+        seen |= {"early end" for i, w in enumerate(writes) if min(2 + i, len(source)) < w.delay}
+        seen |= {"early" for w in writes if w.delay < len(source)}
+    for source, events in agreements:
+        delays = [event.delay for event in events if isinstance(event, Write)]
+        seen |= {"agreed" for delay in delays if delay < len(source)} | {"rest" for d in delays if d == len(source)}
+    assert seen == {"end_token", "max_target_tokens", "early end", "early", "agreed", "rest"}
+
+
+# --- what follows from k -------------------------------------------------------------------------------------------
+
+
+def always(model, token):
+    """Make a model predict one token whatever it sees."""
+    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[token].expand(len(hidden), 7)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("k", "delays"),
+    [
+        (1, [1, 2, 3, 4, 4, 4]),
+        (3, [3, 4, 4, 4, 4, 4]),
+        (4, [4, 4, 4, 4, 4, 4]),
+        (9, [4, 4, 4, 4, 4, 4]),  # a source shorter than k is read whole
+        (None, [4, 4, 4, 4, 4, 4]),
+    ],
+)
+def test_delays_follow_the_schedule(k, delays):
+    (hypothesis,) = collect(WaitKSystem(always(small_talk(), 3), TOKENS, k, 6).translate([[2, 3, 4, 5]]), 1)
+    assert hypothesis == Hypothesis([3] * 6, delays, [None] * 6, "max_target_tokens")
+
+
+def test_k_of_at_least_the_source_is_offline():
+    for seed in SEEDS:
+        model = small_talk(seed)
+        offline = list(WaitKSystem(model, TOKENS, None, 6).translate(SOURCES))
+        for k in (8, 20):  # the longest source has 7 tokens and an end token
+            events = list(WaitKSystem(model, TOKENS, k, 6).translate(SOURCES))
+            assert all(timeless(events, i) == timeless(offline, i) for i in range(len(SOURCES)))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_what_is_written_never_depends_on_source_that_is_not_read(k):
+    def written(model, source, before):
+        events = WaitKSystem(model, TOKENS, k, 8).translate([source])
+        return [(w.token, w.delay) for w in events if isinstance(w, Write) and w.delay < before]
+
+    early = 0
+    for seed in range(2):
+        for source in SOURCES[:3]:
+            for place in range(len(source)):
+                other = [*source[:place], *[2 + (token + 1) % 5 for token in source[place:]]]
+                model = small_talk(seed)
+                expected = written(model, source, place + 1)
+                assert written(model, other, place + 1) == expected
+                early += len(expected)
+                model = small_talk(seed, anchor=15)  # which does not even know how much is to come
+                expected = written(model, source, place + 1)
+                assert written(model, [*source[:place], 6, 5, 4, 3, 2, 6, 5], place + 1) == expected
+    assert early > 5
+
+
+def test_an_end_token_before_the_end_of_the_source_is_a_read():
+    events = timeless(WaitKSystem(always(small_talk(), END), TOKENS, 1, 9).translate([[2, 3, 4]]))
+    assert events == [Read(0, 2), Read(0, 3), Read(0, 4), Read(0, END), End(0, "end_token")]
+
+
+# --- what follows from n -------------------------------------------------------------------------------------------
+
+
+class Scripted(LocalAgreementSystem):
+    """Local agreement whose hypotheses come from a table: one text for each number of source tokens read."""
+
+    def __init__(self, n, table):
+        PrefixSystem.__init__(self, small_talk(), TOKENS, 9, 64)
+        self.n, self.table = n, table
+
+    def hypotheses(self, cache, streams):
+        return [(list(self.table[stream.read - 1]), "end_token") for stream in streams]
+
+
+A, B, C, D = 2, 3, 4, 5
+TABLE = [[A, B], [A, C, B], [A, C, D, D], [A, C, D, B]]
+
+
+@pytest.mark.parametrize(
+    ("n", "table", "written"),
+    [
+        (1, [[A], [A, B], [A, B, C], [A, B, C, D]], [(A, 1), (B, 2), (C, 3), (D, 4)]),
+        (2, TABLE, [(A, 2), (C, 3), (D, 4), (B, 4)]),  # AB, ACB: A; ACB, ACDD: AC; ACDD, ACDB: ACD; then the rest
+        (3, TABLE, [(A, 3), (C, 4), (D, 4), (B, 4)]),
+        (4, TABLE, [(A, 4), (C, 4), (D, 4), (B, 4)]),
+        (5, TABLE, [(A, 4), (C, 4), (D, 4), (B, 4)]),  # more than there are hypotheses: offline
+        (2, [[], [A], [], [A, B]], [(A, 4), (B, 4)]),  # an empty hypothesis agrees on nothing
+        (2, [[A, B], [A, B], [A, B], [A, B]], [(A, 2), (B, 2)]),  # that they also end alike is not agreed on
+    ],
+)
+def test_local_agreement_writes_what_the_last_n_hypotheses_share(n, table, written):
+    events = timeless(Scripted(n, table).translate([[6, 6, 6, 6]]))
+    assert [(e.token, e.delay) for e in events if isinstance(e, Write)] == written
+    assert [e.token for e in events if isinstance(e, Read)] == [6, 6, 6, 6, END]
+    assert events[-1] == End(0, "end_token")
+
+
+def test_a_single_source_token_is_translated_at_the_sources_end():
+    events = timeless(Scripted(2, [[A, B]]).translate([[6]]))
+    assert events == [Read(0, 6), Read(0, END), Write(0, A, 1, None), Write(0, B, 1, None), End(0, "end_token")]
+
+
+def test_common_prefix():
+    assert common_prefix([[1, 2, 3], [1, 2], [1, 2, 4]]) == [1, 2]
+    assert common_prefix([[1], []]) == []
+    assert common_prefix([[1, 2]]) == [1, 2]
+
+
+# --- both ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "build", [lambda m: WaitKSystem(m, TOKENS, 2, 6), lambda m: LocalAgreementSystem(m, TOKENS, 2, 6)]
+)
+def test_elapsed_seconds_grow_along_each_stream_and_leave_the_readers_time_out(build, monkeypatch):
+    ticks = iter(range(10_000))
+    monkeypatch.setattr("duplexmt.streaming.prefix.perf_counter", lambda: float(next(ticks)))
+    for index in range(len(SOURCES)):
+        events = [event for event in build(small_talk(1)).translate(SOURCES) if event.stream == index]
+        times = [event.elapsed for event in events]
+        assert times[0] == 0
+        assert times == sorted(times)
+        assert times[-1] >= 1
+        assert all(event.elapsed >= 1 for event in events if not isinstance(event, Read))
+
+
+def test_a_system_can_be_used_again_and_needs_no_sentences():
+    for system in (WaitKSystem(small_talk(3), TOKENS, 2, 9), LocalAgreementSystem(small_talk(3), TOKENS, 2, 9)):
+        once, again = (collect(system.translate(SOURCES), len(SOURCES)) for _ in range(2))
+        assert once == again
+        assert list(system.translate([])) == []
+
+
+@pytest.mark.parametrize("system", [WaitKSystem, LocalAgreementSystem])
+@pytest.mark.parametrize(
+    ("setting", "limit", "message"),
+    [(0, 6, "=0: "), (1.5, 6, "=1.5: .*whole number"), (2, 0, r"policy\.max_target_tokens=0: must be at least 1")],
+)
+def test_settings_out_of_range_are_refused(system, setting, limit, message):
+    with pytest.raises(ValueError, match=message):
+        system(small_talk(), TOKENS, setting, limit)
+
+
+def test_an_empty_source_is_refused_by_its_number():
+    with pytest.raises(ValueError, match="source 1 has no tokens"):
+        list(WaitKSystem(small_talk(), TOKENS, 2, 6).translate([[2], []]))

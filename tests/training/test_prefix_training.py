@@ -1,0 +1,239 @@
+"""Training of wait-k and offline: gradients over devices and accumulation, resuming, LoRA, saving, decoding."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from duplexmt.artifact import load_model_folder, save_model_folder
+from duplexmt.baselines.mask import visible_source
+from duplexmt.baselines.model import PrefixModel
+from duplexmt.config import DataConfig
+from duplexmt.data.batch import collate
+from duplexmt.data.tokenizer import stream_tokens, token_ids
+from duplexmt.grid.backbone import add_lora, pretrained_backbone
+from duplexmt.streaming.events import collect
+from duplexmt.streaming.systems import build_system
+from duplexmt.training.run import build_trainer
+from duplexmt.training.sample import SimultaneousSample
+from tests.helpers import SENTENCES, tiny_backbone, tiny_prefix, tiny_tokenizer
+
+from .small_run import KeepGradients, small_data, small_module, small_prefix_module, small_trainer
+
+LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "v_proj", "up_proj"]}
+SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
+
+
+def assert_same(one, other, tolerance=1e-8):  # Hugging Face's RMSNorm computes in float32
+    assert one.keys() == other.keys()
+    assert any((gradient != 0).any() for gradient in one.values())
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+
+
+# --- one optimiser step --------------------------------------------------------------------------------------------
+
+
+def first_gradients(tmp_path, batch_size, accumulate=1, k=2):
+    path = tmp_path / f"{batch_size}-{accumulate}.pt"
+    trainer = small_trainer(accumulate_grad_batches=accumulate, max_steps=1, callbacks=[KeepGradients(path)])
+    trainer.fit(small_prefix_module(k=k), small_data(batch_size))
+    return torch.load(path, weights_only=True)
+
+
+@pytest.mark.parametrize("k", [2, None])
+def test_gradients_are_those_of_the_mean_over_the_target_tokens_of_the_step(tmp_path, k):
+    """Worked pair by pair, without padding, batch or loader."""
+    module, losses = small_prefix_module(k=k), []
+    for example in small_data(12).examples("train"):
+        source, target = torch.tensor([example.source]), torch.tensor([example.target])
+        length = torch.tensor([len(example.source)])
+        hidden = module.model(source, target[:, :-1], length, visible_source(k, length, target.shape[1] - 1))
+        losses.append(F.cross_entropy(module.model.text_logits(hidden[0]), target[0, 1:], reduction="none"))
+    torch.cat(losses).mean().backward()
+    expected = {name: weight.grad for name, weight in module.named_parameters()}
+    assert_same(first_gradients(tmp_path, 12, k=k), expected)
+
+
+@pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (4, 3)])
+def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate):
+    assert_same(first_gradients(tmp_path, batch_size, accumulate), first_gradients(tmp_path, 12))
+
+
+def test_two_processes_give_the_gradients_of_one(tmp_path):
+    out = tmp_path / "ddp.pt"
+    command = [sys.executable, "-m", "tests.training.small_run", "2", "3", "2", str(out), "2"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert_same(torch.load(out, weights_only=True), first_gradients(tmp_path, 12))
+
+
+def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_always_seen():
+    module = small_prefix_module(k=1)
+    module.tokens = stream_tokens(tiny_tokenizer(), source_prefix="老师", target_prefix="The")
+    rows, columns = len(module.tokens.source_prefix), len(module.tokens.target_prefix)
+    assert min(rows, columns) >= 1
+    batch = collate([module.tokens.example([70, 71, 72], [80, 81])])
+    assert module.scored(batch) == 3
+    visible = torch.tensor([[rows + 1] * (columns + 1) + [rows + 2, rows + 3]])
+    hidden = module.model(batch.source, batch.target, batch.source_lengths, visible)[0, columns:]
+    expected = F.cross_entropy(module.model.text_logits(hidden), torch.tensor([80, 81, 0]), reduction="sum")
+    torch.testing.assert_close(module.lm_sum(batch), expected)
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+def fit(folder, *, resume=False, accumulate=2, **limits):
+    """Train wait-2 in a folder as `train.py` does, with the sample that is translated after each validation."""
+    module = small_prefix_module(k=2)
+    references = [target for _, target in SENTENCES[:4]]
+    trainer = build_trainer(
+        folder,
+        trainer={
+            "accelerator": "cpu", "enable_progress_bar": False, "num_sanity_val_steps": 0, "log_every_n_steps": 1,
+            "accumulate_grad_batches": accumulate, "gradient_clip_val": 1.0, **limits,
+        },
+        logger={"wandb": False, "offline": True, "project": ""},
+        name="test",
+        settings={},
+        checkpoint_every_n_steps=1,
+        callbacks=[SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8)],
+    )  # fmt: skip
+    checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
+    trainer.fit(module, small_data(1), ckpt_path=checkpoint, weights_only=True)
+    return module.state_dict(), trainer
+
+
+@pytest.mark.parametrize("stop", [2, 7])  # in the first epoch of 6 steps, in the second
+def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, stop):
+    whole, _ = fit(tmp_path / "whole", max_epochs=-1, max_steps=9)
+    fit(tmp_path / "parts", max_epochs=-1, max_steps=stop)
+    resumed, trainer = fit(tmp_path / "parts", resume=True, max_epochs=-1, max_steps=9)
+    assert trainer.global_step == 9
+    assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
+
+
+def test_the_names_logged_are_those_of_the_grid(tmp_path):
+    _, trainer = fit(tmp_path, max_epochs=1)
+    logged = trainer.callback_metrics
+    assert {"train/lm_loss", "validation/lm_loss", "validation/BLEU", "validation/AL", "validation/AL_all"} <= set(
+        logged
+    )
+    (metrics,) = tmp_path.glob("metrics/*/metrics.csv")
+    assert {"train/lm_loss", "validation/lm_loss"} <= set(metrics.read_text().splitlines()[0].split(","))
+
+
+def test_validation_means_run_over_all_tokens_of_all_batches():
+    module, data = small_prefix_module(), small_data(3)
+    trainer = small_trainer(limit_val_batches=1.0)
+    trainer.validate(module, data, verbose=False)
+    batch = collate(data.examples("validation"))
+    expected = (module.lm_sum(batch) / module.scored(batch)).detach()
+    got = trainer.callback_metrics["validation/lm_loss"].double()
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, None])
+def test_training_learns_a_dozen_sentences(k):
+    module = small_prefix_module(
+        tiny_prefix(k, vocab_size=len(tiny_tokenizer()), seed=2), learning_rate=3e-3, warmup_steps=5
+    )
+    batch = collate(small_data(12).examples("train"))
+    before = module.lm_sum(batch).item()
+    small_trainer(max_epochs=30).fit(module, small_data(12))
+    assert module.lm_sum(batch).item() < before / 2
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_mixed_precision_trains(implementation):
+    model = tiny_prefix(2, vocab_size=len(tiny_tokenizer()))
+    model.backbone.set_attn_implementation(implementation)
+    trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0)
+    trainer.fit(small_prefix_module(model), small_data(6))
+    assert torch.isfinite(trainer.callback_metrics["validation/lm_loss"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be above 0"),
+        ({"warmup_steps": -5}, "training.warmup_steps=-5"),
+        ({"schedule": "cosine"}, "training.schedule='cosine': must be one of constant, linear"),
+    ],
+)
+def test_bad_settings_are_refused_by_value_and_rule(values, message):
+    with pytest.raises(ValueError, match=message):
+        small_prefix_module(**values)
+
+
+# --- a model folder --------------------------------------------------------------------------------------------------
+
+
+def save(folder, model, backbone=None):
+    return save_model_folder(
+        folder, model, tiny_tokenizer(), stream_tokens(tiny_tokenizer()),
+        backbone=backbone, data=vars(DataConfig(corpus="builtin")), training={}, scores={"validation/BLEU": 1.5},
+    )  # fmt: skip
+
+
+def translations(trained, name, setting):
+    system = build_system(trained, name, setting, max_target_tokens=8)
+    return collect(system.translate(SOURCES), len(SOURCES))
+
+
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize(
+    ("k", "systems"),
+    [(3, [("waitk", 3), ("waitk", 1)]), (None, [("offline", None), ("local_agreement", 2), ("waitk", 2)])],
+)
+def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, systems, lora):
+    """A tiny tied Qwen2 on disk goes through from_pretrained, (LoRA,) a training step, save, load and decoding."""
+    base = tiny_backbone(vocab_size=len(tiny_tokenizer()), scale=0.15, tie_word_embeddings=True)
+    base.save_pretrained(tmp_path / "base")
+    backbone = pretrained_backbone(str(tmp_path / "base"), len(tiny_tokenizer()))
+    module = small_prefix_module(
+        PrefixModel(add_lora(backbone, **LORA) if lora else backbone, k=k), warmup_steps=0, learning_rate=1e-2
+    )
+    before = {name: weight.detach().clone() for name, weight in module.named_parameters()}
+    small_trainer(max_steps=2).fit(module, small_data(6))
+    changed = {name for name, weight in module.named_parameters() if not torch.equal(weight, before[name])}
+    trained = {name for name in before if not lora or "lora_" in name or "lm_head.modules_to_save" in name}
+    assert changed == trained
+    folder = save(tmp_path / "model", module.model, str(tmp_path / "base") if lora else None)
+    info = json.loads((folder / "duplexmt.json").read_text(encoding="utf-8"))
+    assert (info["system"], info["prefix"]["k"]) == ("waitk" if k else "offline", k)
+    assert not (folder / "emit_head.safetensors").exists()
+    loaded = load_model_folder(folder)
+    module.eval()
+    for name, setting in systems:
+        assert translations(loaded, name, setting) == translations(module, name, setting)
+        assert any(hypothesis.tokens for hypothesis in translations(loaded, name, setting))
+    with pytest.raises(ValueError, match="system='grid' cannot be run on a"):
+        translations(loaded, "grid", 0.5)
+
+
+def test_a_base_model_that_is_not_trained_is_a_model_folder_too(tmp_path):
+    """The prompted base model of Section VI: what `trainer.max_steps=0` saves."""
+    base = tiny_backbone(vocab_size=len(tiny_tokenizer()), scale=0.15)
+    loaded = load_model_folder(save(tmp_path / "model", PrefixModel(base)))
+    weights = base.state_dict()
+    assert all(torch.equal(weight, weights[name]) for name, weight in loaded.model.causal_lm.state_dict().items())
+
+
+@pytest.mark.parametrize(("k", "words"), [(5, "wait-k, k = 5, anchor 7"), (None, "the whole source is read before")])
+def test_the_model_card_says_which_baseline_it_is(tmp_path, k, words):
+    model = tiny_prefix(k, anchor=7, vocab_size=len(tiny_tokenizer()))
+    card = (save(tmp_path / "model", model) / "README.md").read_text(encoding="utf-8")
+    assert words in card
+    assert "λ" not in card
+    assert "| validation/BLEU | 1.5 |" in card
+
+
+def test_a_checkpoint_of_the_grid_is_refused():
+    with pytest.raises(ValueError, match=r"the checkpoint does not fit this model: .* weights differ"):
+        small_prefix_module().on_load_checkpoint({"state_dict": small_module().state_dict()})
