@@ -85,18 +85,31 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerBase:
 class StreamTokens:
     """The tokens both streams need beside the text's own, as decided in the reading notes.
 
-    `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored.
+    `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored. The last
+    `context` tokens of the source prefix stand for the previous sentence: end tokens where there is none.
     """
 
     end: int
     seed: int
     source_prefix: tuple[int, ...] = ()
     target_prefix: tuple[int, ...] = ()
+    context: int = 0
 
-    def example(self, source: Sequence[int], target: Sequence[int]) -> Example:
+    def prefix(self, context: Sequence[int] = ()) -> tuple[int, ...]:
+        """The source prefix, with the end of the previous sentence in its place.
+
+        Raises:
+            ValueError: for a previous sentence where the model was trained without.
+        """
+        if context and not self.context:
+            raise ValueError("this model was trained without the previous sentence as context (data.context_tokens=0)")
+        kept = tuple(context)[-self.context :] if context else ()
+        return (*self.source_prefix[: len(self.source_prefix) - len(kept)], *kept)
+
+    def example(self, source: Sequence[int], target: Sequence[int], context: Sequence[int] = ()) -> Example:
         """Both streams of a pair of tokenised texts."""
         return Example(
-            source=(*self.source_prefix, *source, self.end),
+            source=(*self.prefix(context), *source, self.end),
             target=(self.seed, *self.target_prefix, *target, self.end),
         )
 
