@@ -66,11 +66,10 @@ def test_how_the_source_arrives_changes_nothing(options, prefixed, source, draw)
     stream = engine_of(model, tokens).open(name=0, source_length=len(source))
     events, given_tokens = [], 0
     while given_tokens < len(source) and not stream.over:
-        size = draw.randint(0, len(source) - given_tokens)
+        size = draw.randint(1, len(source) - given_tokens)
         stream.read(source[given_tokens : given_tokens + size])
         given_tokens += size
-        if given_tokens:
-            events += stream.write()
+        events += stream.write()
     if not stream.over:
         stream.end()
     events += stream.write()
