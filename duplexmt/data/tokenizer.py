@@ -12,6 +12,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 
 from .batch import Example
 
+SEGMENTATIONS = ("tokens", "characters")
+
 END_TOKEN = "<|endoftext|>"
 SEED_TOKEN = "<|im_start|>"
 # Qwen2's split of text into words, runs of marks and single digits; BPE merges stay within a piece.
@@ -168,6 +170,32 @@ def token_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:
     return tokenizer(text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)[
         "offset_mapping"
     ]
+
+
+def source_ids(tokenizer: Any, texts: Sequence[str], segmentation: str = "tokens") -> list[list[int]]:
+    """Token ids of source texts.
+
+    Args:
+        tokenizer: of the model.
+        texts: cleaned source texts.
+        segmentation: `tokens`, the tokenizer's own (the paper's), or `characters`: every character tokenised by itself,
+            so that a text that grows keeps the tokens it has.
+    """
+    if segmentation == "tokens":
+        return token_ids(tokenizer, texts)
+    if segmentation != "characters":
+        raise ValueError(f"data.segmentation={segmentation!r}: must be one of {', '.join(SEGMENTATIONS)}")
+    characters = sorted({character for text in texts for character in text})
+    of = dict(zip(characters, token_ids(tokenizer, characters), strict=True))
+    return [[token for character in text for token in of[character]] for text in texts]
+
+
+def source_spans(tokenizer: Any, text: str, segmentation: str = "tokens") -> list[tuple[int, int]]:
+    """Character span `[start, end)` of each token that `source_ids` gives a text."""
+    if segmentation == "tokens":
+        return token_spans(tokenizer, text)
+    lengths = [len(source_ids(tokenizer, [character], segmentation)[0]) for character in text]
+    return [(position, position + 1) for position, length in enumerate(lengths) for _ in range(length)]
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
