@@ -53,7 +53,7 @@ def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float
     with open(folder / "hypotheses.jsonl", "w", encoding="utf-8") as out:
         for theta in cfg.policy.thetas:
             system = GridSystem(loaded.model, loaded.tokens, theta, cfg.policy.max_target_tokens, cfg.batch_size)
-            records = translate_pairs(system, pairs, loaded.tokenizer, f"θ = {theta}")
+            records = translate_pairs(system, pairs, loaded.tokenizer, f"θ = {theta}", sources=loaded.sources)
             for record in records:
                 out.write(json.dumps({"system": "grid", "theta": theta} | record, ensure_ascii=False) + "\n")
             row, notes = score(records, loaded.tokenizer, data.source_language, data.target_language)

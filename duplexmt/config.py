@@ -66,6 +66,9 @@ class DataConfig:
     vocab_size: int = 8000  # of a trained BPE
     end_token: str | None = None  # null: the tokenizer's eos
     seed_token: str | None = None  # null: the tokenizer's bos, else <|im_start|>, else eos
+    segmentation: str = "tokens"  # of the source: the tokenizer's tokens, or characters (each tokenised by itself)
+    context_tokens: int = 0  # of the previous sentence, read before the source and not scored
+    context_separator: str = "|||"  # with context_tokens: "previous sentence|||source" in the source column
     source_prefix: str = ""  # read before the text, and not scored
     target_prefix: str = ""
     max_tokens: int | None = 32  # of either text, without end and seed token
@@ -87,6 +90,13 @@ class DataConfig:
             raise ValueError(f"data.max_tokens={self.max_tokens}: must be at least 1, or null for no limit")
         if self.train_size is not None and self.train_size < 1:
             raise ValueError(f"data.train_size={self.train_size}: must be at least 1, or null for all pairs")
+        if self.segmentation not in ("tokens", "characters"):
+            raise ValueError(f"data.segmentation={self.segmentation!r}: must be 'tokens' or 'characters'")
+        if self.context_tokens < 0 or not self.context_separator:
+            raise ValueError(
+                f"data.context_tokens={self.context_tokens}, data.context_separator={self.context_separator!r}: "
+                "must be at least 0, and not empty"
+            )
         for name in ("batch_size", "validation_size", "test_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"data.{name}={getattr(self, name)}: must be at least 1")

@@ -123,10 +123,12 @@ def stream_tokens(
     seed_token: str | None = None,
     source_prefix: str = "",
     target_prefix: str = "",
+    context_tokens: int = 0,
 ) -> StreamTokens:
     """Choose the special tokens: `end` is the tokenizer's eos; `seed` its bos, else `<|im_start|>`, else eos.
 
-    Special tokens spelt out in a prefix count as such: a prompt may need them.
+    Special tokens spelt out in a prefix count as such: a prompt may need them. The source prefix ends in as many end
+    tokens as the previous sentence may have, in whose place they stand.
 
     Raises:
         ValueError: for a tokenizer without an end token, or a token that is not in its vocabulary.
@@ -153,8 +155,12 @@ def stream_tokens(
     return StreamTokens(
         end=end,
         seed=seed,
-        source_prefix=tuple(tokenizer(source_prefix, add_special_tokens=False)["input_ids"]),
+        source_prefix=(
+            *tokenizer(source_prefix, add_special_tokens=False)["input_ids"],
+            *[end] * context_tokens,
+        ),
         target_prefix=tuple(tokenizer(target_prefix, add_special_tokens=False)["input_ids"]),
+        context=context_tokens,
     )
 
 
@@ -188,6 +194,37 @@ def source_ids(tokenizer: Any, texts: Sequence[str], segmentation: str = "tokens
     characters = sorted({character for text in texts for character in text})
     of = dict(zip(characters, token_ids(tokenizer, characters), strict=True))
     return [[token for character in text for token in of[character]] for text in texts]
+
+
+@dataclass(frozen=True)
+class SourceTokens:
+    """How source texts become tokens, in training and decoding alike.
+
+    Args:
+        tokenizer: of the model.
+        segmentation: see `source_ids`.
+        context_separator: what stands in a text between the previous sentence and the one to translate, which alone is
+            the source; None where a text holds no previous sentence.
+    """
+
+    tokenizer: Any
+    segmentation: str = "tokens"
+    context_separator: str | None = None
+
+    def split(self, text: str) -> tuple[str, str]:
+        """The previous sentence, empty where there is none, and the source."""
+        if self.context_separator is None:
+            return "", text
+        context, _, source = text.rpartition(self.context_separator)
+        return context, source
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of the sources."""
+        return source_ids(self.tokenizer, [self.split(text)[1] for text in texts], self.segmentation)
+
+    def contexts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of the previous sentences."""
+        return source_ids(self.tokenizer, [self.split(text)[0] for text in texts], self.segmentation)
 
 
 def source_spans(tokenizer: Any, text: str, segmentation: str = "tokens") -> list[tuple[int, int]]:

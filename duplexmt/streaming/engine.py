@@ -40,7 +40,7 @@ class Engine:
     is decoded by recomputing the grid of all that is visible, which is slower and the same.
 
     Args:
-        model: in evaluation mode, on its device, LoRA merged.
+        model: in evaluation mode, on its device (`artifact.load_model_folder` merges LoRA).
         tokens: end, seed and prefix tokens the model was trained with.
         theta: EMIT threshold of streams that bring none of their own.
         max_target_tokens: length at which a translation is stopped.
@@ -55,7 +55,7 @@ class Engine:
         static: whether to step in fixed shapes; by default on CUDA.
 
     Raises:
-        ValueError: for θ outside [0, 1], a limit below 1, or a model whose LoRA is not merged.
+        ValueError: for θ outside [0, 1], or a limit below its least value.
     """
 
     def __init__(

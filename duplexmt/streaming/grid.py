@@ -50,8 +50,14 @@ class GridSystem:
             static=static,
         )
 
-    def translate(self, sources: Sequence[Sequence[int]]) -> Iterator[Event]:
+    def translate(
+        self, sources: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]] | None = None
+    ) -> Iterator[Event]:
         """Yield the read and write events of every source, sentences of similar length side by side.
+
+        Args:
+            sources: text tokens of each sentence.
+            contexts: those of the sentence before each, for a model trained with context.
 
         Raises:
             ValueError: for a source without tokens.
@@ -66,7 +72,9 @@ class GridSystem:
         while waiting or engine.streams:
             while waiting and len(engine.streams) < engine.max_streams:
                 index = waiting.popleft()
-                stream = engine.open(name=index, source_length=len(sources[index]))
+                stream = engine.open(
+                    name=index, source_length=len(sources[index]), context=contexts[index] if contexts else ()
+                )
                 stream.read(sources[index])
                 stream.end()
             yield from engine.step()

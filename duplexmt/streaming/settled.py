@@ -72,8 +72,8 @@ class SettledTokens:
         text = text[done : max(begun, done)]
         for piece, (start, end) in self._pieces(text):
             if not piece_is_settled(text, start, end):
-                begun = self._pieces(text[start:].rstrip(WHITE_SPACE))
-                return settled + (self._settled_within(begun[0][0]) if begun else [])
+                unsettled = self._pieces(text[start:].rstrip(WHITE_SPACE))
+                return settled + (self._settled_within(unsettled[0][0]) if unsettled else [])
             settled += self._encode(piece)
         return settled
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from ..artifact import load_model_folder
 from ..data.grammar import CASE_STUDY
-from ..data.tokenizer import token_ids
 from ..report.steps import staircase
 from ..streaming.grid import GridSystem
 from .data import PreparedCorpus
@@ -37,7 +36,7 @@ def demonstrate(model_folder: Path, prepared: PreparedCorpus, count: int, theta:
     system = GridSystem(loaded.model, loaded.tokens, theta, max_target_tokens)
     blocks = [f"held-out sentences at θ = {theta}: what is written after each source token"]
     for source, target in pairs:
-        ids = token_ids(loaded.tokenizer, [source])
+        ids = loaded.sources.ids([source])
         steps = staircase(system.translate(ids), loaded.tokenizer, loaded.tokens.end)
         blocks.append(f"{source}\n{steps}\n  reference: {target}")
     return "\n\n".join(blocks)

@@ -11,7 +11,6 @@ from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from ..data.tokenizer import token_ids
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
 
@@ -110,7 +109,7 @@ def sample_callback(
 ) -> SimultaneousSample:
     """The callback that translates the first `size` validation pairs at θ after each validation."""
     sample = prepared.splits["validation"][:size]
-    sources = token_ids(prepared.tokenizer, [source for source, _ in sample])
+    sources = prepared.sources.ids([source for source, _ in sample])
     references = [target for _, target in sample]
     return SimultaneousSample(sources, references, prepared.tokenizer, target_language, theta, max_target_tokens)
 
