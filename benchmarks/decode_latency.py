@@ -15,7 +15,7 @@ object; the keys with `_io_off` are the same with I←O off, those under `small`
 
 import argparse
 import json
-from statistics import median
+from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
@@ -27,6 +27,7 @@ from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import GridModel
 from duplexmt.streaming.engine import Engine, Stream
 from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.states import RecomputedStates, StreamState
 
 QWEN = {
     "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2,
@@ -105,6 +106,26 @@ def decode(engine: Engine, streams: int, length: int, device: str) -> tuple[floa
     return clock(), step_seconds, sizes, written
 
 
+def recompute(model: GridModel, device: str, every: int) -> float:
+    """The grid of all that is visible at each step of the same path; every so many steps are measured, for all."""
+    states = RecomputedStates(model)
+    source, written, seconds = [*range(2, LENGTH + 1), TOKENS.end], 0, []
+    path = []
+    for read in range(1, LENGTH + 1):
+        path.append((read, written))
+        while written < LENGTH and (written + K <= read or read == LENGTH):
+            written += 1
+            path.append((read, written))
+    for read, written in path[every // 2 :: every]:
+        state = StreamState(0, source, [TOKENS.seed, *range(2, written + 2)], LENGTH, read)
+        clock = Synchronised(device)
+        states([state])
+        if written + K <= read or read == LENGTH:
+            states.tokens([state])
+        seconds.append(clock())
+    return len(path) * fmean(seconds)
+
+
 def offline_generate(causal_lm: Any, device: str) -> float:
     """Hugging Face `generate` of the same number of tokens from the whole source."""
     source = torch.randint(2, 1000, (1, LENGTH), device=device)
@@ -144,12 +165,14 @@ def milliseconds(seconds: list[float], share: float) -> float:
     return round(1000 * float(torch.tensor(seconds, dtype=torch.float64).quantile(share)), 3)
 
 
-def engine_of(model: GridModel, streams: int, recompute: bool = False) -> Engine:
+def engine_of(model: GridModel, streams: int, length: int = LENGTH) -> Engine:
     """An engine that writes as many tokens as it reads."""
-    return Engine(model, TOKENS, theta=0.5, max_target_tokens=LENGTH, max_streams=streams, recompute=recompute)
+    return Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams)
 
 
-def measure(causal_lm: Any, device: str, counts: list[int], many_length: int, repeats: int) -> dict[str, Any]:
+def measure(
+    causal_lm: Any, device: str, counts: list[int], many_length: int, repeats: int, every: int
+) -> dict[str, Any]:
     """All numbers of one backbone."""
     result: dict[str, Any] = {}
     models = {"": grid(causal_lm, True), "_io_off": grid(causal_lm, False)}
@@ -169,7 +192,8 @@ def measure(causal_lm: Any, device: str, counts: list[int], many_length: int, re
         seconds = median(run[0] for run in ours[suffix])
         steps = [median(run[1][i] for run in ours[suffix]) for i in range(len(ours[suffix][0][1]))]
         intercept, slope, explained = straight_line(ours[suffix][0][2], steps)
-        recomputed = decode(engine_of(model, 1, recompute=True), 1, LENGTH, device)[0]
+        with torch.no_grad():
+            recomputed = recompute(model, device, every)
         result |= {
             f"sentence_seconds{suffix}": seconds,
             f"recompute_seconds{suffix}": recomputed,
@@ -183,8 +207,8 @@ def measure(causal_lm: Any, device: str, counts: list[int], many_length: int, re
         }
         many: dict[str, dict[str, float]] = {}
         for count in counts:
-            length = LENGTH if count < counts[-1] or count == 1 else many_length
-            engine = engine_of(model, count)
+            length = LENGTH if count == 1 else many_length
+            engine = engine_of(model, count, length)
             if device == "cuda":
                 decode(engine, count, length, device)
             taken, step_seconds, _, written = decode(engine, count, length, device)
@@ -229,18 +253,18 @@ def main() -> None:
     counts = [1, 8, 256 if device == "cuda" and not quick else 64]
     if device == "cuda" and not quick:
         counts.insert(2, 64)
-    many_length, repeats = (6, 3) if quick and device == "cpu" else (LENGTH, 5)
+    many_length, repeats, every = (4, 2, 8) if quick and device == "cpu" else (LENGTH, 5, 1)
     causal_lm = backbone(QWEN | {"num_hidden_layers": layers}, device)
     result = {
         "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads",
         "dtype": str(causal_lm.dtype).removeprefix("torch."),
         "layers": layers,
         "sentence": f"{LENGTH} → {LENGTH}",
-        **measure(causal_lm, device, counts, many_length, repeats),
+        **measure(causal_lm, device, counts, many_length, repeats, every),
         **formulas(causal_lm.config, 2 * LENGTH, 2 * LENGTH, causal_lm.dtype.itemsize),
     }
     del causal_lm
-    result["small"] = measure(backbone(SMALL, device), device, counts, LENGTH, repeats)
+    result["small"] = measure(backbone(SMALL, device), device, counts, LENGTH, repeats, every)
     print(json.dumps(rounded(result)))
 
 

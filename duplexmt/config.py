@@ -220,9 +220,16 @@ class TranslateSettings:
     """`python translate.py`."""
 
     model_folder: str = MISSING
-    text: str | None = MISSING  # null: standard input, a sentence a line
+    text: str | None = MISSING  # null: standard input, as it arrives
     theta: float = MISSING
-    max_target_tokens: int = MISSING
+    max_target_tokens: int = MISSING  # of a sentence
+    max_repeats: int | None = MISSING  # how often in a row the same tokens may be written; null: as often as it likes
+    max_sentence_tokens: int | None = MISSING  # of the source, at which it is cut; null: as the model was trained
+    cut: bool = MISSING  # whether sentences end at full stops too, not at line ends only
+    whole: bool = MISSING  # wait for whole lines, so that the length of a source is known (anchor source_length)
+    pause: float = MISSING  # seconds without a character after which text that is held back is let go
+    anchor: Any = MISSING  # null: the one the model was trained with
+    any_anchor: bool = MISSING  # whether another one than that may be asked for
     events: bool = MISSING  # one JSON line an event
     steps: bool = MISSING  # a line for each source token, with what was written after it
     device: str = MISSING
@@ -230,6 +237,8 @@ class TranslateSettings:
     def __post_init__(self) -> None:
         _check_theta("theta", self.theta)
         _check_limit("max_target_tokens", self.max_target_tokens)
+        if not self.pause > 0:
+            raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
 
 
 def _check_theta(setting: str, theta: Any) -> None:
