@@ -167,7 +167,8 @@ def milliseconds(seconds: list[float], share: float) -> float:
 
 def engine_of(model: GridModel, streams: int, length: int = LENGTH) -> Engine:
     """An engine that writes as many tokens as it reads."""
-    return Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams)
+    compiled = model.emit_head.weight.is_cuda
+    return Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams, compiled=compiled)
 
 
 def measure(

@@ -46,13 +46,14 @@ class Engine:
         max_target_tokens: length at which a translation is stopped.
         max_streams: streams that may be live at a time.
         max_source_tokens: longest source a stream takes, prefix and end token included; by default as many positions as
-            the backbone was made for.
+            the backbone was made for, or its sliding window leaves beside the target.
         max_repeats: how often in a row a block of up to 8 tokens may be written before the translation is stopped; None
             for as often as the model likes.
         typical_source_length: what the anchor `source_length` takes for the length of a source nobody knows.
         tokenizer: for the text of what is written; without one, events carry no text.
         recompute: whether to do without the cache.
         static: whether to step in fixed shapes; by default on CUDA.
+        compiled: whether fixed shapes are compiled first (see `grid.graphs`).
 
     Raises:
         ValueError: for θ outside [0, 1], or a limit below its least value.
@@ -72,6 +73,7 @@ class Engine:
         tokenizer: Any = None,
         recompute: bool = False,
         static: bool | None = None,
+        compiled: bool = False,
     ) -> None:
         limits: dict[str, int | None] = {"policy.max_target_tokens": max_target_tokens, "max_streams": max_streams}
         limits |= {"max_source_tokens": max_source_tokens, "typical_source_length": typical_source_length}
@@ -83,7 +85,10 @@ class Engine:
         config = model.causal_lm.config
         self.model, self.tokens, self.theta = model, tokens, check_theta(theta)
         self.max_target_tokens, self.max_streams, self.max_repeats = max_target_tokens, max_streams, max_repeats
-        self.max_source_tokens = max_source_tokens or config.max_position_embeddings
+        positions = config.max_position_embeddings
+        if model.window is not None:  # holds both streams
+            positions = min(positions, model.window - max_target_tokens - len(tokens.target_prefix) - 1)
+        self.max_source_tokens = max_source_tokens or positions
         self.typical_source_length, self.tokenizer = typical_source_length, tokenizer
         self.vocabulary = config.vocab_size
         self.streams: dict[int, Stream] = {}
@@ -93,7 +98,7 @@ class Engine:
         if recompute or model.attention == "exact":
             self.states = RecomputedStates(model)
         elif on_cuda if static is None else static:
-            self.states = StaticStates(model, max_streams)
+            self.states = StaticStates(model, max_streams, compiled=compiled)
         else:
             self.states = CachedStates(model)
 
@@ -174,6 +179,12 @@ class Engine:
                     events.append(event)
         return events
 
+    def close_idle(self, seconds: float) -> list[End]:
+        """Close the streams whose source has neither ended nor gone on for so long: their clients have left."""
+        now = perf_counter()
+        idle = [s for s in self.streams.values() if not s.source_ended and now - s.heard >= seconds]
+        return [stream.over_for("idle") for stream in idle]
+
     def leave(self, stream: "Stream") -> None:
         """Free what is held for a stream."""
         if self.streams.get(stream.name) is stream:
@@ -202,6 +213,7 @@ class Stream:
         self.prefix = len(state.source)
         self.source_ended = self.over = self.begun = False
         self.elapsed = 0.0
+        self.heard = perf_counter()  # when its source went on
         self.emit_probability: float | None = None  # of the present cell, once known
         self.token: int | None = None  # most probable next token there, once it was asked for
         self.growing = GrowingText(engine.tokenizer) if engine.tokenizer is not None else None
@@ -238,6 +250,7 @@ class Stream:
                 f"max_source_tokens={limit}: end the stream and open another one"
             )
         self.state.source.extend(tokens)
+        self.heard = perf_counter()
 
     def end(self) -> None:
         """Say that the source is complete.
@@ -312,11 +325,11 @@ class Stream:
             return Read(self.name, state.source[state.read - 1], p_emit, self.elapsed)
         assert token is not None
         if token == end:
-            return self._over("end_token")
+            return self.over_for("end_token")
         if len(state.written) == self.engine.max_target_tokens:
-            return self._over("max_target_tokens")
+            return self.over_for("max_target_tokens")
         if self.engine.max_repeats is not None and ends_in_repetition([*state.written, token], self.engine.max_repeats):
-            return self._over("repetition")
+            return self.over_for("repetition")
         state.target.append(token)
         state.written.append(token)
         self.emit_probability = self.token = None
@@ -324,7 +337,8 @@ class Stream:
         text = self.growing.add(token) if self.growing else ""
         return Write(self.name, token, delay, p_emit, self.elapsed, text)
 
-    def _over(self, reason: str) -> End:
+    def over_for(self, reason: str) -> End:
+        """End, for whatever reason."""
         self.close()
         return End(self.name, reason, self.elapsed, self.growing.finish() if self.growing else "")
 
