@@ -6,15 +6,18 @@ from the device, so all of a step, both heads included, can be replayed as one g
 a slot of their own, which nobody reads.
 """
 
+import warnings
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch import Tensor
 
 from .cache import GridCache
 from .model import EMIT, GridModel
 
 LINE_MULTIPLE = 32
+MOST_SHAPES = 1024  # that may be compiled; by default all but the first 8 would silently not be
 
 
 class StaticSteps:
@@ -34,7 +37,7 @@ class StaticSteps:
         self.model, self.streams = model, streams
         self.cache = GridCache(model, slots=streams + 1, length=length)  # the last slot is nobody's
         self.graphs = self.cache.device.type == "cuda" if graphs is None else graphs
-        self.compute: Any = torch.compile(self._predict, dynamic=False) if compiled else self._predict
+        self.compiled: Any = torch.compile(self._predict, dynamic=False) if compiled else None
         self.recorded: dict[tuple[int, int], tuple[Any, Tensor, Tensor]] = {}
         self.pool: Any = None
         self.generation = self.cache.generation
@@ -52,10 +55,17 @@ class StaticSteps:
         width = min(-(-max(W, T) // LINE_MULTIPLE) * LINE_MULTIPLE, self.cache.tokens.shape[2])
         if n < size:
             inputs = torch.cat((inputs, self._nobody(size - n)), 1)
-        compute = self._replay if self.graphs else self.compute
+        compute = self._replay if self.graphs else self._compute
         predicted = compute(inputs.to(self.cache.device, non_blocking=True), width)
         p_emit, next_tokens = predicted[:, :n].tolist()
         return p_emit, [int(token) for token in next_tokens]
+
+    def _compute(self, inputs: Tensor, width: int) -> Tensor:
+        if self.compiled is None:
+            return self._predict(inputs, width)
+        limits = {"recompile_limit": MOST_SHAPES, "accumulated_recompile_limit": MOST_SHAPES}
+        with torch._dynamo.config.patch(limits):  # type: ignore[attr-defined]
+            return self.compiled(inputs, width)
 
     def _predict(self, inputs: Tensor, width: int) -> Tensor:
         """`[6, n]` → p(EMIT) and next token `[2, n]`, in float64, which holds any token id."""
@@ -76,7 +86,13 @@ class StaticSteps:
             self.generation = self.cache.generation
         shape = inputs.shape[1], width
         if shape not in self.recorded:
-            self.recorded[shape] = self._record(*shape)
+            try:
+                with torch.cuda.device(self.cache.device):
+                    self.recorded[shape] = self._record(*shape)
+            except RuntimeError as error:
+                warnings.warn(f"no CUDA graph could be recorded, decoding goes on without: {error}", stacklevel=2)
+                self.graphs = False
+                return self._compute(inputs, width)
         graph, given, predicted = self.recorded[shape]
         given.copy_(inputs)
         graph.replay()
@@ -89,10 +105,10 @@ class StaticSteps:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                self.compute(given, width)
+                self._compute(given, width)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
-            predicted = self.compute(given, width)
+            predicted = self._compute(given, width)
         self.pool = self.pool or graph.pool()
         return graph, given, predicted
