@@ -61,7 +61,7 @@ def main() -> None:
         model,
         tokens,
         theta=0.5,
-        max_target_tokens=8,
+        max_target_tokens=4,
         max_streams=1,
         typical_source_length=10,
         tokenizer=sources.tokenizer,

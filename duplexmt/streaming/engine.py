@@ -162,8 +162,9 @@ class Engine:
             At most one event a stream. None at all means that every stream waits for its source.
         """
         live = [s for s in (self.streams.values() if streams is None else streams) if s.can_step()]
-        events: list[Event] = [s.begin() for s in live if not s.begun]
-        going = [s for s in live if s.name not in {event.stream for event in events}]
+        new = [s for s in live if not s.begun]
+        going = [s for s in live if s.begun]
+        events: list[Event] = [s.begin() for s in new]
         if going:
             begin = perf_counter()
             if unknown := [s for s in going if s.emit_probability is None]:

@@ -76,6 +76,7 @@ class CachedStates:
     def __init__(self, model: GridModel) -> None:
         self.model, self.cache = model, GridCache(model)
         self.slots: dict[int, int] = {}  # by sentence
+        self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
         self.free: list[int] = []  # slots that were left
         self.hidden: dict[int, Tensor] = {}
 
@@ -83,7 +84,7 @@ class CachedStates:
         """One step where a stream has one more token, several where it has a prefix."""
         if unknown := [state for state in states if state.index not in self.slots]:
             self._open(unknown)
-        while behind := [state for state in states if self._reached(state) != (state.read, len(state.target))]:
+        while behind := [state for state in states if self.reached[state.index] != (state.read, len(state.target))]:
             self._advance(behind)
         return self._emit_probabilities(states)
 
@@ -91,15 +92,13 @@ class CachedStates:
         """Leave the stream's slot to the next one."""
         if state.index in self.slots:
             self.free.append(self.slots.pop(state.index))
+            del self.reached[state.index]
         self.hidden.pop(state.index, None)
-
-    def _reached(self, state: StreamState) -> tuple[int, int]:
-        x, y = self.cache.count[:, self.slots[state.index]].tolist()
-        return x, y
 
     def _open(self, states: list[StreamState]) -> None:
         for state in states:
             self.slots[state.index] = self.free.pop() if self.free else len(self.slots)
+            self.reached[state.index] = (1, 1)
         firsts = [(self.slots[s.index], s.source[0], s.target[0], s.source_length) for s in states]
         self._keep_opened(states, self.cache.open(*torch.tensor(firsts).unbind(1)))
 
@@ -107,11 +106,14 @@ class CachedStates:
         """One token further for each: source tokens first, should several be missing."""
         steps = []
         for state in states:
-            x, y = self._reached(state)
+            x, y = self.reached[state.index]
             emit = x == state.read
             steps.append((self.slots[state.index], emit, state.target[y] if emit else state.source[x]))
         slots, emits, tokens = torch.tensor(steps).unbind(1)
         self._step(states, slots, emits.bool(), tokens)
+        for state, emit in zip(states, emits.tolist(), strict=True):
+            x, y = self.reached[state.index]
+            self.reached[state.index] = (x, y + 1) if emit else (x + 1, y)
 
     def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
         self.hidden |= {state.index: cell for state, cell in zip(states, hidden, strict=True)}
@@ -139,13 +141,12 @@ class StaticStates(CachedStates):
     def __init__(self, model: GridModel, streams: int, **values: Any) -> None:
         self.model, self.steps = model, StaticSteps(model, streams, **values)
         self.cache = self.steps.cache
-        self.slots, self.free = {}, []
+        self.slots, self.reached, self.free, self.hidden = {}, {}, [], {}
         self.predicted: dict[int, tuple[float, int]] = {}
 
     def forget(self, state: StreamState) -> None:
         """Leave the stream's slot to the next one."""
-        if state.index in self.slots:
-            self.free.append(self.slots.pop(state.index))
+        super().forget(state)
         self.predicted.pop(state.index, None)
 
     def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
