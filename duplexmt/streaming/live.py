@@ -60,23 +60,30 @@ class LiveSource:
     ) -> None:
         self.settled_tokens, self.clean, self.settled_text = settled_tokens, clean, settled_text
         self.text = ""
-        self._part, self._committed = "", 0  # text since the last pause, and how many of its tokens are out
+        self._begin = self._flushed = 0  # of the text that is tokenised as one, and where it was last let go
+        self._out: list[int] = []  # its tokens so far
 
     def add(self, character: str) -> list[int]:
         """Take a character; the tokens that are now settled."""
         self.text += character
-        self._part += character
-        return self._new(self.settled_tokens(self.settled_text(self._part)))
+        return self._new(lambda part: self.settled_tokens(self.settled_text(part)))
 
     def flush(self) -> list[int]:
-        """Let go what is held back, as if the text ended here; what still follows is tokenised by itself."""
-        tokens = self._new(self.settled_tokens.complete(self.clean(self._part)))
-        self._part, self._committed = "", 0
+        """Let go what is held back, as if the text ended here.
+
+        Should it go on in a way that would have made other tokens of that, what follows is tokenised by itself.
+        """
+        tokens = self._new(lambda part: self.settled_tokens.complete(self.clean(part)))
+        self._flushed = len(self.text)
         return tokens
 
-    def _new(self, tokens: list[int]) -> list[int]:
-        new = tokens[self._committed :]
-        self._committed = max(self._committed, len(tokens))
+    def _new(self, tokenise: Callable[[str], list[int]]) -> list[int]:
+        tokens = tokenise(self.text[self._begin :])
+        if any(one != other for one, other in zip(tokens, self._out, strict=False)):
+            self._begin, self._out = self._flushed, []
+            tokens = tokenise(self.text[self._begin :])
+        new = tokens[len(self._out) :]
+        self._out += new
         return new
 
 

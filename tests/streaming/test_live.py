@@ -142,6 +142,21 @@ def test_a_pause_lets_go_what_is_held_back_and_the_sentence_goes_on():
     assert TOKENIZER.decode(translator.context) == "Them" + "an.", "zh is cleaned of its spaces"
 
 
+@pytest.mark.parametrize("pause_at", range(1, 22))
+def test_a_pause_where_a_word_ends_changes_no_token(pause_at):
+    text = "the man standing there"
+    translator = translator_of("en", theta=1.0)
+    list(translator.feed(text[:pause_at]))
+    list(translator.pause())
+    found = tokens_read(fed(translator, [text[pause_at:]]))
+    assert len(found) == 1 or translator.sentences == 1
+    whole = SourceTokens(TOKENIZER).ids([text])[0]
+    if text[pause_at] == " " or text[pause_at - 1] != " ":
+        assert TOKENIZER.decode(translator.context) == text
+    if text[pause_at] == " ":
+        assert translator.context == whole
+
+
 # --- sentences -------------------------------------------------------------------------------------------------------
 
 
