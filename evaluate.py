@@ -63,7 +63,7 @@ def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float
             system = build_system(
                 loaded, "grid", theta, max_target_tokens=cfg.policy.max_target_tokens, batch_size=cfg.batch_size
             )
-            records = translate_pairs(system, pairs, loaded.tokenizer, f"θ = {theta}")
+            records = translate_pairs(system, pairs, loaded.tokenizer, f"θ = {theta}", sources=loaded.sources)
             for record in records:
                 out.write(json.dumps({"system": "grid", "theta": theta} | record, ensure_ascii=False) + "\n")
             row, notes = score(records, loaded.tokenizer, data.source_language, data.target_language)

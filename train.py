@@ -52,7 +52,7 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     L.seed_everything(cfg.training.seed, verbose=False)
     data = asdict(cfg.data)
     names = ("end_token", "seed_token", "source_prefix", "target_prefix")
-    stream = {name: data.pop(name) for name in names}
+    stream = {name: data.pop(name) for name in names} | {"context_tokens": data["context_tokens"]}
     batches = {name: data.pop(name) for name in ("batch_size", "batch_cells")}
     del data["licence"]
     if cfg.resume and data["tokenizer"] is None:
@@ -124,7 +124,9 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
             tokens,
             backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
             data=asdict(cfg.data),
-            training=asdict(cfg.training) | recipe | {"epochs": trainer.current_epoch},
+            training=asdict(cfg.training)
+            | recipe
+            | {"epochs": trainer.current_epoch, "typical_source_length": datamodule.typical_source_length},
             scores=scores,
         )
         link_latest(folder)

@@ -1,8 +1,8 @@
 """Translate simultaneously: `echo 站在那边的男人曾是棒球手。 | python translate.py theta=0.7`."""
 
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import hydra
 from omegaconf import DictConfig
@@ -14,69 +14,104 @@ register_schemas()
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="translate")
 def main(cfg: DictConfig) -> None:
-    """Show each sentence's translation as it grows."""
+    """Show the translation as it grows."""
     with user_errors():
         translate(settings(TranslateSettings, cfg))
 
 
 def translate(cfg: TranslateSettings) -> None:
-    """Translate `text`, or every line of standard input."""
+    """Translate `text`, or standard input as it arrives: a line out for each line in."""
     from data_prep import clean_side
+    from data_prep.live import settled_side
+    from data_prep.rules import UNSPACED
     from duplexmt.artifact import load_model_folder
-    from duplexmt.data.tokenizer import token_ids
-    from duplexmt.report.steps import event_line, staircase
-    from duplexmt.streaming.events import End, Write
-    from duplexmt.streaming.systems import build_system
-    from duplexmt.streaming.text import GrowingText
+    from duplexmt.report.live import LiveReport
+    from duplexmt.streaming.engine import Engine
+    from duplexmt.streaming.live import LiveTranslator
+    from duplexmt.streaming.pipe import arriving
     from duplexmt.training.run import choose_device
 
-    loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device))
+    loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
     data, tokenizer = loaded.info["data"], loaded.tokenizer
-    system = build_system(loaded, "grid", cfg.theta, max_target_tokens=cfg.max_target_tokens)
-    for number, line in lines(cfg.text):
-        text = clean_side(line, data["source_language"]) if line else ""
-        ids = token_ids(tokenizer, [text])[0] if text else []
-        if not ids:
-            print(f"line {number}: no text to translate", file=sys.stderr)
-            if not cfg.events:
-                print()
-            continue
-        if data["max_tokens"] and len(ids) > data["max_tokens"]:
-            print(
-                f"line {number}: {len(ids)} tokens, the model was trained on at most {data['max_tokens']}: expect a "
-                "poor translation, or cut the sentence",
-                file=sys.stderr,
-            )
-        events = system.translate([ids])
-        if cfg.events:
-            growing = GrowingText(tokenizer)
-            for event in events:
-                print(
-                    json.dumps({"line": number} | event_line(event, tokenizer, growing), ensure_ascii=False), flush=True
-                )
-        elif cfg.steps:
-            print(f"{text}\n{staircase(events, tokenizer, loaded.tokens.end)}\n", flush=True)
+    if loaded.info["system"] != "grid":
+        raise ValueError(
+            f"model_folder={cfg.model_folder} holds a {loaded.info['system']} model: live translation needs a grid "
+            "model; python evaluate.py decodes the others"
+        )
+    form = "events" if cfg.events else "steps" if cfg.steps else "text"
+    between = "" if data["target_language"] in UNSPACED else " "
+    report = LiveReport(sys.stdout, tokenizer, loaded.tokens.end, form, between)
+
+    def warn(line: int, message: str) -> None:
+        print(f"line {line}: {message}", file=sys.stderr, flush=True)
+
+    engine = Engine(
+        loaded.model,
+        loaded.tokens,
+        theta=cfg.theta,
+        max_target_tokens=cfg.max_target_tokens,
+        max_streams=1,
+        max_repeats=cfg.max_repeats,
+        typical_source_length=loaded.typical_source_length,
+        tokenizer=tokenizer,
+    )
+    translator = LiveTranslator(
+        engine,
+        loaded.sources,
+        partial(clean_side, language=data["source_language"]),
+        partial(settled_side, language=data["source_language"]),
+        max_sentence_tokens=cfg.max_sentence_tokens or data["max_tokens"],
+        cut=cfg.cut,
+        warn=lambda message: warn(report.line, message),
+    )
+    messages = {
+        "max_target_tokens": f"cut off at {cfg.max_target_tokens} tokens",
+        "repetition": "cut off where it repeated itself",
+    }
+    whole = cfg.whole or cfg.text is not None
+    chunks = iter([cfg.text]) if cfg.text is not None else arriving(sys.stdin.fileno(), cfg.pause, warn)
+    for part in whole_lines(chunks) if whole else by_lines(chunks):
+        if part is None:
+            events = translator.pause()
+        elif part == "\n":
+            events = translator.finish()
         else:
-            growing = GrowingText(tokenizer)
-            for event in events:
-                if isinstance(event, Write):
-                    print(growing.add(event.token), end="", flush=True)
-                elif isinstance(event, End) and event.reason != "end_token":
-                    print(f"line {number}: cut off at {cfg.max_target_tokens} tokens", file=sys.stderr)
-            print(growing.finish(), flush=True)
+            events = translator.whole(part) if whole else translator.feed(part)
+        for reason in report.show(events):
+            warn(report.line, messages[reason])
+        if part == "\n" and not report.end_line():
+            warn(report.line - 1, "no text to translate")
 
 
-def lines(text: str | None) -> Iterator[tuple[int, str]]:
-    """Numbered sentences: the given text, or standard input; a line that is not UTF-8 is reported and left empty."""
-    if text is not None:
-        yield 1, text
-        return
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield number, raw.decode("utf-8").strip("\ufeff\r\n")
-        except UnicodeDecodeError as error:
-            print(f"line {number}: not UTF-8 ({error.reason} at byte {error.start})", file=sys.stderr)
-            yield number, ""
+def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
+    """Chunks of text cut at line ends, which stand by themselves; the last line ends, too, if there is one."""
+    open_line = False
+    for chunk in chunks:
+        if chunk is None:
+            yield None
+            continue
+        for part in chunk.splitlines(keepends=True):
+            text = part.rstrip("\r\n")
+            if text:
+                yield text
+            if part.endswith("\n"):
+                yield "\n"
+            open_line = not part.endswith("\n")
+    if open_line:
+        yield "\n"
+
+
+def whole_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
+    """The same, but no line before it has ended."""
+    line = ""
+    for part in by_lines(chunk for chunk in chunks if chunk is not None):
+        if part != "\n":
+            line += part or ""
+            continue
+        if line:
+            yield line
+        yield part
+        line = ""
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import torch
 from duplexmt.artifact import ModelFolder, load_model_folder
 from duplexmt.data.batch import collate
 from duplexmt.data.grammar import AlignedPair, alignment_rows, builtin_corpus, determination_rows
-from duplexmt.data.tokenizer import token_ids, token_spans
+from duplexmt.data.tokenizer import source_spans, token_ids, token_spans
 from duplexmt.evaluation import score, translate_pairs
 from duplexmt.grid.model import EMIT
 from duplexmt.metrics.latency import average_lagging_all
@@ -28,7 +28,8 @@ from duplexmt.training.module import guide
 
 def spans(loaded: ModelFolder, pair: AlignedPair) -> tuple[AlignedPair, list, list]:
     """Arguments of `alignment_rows` and `determination_rows`."""
-    return pair, token_spans(loaded.tokenizer, pair.source), token_spans(loaded.tokenizer, pair.target)
+    source = source_spans(loaded.tokenizer, pair.source, loaded.sources.segmentation)
+    return pair, source, token_spans(loaded.tokenizer, pair.target)
 
 
 def content_tokens(loaded: ModelFolder, pair: AlignedPair) -> list[bool]:
@@ -44,7 +45,7 @@ def policy_agreement(loaded: ModelFolder, pairs: list[AlignedPair], lam: float) 
     agreeing = cells = content = not_early = not_before_order = 0
     for begin in range(0, len(pairs), 25):
         part = pairs[begin : begin + 25]
-        sources = token_ids(loaded.tokenizer, [pair.source for pair in part])
+        sources = loaded.sources.ids([pair.source for pair in part])
         targets = token_ids(loaded.tokenizer, [pair.target for pair in part])
         batch = collate([loaded.tokens.example(*ids) for ids in zip(sources, targets, strict=True)])
         guided = guide(loaded.model, loaded.tokens, batch, lam)
@@ -69,7 +70,7 @@ def gold_lagging(loaded: ModelFolder, pairs: list[AlignedPair]) -> float:
     """Mean AL_all, in model tokens, of writing each reference token as soon as it is determined."""
     lags = []
     for pair in pairs:
-        source_length = len(token_spans(loaded.tokenizer, pair.source))
+        source_length = len(spans(loaded, pair)[1])
         delays = [min(row + 1, source_length) for row in determination_rows(*spans(loaded, pair))]
         lags.append(average_lagging_all(delays, source_length, len(delays)))
     return fmean(lags)
@@ -90,7 +91,7 @@ def main() -> None:
     pairs = corpus["test"][: arguments.limit]
     system = GridSystem(loaded.model, loaded.tokens, arguments.theta, max_target_tokens=64)
     texts = [(pair.source, pair.target) for pair in pairs]
-    records = translate_pairs(system, texts, loaded.tokenizer, f"θ = {arguments.theta}")
+    records = translate_pairs(system, texts, loaded.tokenizer, f"θ = {arguments.theta}", sources=loaded.sources)
     row, _ = score(records, loaded.tokenizer, "zh", "en")
     result = {
         "theta": arguments.theta,

@@ -23,7 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from . import __version__
 from .baselines.model import PrefixModel
-from .data.tokenizer import StreamTokens, load_tokenizer, save_tokenizer
+from .data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from .grid.backbone import pretrained_backbone
 from .grid.model import GridModel
 
@@ -39,6 +39,18 @@ class ModelFolder:
     tokenizer: Any
     tokens: StreamTokens
     info: dict[str, Any]  # the manifest
+
+    @property
+    def sources(self) -> SourceTokens:
+        """How its source texts become tokens."""
+        data = self.info["data"]
+        separator = data["context_separator"] if data.get("context_tokens") else None
+        return SourceTokens(self.tokenizer, data.get("segmentation", "tokens"), separator)
+
+    @property
+    def typical_source_length(self) -> int:
+        """What the length of a source nobody knows is taken for: the mean in training, or half its limit."""
+        return self.info["training"].get("typical_source_length") or ((self.info["data"]["max_tokens"] or 32) // 2 + 1)
 
 
 def save_model_folder(
@@ -105,14 +117,34 @@ def save_model_folder(
     return folder
 
 
-def load_model_folder(folder: str | Path, device: str | torch.device = "cpu") -> ModelFolder:
+def load_model_folder(
+    folder: str | Path,
+    device: str | torch.device = "cpu",
+    anchor: str | int | None = None,
+    any_anchor: bool = False,
+) -> ModelFolder:
     """Load a model folder for evaluation; LoRA is merged into the backbone.
 
+    Args:
+        folder: as written by `save_model_folder`.
+        device: to put the model on.
+        anchor: of the target's positions; by default the one the model was trained with.
+        any_anchor: whether another one than that may be asked for.
+
     Raises:
-        ValueError: for a folder that is missing, incomplete, or written by a newer version.
+        ValueError: for a folder that is missing, incomplete, or written by a newer version, and for an anchor the model
+            was not trained with.
     """
     folder = Path(folder)
     info = read_manifest(folder)
+    trained = (info.get("grid") or info["prefix"])["anchor"]
+    if anchor is not None and anchor != trained:
+        if not any_anchor:
+            raise ValueError(
+                f"anchor={anchor}: the model in {str(folder)!r} was trained with anchor {trained}, and its positions "
+                "would not be those it knows; leave anchor out, or set any_anchor=true to try"
+            )
+        info["grid"]["anchor"] = anchor
     disable_progress_bar()
     tokenizer = load_tokenizer(str(folder))
     if info["adaptation"] == "lora":
@@ -132,7 +164,13 @@ def load_model_folder(folder: str | Path, device: str | torch.device = "cpu") ->
         model = PrefixModel(backbone, **info["prefix"])
     model.eval().to(device)
     tokens = info["tokens"]
-    stream = StreamTokens(tokens["end"], tokens["seed"], tuple(tokens["source_prefix"]), tuple(tokens["target_prefix"]))
+    stream = StreamTokens(
+        tokens["end"],
+        tokens["seed"],
+        tuple(tokens["source_prefix"]),
+        tuple(tokens["target_prefix"]),
+        tokens.get("context", 0),
+    )
     return ModelFolder(model, tokenizer, stream, info)
 
 

@@ -86,6 +86,9 @@ class DataConfig:
     vocab_size: int = 8000  # of a trained BPE
     end_token: str | None = None  # null: the tokenizer's eos
     seed_token: str | None = None  # null: the tokenizer's bos, else <|im_start|>, else eos
+    segmentation: str = "tokens"  # of the source: the tokenizer's tokens, or characters (each tokenised by itself)
+    context_tokens: int = 0  # of the previous sentence, read before the source and not scored
+    context_separator: str = "|||"  # with context_tokens: "previous sentence|||source" in the source column
     source_prefix: str = ""  # read before the text, and not scored
     target_prefix: str = ""
     max_tokens: int | None = 32  # of either text, without end and seed token
@@ -114,6 +117,13 @@ class DataConfig:
             raise ValueError(f"data.train_size={self.train_size}: must be at least 1, or null for all pairs")
         if self.batch_cells is not None and self.batch_cells < 1:
             raise ValueError(f"data.batch_cells={self.batch_cells}: must be at least 1, or null for batch_size pairs")
+        if self.segmentation not in ("tokens", "characters"):
+            raise ValueError(f"data.segmentation={self.segmentation!r}: must be 'tokens' or 'characters'")
+        if self.context_tokens < 0 or not self.context_separator:
+            raise ValueError(
+                f"data.context_tokens={self.context_tokens}, data.context_separator={self.context_separator!r}: "
+                "must be at least 0, and not empty"
+            )
         for name in ("batch_size", "validation_size", "test_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"data.{name}={getattr(self, name)}: must be at least 1")
@@ -242,9 +252,16 @@ class TranslateSettings:
     """`python translate.py`."""
 
     model_folder: str = MISSING
-    text: str | None = MISSING  # null: standard input, a sentence a line
+    text: str | None = MISSING  # null: standard input, as it arrives
     theta: float = MISSING
-    max_target_tokens: int = MISSING
+    max_target_tokens: int = MISSING  # of a sentence
+    max_repeats: int | None = MISSING  # how often in a row the same tokens may be written; null: as often as it likes
+    max_sentence_tokens: int | None = MISSING  # of the source, at which it is cut; null: as the model was trained
+    cut: bool = MISSING  # whether sentences end at full stops too, not at line ends only
+    whole: bool = MISSING  # wait for whole lines, so that the length of a source is known (anchor source_length)
+    pause: float = MISSING  # seconds without a character after which text that is held back is let go
+    anchor: Any = MISSING  # null: the one the model was trained with
+    any_anchor: bool = MISSING  # whether another one than that may be asked for
     events: bool = MISSING  # one JSON line an event
     steps: bool = MISSING  # a line for each source token, with what was written after it
     device: str = MISSING
@@ -252,6 +269,8 @@ class TranslateSettings:
     def __post_init__(self) -> None:
         _check_theta("theta", self.theta)
         _check_limit("max_target_tokens", self.max_target_tokens)
+        if not self.pause > 0:
+            raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
 
 
 def _check_theta(setting: str, theta: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from .data.tokenizer import token_ids, token_spans
+from .data.tokenizer import SourceTokens, source_spans, token_ids
 from .metrics.latency import corpus_latency, count_units, delays_in_characters_and_words, text_unit
 from .metrics.quality import corpus_quality
 from .streaming.events import End, Event, System, collect
@@ -16,7 +16,12 @@ Record = dict[str, Any]
 
 
 def translate_pairs(
-    system: System, pairs: Sequence[tuple[str, str]], tokenizer: Any, label: str, progress: bool = True
+    system: System,
+    pairs: Sequence[tuple[str, str]],
+    tokenizer: Any,
+    label: str,
+    progress: bool = True,
+    sources: SourceTokens | None = None,
 ) -> list[Record]:
     """Translate the sources of test pairs; one record a pair, in order, ready for `hypotheses.jsonl`.
 
@@ -26,6 +31,7 @@ def translate_pairs(
         tokenizer: of the model.
         label: shown beside the progress bar.
         progress: whether to show one.
+        sources: how source texts become tokens; by default as the tokenizer has it.
 
     Returns:
         Records with `id`, `source`, `source_tokens`, `reference`, `text`, `tokens`, `delays` (model tokens read before
@@ -35,18 +41,23 @@ def translate_pairs(
     Raises:
         ValueError: for a pair with an empty source.
     """
-    sources = token_ids(tokenizer, [source for source, _ in pairs])
-    events = system.translate(sources)
+    sources = sources or SourceTokens(tokenizer)
+    texts = [source for source, _ in pairs]
+    ids_of_sources = sources.ids(texts)
+    contexts = sources.contexts(texts)
+    previous = {"contexts": contexts} if any(contexts) else {}  # for a model trained with the sentence before
+    events = system.translate(ids_of_sources, **previous)
     hypotheses = collect(_with_progress(events, len(pairs), label) if progress else events, len(pairs))
     records = []
-    for index, ((source, reference), ids, hypothesis) in enumerate(zip(pairs, sources, hypotheses, strict=True)):
+    for index, ((source, reference), ids, hypothesis) in enumerate(zip(pairs, ids_of_sources, hypotheses, strict=True)):
+        source = sources.split(source)[1]
         text, ends = text_and_token_ends(tokenizer, hypothesis.tokens)
         records.append(
             {
                 "id": index,
                 "source": source,
                 "source_tokens": tokenizer.convert_ids_to_tokens(ids),
-                "source_token_ends": complete_ends(token_spans(tokenizer, source)),
+                "source_token_ends": complete_ends(source_spans(tokenizer, source, sources.segmentation)),
                 "reference": reference,
                 "text": text,
                 "tokens": tokenizer.convert_ids_to_tokens(hypothesis.tokens),

@@ -276,3 +276,28 @@ def test_a_lora_model_whose_backbone_is_gone_is_refused_by_the_backbones_name(tm
     (tmp_path / "base").rename(tmp_path / "moved")
     with pytest.raises(ValueError, match=rf"model\.backbone='{tmp_path / 'base'}': no causal language model"):
         load_model_folder(tmp_path / "model")
+
+
+# --- anchor and segmentation -----------------------------------------------------------------------------------------
+
+
+def test_an_anchor_the_model_was_not_trained_with_is_refused_unless_asked_for(tmp_path):
+    folder = save(tmp_path / "model", spoken_grid(anchor=0))
+    assert load_model_folder(folder, anchor=0).model.anchor == 0
+    for other in ("source_length", 7):
+        with pytest.raises(ValueError, match=rf"anchor={other}: the model .* was trained with anchor 0, .*any_anchor"):
+            load_model_folder(folder, anchor=other)
+        assert load_model_folder(folder, anchor=other, any_anchor=True).model.anchor == other
+
+
+def test_segmentation_context_and_typical_length_come_back_with_the_model(tmp_path):
+    tokens = StreamTokens(end=0, seed=1, source_prefix=(5, 0, 0), context=2)
+    folder = save(tmp_path / "model", spoken_grid(), tokens=tokens)
+    loaded = load_model_folder(folder)
+    assert loaded.tokens == tokens
+    assert loaded.sources.segmentation == "tokens"
+    assert loaded.typical_source_length == 24 // 2 + 1, "half of data.max_tokens where training recorded none"
+    loaded.info["data"] |= {"segmentation": "characters", "context_tokens": 2, "context_separator": "|"}
+    loaded.info["training"]["typical_source_length"] = 9
+    assert (loaded.sources.segmentation, loaded.sources.context_separator) == ("characters", "|")
+    assert loaded.typical_source_length == 9

@@ -12,6 +12,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 
 from .batch import Example
 
+SEGMENTATIONS = ("tokens", "characters")
+
 END_TOKEN = "<|endoftext|>"
 SEED_TOKEN = "<|im_start|>"
 # Qwen2's split of text into words, runs of marks and single digits; BPE merges stay within a piece.
@@ -85,18 +87,31 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerBase:
 class StreamTokens:
     """The tokens both streams need beside the text's own, as decided in the reading notes.
 
-    `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored.
+    `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored. The last
+    `context` tokens of the source prefix stand for the previous sentence: end tokens where there is none.
     """
 
     end: int
     seed: int
     source_prefix: tuple[int, ...] = ()
     target_prefix: tuple[int, ...] = ()
+    context: int = 0
 
-    def example(self, source: Sequence[int], target: Sequence[int]) -> Example:
+    def prefix(self, context: Sequence[int] = ()) -> tuple[int, ...]:
+        """The source prefix, with the end of the previous sentence in its place.
+
+        Raises:
+            ValueError: for a previous sentence where the model was trained without.
+        """
+        if context and not self.context:
+            raise ValueError("this model was trained without the previous sentence as context (data.context_tokens=0)")
+        kept = tuple(context)[-self.context :] if context else ()
+        return (*self.source_prefix[: len(self.source_prefix) - len(kept)], *kept)
+
+    def example(self, source: Sequence[int], target: Sequence[int], context: Sequence[int] = ()) -> Example:
         """Both streams of a pair of tokenised texts."""
         return Example(
-            source=(*self.source_prefix, *source, self.end),
+            source=(*self.prefix(context), *source, self.end),
             target=(self.seed, *self.target_prefix, *target, self.end),
         )
 
@@ -108,10 +123,12 @@ def stream_tokens(
     seed_token: str | None = None,
     source_prefix: str = "",
     target_prefix: str = "",
+    context_tokens: int = 0,
 ) -> StreamTokens:
     """Choose the special tokens: `end` is the tokenizer's eos; `seed` its bos, else `<|im_start|>`, else eos.
 
-    Special tokens spelt out in a prefix count as such: a prompt may need them.
+    Special tokens spelt out in a prefix count as such: a prompt may need them. The source prefix ends in as many end
+    tokens as the previous sentence may have, in whose place they stand.
 
     Raises:
         ValueError: for a tokenizer without an end token, or a token that is not in its vocabulary.
@@ -138,8 +155,12 @@ def stream_tokens(
     return StreamTokens(
         end=end,
         seed=seed,
-        source_prefix=tuple(tokenizer(source_prefix, add_special_tokens=False)["input_ids"]),
+        source_prefix=(
+            *tokenizer(source_prefix, add_special_tokens=False)["input_ids"],
+            *[end] * context_tokens,
+        ),
         target_prefix=tuple(tokenizer(target_prefix, add_special_tokens=False)["input_ids"]),
+        context=context_tokens,
     )
 
 
@@ -155,6 +176,63 @@ def token_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:
     return tokenizer(text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)[
         "offset_mapping"
     ]
+
+
+def source_ids(tokenizer: Any, texts: Sequence[str], segmentation: str = "tokens") -> list[list[int]]:
+    """Token ids of source texts.
+
+    Args:
+        tokenizer: of the model.
+        texts: cleaned source texts.
+        segmentation: `tokens`, the tokenizer's own (the paper's), or `characters`: every character tokenised by itself,
+            so that a text that grows keeps the tokens it has.
+    """
+    if segmentation == "tokens":
+        return token_ids(tokenizer, texts)
+    if segmentation != "characters":
+        raise ValueError(f"data.segmentation={segmentation!r}: must be one of {', '.join(SEGMENTATIONS)}")
+    characters = sorted({character for text in texts for character in text})
+    of = dict(zip(characters, token_ids(tokenizer, characters), strict=True))
+    return [[token for character in text for token in of[character]] for text in texts]
+
+
+@dataclass(frozen=True)
+class SourceTokens:
+    """How source texts become tokens, in training and decoding alike.
+
+    Args:
+        tokenizer: of the model.
+        segmentation: see `source_ids`.
+        context_separator: what stands in a text between the previous sentence and the one to translate, which alone is
+            the source; None where a text holds no previous sentence.
+    """
+
+    tokenizer: Any
+    segmentation: str = "tokens"
+    context_separator: str | None = None
+
+    def split(self, text: str) -> tuple[str, str]:
+        """The previous sentence, empty where there is none, and the source."""
+        if self.context_separator is None:
+            return "", text
+        context, _, source = text.rpartition(self.context_separator)
+        return context, source
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of the sources."""
+        return source_ids(self.tokenizer, [self.split(text)[1] for text in texts], self.segmentation)
+
+    def contexts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of the previous sentences."""
+        return source_ids(self.tokenizer, [self.split(text)[0] for text in texts], self.segmentation)
+
+
+def source_spans(tokenizer: Any, text: str, segmentation: str = "tokens") -> list[tuple[int, int]]:
+    """Character span `[start, end)` of each token that `source_ids` gives a text."""
+    if segmentation == "tokens":
+        return token_spans(tokenizer, text)
+    lengths = [len(source_ids(tokenizer, [character], segmentation)[0]) for character in text]
+    return [(position, position + 1) for position, length in enumerate(lengths) for _ in range(length)]
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:

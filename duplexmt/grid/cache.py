@@ -14,10 +14,16 @@ On that line, at each layer:
     N's cross attention  is a prefix softmax along the line from empty; its last value is kept for the next steps
 
 So a layer keeps `tab:kvcache-entries` for each stream: keys and values of self attention, and context and log-sum-exp
-(in place of `(m, Z, S)`) of self and of cross attention. With I←O off the source stream is one state a token: a WAIT
+(in place of `(m, Z, S)`) of self and of cross attention. At layer 0 neither stream depends on the other yet: queries
+are kept there too, and a step projects its one new token. With I←O off the source stream is one state a token: a WAIT
 computes one, an EMIT none, and the cross attention reads its cached keys and values.
+
+What a step computes depends on tensors and on two sizes only, the longest line and the longest stream
+(`GridCache.advance`), with no value read back from the device: rounded up, they give shapes that a CUDA graph can
+replay (`graphs.py`).
 """
 
+import os
 from typing import Any
 
 import torch
@@ -54,15 +60,43 @@ class LayerCache:
     def resize(self, slots: int, length: int) -> None:
         """Keep everything in larger tensors."""
         for name in self.NAMES:
-            old = getattr(self, name)
-            new = old.new_zeros(2, slots, length, *old.shape[3:])
-            new[:, : old.shape[1], : old.shape[2]] = old
-            setattr(self, name, new)
+            setattr(self, name, resized(getattr(self, name), slots, length))
 
     @property
     def bytes(self) -> int:
         """Memory of all entries."""
         return sum(getattr(self, name).nbytes for name in self.NAMES)
+
+
+class StepCells:
+    """The cells of a step in a padded layout, of which only those that exist go through the linear layers.
+
+    Args:
+        shape: of the padded layout.
+        exist: which of them exist, booleans of that shape; None for all, or where shapes must not depend on values.
+        last: index `[n]` of each stream's last cell in the flattened layout.
+    """
+
+    def __init__(self, shape: tuple[int, ...], exist: Tensor | None, last: Tensor) -> None:
+        self.shape, self.last = shape, last
+        self.index = None
+        if exist is not None:
+            exist = exist.flatten()
+            self.index = exist.nonzero()[:, 0]
+            self.last = (exist.cumsum(0) - 1)[last]
+
+    def take(self, padded: Tensor) -> Tensor:
+        """`[*shape, …]` → `[m, …]`, the cells that exist."""
+        flat = padded.flatten(0, len(self.shape) - 1)
+        return flat if self.index is None else flat[self.index]
+
+    def spread(self, values: Tensor) -> Tensor:
+        """`[m, …]` → `[*shape, …]`, zeros where there is no cell."""
+        if self.index is None:
+            return values.unflatten(0, self.shape)
+        padded = values.new_zeros(torch.Size(self.shape).numel(), *values.shape[1:])
+        padded[self.index] = values
+        return padded.unflatten(0, self.shape)
 
 
 class GridCache:
@@ -72,54 +106,66 @@ class GridCache:
         model: an approximate-attention grid model in evaluation mode.
         slots: streams held at the start.
         length: tokens of either stream held at the start. Both grow by doubling.
+        max_bytes: memory the cache may take; by default what is free on its device when it grows.
 
     Raises:
-        ValueError: for exact attention, which would need keys and values of every cell.
+        ValueError: for exact attention, which would need keys and values of every cell, and for a cache larger than
+            the memory.
     """
 
-    def __init__(self, model: GridModel, slots: int = 1, length: int = 64) -> None:
+    def __init__(self, model: GridModel, slots: int = 1, length: int = 64, max_bytes: int | None = None) -> None:
         if model.attention != "approximate":
             raise ValueError("exact attention keeps no cache: decode such a model by recomputation")
-        self.model = model
+        self.model, self.max_bytes = model, max_bytes
         self.decoder: Any = model.causal_lm.model
         attention = self.decoder.layers[0].self_attn
-        weight = model.emit_head.weight
+        weight = model.emit_head.weight.detach()
+        self.device = weight.device
         E = attention.head_dim
         K = attention.k_proj.out_features // E
         H = attention.q_proj.out_features // E
-        self.layers = [LayerCache(slots, length, K, H, E, weight.detach()) for _ in self.decoder.layers]
-        self.tokens = torch.zeros(2, slots, length, dtype=torch.int64, device=weight.device)
-        self.count = torch.zeros(2, slots, dtype=torch.int64, device=weight.device)  # tokens of each stream
-        self.start = torch.zeros(2, slots, dtype=torch.int64, device=weight.device)  # first position of each stream
+        statistics = torch.promote_types(weight.dtype, torch.float32).itemsize
+        a_layer = 2 * (2 * K * E + 2 * H * E) * weight.itemsize + 4 * H * statistics
+        self.bytes_per_token = len(self.decoder.layers) * a_layer + 2 * H * E * weight.itemsize  # of both streams
+        self._check_memory(slots, length)
+        self.layers = [LayerCache(slots, length, K, H, E, weight) for _ in self.decoder.layers]
+        self.first_q = weight.new_zeros(2, slots, length, H, E)  # layer 0's queries, which no step changes
+        self.tokens = torch.zeros(2, slots, length, dtype=torch.int64, device=self.device)
+        self.count = torch.zeros(2, slots, dtype=torch.int64)  # tokens of each stream; on the CPU, for the sizes
+        self.start = torch.zeros(slots, dtype=torch.int64)  # first position of each target stream; likewise
+        self.cos, self.sin = self._rotation_table(2 * length)
+        self.generation = 0  # counts how often the tensors were replaced
 
     @property
     def bytes(self) -> int:
-        """Memory of the cached tensors."""
-        return sum(layer.bytes for layer in self.layers)
+        """Memory of the cached states."""
+        return sum(layer.bytes for layer in self.layers) + self.first_q.nbytes
 
     @torch.no_grad()
     def open(self, slots: Tensor, source: Tensor, seed: Tensor, source_lengths: Tensor) -> Tensor:
         """Start streams afresh with their first source token and the seed: cell (0, 0).
 
         Args:
-            slots: which slots `[n]`; more than there are make the cache grow.
+            slots: which slots `[n]`, on the CPU as all arguments; more than there are make the cache grow.
             source, seed: token ids `[n]`.
             source_lengths: whole length of each source, end token included `[n]`; read with anchor `source_length`.
 
         Returns:
             Final-normed target state of cell (0, 0), `[n, D]`.
         """
-        self._make_room(int(slots.max()) + 1, 1)
-        self.tokens[I, slots, 0], self.tokens[O, slots, 0] = source, seed
-        self.count[:, slots] = 1
         anchor = self.model.anchor
-        self.start[O, slots] = source_lengths if anchor == "source_length" else int(anchor)
+        start = source_lengths if anchor == "source_length" else torch.full_like(source_lengths, int(anchor))
+        self.make_room(int(slots.max()) + 1, 1, int(start.max()))
+        self.count[:, slots], self.start[slots] = 1, start
+        slots, source, seed, start = (t.to(self.device) for t in (slots, source, seed, start))
+        self.tokens[I, slots, 0], self.tokens[O, slots, 0] = source, seed
         states = self.decoder.embed_tokens(torch.stack((source, seed)))  # [2, n, D]
-        cos, sin = self.decoder.rotary_emb(states, self.start[:, slots])
-        rope = cos[:, :, None], sin[:, :, None]
-        for layer, cache in zip(self.decoder.layers, self.layers, strict=True):
+        rope = self._rotation(torch.stack((torch.zeros_like(start), start)))
+        for index, (layer, cache) in enumerate(zip(self.decoder.layers, self.layers, strict=True)):
             q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
             q, k = rotate(q, *rope), rotate(k, *rope)
+            if index == 0:
+                self.first_q[:, slots, 0] = q
             scale, groups = layer.self_attn.scaling, q.shape[-2] // k.shape[-2]
             # One key each: a context is its value, a log-sum-exp its score.
             self_ctx, cross_ctx = v.repeat_interleave(groups, -2), v.flip(0).repeat_interleave(groups, -2)
@@ -137,7 +183,7 @@ class GridCache:
         """Take streams one token further, WAITs and EMITs mixed.
 
         Args:
-            slots: distinct open slots `[n]`.
+            slots: distinct open slots `[n]`, on the CPU as all arguments.
             emit: whether the token is appended to the target (EMIT) or to the source (WAIT), booleans `[n]`.
             tokens: token ids `[n]`.
 
@@ -145,49 +191,106 @@ class GridCache:
             Final-normed target state of each stream's present cell, its last row and column, `[n, D]`.
 
         Raises:
-            ValueError: if a stream outgrows a sliding window of the backbone.
+            ValueError: if a stream outgrows a sliding window of the backbone, or the cache the memory.
+        """
+        inputs, W, T = self.append(slots, emit, tokens)
+        ragged = len(slots) > 1 or not self.model.input_attends_output
+        emits = bool(emit.any()), not emit.all()
+        return self.advance(inputs.to(self.device), W, T, pack=ragged, kinds=emits)
+
+    def append(self, slots: Tensor, emit: Tensor, tokens: Tensor) -> tuple[Tensor, int, int]:
+        """Account for one more token each; the arguments `advance` needs to compute it.
+
+        Returns:
+            `[6, n]`: slots, emit, tokens, length of the line, position of the token, start of the target; the longest
+            line; and the longest stream with its new token.
         """
         line, new = torch.where(emit, I, O), torch.where(emit, O, I)
         lengths, at = self.count[line, slots], self.count[new, slots]
-        self._make_room(0, int(at.max()) + 1)
-        self.tokens[new, slots, at] = tokens
-        self.count[new, slots] = at + 1
         if self.model.window is not None:
-            for X, Y in self.count[:, slots].T.tolist():
+            for X, Y in (self.count[:, slots] + torch.stack((~emit, emit))).T.tolist():
                 self.model.check_window(X, Y)
-        advance = self._step if self.model.input_attends_output else self._step_without_io
-        return rms_norm(advance(slots, line, new, lengths, at, tokens), self.decoder.norm)
+        T = int(at.max()) + 1
+        self.make_room(0, T, int(self.start[slots].max()))
+        self.count[new, slots] = at + 1
+        return torch.stack((slots, emit.long(), tokens, lengths, at, self.start[slots])), int(lengths.max()), T
 
-    def _step(self, slots: Tensor, line: Tensor, new: Tensor, lengths: Tensor, at: Tensor, tokens: Tensor) -> Tensor:
-        """Both streams on each stream's line of cells. Shapes: `n` streams, `W` the longest line."""
-        n, W = len(slots), int(lengths.max())
-        embed = self.decoder.embed_tokens
-        states = torch.stack((embed(self.tokens[line, slots, :W]), embed(tokens)[:, None].expand(n, W, -1)))
+    @torch.no_grad()
+    def advance(
+        self, inputs: Tensor, W: int, T: int, *, pack: bool = False, kinds: tuple[bool, bool] = (True, True)
+    ) -> Tensor:
+        """Compute one line of cells for each stream; reads nothing back from the device unless `pack` is set.
+
+        Args:
+            inputs: from `append`, on the device.
+            W, T: at least the longest line, and the longest stream with its new token.
+            pack: whether to leave cells that do not exist out of the linear layers.
+            kinds: whether there may be EMITs, and WAITs; what cannot be needed is left out.
+
+        Returns:
+            Final-normed target state of each stream's present cell, `[n, D]`.
+        """
+        slots, emit, tokens, lengths, at, start = inputs
+        emit = emit.bool()
+        self.tokens[torch.where(emit, O, I), slots, at] = tokens
         along = torch.arange(W, device=slots.device)
-        positions = torch.stack(
-            (self.start[line, slots][:, None] + along, (self.start[new, slots] + at)[:, None].expand(n, W))
-        )  # [2, n, W]: line stream, new stream
-        cos, sin = self.decoder.rotary_emb(states, positions.flatten(0, 1))
-        rope = cos.view(2, n, W, 1, -1), sin.view(2, n, W, 1, -1)
-        last = torch.arange(n, device=slots.device), lengths - 1
-        target = torch.where(new == O, 1, 0)  # which of the two computed streams is O
+        advance = self._both_streams if self.model.input_attends_output else self._target_stream
+        hidden = advance(slots, emit, tokens, lengths, at, start, along, T, pack, kinds)
+        return rms_norm(hidden, self.decoder.norm)
 
-        for layer, cache in zip(self.decoder.layers, self.layers, strict=True):
-            q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
-            q, k = rotate(q, *rope), rotate(k, *rope)
+    def _both_streams(
+        self,
+        slots: Tensor,
+        emit: Tensor,
+        tokens: Tensor,
+        lengths: Tensor,
+        at: Tensor,
+        start: Tensor,
+        along: Tensor,
+        T: int,
+        pack: bool,
+        kinds: tuple[bool, bool],
+    ) -> Tensor:
+        """I←O on: both streams on each stream's line of cells, `[2, n, W]`, line stream first."""
+        n, W = len(slots), len(along)
+        line, new = torch.where(emit, I, O), torch.where(emit, O, I)
+        target = emit.long()  # which of the two computed streams is O
+        order = torch.arange(n, device=slots.device)
+        exist = (along < lengths[:, None]).expand(2, n, W) if pack else None
+        cells = StepCells((2, n, W), exist, (target * n + order) * W + lengths - 1)
+        positions = torch.stack(
+            (
+                torch.where(emit, 0, start)[:, None] + along,
+                (torch.where(emit, start, 0) + at)[:, None].expand(n, W),
+            )
+        )
+        rope = self._rotation(positions)
+        line_tokens = self.tokens[line, slots, :W]
+        states = self.decoder.embed_tokens(cells.take(torch.stack((line_tokens, tokens[:, None].expand(n, W)))))
+        last = order, lengths - 1
+
+        for index, (layer, cache) in enumerate(zip(self.decoder.layers, self.layers, strict=True)):
             scale = layer.self_attn.scaling
+            if index == 0:
+                at_new = rope[0][1, :, 0], rope[1][1, :, 0]
+                first = self._first(new, slots, at, tokens, *at_new)
+                q_N, k_N, v_N = (part[:, None].expand(-1, W, -1, -1) for part in first)
+                q_L, k_L, v_L = self.first_q[line, slots, :W], cache.k[line, slots, :W], cache.v[line, slots, :W]
+            else:
+                q, k, v = map(cells.spread, project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm)))
+                (q_L, q_N), (k_L, k_N), (v_L, v_N) = rotate(q, *rope), rotate(k, *rope), v
 
             ctx_LL, lse_LL = cache.self_ctx[line, slots, :W], cache.self_lse[line, slots, :W]
             ctx_LN, lse_LN = add_key(
                 cache.cross_ctx[line, slots, :W],
                 cache.cross_lse[line, slots, :W],
-                hadamard_scores(q[0], k[1], scale),
-                v[1],
+                hadamard_scores(q_L, k_N, scale),
+                v_N,
             )
             cache.cross_ctx[line, slots, :W], cache.cross_lse[line, slots, :W] = ctx_LN, lse_LN
 
-            ctx_NN, lse_NN = self._self_attention(cache, new, slots, at, q[1, :, 0], k[1, :, 0], v[1, :, 0], scale)
-            ctx_NL, lse_NL = prefix_softmax(hadamard_scores(q[1], k[0], scale), v[0])
+            ctx_NN, lse_NN = self_attention(cache, new, slots, at, T, q_N[:, 0], k_N[:, 0], v_N[:, 0], scale)
+            ctx_NL, lse_NL = prefix_softmax(hadamard_scores(q_N, k_L, scale), v_L)
             cache.cross_ctx[new, slots, at], cache.cross_lse[new, slots, at] = ctx_NL[last], lse_NL[last]
 
             softmax = self.model.softmax
@@ -197,116 +300,183 @@ class GridCache:
                     merge(ctx_NN[:, None], lse_NN[:, None], ctx_NL, lse_NL, softmax),
                 )
             )
-            if layer is self.decoder.layers[-1]:  # only the present cell's target state is read
-                return finish_block(layer, states[target, *last], context[target, *last])
+            context = cells.take(context)
+            if index == len(self.layers) - 1:  # only the present cell's target state is read
+                return finish_block(layer, states[cells.last], context[cells.last])
             states = finish_block(layer, states, context)
         raise AssertionError("a decoder has at least one layer")
 
-    def _step_without_io(
-        self, slots: Tensor, line: Tensor, new: Tensor, lengths: Tensor, at: Tensor, tokens: Tensor
+    def _target_stream(
+        self,
+        slots: Tensor,
+        emit: Tensor,
+        tokens: Tensor,
+        lengths: Tensor,
+        at: Tensor,
+        start: Tensor,
+        along: Tensor,
+        T: int,
+        pack: bool,
+        kinds: tuple[bool, bool],
     ) -> Tensor:
-        """The target stream on the line, and, where a source token arrives, its one state.
-
-        Source states are computed for EMITs too, and thrown away: one position, so that the batch keeps one shape.
-        """
-        n, W = len(slots), int(lengths.max())
-        embed = self.decoder.embed_tokens
-        emit = new == O
-        target_tokens = torch.where(emit[:, None], tokens[:, None], self.tokens[O, slots, :W])
-        states = torch.cat((embed(target_tokens), embed(tokens)[:, None]), 1)  # [n, W + 1, D]: line of O, one of I
-        along = torch.arange(W, device=slots.device)
+        """I←O off: the target stream on the line, and, where a source token arrives, its one state; `[n, W + 1]`."""
+        n, W = len(slots), len(along)
+        some_emit, some_wait = kinds
+        order = torch.arange(n, device=slots.device)
+        exist = torch.cat((along < lengths[:, None], ~emit[:, None]), 1) if pack else None
+        cells = StepCells((n, W + 1), exist, order * (W + 1) + lengths - 1)
         column = torch.where(emit[:, None], at[:, None], along)
-        row = torch.where(emit, lengths - 1, at)  # of the last cell
-        positions = torch.cat((self.start[O, slots][:, None] + column, row[:, None]), 1)
-        cos, sin = self.decoder.rotary_emb(states, positions)
-        rope = cos[:, :, None], sin[:, :, None]
-        last = torch.arange(n, device=slots.device), lengths - 1
-        emitting, waiting = slots[emit], slots[~emit]
+        row = torch.where(emit, 0, at)
+        positions = torch.cat((start[:, None] + column, row[:, None]), 1)
+        rope = self._rotation(positions)
+        line_tokens = torch.where(emit[:, None], tokens[:, None], self.tokens[O, slots, :W])
+        states = self.decoder.embed_tokens(cells.take(torch.cat((line_tokens, tokens[:, None]), 1)))
+        new = torch.where(emit, O, I)
+        emits = emit[:, None, None]
+        last = order, lengths - 1
+        # A WAIT leaves the cross entry of its last column as it was computed; an EMIT sets its new column's.
+        entry = torch.where(emit, at, lengths - 1)
 
-        for layer, cache in zip(self.decoder.layers, self.layers, strict=True):
-            q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
-            q, k = rotate(q, *rope), rotate(k, *rope)
-            scale, (q_O, k_O, v_O) = layer.self_attn.scaling, (part[:, :W] for part in (q, k, v))
-            ctx = torch.zeros_like(q)
-            source = torch.zeros_like(slots[~emit]) + I
-            ctx_ii, _ = self._self_attention(
-                cache, source, waiting, at[~emit], q[~emit, W], k[~emit, W], v[~emit, W], scale
-            )
-            ctx[~emit, W] = ctx_ii
-            if len(waiting):  # O: cached self context, one more source key
-                ctx_oi, lse_oi = add_key(
-                    cache.cross_ctx[O, waiting, :W],
-                    cache.cross_lse[O, waiting, :W],
-                    hadamard_scores(q_O[~emit], k[~emit, W, None].expand_as(k_O[~emit]), scale),
-                    v[~emit, W, None].expand_as(v_O[~emit]),
-                )
-                cache.cross_ctx[O, waiting, :W], cache.cross_lse[O, waiting, :W] = ctx_oi, lse_oi
-                own = cache.self_ctx[O, waiting, :W], cache.self_lse[O, waiting, :W]
-                ctx[~emit, :W] = merge(*own, ctx_oi, lse_oi, self.model.softmax)
-            if len(emitting):  # O: own keys from the cache, and all source keys from the cache
-                target = torch.zeros_like(emitting) + O
-                ctx_oo, lse_oo = self._self_attention(
-                    cache, target, emitting, at[emit], q_O[emit, 0], k_O[emit, 0], v_O[emit, 0], scale
-                )
-                scores = hadamard_scores(q_O[emit], cache.k[I, emitting, :W], scale)
-                ctx_oi, lse_oi = prefix_softmax(scores, cache.v[I, emitting, :W])
-                end = torch.arange(len(emitting), device=slots.device), lengths[emit] - 1
-                cache.cross_ctx[O, emitting, at[emit]] = ctx_oi[end]
-                cache.cross_lse[O, emitting, at[emit]] = lse_oi[end]
-                ctx[emit, :W] = merge(ctx_oo[:, None], lse_oo[:, None], ctx_oi, lse_oi, self.model.softmax)
-            if layer is self.decoder.layers[-1]:
-                return finish_block(layer, states[last], ctx[last])
-            states = finish_block(layer, states, ctx)
+        for index, (layer, cache) in enumerate(zip(self.decoder.layers, self.layers, strict=True)):
+            scale = layer.self_attn.scaling
+            if index == 0:
+                where = torch.where(emit, 0, W)  # either's position is that of the new token
+                q_N, k_N, v_N = self._first(new, slots, at, tokens, rope[0][order, where], rope[1][order, where])
+                q_O = torch.where(emits[..., None], q_N[:, None], self.first_q[O, slots, :W])
+                k_I, v_I = k_N, v_N
+            else:
+                q, k, v = map(cells.spread, project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm)))
+                q, k = rotate(q, *rope), rotate(k, *rope)
+                q_O, k_I, v_I = q[:, :W], k[:, W], v[:, W]
+                q_N, k_N, v_N = (torch.where(emits, part[:, 0], part[:, W]) for part in (q, k, v))
+
+            ctx_NN, lse_NN = self_attention(cache, new, slots, at, T, q_N, k_N, v_N, scale)
+            if some_wait:  # the line is a row: cached self context, one more source key
+                ctx_oo, lse_oo = cache.self_ctx[O, slots, :W], cache.self_lse[O, slots, :W]
+                before = cache.cross_ctx[O, slots, :W], cache.cross_lse[O, slots, :W]
+                ctx_oi, lse_oi = add_key(*before, hadamard_scores(q_O, k_I[:, None], scale), v_I[:, None])
+            if some_emit:  # the line is a column: one self context, and all source keys from the cache
+                keys, values = cache.k[I, slots, :W], cache.v[I, slots, :W]
+                column_ctx, column_lse = prefix_softmax(hadamard_scores(q_O, keys, scale), values)
+                if some_wait:
+                    kept = [torch.where(emits[..., None], before[0], ctx_oi), torch.where(emits, before[1], lse_oi)]
+                    ctx_oi = torch.where(emits[..., None], column_ctx, ctx_oi)
+                    lse_oi = torch.where(emits, column_lse, lse_oi)
+                    ctx_oo = torch.where(emits[..., None], ctx_NN[:, None], ctx_oo)
+                    lse_oo = torch.where(emits, lse_NN[:, None], lse_oo)
+                else:
+                    ctx_oi, lse_oi, ctx_oo, lse_oo = column_ctx, column_lse, ctx_NN[:, None], lse_NN[:, None]
+            else:
+                kept = [ctx_oi, lse_oi]
+            if some_wait:
+                cache.cross_ctx[O, slots, :W], cache.cross_lse[O, slots, :W] = kept
+            if some_emit:
+                cache.cross_ctx[O, slots, entry], cache.cross_lse[O, slots, entry] = ctx_oi[last], lse_oi[last]
+
+            ctx_O = merge(ctx_oo, lse_oo, ctx_oi, lse_oi, self.model.softmax)
+            context = cells.take(torch.cat((ctx_O, ctx_NN[:, None]), 1))
+            if index == len(self.layers) - 1:
+                return finish_block(layer, states[cells.last], context[cells.last])
+            states = finish_block(layer, states, context)
         raise AssertionError("a decoder has at least one layer")
 
-    def _self_attention(
-        self,
-        cache: LayerCache,
-        stream: Tensor,
-        slots: Tensor,
-        at: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        scale: float,
-    ) -> tuple[Tensor, Tensor]:
-        """Append a key and value at position `at`, attend to all up to it, and cache the context.
+    def _first(
+        self, new: Tensor, slots: Tensor, at: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Layer 0's query, key and value of the new tokens, `[n, H or K, E]`: the same at every cell of the line."""
+        layer = self.decoder.layers[0]
+        normed = rms_norm(self.decoder.embed_tokens(tokens), layer.input_layernorm)
+        q, k, v = project_qkv(layer.self_attn, normed)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        self.first_q[new, slots, at] = q
+        return q, k, v
 
-        `q [n, H, E]`, `k, v [n, K, E]` → context `[n, H, E]` and its log-sum-exp `[n, H]`.
+    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """`(cos, sin)` of positions, broadcastable over heads: `[…]` → `[…, 1, E]`."""
+        return self.cos[positions][..., None, :], self.sin[positions][..., None, :]
+
+    def _rotation_table(self, positions: int) -> tuple[Tensor, Tensor]:
+        cos, sin = self.decoder.rotary_emb(self.first_q, torch.arange(positions, device=self.device)[None])
+        return cos[0], sin[0]
+
+    def make_room(self, slots: int, length: int, start: int = 0) -> None:
+        """Double slots, length or rotary table until there are so many slots, tokens, and positions from `start` on.
+
+        Raises:
+            ValueError: for more than the memory can hold.
         """
-        cache.k[stream, slots, at], cache.v[stream, slots, at] = k, v
-        T = int(at.max()) + 1 if len(at) else 0
-        keys, values = cache.k[stream, slots, :T], cache.v[stream, slots, :T]  # [n, T, K, E]
-        H, K = q.shape[-2], k.shape[-2]
-        scores = (q * scale).unflatten(-2, (K, H // K)) @ keys.permute(0, 2, 3, 1)  # [n, K, G, T]
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        later = torch.arange(T, device=at.device) > at[:, None]
-        scores = scores.masked_fill(later[:, None, None], float("-inf"))
-        lse = scores.logsumexp(-1)
-        weights = (scores - lse[..., None]).exp().to(values.dtype)
-        context = (weights @ values.transpose(1, 2)).flatten(1, 2)
-        lse = lse.flatten(1)
-        cache.self_ctx[stream, slots, at], cache.self_lse[stream, slots, at] = context, lse
-        return context, lse
-
-    def _make_room(self, slots: int, length: int) -> None:
-        """Double the slots or the length until there are so many."""
         have_slots, have_length = self.tokens.shape[1:]
         new_slots, new_length = have_slots, have_length
         while new_slots < slots:
             new_slots *= 2
         while new_length < length:
             new_length *= 2
+        if len(self.cos) < start + new_length:
+            self.cos, self.sin = self._rotation_table(2 * (start + new_length))
+            self.generation += 1
         if (new_slots, new_length) == (have_slots, have_length):
             return
+        self._check_memory(new_slots, new_length)
         for cache in self.layers:
             cache.resize(new_slots, new_length)
-        tokens = self.tokens.new_zeros(2, new_slots, new_length)
-        tokens[:, :have_slots, :have_length] = self.tokens
-        self.tokens = tokens
-        for name in ("count", "start"):
-            old = getattr(self, name)
-            setattr(self, name, torch.cat((old, old.new_zeros(2, new_slots - have_slots)), 1))
+        self.first_q = resized(self.first_q, new_slots, new_length)
+        self.tokens = resized(self.tokens, new_slots, new_length)
+        self.count = torch.cat((self.count, self.count.new_zeros(2, new_slots - have_slots)), 1)
+        self.start = torch.cat((self.start, self.start.new_zeros(new_slots - have_slots)))
+        self.generation += 1
+
+    def _check_memory(self, slots: int, length: int) -> None:
+        needed = slots * length * self.bytes_per_token
+        free = free_bytes(self.device) if self.max_bytes is None else self.max_bytes
+        if needed > free:
+            raise ValueError(
+                f"a cache of {slots} streams of {length} tokens takes {needed / 2**20:,.0f} MiB, and there are "
+                f"{free / 2**20:,.0f} MiB: decode fewer streams at once (batch_size), or shorter ones"
+            )
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that may still be taken on a device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def resized(old: Tensor, slots: int, length: int) -> Tensor:
+    """`[2, slots, length, …]` in a larger tensor, zeros where there was nothing."""
+    new = old.new_zeros(2, slots, length, *old.shape[3:])
+    new[:, : old.shape[1], : old.shape[2]] = old
+    return new
+
+
+def self_attention(
+    cache: LayerCache,
+    stream: Tensor,
+    slots: Tensor,
+    at: Tensor,
+    T: int,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Append a key and value at position `at`, attend to all up to it, and cache the context.
+
+    `q [n, H, E]`, `k, v [n, K, E]` → context `[n, H, E]` and its log-sum-exp `[n, H]`; `T` is past every `at`.
+    """
+    cache.k[stream, slots, at], cache.v[stream, slots, at] = k, v
+    keys, values = cache.k[stream, slots, :T], cache.v[stream, slots, :T]  # [n, T, K, E]
+    H, K = q.shape[-2], k.shape[-2]
+    scores = (q * scale).unflatten(-2, (K, H // K)) @ keys.permute(0, 2, 3, 1)  # [n, K, G, T]
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    later = torch.arange(T, device=at.device) > at[:, None]
+    scores = scores.masked_fill(later[:, None, None], float("-inf"))
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse[..., None]).exp().to(values.dtype)
+    context = (weights @ values.transpose(1, 2)).flatten(1, 2)
+    lse = lse.flatten(1)
+    cache.self_ctx[stream, slots, at], cache.self_lse[stream, slots, at] = context, lse
+    return context, lse
 
 
 def add_key(ctx: Tensor, lse: Tensor, score: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -35,20 +35,23 @@ def staircase(events: Iterable[Event], tokenizer: Any, end_token: int) -> str:
     return "\n".join(f"  {read}{' ' * (width - terminal_width(read))}  {written}".rstrip() for read, written in steps)
 
 
-def event_line(event: Event, tokenizer: Any, growing: GrowingText) -> dict[str, Any]:
-    """One event as a JSON object; `growing` collects the target text of its stream."""
+def event_line(event: Event, tokenizer: Any, growing: GrowingText | None = None) -> dict[str, Any]:
+    """One event as a JSON object; `growing` collects the target text of its stream, where events bring none."""
     if isinstance(event, Read):
         return {
             "event": "read",
             "token": tokenizer.convert_ids_to_tokens(event.token),
             "emit_probability": event.emit_probability,
+            "elapsed": event.elapsed,
         }
     if isinstance(event, Write):
         return {
             "event": "write",
             "token": tokenizer.convert_ids_to_tokens(event.token),
-            "text": growing.add(event.token),
+            "text": growing.add(event.token) if growing else event.text,
             "delay": event.delay,
             "emit_probability": event.emit_probability,
+            "elapsed": event.elapsed,
         }
-    return {"event": "end", "reason": event.reason, "text": growing.finish()}
+    text = growing.finish() if growing else event.text
+    return {"event": "end", "reason": event.reason, "text": text, "elapsed": event.elapsed}

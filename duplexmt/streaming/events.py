@@ -12,7 +12,7 @@ class Read:
     stream: int  # index of the sentence
     token: int  # id of the token read; the end token last
     emit_probability: float | None = None  # p(EMIT) of the state that was left; None for the first token
-    elapsed: float = 0.0  # seconds of computation since the stream began; in a batch, of the steps it took part in
+    elapsed: float = field(default=0.0, compare=False)  # seconds of computation since the stream began
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Write:
     token: int
     delay: int  # source text tokens read so far: neither prefix nor end token count
     emit_probability: float | None  # None for a system without EMIT head
-    elapsed: float = 0.0
+    elapsed: float = field(default=0.0, compare=False)
+    text: str = ""  # that has become certain, where the system knows a tokenizer
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class End:
     """The translation is over."""
 
     stream: int
-    reason: str  # "end_token", or "max_target_tokens" where the length guard stopped it
-    elapsed: float = 0.0
+    reason: str  # "end_token", or the guard that stopped it: "max_target_tokens", "repetition", "idle"
+    elapsed: float = field(default=0.0, compare=False)
+    text: str = ""  # that was still held back
 
 
 Event = Read | Write | End

@@ -1,14 +1,16 @@
-"""Where a decoder's hidden states come from: the incremental cache, or the whole grid computed again."""
+"""Where a decoder's predictions come from: the incremental cache, the cache in fixed shapes, or the grid recomputed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from ..data.batch import PADDING_ID
 from ..grid.cache import GridCache
-from ..grid.model import GridModel
+from ..grid.graphs import StaticSteps
+from ..grid.model import EMIT, GridModel
 
 
 @dataclass
@@ -16,10 +18,27 @@ class StreamState:
     """One stream at state (x, y)."""
 
     index: int  # of the sentence
-    source: list[int]  # prefix, text and end token
+    source: list[int]  # prefix, text and, once the source has ended, the end token; as far as they are known
     target: list[int]  # seed, prefix, and what was written
+    source_length: int  # whole length of the source, or what it is taken for (the anchor of the target stream)
     read: int  # source tokens visible
     written: list[int] = field(default_factory=list)
+
+
+class States(Protocol):
+    """Predictions at the present cells of streams."""
+
+    def __call__(self, states: Sequence[StreamState]) -> list[float]:
+        """Take each stream to its present cell; p(EMIT) there."""
+        ...
+
+    def tokens(self, states: Sequence[StreamState]) -> list[int]:
+        """Most probable next token at the cells last reached, which need not be asked for where p(EMIT) decides."""
+        ...
+
+    def forget(self, state: StreamState) -> None:
+        """Free what is held for a stream."""
+        ...
 
 
 class RecomputedStates:
@@ -27,45 +46,61 @@ class RecomputedStates:
 
     def __init__(self, model: GridModel) -> None:
         self.model = model
+        self.hidden: dict[int, Tensor] = {}
 
-    def __call__(self, states: Sequence[StreamState]) -> Tensor:
-        """Final-normed target state of each stream's present cell, `[n, D]`."""
+    def __call__(self, states: Sequence[StreamState]) -> list[float]:
+        """Compute the whole grid of each stream."""
         device = self.model.emit_head.weight.device
         X, Y = max(state.read for state in states), max(len(state.target) for state in states)
         source = torch.tensor([_padded(state.source[: state.read], X) for state in states], device=device)
         target = torch.tensor([_padded(state.target, Y) for state in states], device=device)
-        lengths = torch.tensor([len(state.source) for state in states], device=device)
+        lengths = torch.tensor([state.source_length for state in states], device=device)
         rows = torch.tensor([state.read - 1 for state in states], device=device)
         columns = torch.tensor([len(state.target) - 1 for state in states], device=device)
-        hidden = self.model(source, target, lengths)
-        return hidden[torch.arange(len(states), device=device), rows, columns]
+        hidden = self.model(source, target, lengths)[torch.arange(len(states), device=device), rows, columns]
+        self.hidden |= {state.index: cell for state, cell in zip(states, hidden, strict=True)}
+        return emit_probabilities(self.model, hidden)
+
+    def tokens(self, states: Sequence[StreamState]) -> list[int]:
+        """Read from the target states of the present cells."""
+        return next_tokens(self.model, torch.stack([self.hidden[state.index] for state in states]))
+
+    def forget(self, state: StreamState) -> None:
+        """Drop the stream's last target state."""
+        self.hidden.pop(state.index, None)
 
 
 class CachedStates:
     """Keeps the streams in an incremental cache, and takes each to its present cell a row or column at a time."""
 
     def __init__(self, model: GridModel) -> None:
-        self.cache = GridCache(model)
-        self.device = model.emit_head.weight.device
+        self.model, self.cache = model, GridCache(model)
         self.slots: dict[int, int] = {}  # by sentence
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
+        self.free: list[int] = []  # slots that were left
         self.hidden: dict[int, Tensor] = {}
 
-    def __call__(self, states: Sequence[StreamState]) -> Tensor:
-        """Final-normed target state of each stream's present cell, `[n, D]`."""
+    def __call__(self, states: Sequence[StreamState]) -> list[float]:
+        """One step where a stream has one more token, several where it has a prefix."""
         if unknown := [state for state in states if state.index not in self.slots]:
             self._open(unknown)
-        while behind := [s for s in states if self.reached[s.index] != (s.read, len(s.target))]:
+        while behind := [state for state in states if self.reached[state.index] != (state.read, len(state.target))]:
             self._advance(behind)
-        return torch.stack([self.hidden[state.index] for state in states])
+        return self._emit_probabilities(states)
+
+    def forget(self, state: StreamState) -> None:
+        """Leave the stream's slot to the next one."""
+        if state.index in self.slots:
+            self.free.append(self.slots.pop(state.index))
+            del self.reached[state.index]
+        self.hidden.pop(state.index, None)
 
     def _open(self, states: list[StreamState]) -> None:
         for state in states:
-            self.slots[state.index] = len(self.slots)
-        firsts = [(self.slots[s.index], s.source[0], s.target[0], len(s.source)) for s in states]
-        hidden = self.cache.open(*torch.tensor(firsts, device=self.device).unbind(1))
-        for state, cell in zip(states, hidden, strict=True):
-            self.reached[state.index], self.hidden[state.index] = (1, 1), cell
+            self.slots[state.index] = self.free.pop() if self.free else len(self.slots)
+            self.reached[state.index] = (1, 1)
+        firsts = [(self.slots[s.index], s.source[0], s.target[0], s.source_length) for s in states]
+        self._keep_opened(states, self.cache.open(*torch.tensor(firsts).unbind(1)))
 
     def _advance(self, states: list[StreamState]) -> None:
         """One token further for each: source tokens first, should several be missing."""
@@ -74,11 +109,72 @@ class CachedStates:
             x, y = self.reached[state.index]
             emit = x == state.read
             steps.append((self.slots[state.index], emit, state.target[y] if emit else state.source[x]))
+        slots, emits, tokens = torch.tensor(steps).unbind(1)
+        self._step(states, slots, emits.bool(), tokens)
+        for state, emit in zip(states, emits.tolist(), strict=True):
+            x, y = self.reached[state.index]
             self.reached[state.index] = (x, y + 1) if emit else (x + 1, y)
-        slots, emits, tokens = torch.tensor(steps, device=self.device).unbind(1)
-        hidden = self.cache.step(slots, emits.bool(), tokens)
-        for state, cell in zip(states, hidden, strict=True):
-            self.hidden[state.index] = cell
+
+    def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
+        self.hidden |= {state.index: cell for state, cell in zip(states, hidden, strict=True)}
+
+    def _step(self, states: list[StreamState], slots: Tensor, emits: Tensor, tokens: Tensor) -> None:
+        self._keep_opened(states, self.cache.step(slots, emits, tokens))
+
+    def _emit_probabilities(self, states: Sequence[StreamState]) -> list[float]:
+        return emit_probabilities(self.model, torch.stack([self.hidden[state.index] for state in states]))
+
+    def tokens(self, states: Sequence[StreamState]) -> list[int]:
+        """Read from the target states of the present cells."""
+        return next_tokens(self.model, torch.stack([self.hidden[state.index] for state in states]))
+
+
+class StaticStates(CachedStates):
+    """The same in fixed shapes, both heads computed with every step: what a GPU needs (see `grid.graphs`).
+
+    Args:
+        model: in evaluation mode, on its device.
+        streams: live streams at most.
+        values: of `StaticSteps`.
+    """
+
+    def __init__(self, model: GridModel, streams: int, **values: Any) -> None:
+        self.model, self.steps = model, StaticSteps(model, streams, **values)
+        self.cache = self.steps.cache
+        self.slots, self.reached, self.free, self.hidden = {}, {}, [], {}
+        self.predicted: dict[int, tuple[float, int]] = {}
+
+    def forget(self, state: StreamState) -> None:
+        """Leave the stream's slot to the next one."""
+        super().forget(state)
+        self.predicted.pop(state.index, None)
+
+    def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
+        self._keep(states, *self.steps.predict(hidden).tolist())
+
+    def _step(self, states: list[StreamState], slots: Tensor, emits: Tensor, tokens: Tensor) -> None:
+        self._keep(states, *self.steps(slots, emits, tokens))
+
+    def _keep(self, states: list[StreamState], p_emit: list[float], tokens: list[float] | list[int]) -> None:
+        for state, p, token in zip(states, p_emit, tokens, strict=True):
+            self.predicted[state.index] = p, int(token)
+
+    def _emit_probabilities(self, states: Sequence[StreamState]) -> list[float]:
+        return [self.predicted[state.index][0] for state in states]
+
+    def tokens(self, states: Sequence[StreamState]) -> list[int]:
+        """Known already."""
+        return [self.predicted[state.index][1] for state in states]
+
+
+def emit_probabilities(model: GridModel, hidden: Tensor) -> list[float]:
+    """p(EMIT) of target states `[n, D]`."""
+    return model.emit_logits(hidden).float().softmax(-1)[:, EMIT].tolist()
+
+
+def next_tokens(model: GridModel, hidden: Tensor) -> list[int]:
+    """Most probable next token of target states `[n, D]`."""
+    return model.text_logits(hidden).argmax(-1).tolist()
 
 
 def _padded(tokens: list[int], width: int) -> list[int]:

@@ -30,7 +30,13 @@ class Trained(Protocol):
 
 
 def build_system(
-    loaded: Trained, name: str, setting: float | int | None, *, max_target_tokens: int, batch_size: int = 64
+    loaded: Trained,
+    name: str,
+    setting: float | int | None,
+    *,
+    max_target_tokens: int,
+    batch_size: int = 64,
+    static: bool | None = None,
 ) -> System:
     """The simultaneous system of that name around a trained model.
 
@@ -41,6 +47,7 @@ def build_system(
             n of local agreement, 2 where it is None; None for offline.
         max_target_tokens: length at which a translation is stopped.
         batch_size: streams decoded side by side.
+        static: whether the grid steps in fixed shapes; by default on CUDA.
 
     Raises:
         ValueError: for an unknown name, a setting the system cannot take, or a model that cannot be run as it.
@@ -56,7 +63,7 @@ def build_system(
         assert isinstance(model, GridModel)
         if isinstance(setting, bool) or not isinstance(setting, int | float):
             raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
-        return GridSystem(model, tokens, setting, max_target_tokens, batch_size)
+        return GridSystem(model, tokens, setting, max_target_tokens, batch_size, static=static)
     assert isinstance(model, PrefixModel)
     if name == "local_agreement":
         n = check_agreement(AGREEMENT if setting is None else setting)

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import lightning as L
@@ -15,7 +16,7 @@ from data_prep.rules import check_language
 from ..data.batch import Batch, Example, collate
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.loader import StepLoader
-from ..data.tokenizer import StreamTokens, load_tokenizer, save_tokenizer, token_ids, train_bpe
+from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer, token_ids, train_bpe
 from .corpora import prepared_corpus
 
 Pair = tuple[str, str]
@@ -29,6 +30,11 @@ class PreparedCorpus:
     tokenizer: Any
     report: Report
     aligned: dict[str, list[AlignedPair]] = field(default_factory=dict)  # the built-in corpus only, same order
+    sources: SourceTokens = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.sources is None:
+            self.sources = SourceTokens(self.tokenizer)
 
     def summary(self) -> str:
         """What was read and left out, by reason, and the size of each split."""
@@ -58,6 +64,9 @@ def prepare_corpus(
     prepared: str | None = None,
     cleaning: str = "paper",
     sources: list[str] | None = None,
+    segmentation: str = "tokens",
+    context_tokens: int = 0,
+    context_separator: str = "",
 ) -> PreparedCorpus:
     """Read, clean, split, tokenise and filter a corpus; deterministic, so that every process can do it for itself.
 
@@ -73,6 +82,7 @@ def prepare_corpus(
         validation_size, test_size: pairs to hold out.
         seed: of generation, split and sample.
         root, prepared, cleaning, sources: of `wmt21_zhen`, see `prepared_corpus`.
+        segmentation, context_tokens, context_separator: how source texts become tokens, see `SourceTokens`.
 
     Raises:
         ValueError: for a corpus with nothing left, or settings that do not fit it.
@@ -125,8 +135,12 @@ def prepare_corpus(
         tokenizer = train_bpe(texts, vocab_size)
     elif isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer)
+    sources_as = SourceTokens(tokenizer, segmentation, context_separator if context_tokens else None)
     if corpus == "builtin":
-        return PreparedCorpus(parts, tokenizer, report, aligned)
+        return PreparedCorpus(parts, tokenizer, report, aligned, sources_as)
+
+    def count_source(texts: list[str]) -> list[int]:
+        return [len(ids) for ids in sources_as.ids(texts)]
 
     def count(texts: list[str]) -> list[int]:
         return [len(ids) for ids in token_ids(tokenizer, texts)]
@@ -134,14 +148,14 @@ def prepare_corpus(
     splits = finish_splits(
         parts,
         max_tokens=max_tokens,
-        count_source=count,
+        count_source=count_source,
         count_target=count,
         train_size=train_size,
         seed=seed,
         report=report,
         **sizes,
     )
-    return PreparedCorpus(splits, tokenizer, report)
+    return PreparedCorpus(splits, tokenizer, report, sources=sources_as)
 
 
 def read_evaluation_file(
@@ -195,10 +209,16 @@ class GridDataModule(L.LightningDataModule):
 
     def examples(self, split: str) -> list[Example]:
         """Tokenised pairs of a split."""
-        pairs, tokenizer = self.prepared.splits[split], self.prepared.tokenizer
-        sources = token_ids(tokenizer, [source for source, _ in pairs])
-        targets = token_ids(tokenizer, [target for _, target in pairs])
-        return [self.tokens.example(*pair) for pair in zip(sources, targets, strict=True)]
+        pairs, sources = self.prepared.splits[split], self.prepared.sources
+        texts = [source for source, _ in pairs]
+        targets = token_ids(self.prepared.tokenizer, [target for _, target in pairs])
+        parts = zip(sources.ids(texts), targets, sources.contexts(texts), strict=True)
+        return [self.tokens.example(*part) for part in parts]
+
+    @property
+    def typical_source_length(self) -> int:
+        """Mean length of a training source, prefix and end token included: what a live source is taken for."""
+        return round(fmean(len(example.source) for example in self.examples("train")))
 
     def train_dataloader(self) -> StepLoader:
         """Shuffled batches of this device."""

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from ..artifact import load_model_folder
 from ..data.grammar import CASE_STUDY
-from ..data.tokenizer import token_ids
 from ..report.steps import staircase
 from ..streaming.systems import build_system
 from .data import PreparedCorpus
@@ -45,7 +44,7 @@ def demonstrate(
     how = {"grid": f"at θ = {setting}", "waitk": f"by wait-{setting}", "offline": "offline"}[system]
     blocks = [f"held-out sentences {how}: what is written after each source token"]
     for source, target in pairs:
-        ids = token_ids(loaded.tokenizer, [source])
+        ids = loaded.sources.ids([source])
         steps = staircase(translate(ids), loaded.tokenizer, loaded.tokens.end)
         blocks.append(f"{source}\n{steps}\n  reference: {target}")
     return "\n\n".join(blocks)

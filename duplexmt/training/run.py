@@ -12,7 +12,6 @@ from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from ..data.tokenizer import token_ids
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
 from .throughput import ThroughputMonitor
@@ -154,7 +153,7 @@ def sample_callback(
 ) -> SimultaneousSample:
     """The callback that translates the first `size` validation pairs by a system after each validation."""
     sample = prepared.splits["validation"][:size]
-    sources = token_ids(prepared.tokenizer, [source for source, _ in sample])
+    sources = prepared.sources.ids([source for source, _ in sample])
     references = [target for _, target in sample]
     return SimultaneousSample(
         sources, references, prepared.tokenizer, target_language, system, setting, max_target_tokens

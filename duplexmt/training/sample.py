@@ -47,7 +47,10 @@ class SimultaneousSample(L.Callback):
         if not trainer.is_global_zero or trainer.sanity_checking or not self.source_tokens:
             return
         assert isinstance(pl_module, TranslationModule)
-        system = build_system(pl_module, self.system, self.setting, max_target_tokens=self.max_target_tokens)
+        # No CUDA graphs: the weights have changed by the next validation, and training wants the memory.
+        system = build_system(
+            pl_module, self.system, self.setting, max_target_tokens=self.max_target_tokens, static=False
+        )
         hypotheses = collect(system.translate(self.source_tokens), len(self.source_tokens))
         texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
         reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]

@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from duplexmt.data.batch import Example
 from duplexmt.data.tokenizer import (
+    SourceTokens,
     StreamTokens,
     load_tokenizer,
     save_tokenizer,
@@ -196,3 +197,27 @@ def test_no_texts_have_no_tokens():
     assert token_ids(tiny_tokenizer(), []) == []
     assert token_ids(tiny_tokenizer(), ["", "a"])[0] == []
     assert token_spans(tiny_tokenizer(), "") == []
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_previous_sentence_stands_before_the_separator_and_is_no_part_of_the_source():
+    plain, with_context = SourceTokens(tiny_tokenizer()), SourceTokens(tiny_tokenizer(), "characters", "|||")
+    texts = ["我们走。|||你好", "你好"]
+    assert [with_context.split(text) for text in texts] == [("我们走。", "你好"), ("", "你好")]
+    assert with_context.ids(texts) == with_context.ids(["你好", "你好"])
+    assert with_context.contexts(texts) == [with_context.ids(["我们走。"])[0], []]
+    assert plain.ids(texts) == token_ids(tiny_tokenizer(), texts)
+    assert plain.contexts(texts) == [[], []]
+
+
+def test_a_context_takes_the_place_of_the_end_tokens_kept_for_it():
+    tokens = stream_tokens(tiny_tokenizer(), source_prefix="zh", context_tokens=3)
+    prefix = tuple(token_ids(tiny_tokenizer(), ["zh"])[0])
+    assert tokens.source_prefix == (*prefix, 0, 0, 0)
+    assert tokens.example([10], [20]).source == (*prefix, 0, 0, 0, 10, 0)
+    assert tokens.example([10], [20], [7, 8]).source == (*prefix, 0, 7, 8, 10, 0)
+    assert tokens.example([10], [20], [5, 6, 7, 8]).source == (*prefix, 6, 7, 8, 10, 0)
+    with pytest.raises(ValueError, match=r"trained without the previous sentence .*data\.context_tokens=0"):
+        stream_tokens(tiny_tokenizer()).prefix([7])

@@ -137,5 +137,51 @@ def test_memory_is_that_of_the_entries():
     cache = GridCache(model, slots=3, length=16)
     layers, K, H, E = 3, 2, 4, 8
     a_token = 2 * K * E + 2 * H * E + 2 * H  # keys and values; two contexts; two log-sum-exps
-    assert cache.bytes == layers * 2 * 3 * 16 * a_token * 4
+    layer_0 = H * E  # queries
+    assert cache.bytes == 2 * 3 * 16 * (layers * a_token + layer_0) * 4 == 3 * 16 * cache.bytes_per_token
     MODELS.clear()
+
+
+def test_a_cache_larger_than_the_memory_is_refused_before_it_is_allocated():
+    model = model_with({})
+    with pytest.raises(ValueError, match=r"a cache of 1000000 streams of 1000000 tokens takes .* MiB, and there are"):
+        GridCache(model, slots=10**6, length=10**6)
+    cache = GridCache(model, slots=1, length=4, max_bytes=GridCache(model, length=4).bytes)
+    cache.open(*(torch.tensor([value]) for value in (0, 5, 6, 9)))
+    with pytest.raises(ValueError, match=r"a cache of 2 streams of 4 tokens .*decode fewer streams at once"):
+        cache.open(*(torch.tensor([value]) for value in (1, 5, 6, 9)))
+
+
+def random_moves(draw, open_slots, steps):
+    """Batches of distinct slots with random WAITs, EMITs and tokens."""
+    for _ in range(steps):
+        slots = torch.randperm(open_slots, generator=draw)[: int(torch.randint(1, open_slots + 1, (), generator=draw))]
+        emit = torch.rand(len(slots), generator=draw) < 0.5
+        yield slots, emit, torch.randint(97, (len(slots),), generator=draw)
+
+
+def opened(model, streams, **values):
+    cache = GridCache(model, slots=streams, length=16, **values)
+    return cache, cache.open(torch.arange(streams), *(torch.arange(streams) + shift for shift in (5, 15, 9)))
+
+
+@pytest.mark.parametrize("options", GRID_OPTIONS, ids=str)
+def test_a_step_of_rounded_up_sizes_with_all_cells_computed_changes_nothing(options):
+    model = model_with(options)
+    (exact, _), (static, _) = opened(model, 3), opened(model, 3)
+    for slots, emit, tokens in random_moves(torch.Generator().manual_seed(1), 3, 12):
+        inputs, W, T = static.append(slots, emit, tokens)
+        assert max(W, T) <= 16
+        hidden = static.advance(inputs, 16, 16)
+        torch.testing.assert_close(hidden, exact.step(slots, emit, tokens), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("io", [True, False])
+def test_a_step_reads_nothing_back_from_the_device_so_that_it_can_be_one_graph(io):
+    cache, _ = opened(model_with({"input_attends_output": io}), 2)
+    advance = torch.compile(cache.advance, backend="eager", fullgraph=True, dynamic=False)
+    other, _ = opened(model_with({"input_attends_output": io}), 2)
+    for emit in (True, False):
+        slots, emits, tokens = torch.tensor([1, 0]), torch.tensor([emit, True]), torch.tensor([3, 4])
+        inputs, _, _ = cache.append(slots, emits, tokens)
+        torch.testing.assert_close(advance(inputs, 8, 8), other.step(slots, emits, tokens), rtol=0, atol=1e-9)

@@ -80,13 +80,13 @@ def test_events_are_json_objects_with_text_as_it_becomes_certain():
     events = stream((REN, "好"), (END, "a"))
     lines = [event_line(event, TOKENIZER, growing) for event in events]
     assert json.loads(json.dumps(lines)) == [
-        {"event": "read", "token": "人", "emit_probability": None},
-        {"event": "write", "token": "<0xE5>", "text": "", "delay": 1, "emit_probability": 0.75},
-        {"event": "write", "token": "<0xA5>", "text": "", "delay": 1, "emit_probability": 0.75},
-        {"event": "write", "token": "<0xBD>", "text": "好", "delay": 1, "emit_probability": 0.75},
-        {"event": "read", "token": "<|endoftext|>", "emit_probability": 0.25},
-        {"event": "write", "token": "a", "text": "a", "delay": 2, "emit_probability": 0.75},
-        {"event": "end", "reason": "end_token", "text": ""},
+        {"event": "read", "token": "人", "emit_probability": None, "elapsed": 0.0},
+        {"event": "write", "token": "<0xE5>", "text": "", "delay": 1, "emit_probability": 0.75, "elapsed": 0.0},
+        {"event": "write", "token": "<0xA5>", "text": "", "delay": 1, "emit_probability": 0.75, "elapsed": 0.0},
+        {"event": "write", "token": "<0xBD>", "text": "好", "delay": 1, "emit_probability": 0.75, "elapsed": 0.0},
+        {"event": "read", "token": "<|endoftext|>", "emit_probability": 0.25, "elapsed": 0.0},
+        {"event": "write", "token": "a", "text": "a", "delay": 2, "emit_probability": 0.75, "elapsed": 0.0},
+        {"event": "end", "reason": "end_token", "text": "", "elapsed": 0.0},
     ]
 
 
@@ -95,5 +95,5 @@ def test_the_end_brings_the_reason_and_the_broken_rest(reason):
     growing = GrowingText(TOKENIZER)
     growing.add(ids("好")[0])
     assert event_line(End(0, reason), TOKENIZER, growing) == {
-        "event": "end", "reason": reason, "text": "\N{REPLACEMENT CHARACTER}"
+        "event": "end", "reason": reason, "text": "\N{REPLACEMENT CHARACTER}", "elapsed": 0.0
     }  # fmt: skip

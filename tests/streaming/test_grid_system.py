@@ -186,8 +186,8 @@ def test_a_translation_that_ends_at_its_limit_has_ended():
     tokens_left = iter([3, 3, END])
     model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[next(tokens_left)].expand(len(hidden), 7)
     (hypothesis,) = collect(GridSystem(always(model, p_emit=0.1), TOKENS, 0.5, 2, recompute=True).translate([[2]]), 1)
-    # Row 0 is a WAIT whatever is predicted; then 3 and the end token follow.
-    assert (hypothesis.tokens, hypothesis.stopped) == ([3], "end_token")
+    # Row 0 is a WAIT, for which no token is asked; then 3, 3 and the end token follow.
+    assert (hypothesis.tokens, hypothesis.stopped) == ([3, 3], "end_token")
 
 
 @pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])

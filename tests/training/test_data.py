@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.training.data import GridDataModule, prepare_corpus, read_evaluation_file
 from duplexmt.training.run import build_trainer
 from tests.helpers import SENTENCES
@@ -110,3 +110,21 @@ def test_a_resumed_run_keeps_its_tokenizer_and_refuses_another_corpus(tmp_path):
     other = prepare_corpus(**DATA | {"path": tsv(tmp_path / "all.tsv", SENTENCES[:9])})
     with pytest.raises(ValueError, match=r"the corpus is not the one .* was started with"):
         module_of(other).write_report(run, resumed=True)
+
+
+def test_segmentation_and_context_decide_the_examples_and_the_length_limit(tmp_path):
+    pairs = [(f"{SENTENCES[number - 1][0]}|||{source}", target) for number, (source, target) in enumerate(SENTENCES)]
+    longest = max(len(source) for source, _ in SENTENCES)
+    settings = {"path": tsv(tmp_path / "all.tsv", pairs), "segmentation": "characters", "max_tokens": 3 * longest}
+    prepared = prepare_corpus(**DATA | settings, context_tokens=4, context_separator="|||")
+    assert sum(map(len, prepared.splits.values())) == len(SENTENCES), "the context does not count"
+    tokens = stream_tokens(prepared.tokenizer, context_tokens=4)
+    datamodule = GridDataModule(prepared, tokens, batch_size=4, seed=1)
+    for (source, _), example in zip(prepared.splits["train"], datamodule.examples("train"), strict=True):
+        context, sentence = (
+            [token for character in text for token in token_ids(prepared.tokenizer, [character])[0]]
+            for text in source.split("|||")
+        )
+        assert list(example.source) == [*context[-4:], *sentence, tokens.end]
+    lengths = [len(example.source) for example in datamodule.examples("train")]
+    assert datamodule.typical_source_length == round(sum(lengths) / len(lengths))

@@ -22,7 +22,7 @@ from duplexmt.training.run import build_trainer
 from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, tiny_backbone, tiny_prefix, tiny_tokenizer
 
-from .small_run import KeepGradients, small_data, small_module, small_prefix_module, small_trainer
+from .small_run import PLAIN, KeepGradients, small_data, small_module, small_prefix_module, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "v_proj", "up_proj"]}
 SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
@@ -94,10 +94,7 @@ def fit(folder, *, resume=False, accumulate=2, **limits):
     references = [target for _, target in SENTENCES[:4]]
     trainer = build_trainer(
         folder,
-        trainer={
-            "accelerator": "cpu", "enable_progress_bar": False, "num_sanity_val_steps": 0, "log_every_n_steps": 1,
-            "accumulate_grad_batches": accumulate, "gradient_clip_val": 1.0, **limits,
-        },
+        trainer=PLAIN | {"accumulate_grad_batches": accumulate, "gradient_clip_val": 1.0, **limits},
         logger={"wandb": False, "offline": True, "project": ""},
         name="test",
         settings={},

@@ -1,0 +1,273 @@
+"""How long does a simultaneous translation take to compute, beside recomputation, `generate` and re-encoding wait-k?
+
+    python benchmarks/decode_latency.py [--quick] [--device cpu|cuda] [--layers N]
+
+One sentence of 32 → 32 tokens along the path of wait-3, with random weights of the shape of Qwen2.5-0.5B (its 4-layer
+slice on CPU), through the streaming engine with I←O on and off, and side by side in the same run:
+
+    recompute       the grid of all that is visible, at each step
+    generate        Hugging Face `generate` of the whole source, with its own cache (offline)
+    re-encode       wait-3 on a causal LM whose prompt is encoded anew at each read (990 positions in all)
+
+then many live streams at once, and the memory of a stream. A ratio is our time over theirs. The last line is one JSON
+object; the keys with `_io_off` are the same with I←O off, those under `small` are of the small model of `conf/model`.
+"""
+
+import argparse
+import json
+from statistics import fmean, median
+from time import perf_counter
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.grid.cache import GridCache
+from duplexmt.grid.model import GridModel
+from duplexmt.streaming.engine import Engine, Stream
+from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.states import RecomputedStates, StreamState
+
+QWEN = {
+    "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2,
+    "num_hidden_layers": 24, "vocab_size": 151_936, "tie_word_embeddings": True,
+}  # fmt: skip
+SMALL = {
+    "hidden_size": 128, "intermediate_size": 384, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "num_hidden_layers": 3, "vocab_size": 3_000, "tie_word_embeddings": True,
+}  # fmt: skip
+LENGTH, K = 32, 3
+TOKENS = StreamTokens(end=0, seed=1)
+
+
+def backbone(shape: dict[str, Any], device: str) -> Any:
+    """Random weights in float32 on CPU, in bfloat16 on CUDA."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("qwen2", **shape, bos_token_id=None, eos_token_id=None, pad_token_id=0)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    return AutoModelForCausalLM.from_config(config, dtype=dtype).eval().to(device)
+
+
+def grid(causal_lm: Any, io: bool) -> GridModel:
+    """The grid model around it, with a constant anchor; the text head never predicts the end token."""
+    model = GridModel(causal_lm, input_attends_output=io, anchor=128)
+    model.emit_head.to(causal_lm.lm_head.weight)
+    text_logits = model.text_logits
+    model.text_logits = lambda hidden: text_logits(hidden)[..., 1:].roll(1, -1)  # type: ignore[method-assign]
+    return model.eval()
+
+
+class Synchronised:
+    """Seconds since it was made, after all that was asked of the device is done."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.begin = self._now()
+
+    def _now(self) -> float:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return perf_counter()
+
+    def __call__(self) -> float:
+        return self._now() - self.begin
+
+
+def direct(stream: Stream, length: int) -> None:
+    """Have the next step of a stream go along the path of wait-k: k reads ahead of its writes, to the end."""
+    text_read = stream.state.read - stream.prefix
+    ahead = text_read >= min(len(stream.state.written) + K, length)
+    stream.theta = 0.0 if ahead else 1.0
+
+
+def decode(engine: Engine, streams: int, length: int, device: str) -> tuple[float, list[float], list[int], int]:
+    """Translate `streams` sentences of `length` → `length` tokens; seconds, of each step, its x + y, tokens written."""
+    source = torch.randint(2, 1000, (streams, length - 1), generator=torch.Generator().manual_seed(1)).tolist()
+    live = []
+    for tokens in source:
+        stream = engine.open()
+        stream.read(tokens)
+        stream.end()
+        live.append(stream)
+    clock, step_seconds, sizes, written = Synchronised(device), [], [], 0
+    while live:
+        for stream in live:
+            direct(stream, length)
+        before = clock()
+        events = engine.step()
+        seconds = clock() - before
+        if not all(isinstance(event, Read) and event.emit_probability is None for event in events):
+            step_seconds.append(seconds)
+            sizes.append(live[0].state.read + len(live[0].state.target))
+        written += sum(isinstance(event, Write) for event in events)
+        if any(isinstance(event, End) for event in events):
+            live = [stream for stream in live if not stream.over]
+    return clock(), step_seconds, sizes, written
+
+
+def recompute(model: GridModel, device: str, every: int) -> float:
+    """The grid of all that is visible at each step of the same path; every so many steps are measured, for all."""
+    states = RecomputedStates(model)
+    source, written, seconds = [*range(2, LENGTH + 1), TOKENS.end], 0, []
+    path = []
+    for read in range(1, LENGTH + 1):
+        path.append((read, written))
+        while written < LENGTH and (written + K <= read or read == LENGTH):
+            written += 1
+            path.append((read, written))
+    for read, written in path[every // 2 :: every]:
+        state = StreamState(0, source, [TOKENS.seed, *range(2, written + 2)], LENGTH, read)
+        clock = Synchronised(device)
+        states([state])
+        if written + K <= read or read == LENGTH:
+            states.tokens([state])
+        seconds.append(clock())
+    return len(path) * fmean(seconds)
+
+
+def offline_generate(causal_lm: Any, device: str) -> float:
+    """Hugging Face `generate` of the same number of tokens from the whole source."""
+    source = torch.randint(2, 1000, (1, LENGTH), device=device)
+    clock = Synchronised(device)
+    causal_lm.generate(
+        source, attention_mask=torch.ones_like(source), max_new_tokens=LENGTH, min_new_tokens=LENGTH, do_sample=False
+    )
+    return clock()
+
+
+@torch.no_grad()
+def reencode_waitk(causal_lm: Any, device: str) -> float:
+    """Wait-k that encodes source and target so far at each read, and goes on from its cache once all is read."""
+    source = torch.randint(2, 1000, (1, LENGTH), device=device)
+    target = torch.ones(1, 1, dtype=torch.int64, device=device)
+    clock = Synchronised(device)
+    for read in range(K, LENGTH + 1):
+        ids = torch.cat((source[:, :read], target), 1)
+        out = causal_lm(ids, attention_mask=torch.ones_like(ids), use_cache=read == LENGTH, logits_to_keep=1)
+        target = torch.cat((target, out.logits[:, -1].argmax(-1, keepdim=True)), 1)
+    while target.shape[1] < LENGTH + 1:
+        out = causal_lm(target[:, -1:], past_key_values=out.past_key_values, use_cache=True, logits_to_keep=1)
+        target = torch.cat((target, out.logits[:, -1].argmax(-1, keepdim=True)), 1)
+    return clock()
+
+
+def straight_line(x: list[int], y: list[float]) -> tuple[float, float, float]:
+    """Least squares: intercept, slope, and the share of the variance it explains."""
+    a, b = torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64)
+    slope = ((a - a.mean()) * (b - b.mean())).sum() / ((a - a.mean()) ** 2).sum()
+    rest = b - b.mean() - slope * (a - a.mean())
+    return float(b.mean() - slope * a.mean()), float(slope), float(1 - rest.var() / b.var())
+
+
+def milliseconds(seconds: list[float], share: float) -> float:
+    """A quantile."""
+    return round(1000 * float(torch.tensor(seconds, dtype=torch.float64).quantile(share)), 3)
+
+
+def engine_of(model: GridModel, streams: int, length: int = LENGTH) -> Engine:
+    """An engine that writes as many tokens as it reads."""
+    compiled = model.emit_head.weight.is_cuda
+    return Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams, compiled=compiled)
+
+
+def measure(
+    causal_lm: Any, device: str, counts: list[int], many_length: int, repeats: int, every: int
+) -> dict[str, Any]:
+    """All numbers of one backbone."""
+    result: dict[str, Any] = {}
+    models = {"": grid(causal_lm, True), "_io_off": grid(causal_lm, False)}
+    engines = {suffix: engine_of(model, 1) for suffix, model in models.items()}
+    for engine in engines.values():
+        decode(engine, 1, LENGTH, device)
+    offline_generate(causal_lm, device), reencode_waitk(causal_lm, device)  # warm
+    ours: dict[str, list[Any]] = {suffix: [] for suffix in models}
+    generate, reencode = [], []
+    for _ in range(repeats):  # side by side, so that a busy moment meets all
+        for suffix, engine in engines.items():
+            ours[suffix].append(decode(engine, 1, LENGTH, device))
+        generate.append(offline_generate(causal_lm, device))
+        reencode.append(reencode_waitk(causal_lm, device))
+    result["generate_seconds"], result["reencode_waitk_seconds"] = median(generate), median(reencode)
+    for suffix, model in models.items():
+        seconds = median(run[0] for run in ours[suffix])
+        steps = [median(run[1][i] for run in ours[suffix]) for i in range(len(ours[suffix][0][1]))]
+        intercept, slope, explained = straight_line(ours[suffix][0][2], steps)
+        with torch.no_grad():
+            recomputed = recompute(model, device, every)
+        result |= {
+            f"sentence_seconds{suffix}": seconds,
+            f"recompute_seconds{suffix}": recomputed,
+            f"speedup_vs_recompute{suffix}": recomputed / seconds,
+            f"ratio_vs_offline_generate{suffix}": seconds / median(generate),
+            f"ratio_vs_reencode_waitk{suffix}": seconds / median(reencode),
+            f"step_ms_p50{suffix}": milliseconds(steps, 0.5),
+            f"step_ms_p99{suffix}": milliseconds(steps, 0.99),
+            f"step_ms_line{suffix}": {"at_0": 1000 * intercept, "per_x_plus_y": 1000 * slope, "r2": explained},
+            f"cache_bytes_per_stream{suffix}": GridCache(model, slots=1, length=2 * LENGTH).bytes,
+        }
+        many: dict[str, dict[str, float]] = {}
+        for count in counts:
+            length = LENGTH if count == 1 else many_length
+            engine = engine_of(model, count, length)
+            if device == "cuda":
+                decode(engine, count, length, device)
+            taken, step_seconds, _, written = decode(engine, count, length, device)
+            many[str(count)] = {
+                "tokens_per_second": written / taken,
+                "step_ms_p50": milliseconds(step_seconds, 0.5),
+                "step_ms_p99": milliseconds(step_seconds, 0.99),
+                "sentence_tokens": length,
+            }
+        result[f"tokens_per_second{suffix}"] = {name: row["tokens_per_second"] for name, row in many.items()}
+        result[f"streams{suffix}"] = many
+    return result
+
+
+def formulas(config: Any, X: int, Y: int, itemsize: int) -> dict[str, int]:
+    """Bytes of a stream's cache: the paper's formula, and the notes' count of the tensors in the paper's table."""
+    L, H, H_k = config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads
+    E = config.hidden_size // H
+    shared = 2 * (X + Y) * H_k * E + 2 * (X + Y) * H * E
+    return {
+        "cache_bytes_paper_formula": L * (shared + 6 * (X + Y) * H) * itemsize,
+        "cache_bytes_notes_count": L * (shared + 4 * (X + Y) * H) * itemsize,
+    }
+
+
+def rounded(value: Any) -> Any:
+    """Floats to four significant digits."""
+    if isinstance(value, dict):
+        return {name: rounded(part) for name, part in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="4 layers, few repeats, short sentences for many streams")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--layers", type=int, help="of the Qwen2.5-0.5B shape; by default 24 on CUDA, 4 on CPU")
+    arguments = parser.parse_args()
+    quick, device = arguments.quick, arguments.device
+    layers = arguments.layers or (4 if quick or device == "cpu" else 24)
+    counts = [1, 8, 256 if device == "cuda" and not quick else 64]
+    if device == "cuda" and not quick:
+        counts.insert(2, 64)
+    many_length, repeats, every = (4, 2, 8) if quick and device == "cpu" else (LENGTH, 5, 1)
+    causal_lm = backbone(QWEN | {"num_hidden_layers": layers}, device)
+    result = {
+        "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads",
+        "dtype": str(causal_lm.dtype).removeprefix("torch."),
+        "layers": layers,
+        "sentence": f"{LENGTH} → {LENGTH}",
+        **measure(causal_lm, device, counts, many_length, repeats, every),
+        **formulas(causal_lm.config, 2 * LENGTH, 2 * LENGTH, causal_lm.dtype.itemsize),
+    }
+    del causal_lm
+    result["small"] = measure(backbone(SMALL, device), device, counts, LENGTH, repeats, every)
+    print(json.dumps(rounded(result)))
+
+
+if __name__ == "__main__":
+    main()

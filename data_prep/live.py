@@ -1,0 +1,66 @@
+"""Cleaning a text that is still arriving: what of `clean_side`'s result no later character can change.
+
+Each rule of `rules.py` looks a little ahead. What it might still look at is held back: an escape that may go on, a
+letter that may take an accent, a space that punctuation may close up, white space at the end.
+"""
+
+import re
+import unicodedata
+from functools import cache
+
+from data_prep.rules import _INVISIBLE, UNSPACED, check_language, close_up_punctuation, remove_spaces, unescape
+
+_NAMES = (
+    "amp", "apos", "quot", "lt", "gt", "nbsp", "lsquo", "rsquo", "ldquo", "rdquo", "laquo", "raquo", "ndash", "mdash",
+    "hellip", "middot", "bull",
+)  # fmt: skip
+_BEGUN = "|".join(sorted({name[:size] for name in _NAMES for size in range(1, len(name) + 1)}, key=len, reverse=True))
+# From an "&" on: names, numbers, and what stands between their parts, up to the end of the text. Escapes nest, and
+# consist of nothing else, so any other character after an "&" settles it.
+_NUMBER = r"#\s*(?:x\s*[0-9a-f]{0,6}|[0-9]{0,7})"
+_OPEN_ESCAPE = re.compile(rf"&(?:[\s;&]|{_NUMBER}|{'|'.join(_NAMES)})*(?:{_BEGUN})?\Z", re.IGNORECASE)
+# From a space on: what `close_up_punctuation` would look at before it decides about that space.
+_OPEN_SPACE = re.compile(r" +(?:[,.!?…]*|[;:]|%.{0,2}|['’].{0,4})\Z", re.DOTALL)
+
+
+def settled_side(text: str, language: str) -> str:
+    """The longest prefix of `clean_side(text + …, language)` that is known to hold whatever follows.
+
+    ValueError for an unknown language code.
+    """
+    check_language(language)
+    if escape := _OPEN_ESCAPE.search(text):
+        text = text[: escape.start()]
+    text = composed(_INVISIBLE.sub("", unescape(text)))
+    if language in UNSPACED:
+        return remove_spaces(text)
+    text = " ".join(text.split()) + (" " if text[-1:].isspace() else "")
+    if space := _OPEN_SPACE.search(text):
+        text = text[: space.start()]
+    return close_up_punctuation(text, language)
+
+
+def composed(text: str) -> str:
+    """NFC of the longest prefix that no later character can compose with or reorder."""
+    firsts, seconds = _composing()
+    end = len(text)
+    while end and (text[end - 1] in seconds or unicodedata.combining(text[end - 1])):
+        end -= 1
+    if end and text[end - 1] in firsts:
+        end -= 1
+    return unicodedata.normalize("NFC", text[:end])
+
+
+@cache
+def _composing() -> tuple[frozenset[str], frozenset[str]]:
+    """Characters that may begin, and that may go on, a canonical composition."""
+    firsts, seconds = set(), set()
+    for code in range(0xC0, 0x30000):
+        parts = unicodedata.decomposition(chr(code)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            firsts.add(chr(int(parts[0], 16)))
+            firsts.add(chr(code))  # ế is ê and a further accent
+            seconds.add(chr(int(parts[1], 16)))
+    firsts |= {chr(code) for block in (range(0x1100, 0x1113), range(0xAC00, 0xD7A4, 28)) for code in block}
+    seconds |= {chr(code) for block in (range(0x1161, 0x1176), range(0x11A8, 0x11C3)) for code in block}
+    return frozenset(firsts), frozenset(seconds)

@@ -1,0 +1,42 @@
+"""Text from a pipe as it arrives: not by lines, with a sign where nothing came for a while."""
+
+import os
+import select
+from codecs import getincrementaldecoder, register_error
+from collections.abc import Callable, Iterator
+
+CHUNK = 65_536
+
+
+def arriving(descriptor: int, pause: float, warn: Callable[[int, str], None]) -> Iterator[str | None]:
+    """Characters read from a file descriptor, as soon as they are there.
+
+    Args:
+        descriptor: of a pipe, a terminal or a file.
+        pause: seconds without a byte after which None is yielded, once, until more arrives.
+        warn: is told the line, from 1, and what is wrong with its bytes. Bytes that are not UTF-8 are left out.
+    """
+    lines = 0
+
+    def leave_out(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeDecodeError)
+        line = lines + error.object[: error.start].count(b"\n") + 1
+        warn(line, f"not UTF-8 ({error.reason}): {error.object[error.start : error.end].hex(' ')} left out")
+        return "", error.end
+
+    register_error("duplexmt.leave_out", leave_out)
+    decoder = getincrementaldecoder("utf-8")("duplexmt.leave_out")
+    silent = True  # nothing to let go yet
+    while True:
+        if not silent and not select.select([descriptor], [], [], pause)[0]:
+            silent = True
+            yield None
+            continue
+        received = os.read(descriptor, CHUNK)
+        text = decoder.decode(received, final=not received)
+        lines += text.count("\n")
+        if text:
+            yield text
+        if not received:
+            return
+        silent = False

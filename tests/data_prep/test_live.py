@@ -1,0 +1,67 @@
+"""Cleaning text as it arrives: what is settled is a prefix of what the whole text becomes, however it goes on."""
+
+import unicodedata
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from data_prep.live import composed, settled_side
+from data_prep.rules import clean_side
+
+PIECES = [
+    *"&#;,.…!:%'’stdm5eBか我们。”)»=_ \t\x07한하ê", "&amp;", "&quot;", "&#", "39;", "x27", "amp", "quot", "qu", "  ",
+    "re", "ll", "\u0301", "\u0327", "\u3099", "\u200b", "word", "&lt", "& gt ;", "&am",
+]  # fmt: skip
+TEXTS = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.text(max_size=12))
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, st.sampled_from(["zh", "en", "fr", "de", "ja", "ko"]))
+@example("a &am", "en")
+@example("6 % 5", "en")
+@example("it 's' x", "en")
+@example("a .5 , b", "fr")
+def test_what_is_settled_is_a_prefix_of_the_cleaned_whole(text, language):
+    whole, before = clean_side(text, language), ""
+    for end in range(len(text) + 1):
+        settled = settled_side(text[:end], language)
+        assert whole.startswith(settled), text[:end]
+        assert settled.startswith(before), "what is settled stays so"
+        before = settled
+
+
+def test_chinese_text_is_settled_character_by_character():
+    text = "站在那边的男人，曾是棒球手。"
+    for end in range(len(text) + 1):
+        assert settled_side(text[:end], "zh") == text[:end]
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "held"),
+    [
+        ("cafe", "en", "e"),
+        ("5 ", "en", " "),
+        ("so ,", "en", " ,"),
+        ("我&a", "zh", "&a"),
+        ("R&a", "zh", "R&a"),  # "R&#769;" would give the R an accent
+        ("R&T", "zh", "T"),
+        ("か", "ja", "か"),
+    ],
+)
+def test_no_more_is_held_back_than_may_change(text, language, held):
+    assert settled_side(text, language) == text.removesuffix(held)
+
+
+def test_no_composition_of_this_unicode_version_is_missed():
+    for code in range(0x110000):
+        whole = chr(code)
+        parts = unicodedata.normalize("NFD", whole)
+        if len(parts) > 1 and unicodedata.normalize("NFC", parts) == whole:
+            for end in range(1, len(parts)):
+                assert whole.startswith(composed(parts[:end])), whole
+
+
+def test_an_unknown_language_is_refused():
+    with pytest.raises(ValueError, match="'cn' is not an ISO 639-1 code"):
+        settled_side("a", "cn")

@@ -1,0 +1,316 @@
+"""Live streams: what they write does not depend on how their source arrives, or on who else is there."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.streaming.engine import Engine, ends_in_repetition
+from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.grid import GridSystem
+
+from ..helpers import spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
+
+END, SEED = 0, 1
+TOKENS = StreamTokens(end=END, seed=SEED)
+PREFIXED = StreamTokens(end=END, seed=SEED, source_prefix=(3, 4, 2), target_prefix=(5, 2))
+SOURCES = [[2, 3, 4, 5, 6, 2, 3], [4], [6, 6, 5], [5, 2, 2, 4, 3], [3, 2]]
+OPTIONS = [{}, {"input_attends_output": False}, {"anchor": 0}, {"attention": "exact"}]
+MODELS = {}
+
+
+def model_with(seed=0, **options):
+    """A float64 model of seven words, so that it often predicts the end token; kept between examples."""
+    key = seed, str(options)
+    if key not in MODELS:
+        MODELS[key] = tiny_grid(tiny_backbone(vocab_size=7, layers=2, seed=seed), seed=seed, **options).double()
+    return MODELS[key]
+
+
+def engine_of(model=None, tokens=TOKENS, theta=0.5, limit=6, **values):
+    return Engine(model or model_with(), tokens, theta=theta, max_target_tokens=limit, **values)
+
+
+def alone(model, source, tokens=TOKENS, theta=0.5, limit=6):
+    """Events of a source that is known from the start, in an engine of its own."""
+    stream = engine_of(model, tokens, theta, limit).open(name=0, source_length=len(source))
+    stream.read(source)
+    stream.end()
+    return list(stream.write())
+
+
+def assert_same(found, expected):
+    assert [(type(event), getattr(event, "token", None)) for event in found] == [
+        (type(event), getattr(event, "token", None)) for event in expected
+    ]
+    for ours, theirs in zip(found, expected, strict=True):
+        if not isinstance(theirs, End):
+            assert ours.emit_probability == pytest.approx(theirs.emit_probability, abs=1e-9)
+        if isinstance(theirs, Write):
+            assert ours.delay == theirs.delay
+
+
+# --- arrival and company -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(OPTIONS),
+    st.booleans(),
+    st.lists(st.integers(2, 6), min_size=1, max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_how_the_source_arrives_changes_nothing(options, prefixed, source, draw):
+    model, tokens = model_with(**options), PREFIXED if prefixed else TOKENS
+    stream = engine_of(model, tokens).open(name=0, source_length=len(source))
+    events, given_tokens = [], 0
+    while given_tokens < len(source) and not stream.over:
+        size = draw.randint(1, len(source) - given_tokens)
+        stream.read(source[given_tokens : given_tokens + size])
+        given_tokens += size
+        events += stream.write()
+    if not stream.over:
+        stream.end()
+    events += stream.write()
+    assert_same(events, alone(model, source, tokens))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(OPTIONS[:3]), st.booleans(), st.randoms(use_true_random=False))
+def test_streams_that_join_and_leave_write_what_each_writes_alone(options, static, draw):
+    model = model_with(**options)
+    engine = engine_of(model, max_streams=3, static=static)
+    events, pending, live, waiting = {}, {}, [], list(enumerate(SOURCES))
+    while waiting or live:
+        if waiting and len(live) < 3 and (not live or draw.random() < 0.5):
+            name, source = waiting.pop()
+            stream = engine.open(name=name, source_length=len(source))
+            live.append(stream)
+            events[name], pending[name] = [], list(source)
+        for stream in live:
+            if pending[stream.name] and draw.random() < 0.5:
+                stream.read([pending[stream.name].pop(0)])
+                if not pending[stream.name]:
+                    stream.end()
+        if len(live) > 1 and draw.random() < 0.1:
+            left = live.pop(0)
+            left.close()
+            del events[left.name]
+        for event in engine.step():
+            events[event.stream].append(event)
+        live = [stream for stream in live if not stream.over]
+    for name, found in events.items():
+        assert_same(found, alone(model, SOURCES[name]))
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+def test_fixed_shapes_change_no_event(options):
+    model = model_with(2, **options)
+    for tokens in (TOKENS, PREFIXED):
+        system, fixed = (GridSystem(model, tokens, 0.5, 9, batch_size=3, static=static) for static in (False, True))
+        assert_same(list(fixed.translate(SOURCES)), list(system.translate(SOURCES)))
+
+
+def test_the_slot_of_a_sentence_that_has_ended_is_taken_by_the_next():
+    engine = engine_of(max_streams=2)
+    for _ in range(5):
+        for name, source in enumerate(SOURCES[:2]):
+            stream = engine.open(name=name, source_length=len(source))
+            stream.read(source)
+            stream.end()
+        while engine.streams:
+            engine.step()
+    assert engine.states.cache.tokens.shape[1] == 2
+    assert engine.states.hidden == engine.states.slots == {}
+
+
+# --- the stream's own life -----------------------------------------------------------------------------------------
+
+
+def test_a_stream_stalls_at_a_wait_until_there_is_more_source():
+    stream = engine_of(theta=1.0).open(source_length=3)
+    stream.read([2])
+    assert [type(event) for event in stream.write()] == [Read]
+    assert stream.step() is None
+    stream.read([3, 4])
+    assert [event.token for event in stream.write()] == [3, 4]
+    stream.end()
+    events = list(stream.write())
+    assert events[0] == Read(0, END, pytest.approx(events[0].emit_probability))
+    assert isinstance(events[-1], End)
+
+
+def test_theta_may_be_changed_while_a_stream_waits():
+    model = tiny_grid(tiny_backbone(vocab_size=7, layers=2), anchor=0).double()
+    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[3].expand(len(hidden), 7)
+    stream = engine_of(model, theta=1.0).open()
+    stream.read([2])
+    assert [type(event) for event in stream.write()] == [Read]
+    stream.theta = 0.0
+    assert isinstance(stream.step(), Write)
+    stream.theta = 1.0
+    assert stream.step() is None
+    with pytest.raises(ValueError, match=r"theta=1.5: .* between 0 and 1"):
+        stream.theta = 1.5
+
+
+def test_a_forced_target_prefix_is_read_by_the_model_and_not_written():
+    model = model_with(anchor=0)
+    engine = engine_of(model)
+    stream = engine.open(name=0, target_prefix=[5, 2])
+    stream.read(SOURCES[0])
+    stream.end()
+    forced = StreamTokens(end=END, seed=SEED, target_prefix=(5, 2))
+    assert_same(list(stream.write()), alone(model, SOURCES[0], forced))
+
+
+def test_events_carry_the_time_computed_and_the_text_that_is_certain():
+    tokenizer = tiny_tokenizer()
+    model = spoken_grid(seed=1, anchor=0)
+    engine = engine_of(model, TOKENS, theta=0.3, limit=12, tokenizer=tokenizer)
+    stream = engine.open()
+    stream.read([200, 201, 202])
+    stream.end()
+    events = list(stream.write())
+    times = [event.elapsed for event in events]
+    assert times == sorted(times)
+    assert times[0] == 0 < times[-1] == stream.elapsed
+    written = [event.token for event in events if isinstance(event, Write)]
+    shown = "".join(event.text for event in events if not isinstance(event, Read))
+    assert shown == stream.growing.text
+    assert stream.growing.tokens == written
+
+
+def test_the_context_takes_the_place_kept_for_it():
+    tokens = StreamTokens(end=END, seed=SEED, source_prefix=(3, END, END), context=2)
+    assert tokens.prefix() == (3, END, END)
+    assert tokens.prefix([5]) == (3, END, 5)
+    assert tokens.prefix([4, 5, 6]) == (3, 5, 6)
+    stream = engine_of(model_with(anchor=0), tokens).open(context=[4, 5, 6])
+    assert stream.state.source == [3, 5, 6]
+
+
+# --- anchors -------------------------------------------------------------------------------------------------------
+
+
+def test_a_source_of_unknown_length_is_taken_to_be_of_typical_length_and_keeps_that_anchor():
+    with pytest.raises(ValueError, match=r"anchor source_length.*: give the stream's source_length, or typical"):
+        engine_of(model_with()).open()
+    stream = engine_of(model_with(), typical_source_length=9).open(name=0)
+    stream.read(SOURCES[0])
+    stream.end()
+    told = engine_of(model_with()).open(name=0, source_length=8)  # and its end token
+    told.read(SOURCES[0])
+    told.end()
+    assert stream.state.source_length == told.state.source_length == 9
+    assert_same(list(stream.write()), list(told.write()))
+    assert int(stream.engine.states.cache.start[0]) == 9
+
+
+def test_a_constant_anchor_needs_no_length():
+    with_length, without = (engine_of(model_with(anchor=0)).open(name=0, source_length=n) for n in (7, None))
+    for stream in (with_length, without):
+        stream.read(SOURCES[0])
+        stream.end()
+    assert_same(list(without.write()), list(with_length.write()))
+
+
+# --- guards and mistakes -------------------------------------------------------------------------------------------
+
+
+def test_a_translation_that_repeats_itself_is_stopped_with_that_reason():
+    model = tiny_grid(tiny_backbone(vocab_size=7, layers=2), anchor=0).double()
+    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[3].expand(len(hidden), 7)
+    stream = engine_of(model, theta=0.0, limit=50, max_repeats=4).open()
+    stream.read([2])
+    events = list(stream.write())
+    assert [type(event) for event in events] == [Read, *[Write] * 4, End]
+    assert events[-1].reason == "repetition"
+
+
+def test_repetition_is_a_block_that_follows_itself_too_often():
+    assert not ends_in_repetition([3, 3, 3], 3)
+    assert ends_in_repetition([3, 3, 3, 3], 3)
+    assert ends_in_repetition([9, 1, 2, 1, 2, 1, 2], 2)
+    assert not ends_in_repetition([1, 2, 1, 2, 1, 2, 9], 2)
+    assert not ends_in_repetition([], 2)
+
+
+def test_a_client_that_stops_sending_does_not_keep_its_place():
+    engine = engine_of(model_with(anchor=0), theta=1.0)
+    silent, ended = engine.open(), engine.open()
+    for stream in (silent, ended):
+        stream.read([2])
+    ended.end()
+    assert engine.close_idle(3600) == []
+    assert engine.close_idle(0) == [End(0, "idle")]
+    assert silent.over
+    assert list(engine.streams) == [1]
+
+
+def test_a_sliding_window_limits_the_source_so_that_no_stream_outgrows_it():
+    model = tiny_grid(tiny_backbone("mistral", vocab_size=7, sliding_window=12), anchor=0)
+    stream = engine_of(model, theta=1.0, limit=5).open()
+    with pytest.raises(ValueError, match=r"a source of 7 tokens, .* exceeds max_source_tokens=6"):
+        stream.read([2] * 6)
+    stream.read([2] * 5)
+    stream.end()
+    list(stream.write())
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda s: s.step(), "stream 0 has read nothing yet"),
+        (lambda s: s.end(), "stream 0 has no source"),
+        (lambda s: s.read([7]), "token 7 is not in the vocabulary of 7"),
+        (lambda s: s.read([-1]), "token -1 is not in the vocabulary"),
+        (lambda s: s.read([2] * 10), "a source of 11 tokens, end token included, exceeds max_source_tokens=10"),
+        (lambda s: (s.read([2]), s.end(), s.read([3])), "stream 0 has the end of its source: open another"),
+        (lambda s: (s.read([2]), s.end(), s.end()), "stream 0 has the end of its source already"),
+        (lambda s: (s.close(), s.read([2])), "stream 0 is over"),
+    ],
+)
+def test_a_mistake_is_told_by_the_streams_name(mistake, message):
+    stream = engine_of(max_source_tokens=10).open(source_length=5)
+    with pytest.raises(ValueError, match=message):
+        mistake(stream)
+
+
+def test_a_read_that_is_refused_takes_nothing():
+    stream = engine_of(max_source_tokens=4).open(source_length=5)
+    with pytest.raises(ValueError, match="max_source_tokens=4"):
+        stream.read([2, 3, 4, 5])
+    stream.read([2, 3, 4])
+    assert stream.text_tokens == 3
+
+
+def test_more_streams_than_there_is_room_for_are_refused():
+    engine = engine_of(max_streams=1)
+    first = engine.open(source_length=2)
+    with pytest.raises(ValueError, match="max_streams=1 streams are live: close one first"):
+        engine.open(source_length=2)
+    first.close()
+    engine.open(source_length=2)
+    with pytest.raises(ValueError, match="stream 1 is live already"):
+        engine_of(max_streams=2).open(name=1, source_length=2).engine.open(name=1, source_length=2)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_streams": 0}, "max_streams=0: must be at least 1"),
+        ({"max_repeats": 1}, "max_repeats=1: must be at least 2"),
+        ({"max_source_tokens": 0}, "max_source_tokens=0"),
+        ({"typical_source_length": 0}, "typical_source_length=0"),
+    ],
+)
+def test_limits_have_limits(values, message):
+    with pytest.raises(ValueError, match=message):
+        engine_of(**values)
+
+
+def test_context_is_refused_where_the_model_was_trained_without():
+    with pytest.raises(ValueError, match="trained without the previous sentence"):
+        engine_of().open(source_length=2, context=[2])

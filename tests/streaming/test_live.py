@@ -1,0 +1,309 @@
+"""Live text: how it arrives changes nothing, its tokens are those of training, and nothing of it is kept."""
+
+import os
+from functools import cache, partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep import clean_side
+from data_prep.live import settled_side
+from duplexmt.data.tokenizer import SourceTokens, StreamTokens, stream_tokens
+from duplexmt.streaming.engine import Engine
+from duplexmt.streaming.events import End, Read, Write, collect
+from duplexmt.streaming.grid import GridSystem
+from duplexmt.streaming.live import LiveTranslator, cut_sentences, ends_sentence
+from duplexmt.streaming.pipe import arriving
+
+from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+
+TOKENIZER = tiny_tokenizer(460)
+TOKENS = stream_tokens(TOKENIZER)
+CONTEXT = stream_tokens(TOKENIZER, context_tokens=4)
+CHINESE = [source for source, _ in SENTENCES]
+
+
+@cache
+def model_with(**options):
+    return spoken_grid(seed=2, tokenizer=TOKENIZER, **options).double()
+
+
+def translator_of(language="zh", segmentation="tokens", tokens=TOKENS, theta=0.5, anchor=0, **values):
+    engine = Engine(
+        model_with(anchor=anchor),
+        tokens,
+        theta=theta,
+        max_target_tokens=6,
+        typical_source_length=9,
+        tokenizer=TOKENIZER,
+    )
+    return LiveTranslator(
+        engine,
+        SourceTokens(TOKENIZER, segmentation),
+        partial(clean_side, language=language),
+        partial(settled_side, language=language),
+        **values,
+    )
+
+
+def fed(translator, chunks):
+    return [live for chunk in chunks for live in translator.feed(chunk)] + list(translator.finish())
+
+
+def tokens_read(live, end=TOKENS.end):
+    """Source tokens by sentence."""
+    sentences = {}
+    for entry in live:
+        if isinstance(entry.event, Read) and entry.event.token != end:
+            sentences.setdefault(entry.event.stream, []).append(entry.event.token)
+    return list(sentences.values())
+
+
+def cut_at_random(text, draw):
+    begin = 0
+    while begin < len(text):
+        size = draw.randint(1, 6)
+        yield text[begin : begin + size]
+        begin += size
+
+
+# --- arrival -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(st.sampled_from([*CHINESE, "R&amp;D真 好！”", "\n", "Tea or coffee? "]), min_size=1, max_size=3).map(
+        "".join
+    ),
+    st.sampled_from(["tokens", "characters"]),
+    st.sampled_from([0, "source_length"]),
+    st.randoms(use_true_random=False),
+)
+def test_how_a_text_was_cut_on_its_way_changes_nothing(text, segmentation, anchor, draw):
+    def events(chunks):
+        return fed(translator_of(segmentation=segmentation, anchor=anchor), chunks)
+
+    assert events(text) == events([text]) == events(cut_at_random(text, draw))
+
+
+@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
+@pytest.mark.parametrize(("language", "texts"), [("zh", CHINESE), ("en", [target for _, target in SENTENCES])])
+def test_the_tokens_read_are_those_of_training(language, texts, segmentation):
+    # θ = 1 reads everything before it writes.
+    live = fed(translator_of(language, segmentation, theta=1.0), [" ".join(texts)])
+    expected = SourceTokens(TOKENIZER, segmentation).ids([clean_side(text, language) for text in texts])
+    assert tokens_read(live) == expected
+
+
+def test_a_text_known_as_a_whole_is_translated_as_evaluation_does():
+    translator = translator_of(anchor="source_length")
+    text = "".join(CHINESE[:3])
+    found = collect((live.event for live in translator.whole(text)), 3)
+    system = GridSystem(model_with(anchor="source_length"), TOKENS, 0.5, 6)
+    sources = SourceTokens(TOKENIZER).ids(CHINESE[:3])
+    assert [h.tokens for h in found] == [h.tokens for h in collect(system.translate(sources), 3)]
+    assert [h.delays for h in found] == [h.delays for h in collect(system.translate(sources), 3)]
+
+
+def test_what_is_held_back_counts_as_delay():
+    live = fed(translator_of("en", theta=0.0), ["The man standing there."])
+    reads = [entry for entry in live if isinstance(entry.event, Read) and entry.event.token != TOKENS.end]
+    settled = 0
+    for entry in reads:
+        settled += len(TOKENIZER.decode([entry.event.token]))
+        assert entry.characters >= settled, "no token is read before its characters have arrived"
+    assert any(
+        entry.characters > len(TOKENIZER.decode([other.event.token for other in reads[: number + 1]]))
+        for number, entry in enumerate(reads)
+    ), "a merge was waited for"
+    characters = [entry.characters for entry in live]
+    assert characters == sorted(characters)
+
+
+def test_with_characters_nothing_is_held_back():
+    translator = translator_of(segmentation="characters", theta=1.0)
+    for number, character in enumerate("他没有看见那个人", start=1):
+        list(translator.feed(character))
+        assert len(translator.tokens) == len(
+            SourceTokens(TOKENIZER, "characters").ids(["他没有看见那个人"[:number]])[0]
+        )
+
+
+def test_a_pause_lets_go_what_is_held_back_and_the_sentence_goes_on():
+    translator = translator_of(theta=1.0)
+    list(translator.feed("The m"))
+    before = len(translator.tokens)
+    assert tokens_read(translator.pause())
+    assert len(translator.tokens) > before
+    assert list(translator.pause()) == []
+    live = fed(translator, ["an."])
+    assert {entry.event.stream for entry in live} == {0}
+    assert TOKENIZER.decode(translator.context) == "Them" + "an.", "zh is cleaned of its spaces"
+
+
+@pytest.mark.parametrize("pause_at", range(1, 22))
+def test_a_pause_where_a_word_ends_changes_no_token(pause_at):
+    text = "the man standing there"
+    translator = translator_of("en", theta=1.0)
+    list(translator.feed(text[:pause_at]))
+    list(translator.pause())
+    found = tokens_read(fed(translator, [text[pause_at:]]))
+    assert len(found) == 1 or translator.sentences == 1
+    whole = SourceTokens(TOKENIZER).ids([text])[0]
+    if text[pause_at] == " " or text[pause_at - 1] != " ":
+        assert TOKENIZER.decode(translator.context) == text
+    if text[pause_at] == " ":
+        assert translator.context == whole
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def test_sentences_are_cut_where_they_end():
+    text = '他说：“走吧！”我们走。真的？！是。Dr. Wang came. He left... and "slept." So did I. J. Smith! 1. x 3.5 a.b'
+    assert cut_sentences(text) == [
+        "他说：“走吧！”", "我们走。", "真的？！", "是。", "Dr. Wang came. ", 'He left... and "slept." ',
+        "So did I. J. Smith! ", "1. x 3.5 a.b",
+    ]  # fmt: skip
+    assert "".join(cut_sentences(text)) == text
+    assert cut_sentences("") == [""]
+    assert not ends_sentence("我们走。", "”")
+
+
+def test_each_sentence_is_a_stream_of_its_own_and_lines_end_them_too():
+    live = fed(translator_of(), ["我们走。你来\n他没有\r\n\n看见。"])
+    ends = [entry.event for entry in live if isinstance(entry.event, End)]
+    assert [event.stream for event in ends] == [0, 1, 2, 3]
+    whole = fed(translator_of(cut=False), ["我们走。你来\n"])
+    assert {entry.event.stream for entry in whole} == {0}
+
+
+def test_a_sentence_that_is_too_long_is_cut_with_a_warning_and_loses_nothing():
+    warnings = []
+    translator = translator_of(theta=1.0, max_sentence_tokens=8, warn=warnings.append)
+    text = "站在那边的男人曾是棒球手我昨天买了一本书"
+    live = fed(translator, [text])
+    read = tokens_read(live)
+    assert len(read) > 1
+    assert all(len(tokens) == 8 for tokens in read[:-1])
+    assert TOKENIZER.decode([token for tokens in read for token in tokens]) == text
+    assert len(warnings) == len(read) - 1
+    assert "cut at 8 tokens" in warnings[0]
+
+
+def test_a_sentence_at_the_limit_is_not_cut():
+    warnings = []
+    tokens = SourceTokens(TOKENIZER).ids([CHINESE[1]])[0]
+    translator = translator_of(theta=1.0, max_sentence_tokens=len(tokens), warn=warnings.append)
+    assert tokens_read(fed(translator, [CHINESE[1] + CHINESE[2][:1]]))[0] == tokens
+    assert warnings == []
+
+
+def test_the_sentence_before_is_read_first_where_the_model_was_trained_so():
+    translator = translator_of(tokens=CONTEXT)
+    for number, text in enumerate(CHINESE[:3]):
+        list(translator.feed(text))
+        previous = SourceTokens(TOKENIZER).ids([CHINESE[number - 1]])[0] if number else []
+        expected = ([TOKENS.end] * 4 + previous)[-4:]
+        if translator.stream is not None:
+            assert translator.stream.state.source[:4] == expected
+        list(translator.finish())
+
+
+def test_a_translation_stopped_by_a_guard_ignores_the_rest_of_its_sentence():
+    translator = translator_of(theta=0.0)
+    translator.engine.max_target_tokens = 1
+    live = fed(translator, ["他没有看见那个人。我们走。"])
+    assert [entry.event.reason for entry in live if isinstance(entry.event, End)].count("max_target_tokens") >= 1
+    assert {entry.event.stream for entry in live} == {0, 1}
+
+
+def test_empty_and_invisible_text_is_no_sentence():
+    translator = translator_of()
+    assert fed(translator, [" \n\t\u200b\x07\n ", "\ufeff"]) == []
+    assert translator.sentences == 0
+
+
+def test_nothing_is_kept_of_sentences_that_have_ended():
+    translator = translator_of(segmentation="characters", max_sentence_tokens=10)
+    states = translator.engine.states
+    fed(translator, CHINESE[:4])
+    memory = states.cache.bytes
+    fed(translator, ["长" * 40, *CHINESE[:4]])
+    assert states.cache.bytes == memory
+    assert states.cache.tokens.shape[1] == 1
+    assert translator.engine.streams == states.slots == states.hidden == {}
+    assert translator.source.text == ""
+    assert len(translator.context) <= 10
+
+
+def test_a_text_without_end_is_not_kept_either():
+    translator = translator_of(segmentation="characters", max_sentence_tokens=10, theta=1.0)
+    for _ in range(20):
+        list(translator.feed("长"))
+        assert len(translator.source.text) <= 11
+
+
+def test_a_limit_the_backbone_has_no_positions_for_is_refused():
+    with pytest.raises(ValueError, match="max_sentence_tokens=999: must lie between 1 and 255"):
+        translator_of(max_sentence_tokens=999)
+
+
+# --- the pipe --------------------------------------------------------------------------------------------------------
+
+
+def pieces(*chunks):
+    """What `arriving` makes of bytes written one after the other, and its warnings."""
+    reader, writer = os.pipe()
+    warnings = []
+    found = []
+    text = arriving(reader, 0.01, lambda line, message: warnings.append((line, message)))
+    for chunk in chunks:
+        os.write(writer, chunk)
+        found.append(next(text))
+    os.close(writer)
+    found += [part for part in text if part]
+    os.close(reader)
+    return found, warnings
+
+
+def test_characters_are_there_as_soon_as_they_arrive_and_a_pause_is_told_once():
+    reader, writer = os.pipe()
+    text = arriving(reader, 0.01, print)
+    os.write(writer, "他".encode())
+    assert next(text) == "他"
+    assert next(text) is None
+    os.write(writer, "没\n有".encode())
+    assert next(text) == "没\n有"
+    os.close(writer)
+    assert list(text) in ([], [None])
+    os.close(reader)
+
+
+def test_a_character_cut_in_two_is_put_together():
+    raw = "a他😀".encode()
+    found, warnings = pieces(raw[:2], raw[2:4], raw[4:])
+    assert "".join(part or "" for part in found) == "a他😀"
+    assert warnings == []
+
+
+def test_bytes_that_are_no_utf_8_are_left_out_and_told_with_their_line():
+    found, warnings = pieces("他\n没".encode(), b"\xff\n\xe4\xbd", b"a\xe6")
+    assert "".join(part or "" for part in found) == "他\n没\na"
+    assert [line for line, _ in warnings] == [2, 3, 3]
+    assert "left out" in warnings[0][1]
+
+
+def test_a_prefix_of_stream_tokens_leaves_less_room_for_a_sentence():
+    tokens = StreamTokens(end=0, seed=1, source_prefix=(5,) * 200)
+    with pytest.raises(ValueError, match="must lie between 1 and 55"):
+        translator_of(tokens=tokens, max_sentence_tokens=56)
+
+
+def test_delays_of_live_events_are_in_tokens_of_their_sentence():
+    live = fed(translator_of(theta=1.0), ["他没有看见那个人。我们走。"])
+    counts = [len(tokens) for tokens in tokens_read(live)]
+    for entry in live:
+        if isinstance(entry.event, Write):
+            assert entry.event.delay == counts[entry.event.stream]
