@@ -30,7 +30,7 @@ def test_each_system_runs_on_the_models_it_can_with_the_limits_given(name, held)
     limited, streams = (system.engine, "max_streams") if name == "grid" else (system, "batch_size")
     assert (limited.max_target_tokens, getattr(limited, streams)) == (8, 4)
     setting = {"grid": "theta", "local_agreement": "n"}.get(name, "k")
-    assert getattr(system, setting) == SETTINGS[name]
+    assert getattr(limited, setting) == SETTINGS[name]
 
 
 @pytest.mark.parametrize(
