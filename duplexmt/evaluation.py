@@ -7,8 +7,9 @@ from typing import Any
 from tqdm import tqdm
 
 from .data.tokenizer import token_ids, token_spans
-from .metrics.latency import corpus_latency, count_units, delays_in_characters_and_words, text_unit
+from .metrics.latency import corpus_latency
 from .metrics.quality import corpus_quality
+from .metrics.units import count_units, delays_in_characters_and_words, text_unit
 from .streaming.events import End, Event, System, collect
 from .streaming.text import GrowingText
 
@@ -52,7 +53,7 @@ def translate_pairs(
                 "tokens": tokenizer.convert_ids_to_tokens(hypothesis.tokens),
                 "token_ends": ends,
                 "delays": hypothesis.delays,
-                "emit_probabilities": [round(p, 6) for p in hypothesis.emit_probabilities],
+                "emit_probabilities": [None if p is None else round(p, 6) for p in hypothesis.emit_probabilities],
                 "stopped": hypothesis.stopped,
             }
         )

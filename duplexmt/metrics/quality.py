@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from duplexmt.metrics.latency import primary_language
+from duplexmt.metrics.units import primary_language
 
 # sacreBLEU's ja-mecab and ko-mecab need packages that this project does not install. Characters always work, and a
 # score must not depend on what happens to be installed.

@@ -12,6 +12,7 @@ class Read:
     stream: int  # index of the sentence
     token: int  # id of the token read; the end token last
     emit_probability: float | None = None  # p(EMIT) of the state that was left; None for the first token
+    elapsed: float = 0.0  # seconds of computation since the stream began; in a batch, of the steps it took part in
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Write:
     stream: int
     token: int
     delay: int  # source text tokens read so far: neither prefix nor end token count
-    emit_probability: float
+    emit_probability: float | None  # None for a system without EMIT head
+    elapsed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class End:
 
     stream: int
     reason: str  # "end_token", or "max_target_tokens" where the length guard stopped it
+    elapsed: float = 0.0
 
 
 Event = Read | Write | End
@@ -45,12 +48,13 @@ class System(Protocol):
 
 @dataclass
 class Hypothesis:
-    """One finished translation: target text tokens, with delay and EMIT probability of each."""
+    """One finished translation: target text tokens, with delay, EMIT probability and computing time of each."""
 
     tokens: list[int] = field(default_factory=list)
     delays: list[int] = field(default_factory=list)
-    emit_probabilities: list[float] = field(default_factory=list)
+    emit_probabilities: list[float | None] = field(default_factory=list)
     stopped: str = ""
+    elapsed: list[float] = field(default_factory=list)
 
 
 def collect(events: Iterator[Event], count: int) -> list[Hypothesis]:
@@ -62,6 +66,7 @@ def collect(events: Iterator[Event], count: int) -> list[Hypothesis]:
             hypothesis.tokens.append(event.token)
             hypothesis.delays.append(event.delay)
             hypothesis.emit_probabilities.append(event.emit_probability)
+            hypothesis.elapsed.append(event.elapsed)
         elif isinstance(event, End):
             hypothesis.stopped = event.reason
     return hypotheses

@@ -1,6 +1,7 @@
 """The grid system: greedy simultaneous decoding by the EMIT threshold θ (`tab:duplex-inference`)."""
 
 from collections.abc import Iterator, Sequence
+from time import perf_counter
 
 import torch
 
@@ -78,31 +79,34 @@ class GridSystem:
         ]
         for state in states:
             yield Read(state.index, state.source[state.read - 1])
+        elapsed = 0.0  # the same for all: they start together, and each takes part in every step until its end
         while states:
             going_on = []
+            started = perf_counter()
             predictions = self._predict(hidden_states(states))
+            elapsed += perf_counter() - started
             for state, token, emit_probability in zip(states, *predictions, strict=True):
-                event = self._act(state, token, emit_probability)
+                event = self._act(state, token, emit_probability, elapsed)
                 yield event
                 if not isinstance(event, End):
                     going_on.append(state)
             states = going_on
 
-    def _act(self, state: StreamState, token: int, emit_probability: float) -> Event:
+    def _act(self, state: StreamState, token: int, emit_probability: float, elapsed: float) -> Event:
         """One transition of the state machine (Section III-A)."""
         source_ended = state.read == len(state.source)
         if not source_ended and (emit_probability <= self.theta or token == self.tokens.end):
             state.read += 1
-            return Read(state.index, state.source[state.read - 1], emit_probability)
+            return Read(state.index, state.source[state.read - 1], emit_probability, elapsed)
         if token == self.tokens.end:
-            return End(state.index, "end_token")
+            return End(state.index, "end_token", elapsed)
         if len(state.written) == self.max_target_tokens:
-            return End(state.index, "max_target_tokens")
+            return End(state.index, "max_target_tokens", elapsed)
         state.target.append(token)
         state.written.append(token)
         text_tokens = len(state.source) - len(self.tokens.source_prefix) - 1
         delay = min(state.read - len(self.tokens.source_prefix), text_tokens)
-        return Write(state.index, token, delay, emit_probability)
+        return Write(state.index, token, delay, emit_probability, elapsed)
 
     def _predict(self, hidden: torch.Tensor) -> tuple[list[int], list[float]]:
         """Most probable next token and p(EMIT) of each stream's present cell, from its target state `[n, D]`."""
