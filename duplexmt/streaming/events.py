@@ -48,13 +48,12 @@ class System(Protocol):
 
 @dataclass
 class Hypothesis:
-    """One finished translation: target text tokens, with delay, EMIT probability and computing time of each."""
+    """One finished translation: target text tokens, with delay and EMIT probability of each."""
 
     tokens: list[int] = field(default_factory=list)
     delays: list[int] = field(default_factory=list)
     emit_probabilities: list[float | None] = field(default_factory=list)
     stopped: str = ""
-    elapsed: list[float] = field(default_factory=list)
 
 
 def collect(events: Iterator[Event], count: int) -> list[Hypothesis]:
@@ -66,7 +65,6 @@ def collect(events: Iterator[Event], count: int) -> list[Hypothesis]:
             hypothesis.tokens.append(event.token)
             hypothesis.delays.append(event.delay)
             hypothesis.emit_probabilities.append(event.emit_probability)
-            hypothesis.elapsed.append(event.elapsed)
         elif isinstance(event, End):
             hypothesis.stopped = event.reason
     return hypotheses
