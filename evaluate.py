@@ -61,6 +61,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
         folders = list(dict.fromkeys(Path(point.model_folder) for point in Decoding.read(folder).points.values()))
     else:
         folders = model_folders(cfg)
+    check_knobs(cfg, folders)
     for model_folder in folders:
         loaded = load_model_folder(model_folder, device)
         own = [loaded.info["data"][f"{side}_language"] for side in ("source", "target")]
@@ -115,6 +116,19 @@ def settings_of(cfg: EvaluateSettings, loaded: Any) -> list[tuple[str, Any]]:
         return [("waitk", k) for k in cfg.ks or [loaded.model.k]]
     untrained = [("waitk", k) for k in cfg.ks]
     return [("offline", None), *untrained, *[("local_agreement", n) for n in cfg.agreements]]
+
+
+def check_knobs(cfg: EvaluateSettings, folders: list[Path]) -> None:
+    """Refuse a setting of a system that no model folder can be run as."""
+    from duplexmt.artifact import read_manifest
+
+    held = [read_manifest(folder)["system"] for folder in folders]
+    for name, given, wanted in (("k", cfg.ks, ("waitk", "offline")), ("agreement", cfg.agreements, ("offline",))):
+        if given and not set(held) & set(wanted):
+            raise ValueError(
+                f"{name}={given}: needs a model folder trained as {' or '.join(wanted)}, got {', '.join(held)}: "
+                f"add one to model_folder=[…], or leave {name} out"
+            )
 
 
 def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str) -> Any:

@@ -67,14 +67,23 @@ class Point:
             setting=setting,
             model_folder=str(folder.resolve()),
             model=model,
-            options={**info["grid"], "λ": info["training"].get("lam")} if info["system"] == "grid" else {},
+            options=telling_apart(info),
             digest=digest([model, system, setting, decoding]),
         )
 
 
+def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The options in which models that are run as one system may differ, by name (k is a setting, not one of them)."""
+    options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
+    if info["system"] == "grid":
+        options["λ"] = info["training"].get("lam")
+    options.pop("k", None)
+    return options
+
+
 def model_digest(folder: Path, info: Mapping[str, Any]) -> str:
     """Fingerprint of a model folder: its weights, tokenizer and options, but neither its card nor its records."""
-    contents = [{name: info[name] for name in ("system", "grid", "backbone", "tokens") if name in info}]
+    contents = [{name: info[name] for name in ("system", "grid", "prefix", "backbone", "tokens") if name in info}]
     for name in sorted(info["files"]):
         hasher = blake2b(digest_size=16)
         with open(folder / name, "rb") as file:

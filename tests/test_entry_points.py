@@ -160,6 +160,13 @@ def test_evaluation_decodes_the_held_out_pairs_and_writes_a_line_a_hypothesis_an
     assert "BLEU" in done.stdout
 
 
+def test_a_knob_of_a_system_that_no_model_can_be_run_as_is_refused(trained, tmp_path):
+    for knob, wanted in (("k=3", "waitk or offline"), ("agreement=[2]", "offline")):
+        done = run("evaluate.py", f"model_folder='{trained[0] / 'model'}'", knob, f"hydra.run.dir='{tmp_path}'")
+        assert done.returncode == 2
+        assert f"needs a model folder trained as {wanted}, got grid" in done.stderr
+
+
 def test_a_killed_evaluation_goes_on_from_its_folder_with_the_settings_it_had(trained, evaluated, tmp_path):
     folder = tmp_path / "killed"
     shutil.copytree(evaluated[0], folder)

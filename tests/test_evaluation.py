@@ -12,6 +12,7 @@ from duplexmt.evaluation import (
     complete_ends,
     further_references,
     model_digest,
+    telling_apart,
     text_and_token_ends,
     tokenise,
 )
@@ -219,6 +220,13 @@ def test_a_folder_without_evaluation_or_with_a_damaged_one_is_refused(tmp_path):
     (tmp_path / "decoding.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match="is damaged"):
         Decoding.read(tmp_path)
+
+
+def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
+    grid = {"system": "grid", "grid": {"softmax": "joint"}, "training": {"lam": 0.1}}
+    assert telling_apart(grid) == {"softmax": "joint", "λ": 0.1, "trained as": "grid"}
+    waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
+    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk"}
 
 
 def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path):
