@@ -230,7 +230,7 @@ def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) 
         "difference": float(value[0]) - other.row[metric],
         "low": bounds[0],
         "high": bounds[1],
-        "p": round(paired_p_value(differences), 4),
+        "p": f"{paired_p_value(differences):.3f}",
     }
 
 

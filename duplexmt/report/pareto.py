@@ -26,8 +26,13 @@ def pareto_figure(
         raise ValueError("a figure needs at least one system and one quality metric")
     from matplotlib.figure import Figure  # without pyplot: no windows, no global state
 
-    figure = Figure(figsize=(5.2 * len(metrics), 4.2), layout="constrained")
-    for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+    columns = min(2, len(metrics))
+    rows = -(-len(metrics) // columns)
+    figure = Figure(figsize=(5.2 * columns, 4.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes in panels[len(metrics) :]:
+        axes.set_axis_off()
+    for axes, metric in zip(panels, metrics, strict=False):
         for index, (system, unsorted) in enumerate(curves.items()):
             points = sorted(
                 (point for point in unsorted if point.get(metric) is not None), key=lambda point: point[latency][0]
@@ -55,7 +60,8 @@ def pareto_figure(
         axes.set_xlabel(f"{latency} (model tokens)")
         axes.set_ylabel(metric)
         axes.grid(alpha=0.3, linewidth=0.5)
-        axes.legend(fontsize=8)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "pareto.pdf", folder / "pareto.png"]
     figure.savefig(paths[0], metadata={"CreationDate": None})

@@ -24,6 +24,11 @@ def test_the_figure_is_written_twice_over_and_is_the_same_every_time(tmp_path: P
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
 
 
+def test_three_metrics_have_three_panels_and_a_system_without_a_metric_is_left_out_of_its_own(tmp_path: Path) -> None:
+    paths = pareto_figure(CURVES, ["COMET", "BLEU", "chrF"], tmp_path)
+    assert all(path.stat().st_size > 1000 for path in paths)
+
+
 def test_an_empty_figure_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one system"):
         pareto_figure({}, ["BLEU"], tmp_path)
