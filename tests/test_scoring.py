@@ -65,6 +65,13 @@ def test_a_perfect_translation_scores_100():
     assert row["FRL c/w"] == 1
 
 
+def test_a_source_shorter_than_k_is_read_to_its_end_as_by_an_offline_system():
+    system = Scripted(tiny_tokenizer(), [("a cat", [4] * 5, "end_token")])  # wait-5 on four tokens
+    row = scored(translate_pairs(system, PAIRS[:1], tiny_tokenizer())).row
+    assert row["AL"] == row["LAAL"] == row["FRL"] == row["source"] == 4
+    assert row["AP"] == 1
+
+
 def test_units_follow_the_languages():
     system = Scripted(tiny_tokenizer(), [("人好", [1, 1, 1, 5], "end_token")])
     found = scored(translate_pairs(system, [("a cat", "人好")], tiny_tokenizer()), "en", "zh")
