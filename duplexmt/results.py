@@ -6,7 +6,6 @@ from typing import Any
 
 from .artifact import read_manifest
 from .evaluation import DECODING, Decoding, check_models
-from .metrics.bootstrap import RESAMPLES
 from .metrics.neural import Translation, neural_scores
 from .report.claims import check_claims
 from .report.latex import HIGHER, LOWER, to_latex
@@ -27,7 +26,7 @@ def write_results(
     neural_batch_size: int,
     device: str,
     source_rate: float,
-    resamples: int = RESAMPLES,
+    resamples: int,
     claims: bool = False,
 ) -> tuple[list[Scores], str, list[str]]:
     """Score the hypotheses of one or several evaluations of one test set, and write all tables and figures.

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-RESAMPLES = 1000
-SEED = 12345
+SEED = 12345  # the same for all systems: their resampled scores are paired
 
 
-def resample_weights(sentences: int, resamples: int = RESAMPLES, seed: int = SEED) -> Array:
+def resample_weights(sentences: int, resamples: int, seed: int = SEED) -> Array:
     """How often each resample of a test set holds each sentence, `[B, n]`.
 
     Raises:

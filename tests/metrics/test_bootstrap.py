@@ -19,7 +19,7 @@ def test_weights_count_what_each_resample_drew_and_are_the_same_every_time() -> 
     assert (weights.sum(1) == 7).all()
     assert (weights == resample_weights(7, resamples=50)).all()
     with pytest.raises(ValueError, match="at least one sentence, got 0"):
-        resample_weights(0)
+        resample_weights(0, 10)
 
 
 def test_resampled_bleu_and_chrf_are_those_of_the_corpus_drawn() -> None:
@@ -42,7 +42,7 @@ def test_means_leave_out_what_is_unknown() -> None:
 
 def test_the_interval_of_a_mean_has_the_width_of_its_standard_error() -> None:
     values = np.random.default_rng(0).normal(size=400).tolist()
-    low, high = interval(resampled_mean(values, resample_weights(400)))
+    low, high = interval(resampled_mean(values, resample_weights(400, 1000)))
     assert high - low == pytest.approx(2 * 1.96 / 20, rel=0.1)
     assert interval(np.array([1.0, np.nan])) is None
 
