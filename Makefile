@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup train test lint clean
+METRICS_VENV := .venv-metrics
+METRICS_STAMP := $(METRICS_VENV)/.installed
+
+.PHONY: setup metrics train test lint clean
 
 setup: $(STAMP)
 
@@ -13,6 +16,13 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
+
+metrics: $(METRICS_STAMP)  ## COMET, BLEURT and SimulEval, in an environment of their own
+
+$(METRICS_STAMP): requirements-metrics.txt
+	$(PYTHON) -m venv $(METRICS_VENV)
+	$(METRICS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-metrics.txt
+	touch $(METRICS_STAMP)
 
 train: setup  ## train on the built-in corpus, then translate held-out sentences
 	$(BIN)/python train.py $(ARGS)
@@ -26,4 +36,4 @@ lint: setup
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) runs outputs multirun
+	rm -rf $(VENV) $(METRICS_VENV) runs outputs multirun

@@ -1,17 +1,28 @@
-"""Evaluate a trained model: `python evaluate.py model_folder=runs/latest/model policy.theta=[0.5,0.7,0.9]`."""
+"""Evaluate trained models: `python evaluate.py model_folder=runs/latest/model policy.theta=[0.5,0.7,0.9]`."""
 
-import json
 import logging
 import os
 import sys
 from dataclasses import asdict
+from glob import glob
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
 
-from duplexmt.config import EvaluateSettings, quote_arguments, recorded_data, register_schemas, settings, user_errors
+from duplexmt.config import (
+    EvaluateSettings,
+    quote_arguments,
+    recorded_data,
+    register_schemas,
+    rescore_arguments,
+    resume_arguments,
+    settings,
+    user_errors,
+)
 
 register_schemas()
 log = logging.getLogger("evaluate")
@@ -19,7 +30,7 @@ log = logging.getLogger("evaluate")
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
 def main(cfg: DictConfig) -> float:
-    """Decode the held-out pairs at each θ, score, and write hypotheses and table."""
+    """Decode the held-out pairs with each system at each setting, score, and write tables and figures."""
     with user_errors():
         hydra_cfg = HydraConfig.get()
         arguments = list(hydra_cfg.overrides.task)
@@ -27,52 +38,203 @@ def main(cfg: DictConfig) -> float:
 
 
 def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float:
-    """One evaluation in one folder; returns BLEU at the last θ for sweeps."""
-    from duplexmt.artifact import load_model_folder, read_manifest
-    from duplexmt.evaluation import score, translate_pairs
-    from duplexmt.report.table import summary, write_tables
-    from duplexmt.streaming.systems import build_system
-    from duplexmt.training.data import prepare_corpus, read_evaluation_file
+    """One evaluation in one folder; returns BLEU of the last row for sweeps."""
+    if cfg.rescored:
+        from duplexmt.results import evaluations_in
+
+        return results(cfg, evaluations_in([Path(name) for name in cfg.rescored]), folder)
+    if cfg.target_al is not None:
+        return choose_theta(cfg, arguments, folder)
+    decode(cfg, arguments, folder)
+    return results(cfg, [folder], folder)
+
+
+def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
+    """Translate what is not yet translated in the folder."""
+    from duplexmt.artifact import load_model_folder
+    from duplexmt.evaluation import Decoding
     from duplexmt.training.run import choose_device
 
-    data = recorded_data(read_manifest(cfg.model_folder)["data"], cfg.data, arguments)
-    loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device))
+    device, decoding, test, languages = choose_device(cfg.device), None, None, None
+    named = any(argument.startswith("model_folder=") for argument in arguments)
+    if cfg.resume and not named:  # `latest` may be another run by now
+        folders = list(dict.fromkeys(Path(point.model_folder) for point in Decoding.read(folder).points.values()))
+    else:
+        folders = model_folders(cfg)
+    check_knobs(cfg, folders)
+    for model_folder in folders:
+        loaded = load_model_folder(model_folder, device)
+        own = [loaded.info["data"][f"{side}_language"] for side in ("source", "target")]
+        if test is None:
+            test = read_test_set(cfg, arguments, loaded, cfg.split)
+            decoding, languages = Decoding.start(folder, test), own
+        if own != languages:
+            raise ValueError(
+                f"model_folder={model_folder} translates {' → '.join(own)}, the models before it "
+                f"{' → '.join(languages)}: systems are compared on one test set"
+            )
+        for system, setting in settings_of(cfg, loaded):
+            translate_point(cfg, loaded, model_folder, system, setting, test, decoding)
+    decoding.finish()
+
+
+def translate_point(
+    cfg: EvaluateSettings, loaded: Any, model_folder: Path, system: str, setting: Any, test: Any, decoding: Any
+) -> Any:
+    """Translate what is left of one system at one setting; returns its point."""
+    from tqdm import tqdm
+
+    from duplexmt.evaluation import Point, tokenise, translate
+    from duplexmt.streaming.systems import build_system
+
+    what = [test.digest, cfg.policy.max_target_tokens]
+    point = Point.of(system, setting, model_folder, loaded.info, what)
+    running = build_system(
+        loaded, system, setting, max_target_tokens=cfg.policy.max_target_tokens, batch_size=cfg.batch_size
+    )
+    decoding.add(point)
+    missing = decoding.missing(point)
+    sources, references = ([texts[i] for i in missing] for texts in (test.sources, test.references))
+    sentences = tokenise(sources, references, loaded.tokenizer, missing, loaded.sources)
+    records = decoding.decode(point, translate(running, sentences, loaded.tokenizer))
+    label = system if setting is None else f"{system} {setting:g}"
+    for _ in tqdm(records, desc=label, total=len(test.sources), initial=len(test.sources) - len(missing)):
+        pass
+    return point
+
+
+def settings_of(cfg: EvaluateSettings, loaded: Any) -> list[tuple[str, Any]]:
+    """The systems and settings to evaluate a model folder with."""
+    held = loaded.info["system"]
+    if held == "grid":
+        recorded = loaded.info.get("operating_point", {}).get("theta")
+        if "recorded" in cfg.policy.thetas and recorded is None:
+            raise ValueError("policy.theta=recorded: this model has none; find it with python evaluate.py target_al=3")
+        return [("grid", recorded if theta == "recorded" else theta) for theta in cfg.policy.thetas]
+    if held == "waitk":
+        return [("waitk", k) for k in cfg.ks or [loaded.model.k]]
+    untrained = [("waitk", k) for k in cfg.ks]
+    return [("offline", None), *untrained, *[("local_agreement", n) for n in cfg.agreements]]
+
+
+def check_knobs(cfg: EvaluateSettings, folders: list[Path]) -> None:
+    """Refuse a setting of a system that no model folder can be run as."""
+    from duplexmt.artifact import read_manifest
+
+    held = [read_manifest(folder)["system"] for folder in folders]
+    for name, given, wanted in (("k", cfg.ks, ("waitk", "offline")), ("agreement", cfg.agreements, ("offline",))):
+        if given and not set(held) & set(wanted):
+            raise ValueError(
+                f"{name}={given}: needs a model folder trained as {' or '.join(wanted)}, got {', '.join(held)}: "
+                f"add one to model_folder=[…], or leave {name} out"
+            )
+
+
+def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str) -> Any:
+    """The pairs of a split: a file's, or those held out from the corpus the model was trained on."""
+    from duplexmt.evaluation import TestSet, further_references
+    from duplexmt.training.data import prepare_corpus, read_evaluation_file
+
+    data = recorded_data(loaded.info["data"], cfg.data, arguments)
     settings_of_data = asdict(data)
-    own_file = settings_of_data[f"{cfg.split}_path"]
+    own_file = settings_of_data[f"{split}_path"]
     if own_file:
         names = ("source_field", "target_field", "source_language", "target_language")
         pairs, report = read_evaluation_file(own_file, **{name: settings_of_data[name] for name in names})
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
+        name = Path(own_file).name
     else:
-        for name in (
-            "end_token",
-            "seed_token",
-            "source_prefix",
-            "target_prefix",
-            "licence",
-            "batch_size",
-            "batch_cells",
-        ):
-            del settings_of_data[name]  # the model brings its own, or does not need them
-        pairs = prepare_corpus(**settings_of_data | {"tokenizer": loaded.tokenizer}).splits[cfg.split]
-    pairs = pairs[: cfg.limit]
+        for key in (
+            "end_token", "seed_token", "source_prefix", "target_prefix", "licence", "batch_size", "batch_cells",
+        ):  # fmt: skip
+            del settings_of_data[key]  # the model brings its own, or does not need them
+        pairs = prepare_corpus(**settings_of_data | {"tokenizer": loaded.tokenizer}).splits[split]
+        name = f"{Path(data.path or data.train_path or 'built-in corpus').name}, {split} split"
+    references = further_references([target for _, target in pairs], cfg.references)[: cfg.limit]
+    sources = [source for source, _ in pairs][: cfg.limit]
+    return TestSet(name, sources, references, data.source_language, data.target_language)
 
-    rows, notes = [], []
-    with open(folder / "hypotheses.jsonl", "w", encoding="utf-8") as out:
-        for theta in cfg.policy.thetas:
-            system = build_system(
-                loaded, "grid", theta, max_target_tokens=cfg.policy.max_target_tokens, batch_size=cfg.batch_size
-            )
-            records = translate_pairs(system, pairs, loaded.tokenizer, f"θ = {theta}", sources=loaded.sources)
-            for record in records:
-                out.write(json.dumps({"system": "grid", "theta": theta} | record, ensure_ascii=False) + "\n")
-            row, notes = score(records, loaded.tokenizer, data.source_language, data.target_language)
-            rows.append({"system": "grid", "θ": theta} | row)
-    write_tables(rows, folder, "results", caption=f"{cfg.model_folder}, {cfg.split} split", footnotes=notes)
-    log.info("%s\n%s\nwritten to %s", summary(rows), "\n".join(notes), os.path.relpath(folder))
-    return float(rows[-1]["BLEU"])
+
+def model_folders(cfg: EvaluateSettings) -> list[Path]:
+    """The folders named, patterns such as `runs/sweep/*/model` filled in."""
+    found: list[Path] = []
+    for name in cfg.model_folders:
+        matches = sorted(glob(name)) if any(character in name for character in "*?[") else [name]
+        if not matches:
+            raise ValueError(f"model_folder={name}: no folder fits this pattern")
+        found += [Path(match) for match in matches]
+    return found
+
+
+def results(cfg: EvaluateSettings, folders: list[Path], into: Path) -> float:
+    """Score, write and show; what could not be scored is told at the end."""
+    from duplexmt.results import write_results
+
+    scores, shown, troubles = write_results(
+        folders,
+        into,
+        checkpoints={"COMET": cfg.quality.comet, "BLEURT": cfg.quality.bleurt},
+        environment=cfg.quality.environment,
+        neural_batch_size=cfg.quality.batch_size,
+        device=cfg.device,
+        source_rate=cfg.source_rate,
+        resamples=cfg.quality.resamples,
+        claims=cfg.claims,
+    )
+    log.info("%s\nwritten to %s", shown, os.path.relpath(into))
+    if troubles:
+        raise ValueError("\nerror: ".join(troubles))
+    return float(scores[-1].row["BLEU"])
+
+
+def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float:
+    """Find the θ whose AL on the validation pairs meets `target_al`, and record it in the model folder."""
+    from duplexmt.artifact import load_model_folder, record_operating_point
+    from duplexmt.evaluation import Decoding
+    from duplexmt.scoring import score
+    from duplexmt.search import find_theta
+    from duplexmt.training.run import choose_device
+
+    (model_folder, *others) = model_folders(cfg)
+    loaded = load_model_folder(model_folder, choose_device(cfg.device))
+    if others or loaded.info["system"] != "grid":
+        raise ValueError(f"target_al={cfg.target_al:g} needs one model folder of the grid: only it has a θ")
+    test = read_test_set(cfg, arguments, loaded, "validation")
+    decoding = Decoding.start(folder, test)
+
+    def al_at(theta: float) -> float:
+        point = translate_point(cfg, loaded, model_folder, "grid", theta, test, decoding)
+        found = score(
+            decoding.sorted(point.digest), test.source_language, test.target_language, source_rate=cfg.source_rate
+        )
+        al = found.row["AL"]
+        if al is None:
+            raise ValueError(f"target_al={cfg.target_al:g}: at θ = {theta:g} every hypothesis is empty")
+        log.info("θ = %g: AL %.2f", theta, al)
+        return al
+
+    found = find_theta(al_at, cfg.target_al)
+    decoding.finish()
+    what = {"theta": found.theta, "AL": round(found.al, 4), "target_al": cfg.target_al, "validation": test.name}
+    record_operating_point(model_folder, what | {"sentences": len(test.sources)})
+    log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
+    return results(cfg, [folder], folder)
+
+
+class GatherSweep(Callback):
+    """After `python evaluate.py -m …`: the results of all jobs in one table and one figure, in the sweep's folder."""
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """Score all jobs' hypotheses together."""
+        from duplexmt.results import evaluations_in
+
+        with user_errors():
+            folder = Path(config.hydra.sweep.dir)
+            own = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+            results(settings(EvaluateSettings, own), evaluations_in([folder]), folder)
 
 
 if __name__ == "__main__":
-    sys.argv[1:] = quote_arguments(sys.argv[1:])
+    with user_errors():
+        sys.argv[1:] = rescore_arguments(resume_arguments(quote_arguments(sys.argv[1:]), needs="decoding.json"))
     main()

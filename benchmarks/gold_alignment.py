@@ -18,10 +18,11 @@ from duplexmt.artifact import ModelFolder, load_model_folder
 from duplexmt.data.batch import collate
 from duplexmt.data.grammar import AlignedPair, alignment_rows, builtin_corpus, determination_rows
 from duplexmt.data.tokenizer import source_spans, token_ids, token_spans
-from duplexmt.evaluation import score, translate_pairs
+from duplexmt.evaluation import translate_pairs
 from duplexmt.grid.model import EMIT
 from duplexmt.metrics.latency import average_lagging_all
 from duplexmt.policy.path import path_rows
+from duplexmt.scoring import score
 from duplexmt.streaming.grid import GridSystem
 from duplexmt.training.module import guide
 
@@ -91,8 +92,8 @@ def main() -> None:
     pairs = corpus["test"][: arguments.limit]
     system = GridSystem(loaded.model, loaded.tokens, arguments.theta, max_target_tokens=64)
     texts = [(pair.source, pair.target) for pair in pairs]
-    records = translate_pairs(system, texts, loaded.tokenizer, f"θ = {arguments.theta}", sources=loaded.sources)
-    row, _ = score(records, loaded.tokenizer, "zh", "en")
+    records = translate_pairs(system, texts, loaded.tokenizer, loaded.sources)
+    row = score(records, "zh", "en", source_rate=4.0).row
     result = {
         "theta": arguments.theta,
         "sentences": len(pairs),

@@ -209,6 +209,23 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return info
 
 
+def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
+    """Write into a model folder at which θ it meets a wanted latency (`evaluate.py target_al=3`).
+
+    Args:
+        folder: a model folder.
+        point: `theta`, and what it was found by.
+
+    Raises:
+        ValueError: what `read_manifest` refuses.
+    """
+    path = Path(folder) / MANIFEST
+    info = read_manifest(folder) | {"operating_point": point}
+    partial = path.with_name(MANIFEST + ".partial")
+    partial.write_text(json.dumps(info, ensure_ascii=False, indent=2), encoding="utf-8")
+    os.replace(partial, path)
+
+
 EMIT_HEAD = "emit_head.safetensors"
 
 

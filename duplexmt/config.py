@@ -134,7 +134,7 @@ class PolicyConfig:
     """λ of the path (training), θ of the EMIT head (decoding)."""
 
     lam: float = MISSING
-    theta: Any = MISSING  # one threshold, or a list of them
+    theta: Any = MISSING  # one threshold, or a list of them; evaluate: `recorded`, what target_al=… has found
     max_target_tokens: int = MISSING  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
@@ -143,7 +143,8 @@ class PolicyConfig:
         if not self.thetas:
             raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
         for theta in self.thetas:
-            _check_theta("policy.theta", theta)
+            if theta != "recorded":
+                _check_theta("policy.theta", theta)
         _check_limit("policy.max_target_tokens", self.max_target_tokens)
 
     @property
@@ -224,27 +225,83 @@ class TrainSettings:
             raise ValueError("data=recorded is what a trained model recorded: train with data=builtin or data=pairs")
         if self.data.corpus == "pairs" and self.data.path is None and self.data.train_path is None:
             raise ValueError("no pairs to train on: give data.path=FILE or data.train_path=FILE")
+        if "recorded" in self.policy.thetas:
+            raise ValueError("policy.theta=recorded: a model that is still to be trained has none recorded")
         _check_limit("demonstrate", self.demonstrate, least=0)
+
+
+@dataclass
+class QualityConfig:
+    """COMET and BLEURT, from the metrics environment (`make metrics`); BLEU and chrF are always reported."""
+
+    comet: str | None = MISSING  # checkpoint: a name on the Hugging Face hub or a local folder; null: leave it out
+    bleurt: str | None = MISSING
+    environment: str = MISSING  # folder of the metrics environment
+    batch_size: int = MISSING  # sentences scored at once
+    resamples: int = MISSING  # of the bootstrap over sentences
+
+    def __post_init__(self) -> None:
+        _check_limit("quality.batch_size", self.batch_size)
+        _check_limit("quality.resamples", self.resamples, least=100)
 
 
 @dataclass
 class EvaluateSettings:
     """`python evaluate.py`."""
 
-    model_folder: str = MISSING
+    model_folder: Any = MISSING  # one, a list of them, or a pattern such as runs/sweep/*/model
+    resume: str | None = MISSING  # folder of an evaluation to go on with
+    rescore: Any = MISSING  # folder (or folders) of finished evaluations, or of a sweep: score again, decode nothing
     split: str = MISSING  # test | validation
     limit: int | None = MISSING  # first sentences only
+    references: list[str] = MISSING  # files of further references, a line for each test pair
+    k: Any = MISSING  # wait-k: null (as trained), a number or a list
+    agreement: list[int] = MISSING  # local agreement over an offline model: hypotheses that must agree
+    target_al: float | None = MISSING  # find θ with this AL on the validation pairs, and record it with the model
+    claims: bool = MISSING  # check the claims of the paper's Section VI-B
+    source_rate: float = MISSING  # source characters (or words) a second, for computation-aware latency
     device: str = MISSING  # auto, cpu, cuda, …
     batch_size: int = MISSING  # streams decoded side by side
     data: DataConfig = MISSING
     policy: PolicyConfig = MISSING
+    quality: QualityConfig = MISSING
 
     def __post_init__(self) -> None:
         if self.split not in ("test", "validation"):
             raise ValueError(f"split={self.split!r}: must be 'test' or 'validation'")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit={self.limit}: must be at least 1, or null for all sentences")
+        for name in ("k", "agreement"):
+            for value in getattr(self, f"{name}s"):
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise ValueError(f"{name}={value}: must be a whole number of at least 1")
+        if self.target_al is not None and not 0 < self.target_al < float("inf"):
+            raise ValueError(f"target_al={self.target_al}: the wanted latency must be above 0 (in model tokens)")
+        if not 0 < self.source_rate < float("inf"):
+            raise ValueError(f"source_rate={self.source_rate}: must be above 0 characters or words a second")
+        if not self.model_folders:
+            raise ValueError("model_folder=[]: give the folder of a trained model, or several")
         _check_limit("batch_size", self.batch_size)
+
+    @property
+    def model_folders(self) -> list[str]:
+        """As a list, whether one or several were given."""
+        return _as_list(self.model_folder)
+
+    @property
+    def rescored(self) -> list[str]:
+        """Folders to score again; none for an ordinary evaluation."""
+        return _as_list(self.rescore)
+
+    @property
+    def ks(self) -> list[int]:
+        """Those given; none for what the model was trained with."""
+        return _as_list(self.k)
+
+    @property
+    def agreements(self) -> list[int]:
+        """Of local agreement."""
+        return list(self.agreement)
 
 
 @dataclass
@@ -271,6 +328,12 @@ class TranslateSettings:
         _check_limit("max_target_tokens", self.max_target_tokens)
         if not self.pause > 0:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
 
 
 def _check_theta(setting: str, theta: Any) -> None:
@@ -345,8 +408,12 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
     return DataConfig(**(recorded | changed))
 
 
-def resume_arguments(arguments: list[str]) -> list[str]:
+def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt") -> list[str]:
     """Command-line arguments with `resume=FOLDER` replaced by those the run was started with, and its folder.
+
+    Args:
+        arguments: of the command line.
+        needs: the file in the folder that there is something to go on from.
 
     Raises:
         ValueError: if the folder holds no run that can be resumed.
@@ -361,10 +428,23 @@ def resume_arguments(arguments: list[str]) -> list[str]:
     if any(argument.startswith("hydra.run.dir=") for argument in arguments):
         raise ValueError(f"resume={folder} goes on in that folder: leave hydra.run.dir out")
     saved = folder / ".hydra" / "overrides.yaml"
-    if not saved.is_file() or not (folder / "checkpoints" / "last.ckpt").is_file():
-        raise ValueError(f"resume={folder}: no run with a checkpoint there; give the folder a run was started in")
+    if not saved.is_file() or not (folder / needs).is_file():
+        what = "no run with a checkpoint" if needs.endswith(".ckpt") else f"nothing begun ({needs})"
+        raise ValueError(f"resume={folder}: {what} there; give the folder a run was started in")
     known = [str(value) for value in OmegaConf.load(saved) if not str(value).startswith("resume=")]
     return [*known, *arguments, run_dir]
+
+
+def rescore_arguments(arguments: list[str]) -> list[str]:
+    """Command-line arguments with which `rescore=FOLDER` writes into that folder and leaves its `.hydra` alone."""
+    folders = [argument.removeprefix("rescore=") for argument in arguments if argument.startswith("rescore=")]
+    single = folders and folders[-1] not in ("", "null") and not folders[-1].startswith("[")
+    if not single or any(argument.startswith("hydra.run.dir=") for argument in arguments):
+        return arguments
+    folder = folders[-1].strip("'")
+    if not Path(folder).is_dir():
+        raise ValueError(f"rescore={folder}: there is no such folder")
+    return [*arguments, f"hydra.run.dir='{folder}'", "hydra.output_subdir=null"]
 
 
 def quote_arguments(arguments: list[str]) -> list[str]:

@@ -1,128 +1,226 @@
-"""From a system and test pairs to records (one a sentence), and from records to a row of scores."""
+"""From systems and a test set to hypotheses: decoding that can be killed at any point and goes on where it was.
 
-from collections.abc import Iterator, Sequence
-from statistics import fmean
+An evaluation's folder holds `decoding.json`, which says what is decoded, and `hypotheses.jsonl`, a line for each
+sentence and point, written as soon as its translation has ended. A point is one system at one setting of its knob.
+Each line carries its point's digest, made from the model, the settings and the test set: hypotheses of another model,
+say, are never taken for those asked for.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from .data.tokenizer import SourceTokens, source_spans, token_ids
-from .metrics.latency import corpus_latency, count_units, delays_in_characters_and_words, text_unit
-from .metrics.quality import corpus_quality
-from .streaming.events import End, Event, System, collect
+from .streaming.events import End, System, Write
 from .streaming.text import GrowingText
 
 Record = dict[str, Any]
+Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement; None for offline
+
+DECODING, HYPOTHESES = "decoding.json", "hypotheses.jsonl"
+
+
+def digest(value: Any) -> str:
+    """A short fingerprint of anything JSON can hold."""
+    return blake2b(json.dumps(value, sort_keys=True, ensure_ascii=False).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Sources with one or several references each."""
+
+    __test__ = False  # no tests in here, whatever pytest thinks
+
+    name: str
+    sources: list[str]
+    references: list[list[str]]
+    source_language: str
+    target_language: str
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the texts."""
+        return digest([self.sources, self.references])
+
+
+@dataclass(frozen=True)
+class Point:
+    """One system at one setting, over one model."""
+
+    system: str  # grid | waitk | offline | local_agreement
+    setting: Setting
+    model_folder: str  # resolved, so that `latest` stays the run it was
+    model: str  # its fingerprint
+    options: dict[str, Any] = field(default_factory=dict)  # what tells models of one system apart, by name
+    digest: str = ""
+
+    @classmethod
+    def of(cls, system: str, setting: Setting, folder: Path, info: Mapping[str, Any], decoding: Any) -> "Point":
+        """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard)."""
+        model = model_digest(folder, info)
+        return cls(
+            system=system,
+            setting=setting,
+            model_folder=str(folder.resolve()),
+            model=model,
+            options=telling_apart(info),
+            digest=digest([model, system, setting, decoding]),
+        )
+
+
+def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The options in which models that are run as one system may differ, by name (k is a setting, not one of them)."""
+    options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
+    if info["system"] == "grid":
+        options["λ"] = info["training"].get("lam")
+    options.pop("k", None)
+    return options
+
+
+def model_digest(folder: Path, info: Mapping[str, Any]) -> str:
+    """Fingerprint of a model folder: its weights, tokenizer and options, but neither its card nor its records."""
+    contents = [{name: info[name] for name in ("system", "grid", "prefix", "backbone", "tokens") if name in info}]
+    for name in sorted(info["files"]):
+        hasher = blake2b(digest_size=16)
+        with open(folder / name, "rb") as file:
+            while block := file.read(1 << 22):
+                hasher.update(block)
+        contents.append({name: hasher.hexdigest()})
+    return digest(contents)
+
+
+def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:
+    """Each sentence's reference and those of further files, of which an empty line gives none.
+
+    Args:
+        references: of the test pairs.
+        files: texts with a line for each test pair, in order.
+
+    Raises:
+        ValueError: for a file that is missing or has another number of lines.
+    """
+    found = [[reference] for reference in references]
+    for name in files:
+        if not Path(name).is_file():
+            raise ValueError(f"references={name}: there is no such file")
+        lines = Path(name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        if len(lines) != len(references):
+            raise ValueError(
+                f"references={name} has {len(lines)} lines for {len(references)} test pairs: a line is needed for each "
+                "(pairs that were left out as unusable are not counted)"
+            )
+        for texts, line in zip(found, lines, strict=True):
+            if line.strip():
+                texts.append(line.strip())
+    return found
+
+
+# --- translating -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A test sentence as a model's tokenizer sees it."""
+
+    id: int
+    source: str
+    references: list[str]
+    context: list[int]  # the sentence before, for a model trained with it
+    ids: list[int]
+    tokens: list[str]
+    token_ends: list[int]
+    reference_lengths: list[int]  # in tokens
+
+
+def tokenise(
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenizer: Any,
+    ids: Iterable[int] | None = None,
+    source_tokens: SourceTokens | None = None,
+) -> list[Sentence]:
+    """The sentences of a test set for one model.
+
+    Args:
+        sources, references: texts; one or several references each.
+        tokenizer: of the model.
+        ids: of the sentences, by default their numbers.
+        source_tokens: how source texts become tokens; by default as the tokenizer has it.
+    """
+    how = source_tokens or SourceTokens(tokenizer)
+    texts_of_sources = [how.split(source)[1] for source in sources]
+    flat = token_ids(tokenizer, [text for texts in references for text in texts])
+    lengths = iter([len(tokens) for tokens in flat])
+    numbers = range(len(sources)) if ids is None else ids
+    return [
+        Sentence(
+            id=number,
+            source=source,
+            references=list(texts),
+            context=context,
+            ids=tokens,
+            tokens=tokenizer.convert_ids_to_tokens(tokens),
+            token_ends=complete_ends(source_spans(tokenizer, source, how.segmentation)),
+            reference_lengths=[next(lengths) for _ in texts],
+        )
+        for number, source, texts, context, tokens in zip(
+            numbers, texts_of_sources, references, how.contexts(sources), how.ids(sources), strict=True
+        )
+    ]
+
+
+def translate(system: System, sentences: Sequence[Sentence], tokenizer: Any) -> Iterator[Record]:
+    """Translate sentences; yield a record, ready for `hypotheses.jsonl`, as soon as a translation has ended.
+
+    Records hold `id`, `source`, `source_tokens`, `references`, `reference_lengths` (model tokens), `text`, `tokens`,
+    `delays` (model tokens read before each token), `emit_probabilities`, `elapsed` (seconds of computation until each
+    token), `stopped`, and what latency in the field's units needs: `source_token_ends` and `token_ends`, in characters.
+
+    Raises:
+        ValueError: for an empty source.
+    """
+    writes: dict[int, list[Write]] = {}
+    contexts = [sentence.context for sentence in sentences]
+    previous = {"contexts": contexts} if any(contexts) else {}
+    for event in system.translate([sentence.ids for sentence in sentences], **previous):
+        if isinstance(event, Write):
+            writes.setdefault(event.stream, []).append(event)
+        elif isinstance(event, End):
+            yield record(sentences[event.stream], writes.pop(event.stream, []), event, tokenizer)
+
+
+def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any) -> Record:
+    """One finished translation as a line of `hypotheses.jsonl`."""
+    text, ends = text_and_token_ends(tokenizer, [write.token for write in writes])
+    return {
+        "id": sentence.id,
+        "source": sentence.source,
+        "source_tokens": sentence.tokens,
+        "source_token_ends": sentence.token_ends,
+        "references": sentence.references,
+        "reference_lengths": sentence.reference_lengths,
+        "text": text,
+        "tokens": tokenizer.convert_ids_to_tokens([write.token for write in writes]),
+        "token_ends": ends,
+        "delays": [write.delay for write in writes],
+        "emit_probabilities": [_rounded(write.emit_probability) for write in writes],
+        "elapsed": [_rounded(write.elapsed) for write in writes],
+        "stopped": end.reason,
+        "seconds": _rounded(end.elapsed),
+    }
 
 
 def translate_pairs(
-    system: System,
-    pairs: Sequence[tuple[str, str]],
-    tokenizer: Any,
-    label: str,
-    progress: bool = True,
-    sources: SourceTokens | None = None,
+    system: System, pairs: Sequence[tuple[str, str]], tokenizer: Any, source_tokens: SourceTokens | None = None
 ) -> list[Record]:
-    """Translate the sources of test pairs; one record a pair, in order, ready for `hypotheses.jsonl`.
-
-    Args:
-        system: a simultaneous system.
-        pairs: source and reference texts.
-        tokenizer: of the model.
-        label: shown beside the progress bar.
-        progress: whether to show one.
-        sources: how source texts become tokens; by default as the tokenizer has it.
-
-    Returns:
-        Records with `id`, `source`, `source_tokens`, `reference`, `text`, `tokens`, `delays` (model tokens read before
-        each token), `emit_probabilities`, `stopped`, and what latency in the field's units needs: `source_token_ends`
-        and `token_ends`, in characters.
-
-    Raises:
-        ValueError: for a pair with an empty source.
-    """
-    sources = sources or SourceTokens(tokenizer)
-    texts = [source for source, _ in pairs]
-    ids_of_sources = sources.ids(texts)
-    contexts = sources.contexts(texts)
-    previous = {"contexts": contexts} if any(contexts) else {}  # for a model trained with the sentence before
-    events = system.translate(ids_of_sources, **previous)
-    hypotheses = collect(_with_progress(events, len(pairs), label) if progress else events, len(pairs))
-    records = []
-    for index, ((source, reference), ids, hypothesis) in enumerate(zip(pairs, ids_of_sources, hypotheses, strict=True)):
-        source = sources.split(source)[1]
-        text, ends = text_and_token_ends(tokenizer, hypothesis.tokens)
-        records.append(
-            {
-                "id": index,
-                "source": source,
-                "source_tokens": tokenizer.convert_ids_to_tokens(ids),
-                "source_token_ends": complete_ends(source_spans(tokenizer, source, sources.segmentation)),
-                "reference": reference,
-                "text": text,
-                "tokens": tokenizer.convert_ids_to_tokens(hypothesis.tokens),
-                "token_ends": ends,
-                "delays": hypothesis.delays,
-                "emit_probabilities": [None if p is None else round(p, 6) for p in hypothesis.emit_probabilities],
-                "stopped": hypothesis.stopped,
-            }
-        )
-    return records
-
-
-def score(
-    records: Sequence[Record], tokenizer: Any, source_language: str, target_language: str
-) -> tuple[dict[str, Any], list[str]]:
-    """Quality and latency of one system on one test set.
-
-    Latency is in model tokens; columns marked `c/w` are in the field's units (characters in and words out for
-    Chinese → English; the languages decide).
-
-    Returns:
-        A row of the result table, and the signatures to print below it.
-    """
-    quality = corpus_quality(
-        [record["text"] for record in records], [record["reference"] for record in records], target_language
-    )
-    reference_tokens = [len(ids) for ids in token_ids(tokenizer, [record["reference"] for record in records])]
-    tokens = corpus_latency(
-        [record["delays"] for record in records], [len(r["source_tokens"]) for r in records], reference_tokens
-    )
-    source_unit, target_unit = text_unit(source_language), text_unit(target_language)
-    units = corpus_latency(
-        [
-            delays_in_characters_and_words(
-                record["source"],
-                record["source_token_ends"],
-                record["text"],
-                record["token_ends"],
-                record["delays"],
-                source_unit,
-                target_unit,
-            )
-            for record in records
-        ],
-        [count_units(record["source"], source_unit) for record in records],
-        [count_units(record["reference"], target_unit) for record in records],
-    )
-    row = {
-        "BLEU": quality["bleu"],
-        "chrF": quality["chrf"],
-        **{name: tokens[name] for name in ("AL", "AL_all", "AP", "FRL")},
-        **{f"{name} c/w": units[name] for name in ("AL", "AP", "FRL")},
-        "tokens": fmean(len(record["tokens"]) for record in records),
-        "reference": fmean(reference_tokens),
-        "source": fmean(len(record["source_tokens"]) for record in records),
-        "empty": tokens["empty_hypotheses"],
-        "cut off": sum(record["stopped"] != "end_token" for record in records),
-        "sentences": len(records),
-    }
-    notes = [
-        f"BLEU {quality['bleu_signature']}; chrF {quality['chrf_signature']}",
-        f"AL, AL_all, AP and FRL in model tokens, c/w in source {source_unit}s and target {target_unit}s; AL as in "
-        "SimulEval, AL_all the mean lag over all tokens (the paper's AL); lengths in model tokens",
-    ]
-    return row, notes
+    """Translate the sources of test pairs; one record a pair, in order (see `translate`)."""
+    sources, references = [source for source, _ in pairs], [[reference] for _, reference in pairs]
+    sentences = tokenise(sources, references, tokenizer, source_tokens=source_tokens)
+    return sorted(translate(system, sentences, tokenizer), key=lambda found: found["id"])
 
 
 def text_and_token_ends(tokenizer: Any, tokens: Sequence[int]) -> tuple[str, list[int]]:
@@ -143,9 +241,201 @@ def complete_ends(spans: Sequence[tuple[int, int]]) -> list[int]:
     return [min(end, following) for (_, end), following in zip(spans, starts, strict=True)]
 
 
-def _with_progress(events: Iterator[Event], count: int, label: str) -> Iterator[Event]:
-    with tqdm(total=count, desc=label, unit="sentence") as bar:
-        for event in events:
-            yield event
-            if isinstance(event, End):
-                bar.update()
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+# --- the folder of an evaluation ---------------------------------------------------------------------------------
+
+
+class Decoding:
+    """What an evaluation has decoded, and what is left to do.
+
+    Args:
+        folder: of the evaluation.
+        test: name, fingerprint, number of sentences and languages of its test set.
+        points: by digest.
+        complete: whether every point of the evaluation is among them.
+    """
+
+    def __init__(self, folder: Path, test: dict[str, Any], points: dict[str, Point], complete: bool) -> None:
+        self.folder, self.test, self.points, self.complete = folder, test, points, complete
+        self.records: dict[str, dict[int, Record]] = {key: {} for key in points}
+
+    @classmethod
+    def start(cls, folder: Path, test: TestSet) -> "Decoding":
+        """A new evaluation, or the one that was begun in the folder.
+
+        Raises:
+            ValueError: if what was begun there has another test set, or its files are damaged.
+        """
+        described = {
+            "name": test.name,
+            "digest": test.digest,
+            "sentences": len(test.sources),
+            "source_language": test.source_language,
+            "target_language": test.target_language,
+        }
+        if not (folder / DECODING).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            return cls(folder, described, {}, complete=False)
+        decoding = cls.read(folder)
+        if decoding.test["digest"] != test.digest:
+            raise ValueError(
+                f"{folder} holds hypotheses for another test set ({decoding.test['name']}, "
+                f"{decoding.test['sentences']} sentences) than {test.name} ({len(test.sources)} sentences): "
+                "evaluate into a new folder"
+            )
+        decoding.complete = False
+        return decoding
+
+    @classmethod
+    def read(cls, folder: Path) -> "Decoding":
+        """The evaluation in a folder.
+
+        Raises:
+            ValueError: if there is none, or its files are damaged.
+        """
+        if not (folder / DECODING).is_file():
+            raise ValueError(f"{folder} holds no evaluation: it has no {DECODING}; decode with python evaluate.py")
+        try:
+            content = json.loads((folder / DECODING).read_text(encoding="utf-8"))
+            points = {key: Point(**values) for key, values in content["points"].items()}
+            decoding = cls(folder, content["test"], points, content["complete"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
+        decoding._read_hypotheses()
+        return decoding
+
+    def add(self, point: Point) -> None:
+        """Make a point part of the evaluation.
+
+        Raises:
+            ValueError: if the folder has hypotheses of it which another model, or other settings, made.
+        """
+        for known in self.points.values():
+            same = (known.system, known.setting, known.model_folder) == (
+                point.system, point.setting, point.model_folder
+            )  # fmt: skip
+            if same and known.digest != point.digest:
+                what = "model has" if known.model != point.model else "settings have"
+                raise ValueError(
+                    f"the hypotheses of {point.system} {point.setting} in {self.folder} are stale: the {what} changed "
+                    f"since ({point.model_folder}): evaluate into a new folder"
+                )
+        self.points[point.digest] = point
+        self.records.setdefault(point.digest, {})
+        self.save()
+
+    def save(self) -> None:
+        """Write `decoding.json`, all or nothing."""
+        points = {key: asdict(point) for key, point in self.points.items()}
+        content = {"test": self.test, "complete": self.complete, "points": points}
+        _replace(self.folder / DECODING, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+    def missing(self, point: Point) -> list[int]:
+        """Ids of the sentences that are still to be translated."""
+        done = self.records[point.digest]
+        return [number for number in range(self.test["sentences"]) if number not in done]
+
+    def decode(self, point: Point, records: Iterable[Record]) -> Iterator[Record]:
+        """Write records of a point as they come, each on its line at once, and pass them on."""
+        with open(self.folder / HYPOTHESES, "a", encoding="utf-8") as file:
+            for found in records:
+                line = {"point": point.digest, "system": point.system, "setting": point.setting} | found
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.flush()
+                self.records[point.digest][found["id"]] = line
+                yield found
+
+    def finish(self) -> None:
+        """Sort the lines by point and sentence, once everything is decoded."""
+        lines = [json.dumps(line, ensure_ascii=False) + "\n" for key in self.points for line in self.sorted(key)]
+        _replace(self.folder / HYPOTHESES, "".join(lines))
+        self.complete = True
+        self.save()
+
+    def sorted(self, key: str) -> list[Record]:
+        """Records of a point in the order of the test set."""
+        return [self.records[key][number] for number in sorted(self.records[key])]
+
+    def check_complete(self) -> None:
+        """Refuse to score what is not all there, or not what it says.
+
+        Raises:
+            ValueError: sentences are missing, texts are not those of the recorded test set, or a model folder holds
+                another model by now.
+        """
+        wanted = self.test["sentences"] * len(self.points)
+        found = sum(len(records) for records in self.records.values())
+        if not self.complete or found != wanted:
+            raise ValueError(
+                f"{self.folder} holds {found} hypotheses and is not finished: go on with "
+                f"python evaluate.py resume={self.folder}"
+            )
+        for key, point in self.points.items():
+            lines = self.sorted(key)
+            if (
+                digest([[line["source"] for line in lines], [line["references"] for line in lines]])
+                != (self.test["digest"])
+            ):
+                raise ValueError(
+                    f"{self.folder / HYPOTHESES}: sources and references of {point.system} {point.setting} are not "
+                    f"those of the test set it was decoded from ({self.test['name']}): decode again"
+                )
+
+    def _read_hypotheses(self) -> None:
+        path = self.folder / HYPOTHESES
+        if not path.is_file():
+            return
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):  # killed in the middle of a line
+            with open(path, "r+b") as file:
+                file.truncate(whole)
+        for number, line in enumerate(content[:whole].decode("utf-8").split("\n")[:-1], start=1):
+            place = f"{path}:{number}"
+            try:
+                found = json.loads(line)
+                key, sentence = found["point"], found["id"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{place} is damaged ({error!r}): remove the line and resume") from error
+            if key not in self.points:
+                raise ValueError(
+                    f"{place} is stale: it belongs to no point of {DECODING} (another model, setting or test set): "
+                    "evaluate into a new folder"
+                )
+            if not 0 <= sentence < self.test["sentences"]:
+                raise ValueError(f"{place}: id {sentence} is none of the {self.test['sentences']} sentences")
+            if sentence in self.records[key]:
+                raise ValueError(f"{place}: id {sentence} is there twice for {found['system']} {found['setting']}")
+            self.records[key][sentence] = found
+
+
+def check_models(decoding: Decoding, info_of: Any) -> None:
+    """Refuse hypotheses whose model folder holds another model by now; one that is gone cannot be asked.
+
+    Args:
+        decoding: an evaluation.
+        info_of: gives a folder's manifest.
+
+    Raises:
+        ValueError: naming the folder.
+    """
+    checked = set()
+    for point in decoding.points.values():
+        folder = Path(point.model_folder)
+        if (folder, point.model) in checked or not folder.is_dir():
+            continue
+        checked.add((folder, point.model))
+        if model_digest(folder, info_of(folder)) != point.model:
+            raise ValueError(
+                f"the hypotheses in {decoding.folder} are stale: {folder} holds another model by now; "
+                f"decode again: python evaluate.py model_folder={folder}"
+            )
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    os.replace(partial, path)

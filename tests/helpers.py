@@ -1,7 +1,9 @@
 """Small models and tokenizers that tests build in milliseconds."""
 
 from functools import cache, partial
+from pathlib import Path
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
@@ -91,6 +93,12 @@ def tiny_grid(backbone=None, seed=0, **options):
 def spoken_grid(seed=0, tokenizer=None, **options):
     """A tiny grid model with the vocabulary of `tiny_tokenizer`, or of the tokenizer given."""
     return tiny_grid(tiny_backbone(vocab_size=len(tokenizer or tiny_tokenizer()), seed=seed), seed=seed, **options)
+
+
+METRICS_PYTHON = Path(__file__).parents[1] / ".venv-metrics" / "bin" / "python"
+needs_metrics_environment = pytest.mark.skipif(
+    not METRICS_PYTHON.exists(), reason="needs the metrics environment, .venv-metrics: make metrics"
+)
 
 
 def tiny_prefix(k=None, seed=0, anchor="source_length", **values):

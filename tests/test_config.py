@@ -16,6 +16,7 @@ from duplexmt.config import (
     quote_arguments,
     recorded_data,
     register_schemas,
+    rescore_arguments,
     resume_arguments,
     settings,
     user_errors,
@@ -24,6 +25,10 @@ from duplexmt.config import (
 CONF = Path(__file__).parents[1] / "conf"
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "experiment")
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+OF_EVALUATION = [
+    path.stem for path in (CONF / "experiment").glob("*.yaml") if "# python evaluate.py" in path.read_text("utf-8")
+]
+OF_EVALUATION.remove("ablation_lambda")  # both
 OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 ABSTRACT = [("model", "grid")]  # what the other models have in common
 register_schemas()
@@ -67,10 +72,57 @@ def test_every_leaf_of_a_default_configuration_has_a_value(name):
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_composes_and_is_accepted(experiment):
     arguments = [f"experiment={experiment}"]
+    if experiment in OF_EVALUATION:
+        checked("evaluate", *arguments)
+        return
     if composed("train", *arguments).data.corpus == "pairs":
         arguments.append("data.path=corpus.tsv")
     cfg = checked("train", *arguments)
     assert cfg.name, "an experiment's runs carry a name"
+
+
+@pytest.mark.parametrize(
+    ("experiment", "option", "value"),
+    [
+        ("ablation_io_off", "input_attends_output", False),
+        ("ablation_exact", "attention", "exact"),
+        ("ablation_separate", "softmax", "separate"),
+        ("ablation_constant_anchor", "anchor", 0),
+    ],
+)
+def test_an_ablation_changes_one_option_of_any_experiment(experiment, option, value):
+    alone = asdict(checked("train", f"experiment={experiment}"))
+    assert alone == asdict(checked("train")) | {
+        "name": experiment, "model": asdict(checked("train").model) | {option: value}
+    }  # fmt: skip
+    paper = asdict(checked("train", f"experiment=[paper,{experiment}]", "data.path=corpus.tsv"))
+    assert paper["model"][option] == value
+    assert paper["data"]["max_tokens"] == 32
+    assert paper["name"] == experiment
+
+
+def test_a_sweep_of_an_experiment_is_dormant_without_multirun():
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        cfg = compose("train", overrides=["experiment=ablation_lambda"], return_hydra_config=True)
+    assert cfg.hydra.sweeper.params == {"policy.lam": "0.01,0.03,0.1,0.3,1"}
+    assert checked("train", "experiment=ablation_lambda").policy.lam == checked("train").policy.lam
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local", "submitit_slurm"])
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_sweeps_run_here_in_parallel_or_on_a_cluster_by_configuration(name, launcher):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        cfg = compose(name, overrides=[f"hydra/launcher={launcher}"], return_hydra_config=True)
+    assert launcher.partition("_")[0].replace("basic", "Basic") in cfg.hydra.launcher._target_
+
+
+def test_the_experiment_of_the_papers_table_asks_for_its_metrics_thresholds_and_claims():
+    cfg = checked("evaluate", "experiment=duplex_results", "model_folder=[grid,wait3,wait5,offline]")
+    assert cfg.policy.thetas == [0.5, 0.6, 0.7, 0.8, 0.9]
+    assert cfg.quality.comet == "Unbabel/wmt22-comet-da"
+    assert cfg.quality.bleurt.endswith("BLEURT-20")
+    assert cfg.claims
+    assert cfg.model_folders == ["grid", "wait3", "wait5", "offline"]
 
 
 @pytest.mark.parametrize(("group", "option"), [entry for entry in OPTIONS if entry not in ABSTRACT])
@@ -228,6 +280,15 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["training.betas=[0.9]"], r"training\.betas=\[0\.9\]: .*two numbers"),
         ("evaluate", ["split=train"], "split='train': must be 'test' or 'validation'"),
         ("evaluate", ["limit=0"], "limit=0: must be at least 1"),
+        ("train", ["policy.theta=recorded"], r"policy\.theta=recorded: a model that is still to be trained"),
+        ("evaluate", ["k=0"], "k=0: must be a whole number of at least 1"),
+        ("evaluate", ["k=[3,x]"], "k=x: must be a whole number"),
+        ("evaluate", ["agreement=[0]"], "agreement=0: must be a whole number of at least 1"),
+        ("evaluate", ["target_al=0"], r"target_al=0\.0: the wanted latency must be above 0"),
+        ("evaluate", ["source_rate=0"], r"source_rate=0\.0: must be above 0"),
+        ("evaluate", ["model_folder=[]"], r"model_folder=\[\]: give the folder"),
+        ("evaluate", ["quality.batch_size=0"], r"quality\.batch_size=0: must be at least 1"),
+        ("evaluate", ["quality.resamples=10"], r"quality\.resamples=10: must be at least 100"),
         ("train", ["policy.lam=???"], r"no value for policy\.lam: give it as policy\.lam="),
     ],
 )
@@ -241,6 +302,14 @@ def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point
 )
 def test_theta_may_be_one_number_or_a_list(argument, thetas):
     assert checked("evaluate", f"policy.theta={argument}").policy.thetas == thetas
+
+
+def test_folders_knobs_and_thresholds_may_be_one_or_several():
+    cfg = checked("evaluate", "model_folder=a", "k=3", "rescore=[x,y]", "policy.theta=[recorded,0.5]")
+    assert (cfg.model_folders, cfg.ks, cfg.rescored) == (["a"], [3], ["x", "y"])
+    assert cfg.policy.thetas == ["recorded", 0.5]
+    cfg = checked("evaluate", "model_folder=[a,b]", "k=[3,5]", "agreement=[2]")
+    assert (cfg.model_folders, cfg.ks, cfg.agreements, cfg.rescored) == (["a", "b"], [3, 5], [2], [])
 
 
 def test_lambda_zero_and_no_limits_are_allowed():
@@ -355,6 +424,25 @@ def test_resume_of_a_folder_without_settings_or_checkpoint_is_refused_by_name(tm
     (run / missing).unlink()
     with pytest.raises(ValueError, match=rf"resume={run}: no run with a checkpoint"):
         resume_arguments([f"resume={run}"])
+
+
+def test_an_evaluation_needs_no_checkpoint_to_be_resumed(tmp_path):
+    run = started_run(tmp_path / "run", ["limit=5"])
+    with pytest.raises(ValueError, match=r"nothing begun \(decoding\.json\) there"):
+        resume_arguments([f"resume={run}"], needs="decoding.json")
+    (run / "decoding.json").touch()
+    assert resume_arguments([f"resume={run}"], needs="decoding.json") == [
+        "limit=5", f"resume={run}", f"hydra.run.dir='{run}'"
+    ]  # fmt: skip
+
+
+def test_rescoring_writes_into_the_folder_and_keeps_how_it_was_made(tmp_path):
+    given = [f"rescore={tmp_path}", "quality=neural"]
+    assert rescore_arguments(given) == [*given, f"hydra.run.dir='{tmp_path}'", "hydra.output_subdir=null"]
+    for elsewhere in ([], ["rescore=null"], [f"rescore=[{tmp_path},b]"], [*given, "hydra.run.dir=b"]):
+        assert rescore_arguments(elsewhere) == elsewhere
+    with pytest.raises(ValueError, match="rescore=no/such: there is no such folder"):
+        rescore_arguments(["rescore=no/such"])
 
 
 @pytest.mark.parametrize("error", [ValueError("λ is wrong"), FileNotFoundError("λ is wrong")])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,34 +116,120 @@ def test_checkpoints_and_metrics_lie_in_the_folder_of_the_run(trained):
     assert (folder / ".hydra" / "overrides.yaml").is_file()
 
 
-def test_evaluation_decodes_the_held_out_pairs_and_writes_a_line_a_hypothesis_and_a_row_a_theta(trained, tmp_path):
-    folder, training = trained
-    done = succeeded(
-        run(
-            "evaluate.py",
-            f"model_folder='{folder / 'model'}'",
-            "policy.theta=[0.3,1.0]",
-            "policy.max_target_tokens=12",
-            "limit=5",
-            "device=cpu",
-            f"hydra.run.dir='{tmp_path}'",
-        )
-    )
-    lines = [json.loads(line) for line in (tmp_path / "hypotheses.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [(line["theta"], line["id"]) for line in lines] == [(theta, i) for theta in (0.3, 1.0) for i in range(5)]
-    assert {(line["source"], line["reference"]) for line in lines} <= set(PAIRS)
+EVALUATION = ["policy.theta=[0.3,1.0]", "policy.max_target_tokens=12", "limit=5", "device=cpu", "quality.resamples=100"]
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained, tmp_path_factory):
+    """A finished evaluation of that run."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    model = f"model_folder='{trained[0] / 'model'}'"
+    return folder, succeeded(run("evaluate.py", model, *EVALUATION, f"hydra.run.dir='{folder}'"))
+
+
+def hypotheses_in(folder):
+    return [json.loads(line) for line in (folder / "hypotheses.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def rows_in(folder, name="results"):
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def test_evaluation_decodes_the_held_out_pairs_and_writes_a_line_a_hypothesis_and_a_row_a_theta(trained, evaluated):
+    _, training = trained
+    folder, done = evaluated
+    lines = hypotheses_in(folder)
+    assert [(line["setting"], line["id"]) for line in lines] == [(theta, i) for theta in (0.3, 1.0) for i in range(5)]
+    assert {(line["source"], *line["references"]) for line in lines} <= set(PAIRS)
     assert len({line["source"] for line in lines}) == 5
     assert f"{lines[0]['source']}\n" in training.stdout, "the first test pair, shown at the end of training"
-    offline = [line for line in lines if line["theta"] == 1.0]
+    offline = [line for line in lines if line["setting"] == 1.0]
     assert all(set(line["delays"]) <= {len(line["source_tokens"])} for line in offline)
+    assert all(line["elapsed"] == sorted(line["elapsed"]) and line["seconds"] > 0 for line in lines)
 
-    rows = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["rows"]
-    assert [(row["system"], row["θ"], row["sentences"]) for row in rows] == [("grid", 0.3, 5), ("grid", 1.0, 5)]
-    markdown = (tmp_path / "results.md").read_text(encoding="utf-8")
+    rows = rows_in(folder)
+    assert [(row["system"], row["setting"], row["sentences"]) for row in rows] == [
+        ("grid", "θ=0.3", 5), ("grid", "θ=1", 5)
+    ]  # fmt: skip
+    markdown = (folder / "results.md").read_text(encoding="utf-8")
     assert sum(line.startswith("| grid") for line in markdown.splitlines()) == 2
     assert "nrefs:1" in markdown, "signatures stand below the table"
-    assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
+    assert len((folder / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
+    assert "\\begin{tabular}" in (folder / "results.tex").read_text(encoding="utf-8")
+    assert (folder / "pareto.pdf").is_file()
     assert "BLEU" in done.stdout
+
+
+def test_a_knob_of_a_system_that_no_model_can_be_run_as_is_refused(trained, tmp_path):
+    for knob, wanted in (("k=3", "waitk or offline"), ("agreement=[2]", "offline")):
+        done = run("evaluate.py", f"model_folder='{trained[0] / 'model'}'", knob, f"hydra.run.dir='{tmp_path}'")
+        assert done.returncode == 2
+        assert f"needs a model folder trained as {wanted}, got grid" in done.stderr
+
+
+def test_a_killed_evaluation_goes_on_from_its_folder_with_the_settings_it_had(trained, evaluated, tmp_path):
+    folder = tmp_path / "killed"
+    shutil.copytree(evaluated[0], folder)
+    for name in ("results.md", "results.json", "pareto.pdf"):
+        (folder / name).unlink()
+    lines = (folder / "hypotheses.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "hypotheses.jsonl").write_bytes(b"".join(lines[:7]) + lines[7][:50])
+    succeeded(run("evaluate.py", f"resume={folder}"))
+    before = hypotheses_in(evaluated[0])
+    after = hypotheses_in(folder)
+    assert after[:7] == before[:7], "not decoded again"
+    timeless = [{k: v for k, v in line.items() if k not in ("elapsed", "seconds", "point")} for line in before]
+    assert [{k: line[k] for k in timeless[0]} for line in after] == timeless
+    assert [row["BLEU"] for row in rows_in(folder)] == [row["BLEU"] for row in rows_in(evaluated[0])]
+
+
+def test_rescoring_needs_no_model_and_reports_all_but_what_it_lacks_the_environment_for(evaluated, tmp_path):
+    folder = tmp_path / "moved"
+    shutil.copytree(evaluated[0], folder)
+    decoding = (folder / "decoding.json").read_text(encoding="utf-8")
+    (folder / "decoding.json").write_text(decoding.replace("/model", "/gone"), encoding="utf-8")
+    (folder / "results.json").unlink()
+    before = (folder / "hypotheses.jsonl").stat().st_mtime_ns
+    done = run(
+        "evaluate.py", f"rescore={folder}", "quality=neural", "quality.environment=no/such", "claims=true", "device=cpu"
+    )
+    assert done.returncode == 2
+    assert [line.split(":")[1].split()[0] for line in done.stderr.splitlines() if line] == ["COMET", "BLEURT"]
+    assert "run make metrics" in done.stderr
+    assert (folder / "hypotheses.jsonl").stat().st_mtime_ns == before
+    assert len(rows_in(folder)) == 2
+    assert any(row["holds"] == "not checked" for row in rows_in(folder, "claims"))
+    assert (folder / ".hydra" / "overrides.yaml").read_bytes() == (
+        evaluated[0] / ".hydra" / "overrides.yaml"
+    ).read_bytes()  # fmt: skip
+
+
+def test_a_sweep_over_theta_is_gathered_into_one_table_and_one_figure(trained, tmp_path):
+    arguments = [argument for argument in EVALUATION if not argument.startswith("policy.theta")]
+    model = f"model_folder='{trained[0] / 'model'}'"
+    sweep = [f"hydra.sweep.dir='{tmp_path / 'sweep'}'", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", model, *arguments, *sweep)
+    succeeded(done)
+    assert [(row["system"], row["setting"]) for row in rows_in(tmp_path / "sweep")] == [
+        ("grid", "θ=0.3"), ("grid", "θ=1")
+    ]  # fmt: skip
+    assert (tmp_path / "sweep" / "pareto.png").is_file()
+
+
+def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, evaluated, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(trained[0] / "model", model)
+    arguments = [f"model_folder='{model}'", *EVALUATION[1:], f"hydra.run.dir='{tmp_path / 'run'}'"]
+    refused = run("evaluate.py", *arguments, "policy.theta=recorded")
+    assert "policy.theta=recorded: this model has none" in refused.stderr
+    succeeded(run("evaluate.py", *arguments[:-1], f"hydra.run.dir='{tmp_path / 'search'}'", "target_al=100"))
+    recorded = json.loads((model / "duplexmt.json").read_text(encoding="utf-8"))["operating_point"]
+    assert recorded["target_al"] == 100
+    assert recorded["AL"] <= 100
+    assert "validation" in recorded["validation"]
+    succeeded(run("evaluate.py", *arguments, "policy.theta=recorded"))
+    (row,) = rows_in(tmp_path / "run")
+    assert row["setting"] == f"θ={recorded['theta']:g}"
 
 
 def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trained):

@@ -1,27 +1,24 @@
-"""Records and scores of an evaluation, worked by hand."""
+"""Records of an evaluation, and its folder: killed anywhere, it goes on; what does not belong there is refused."""
+
+import json
 
 import pytest
 
 from duplexmt.data.tokenizer import token_ids, token_spans
-from duplexmt.evaluation import complete_ends, score, text_and_token_ends, translate_pairs
-from duplexmt.streaming.events import End, Read, Write
+from duplexmt.evaluation import (
+    Decoding,
+    TestSet,
+    check_models,
+    complete_ends,
+    further_references,
+    model_digest,
+    telling_apart,
+    text_and_token_ends,
+    tokenise,
+)
 
 from .helpers import byte_level_tokenizer, tiny_tokenizer
-
-
-class Scripted:
-    """A system that writes given texts, each of its tokens after a given number of source tokens."""
-
-    def __init__(self, tokenizer, script):
-        self.tokenizer, self.script = tokenizer, script
-
-    def translate(self, sources):
-        for index, (text, delays, reason) in reversed(list(enumerate(self.script))):  # longest last, as real systems do
-            yield Read(index, sources[index][0])
-            for token, delay in zip(token_ids(self.tokenizer, [text])[0], delays, strict=True):
-                yield Write(index, token, delay, 0.75)
-            yield End(index, reason)
-
+from .scripted import SENTENCES, TEST, evaluated, point, records, unlike
 
 # --- where the text is complete ----------------------------------------------------------------------------------
 
@@ -67,14 +64,6 @@ def test_no_tokens_have_neither_text_nor_ends():
 
 # --- records -----------------------------------------------------------------------------------------------------
 
-PAIRS = [("人好", "a cat"), ("我们是人", "the man")]
-
-
-def records():
-    """Two hypotheses: the second is empty. Letters, spaces and 人, 我, 们, 是 are tokens; 好 is three bytes."""
-    system = Scripted(tiny_tokenizer(), [("a cat", [1, 1, 4, 4, 4], "end_token"), ("", [], "max_target_tokens")])
-    return translate_pairs(system, PAIRS, tiny_tokenizer(), "test", progress=False)
-
 
 def test_a_record_holds_all_that_the_scores_need_in_the_order_of_the_pairs():
     first, second = records()
@@ -83,75 +72,175 @@ def test_a_record_holds_all_that_the_scores_need_in_the_order_of_the_pairs():
         "source": "人好",
         "source_tokens": ["人", "<0xE5>", "<0xA5>", "<0xBD>"],
         "source_token_ends": [1, 1, 1, 2],
-        "reference": "a cat",
+        "references": ["a cat"],
+        "reference_lengths": [5],
         "text": "a cat",
         "tokens": ["a", " ", "c", "a", "t"],
         "token_ends": [1, 2, 3, 4, 5],
         "delays": [1, 1, 4, 4, 4],
         "emit_probabilities": [0.75] * 5,
+        "elapsed": [0.5, 1.0, 1.5, 2.0, 2.5],
         "stopped": "end_token",
+        "seconds": 2.5,
     }
     assert (second["id"], second["text"], second["tokens"], second["delays"]) == (1, "", [], [])
-    assert second["stopped"] == "max_target_tokens"
+    assert (second["stopped"], second["seconds"]) == ("max_target_tokens", 0)
 
 
-def test_the_progress_bar_changes_no_record():
-    system = Scripted(tiny_tokenizer(), [("a cat", [1, 1, 4, 4, 4], "end_token"), ("", [], "max_target_tokens")])
-    assert translate_pairs(system, PAIRS, tiny_tokenizer(), "test", progress=True) == records()
+def test_a_sentence_may_have_several_references_each_with_its_length():
+    (sentence,) = tokenise(["人好"], [["a cat", "the cat"]], tiny_tokenizer())
+    assert (sentence.references, sentence.reference_lengths) == (["a cat", "the cat"], [5, 7])
 
 
-# --- scores ------------------------------------------------------------------------------------------------------
+# --- further references ------------------------------------------------------------------------------------------
 
 
-def test_scores_of_two_records_worked_by_hand():
-    row, notes = score(records(), tiny_tokenizer(), "zh", "en")
-    # Latency is that of the first sentence: the empty one has none. S = 4 tokens, R = n = 5.
-    # AL: cut off at the third token, the first with delay 4: (1 - 0 + 1 - 0.8 + 4 - 1.6) / 3
-    assert row["AL"] == pytest.approx(3.6 / 3)
-    # AL_all: (1 + 1 + 4 + 4 + 4 - 0.8 · (0 + 1 + 2 + 3 + 4)) / 5
-    assert row["AL_all"] == pytest.approx(6 / 5)
-    assert row["AP"] == pytest.approx(14 / 20)
-    assert row["FRL"] == 1
-    # 2 characters in, 2 words out: "a" is written after 人, "cat" after 人好. Delays 1, 2; S = R = 2.
-    assert row["AL c/w"] == pytest.approx((1 + 2 - 1) / 2)
-    assert row["AP c/w"] == pytest.approx(3 / 4)
-    assert row["FRL c/w"] == 1
-    assert (row["tokens"], row["source"]) == (2.5, 4.0)  # means over both: 5 and 0, 4 and 4
-    assert row["reference"] == (5 + 7) / 2
-    assert (row["empty"], row["cut off"], row["sentences"]) == (1, 1, 2)
-    assert 0 < row["chrF"] < 100
-    assert notes[0].startswith("BLEU nrefs:1|")
-    assert "tok:13a" in notes[0]
-    assert "source characters and target words" in notes[1]
+def test_files_of_references_join_line_by_line_and_an_empty_line_gives_none(tmp_path):
+    (tmp_path / "b.txt").write_text("one cat\n\n", encoding="utf-8")
+    (tmp_path / "c.txt").write_text("the cat\nthat man", encoding="utf-8")
+    files = [str(tmp_path / name) for name in ("b.txt", "c.txt")]
+    assert further_references(["a cat", "the man"], files) == [["a cat", "one cat", "the cat"], ["the man", "that man"]]
 
 
-def test_a_perfect_translation_scores_100():
-    text = "The man standing there was a baseball player."
-    delays = [1] * len(token_ids(tiny_tokenizer(), [text])[0])
-    system = Scripted(tiny_tokenizer(), [(text, delays, "end_token")])
-    found = translate_pairs(system, [("我们是人", text)], tiny_tokenizer(), "test", progress=False)
-    row, _ = score(found, tiny_tokenizer(), "zh", "en")
-    assert row["BLEU"] == pytest.approx(100)
-    assert row["chrF"] == pytest.approx(100)
-    assert row["FRL c/w"] == 1
+def test_references_and_pairs_of_different_number_are_refused_with_both(tmp_path):
+    (tmp_path / "b.txt").write_text("one cat\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="has 1 lines for 2 test pairs"):
+        further_references(["a cat", "the man"], [str(tmp_path / "b.txt")])
+    with pytest.raises(ValueError, match="no such file"):
+        further_references(["a cat"], [str(tmp_path / "none.txt")])
 
 
-def test_units_follow_the_languages():
-    pairs = [("a cat", "人好")]
-    system = Scripted(tiny_tokenizer(), [("人好", [1, 1, 1, 5], "end_token")])
-    row, notes = score(
-        translate_pairs(system, pairs, tiny_tokenizer(), "", progress=False), tiny_tokenizer(), "en", "zh"
-    )
-    # 2 words in, 2 characters out: 人 after the word "a", 好 complete after all 5 tokens.
-    assert row["FRL c/w"] == 1
-    assert row["AP c/w"] == pytest.approx((1 + 2) / 4)
-    assert "tok:zh" in notes[0]
-    assert "source words and target characters" in notes[1]
+# --- killed, and going on ----------------------------------------------------------------------------------------
+
+POINTS = [point(setting=0.5), point(setting=0.9)]
 
 
-def test_where_every_hypothesis_is_empty_there_is_no_latency():
-    system = Scripted(tiny_tokenizer(), [("", [], "end_token")] * 2)
-    row, _ = score(translate_pairs(system, PAIRS, tiny_tokenizer(), "", progress=False), tiny_tokenizer(), "zh", "en")
-    assert row["BLEU"] == 0
-    assert [row[name] for name in ("AL", "AL_all", "AP", "FRL", "AL c/w", "AP c/w", "FRL c/w")] == [None] * 7
-    assert (row["empty"], row["cut off"]) == (2, 0)
+def hypotheses(folder):
+    return (folder / "hypotheses.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("stop_after", range(1, len(SENTENCES) + 1))
+@pytest.mark.parametrize("torn", [0, 1, 40])
+def test_an_evaluation_killed_anywhere_goes_on_and_ends_the_same(tmp_path, stop_after, torn):
+    evaluated(tmp_path / "whole", POINTS)
+    folder = tmp_path / "killed"
+    evaluated(folder, POINTS, stop_after=stop_after)
+    if torn:  # in the middle of a line
+        content = (folder / "hypotheses.jsonl").read_bytes()
+        (folder / "hypotheses.jsonl").write_bytes(content[:-torn])
+    begun = Decoding.start(folder, TEST)
+    assert len(begun.records[POINTS[0].digest]) == stop_after - bool(torn), "what was written is not decoded again"
+    evaluated(folder, POINTS)
+    assert hypotheses(folder) == hypotheses(tmp_path / "whole")
+    assert (folder / "decoding.json").read_text() == (tmp_path / "whole" / "decoding.json").read_text()
+
+
+def test_lines_appear_as_soon_as_a_translation_has_ended(tmp_path):
+    evaluated(tmp_path, POINTS, stop_after=2)
+    assert len(hypotheses(tmp_path).splitlines()) == 2
+
+
+def test_a_finished_evaluation_has_a_line_for_each_point_and_sentence_in_order(tmp_path):
+    evaluated(tmp_path, POINTS)
+    lines = [json.loads(line) for line in hypotheses(tmp_path).splitlines()]
+    assert [(line["setting"], line["id"]) for line in lines] == [(s, i) for s in (0.5, 0.9) for i in range(6)]
+    again = Decoding.read(tmp_path)
+    again.check_complete()
+    assert all(again.missing(entry) == [] for entry in POINTS)
+
+
+def test_a_line_separator_inside_a_text_does_not_end_its_line(tmp_path):
+    decoding = evaluated(tmp_path, POINTS[:1])
+    decoding.records[POINTS[0].digest][0]["text"] = "a\u2028cat"
+    decoding.finish()
+    assert Decoding.read(tmp_path).records[POINTS[0].digest][0]["text"] == "a\u2028cat"
+
+
+def test_further_points_join_an_evaluation(tmp_path):
+    evaluated(tmp_path, POINTS)
+    more = evaluated(tmp_path, [point(setting=0.7)])
+    assert [entry.setting for entry in more.points.values()] == [0.5, 0.9, 0.7]
+    more.check_complete()
+
+
+# --- what does not belong together -------------------------------------------------------------------------------
+
+
+def test_an_unfinished_evaluation_is_not_scored(tmp_path):
+    evaluated(tmp_path, POINTS, stop_after=3)
+    with pytest.raises(ValueError, match=r"holds 3 hypotheses and is not finished: .*resume="):
+        Decoding.read(tmp_path).check_complete()
+
+
+def test_hypotheses_of_another_model_or_test_set_are_stale(tmp_path):
+    evaluated(tmp_path, POINTS)
+    with pytest.raises(ValueError, match=r"grid 0\.5 .* are stale: the model has changed"):
+        Decoding.read(tmp_path).add(unlike(POINTS[0], model="m2", digest="other"))
+    with pytest.raises(ValueError, match=r"are stale: the settings have changed"):
+        Decoding.read(tmp_path).add(unlike(POINTS[0], digest="other"))
+    other = TestSet("one sentence", TEST.sources[:1], TEST.references[:1], "zh", "en")
+    with pytest.raises(ValueError, match=r"another test set \(six sentences, 6 .* than one sentence \(1 "):
+        Decoding.start(tmp_path, other)
+
+
+def test_a_line_of_another_point_is_stale(tmp_path):
+    evaluated(tmp_path, POINTS)
+    lines = hypotheses(tmp_path).splitlines(keepends=True)
+    stray = json.dumps(json.loads(lines[0]) | {"point": "of another model"}) + "\n"
+    (tmp_path / "hypotheses.jsonl").write_text("".join([stray, *lines[1:]]), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"hypotheses\.jsonl:1 is stale"):
+        Decoding.read(tmp_path)
+
+
+def test_duplicate_and_unknown_ids_and_damaged_lines_are_named_by_their_place(tmp_path):
+    evaluated(tmp_path, POINTS)
+    whole = hypotheses(tmp_path)
+    lines = whole.splitlines(keepends=True)
+    for bad, message in (
+        (lines[0], r":13: id 0 is there twice for grid 0\.5"),
+        (json.dumps(json.loads(lines[0]) | {"id": 6}) + "\n", ":13: id 6 is none of the 6 sentences"),
+        ("{}\n", ":13 is damaged"),
+        ("not json\n", ":13 is damaged"),
+    ):
+        (tmp_path / "hypotheses.jsonl").write_text(whole + bad, encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            Decoding.read(tmp_path)
+
+
+def test_an_edited_reference_is_noticed(tmp_path):
+    evaluated(tmp_path, POINTS)
+    (tmp_path / "hypotheses.jsonl").write_text(hypotheses(tmp_path).replace("a cat", "a dog"), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"not those of the test set it was decoded from \(six sentences\)"):
+        Decoding.read(tmp_path).check_complete()
+
+
+def test_a_folder_without_evaluation_or_with_a_damaged_one_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no evaluation: it has no decoding\.json"):
+        Decoding.read(tmp_path)
+    (tmp_path / "decoding.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match="is damaged"):
+        Decoding.read(tmp_path)
+
+
+def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
+    grid = {"system": "grid", "grid": {"softmax": "joint"}, "training": {"lam": 0.1}}
+    assert telling_apart(grid) == {"softmax": "joint", "λ": 0.1, "trained as": "grid"}
+    waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
+    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk"}
+
+
+def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "weights").write_bytes(b"first")
+    info = {"system": "grid", "grid": {}, "files": {"weights": 5}}
+    trained = model_digest(model, info)
+    decoding = evaluated(tmp_path / "run", [point(folder=str(model), model=trained)])
+    check_models(decoding, lambda folder: info)
+    assert model_digest(model, info | {"operating_point": {"theta": 0.7}}) == trained, "a record changes no model"
+    (model / "weights").write_bytes(b"again")
+    with pytest.raises(ValueError, match="holds another model by now; decode again"):
+        check_models(decoding, lambda folder: info)
+    (model / "weights").unlink()
+    model.rmdir()
+    check_models(decoding, lambda folder: info)  # gone: nothing to compare with

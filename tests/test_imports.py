@@ -80,7 +80,7 @@ def test_all_parts_are_looked_at():
     ],
 )
 def test_a_package_does_not_know_those_built_on_it(package, forbidden):
-    for name in forbidden:
+    for name in (*forbidden, "scoring", "results", "simuleval"):
         assert importers(f"duplexmt.{name}", inside=package) == [], f"{package} → {name}"
 
 
@@ -107,6 +107,12 @@ def test_only_the_schema_the_entry_points_and_main_files_import_hydra():
     main_files = tuple(module for module in IMPORTS if module.endswith(".__main__"))
     for package in ("hydra", "omegaconf"):
         assert importers(package, but=("duplexmt.config", "train", "evaluate", "translate", *main_files)) == []
+
+
+def test_hypotheses_lead_to_scores_and_scores_to_results():
+    assert importers("duplexmt.scoring", inside="duplexmt.evaluation") == []
+    for module in ("duplexmt.evaluation", "duplexmt.scoring"):
+        assert importers("duplexmt.results", inside=module) == []
 
 
 def test_only_the_entry_points_know_the_schema():

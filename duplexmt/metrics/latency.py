@@ -10,17 +10,12 @@ takes `(delays, source_length, reference_length)`, all in one unit of source and
 characters in and words out), and returns a float in units of source, except AP, which is a ratio.
 """
 
-import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from math import isfinite
 from statistics import fmean
-from typing import Literal
 
-Unit = Literal["character", "word"]
-
-UNSPACED_LANGUAGES = frozenset({"ja", "zh"})  # written without spaces: their unit is the character
+from duplexmt.metrics.units import check_rising
 
 
 def average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float:
@@ -30,10 +25,11 @@ def average_lagging(delays: Sequence[float], source_length: float, reference_len
     exactly S. This is not the number the paper prints: see `average_lagging_all`.
 
     Raises:
-        ValueError: for the inputs that `check_sentence` refuses. (SimulEval's case `d_1 > S` is one of them.)
+        ValueError: for the inputs that `check_sentence` refuses. (SimulEval's case `d_1 > S` is one of them: it can
+            only come about where delays hold computing time, see `computation_aware_average_lagging`.)
     """
     check_sentence(delays, source_length, reference_length)
-    return fmean(_lags(_until_source_end(delays, source_length), source_length / reference_length))
+    return _lagging(delays, source_length, reference_length)
 
 
 def average_lagging_all(delays: Sequence[float], source_length: float, reference_length: float) -> float:
@@ -55,8 +51,7 @@ def length_adaptive_average_lagging(delays: Sequence[float], source_length: floa
         ValueError: for the inputs that `check_sentence` refuses.
     """
     check_sentence(delays, source_length, reference_length)
-    target_length = max(len(delays), reference_length)
-    return fmean(_lags(_until_source_end(delays, source_length), source_length / target_length))
+    return _lagging(delays, source_length, max(len(delays), reference_length))
 
 
 def average_proportion(delays: Sequence[float], source_length: float, reference_length: float) -> float:
@@ -85,6 +80,29 @@ def differentiable_average_lagging(delays: Sequence[float], source_length: float
     return fmean(_lags(spaced, step))
 
 
+def average_token_delay(delays: Sequence[float], source_length: float, reference_length: float) -> float:
+    """ATD (arXiv 2211.13173) between texts, as SimulEval: how long after its partner in the source a token has ended.
+
+    A token of either side takes one unit of time; a source token ends when it has been read, the t-th target token at
+    `e_t = max(d_t, e_{t-1}) + 1`. Its partner is source token t, or an earlier one: no later than what had been read,
+    and moved back by what the hypothesis was ahead of the source when this chunk (tokens of equal delay) began.
+
+    Raises:
+        ValueError: for the inputs that `check_sentence` refuses, and delays that are not whole numbers of tokens.
+    """
+    check_sentence(delays, source_length, reference_length)
+    read_before, written_before, end, lags = 0.0, 0, 0.0, []
+    for index, delay in enumerate(delays):
+        if delay != int(delay):
+            raise ValueError(f"ATD counts tokens: delay {index} must be a whole number, got {delay}")
+        if index > 0 and delay != delays[index - 1]:  # a new chunk
+            read_before, written_before = float(delays[index - 1]), index
+        partner = min(index + 1 - max(0.0, written_before - read_before), delay)
+        end = max(float(delay), end) + 1
+        lags.append(end - partner)
+    return fmean(lags)
+
+
 def first_response_latency(delays: Sequence[float], source_length: float, reference_length: float) -> float:
     """FRL, SimulEval's StartOffset: `d_1`, what was read of the source when the first target token was written.
 
@@ -101,8 +119,88 @@ SENTENCE_METRICS = {
     "LAAL": length_adaptive_average_lagging,
     "AP": average_proportion,
     "DAL": differentiable_average_lagging,
+    "ATD": average_token_delay,
     "FRL": first_response_latency,
 }
+
+
+def computation_aware_delays(delays: Sequence[float], elapsed: Sequence[float], units_per_second: float) -> list[float]:
+    """Delays that count computing time: `d_i + elapsed_i · rate`, SimulEval's `elapsed` in units of source.
+
+    SimulEval measures speech so, in milliseconds; between texts it has no clock. While the system computes, a speaker
+    goes on: seconds become units of source at the rate the source arrives.
+
+    Args:
+        delays: units of source read.
+        elapsed: for each target unit, the seconds of computation spent on its sentence until it was written.
+        units_per_second: rate of the source.
+
+    Raises:
+        ValueError: not one time for each delay, a negative or falling time, or a rate of zero or less.
+    """
+    if len(delays) != len(elapsed):
+        raise ValueError(f"one time for each delay is needed, got {len(elapsed)} for {len(delays)}")
+    if not (isfinite(units_per_second) and units_per_second > 0):
+        raise ValueError(f"the source must arrive at a rate above 0 units a second, got {units_per_second}")
+    for index, seconds in enumerate(elapsed):
+        if not (isfinite(seconds) and seconds >= 0):
+            raise ValueError(f"time {index} must be a number of seconds of at least 0, got {seconds}")
+    check_rising(elapsed, "times")
+    return [float(delay) + seconds * units_per_second for delay, seconds in zip(delays, elapsed, strict=True)]
+
+
+def computation_aware_average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float:
+    """AL over `computation_aware_delays`, which may exceed S: where `d_1 > S` it is `d_1`, as in SimulEval.
+
+    Raises:
+        ValueError: for lengths that `check_lengths` refuses, no delays, and negative or falling ones.
+    """
+    _check_times(delays, source_length, reference_length)
+    return _lagging(delays, source_length, reference_length)
+
+
+def computation_aware_laal(delays: Sequence[float], source_length: float, reference_length: float) -> float:
+    """LAAL over `computation_aware_delays`; otherwise as `computation_aware_average_lagging`.
+
+    Raises:
+        ValueError: what `computation_aware_average_lagging` refuses.
+    """
+    _check_times(delays, source_length, reference_length)
+    return _lagging(delays, source_length, max(len(delays), reference_length))
+
+
+COMPUTATION_AWARE_METRICS = {"AL_CA": computation_aware_average_lagging, "LAAL_CA": computation_aware_laal}
+
+
+def sentence_latency(
+    delays: Sequence[Sequence[float]], source_lengths: Sequence[float], reference_lengths: Sequence[float]
+) -> dict[str, list[float | None]]:
+    """Each metric of `SENTENCE_METRICS` for each sentence of a corpus, `None` for empty hypotheses.
+
+    Raises:
+        ValueError: no sentences, arguments of different lengths, or a sentence that `check_sentence` refuses for
+            more than an empty hypothesis; the message names the sentence, counted from 0.
+    """
+    if not len(delays) == len(source_lengths) == len(reference_lengths):
+        raise ValueError(
+            f"one entry a sentence is needed, got {len(delays)} hypotheses, {len(source_lengths)} source lengths "
+            f"and {len(reference_lengths)} reference lengths"
+        )
+    if len(delays) == 0:
+        raise ValueError("a corpus needs at least one sentence, got none")
+    result: dict[str, list[float | None]] = {name: [] for name in SENTENCE_METRICS}
+    for index, (hypothesis, source_length, reference_length) in enumerate(
+        zip(delays, source_lengths, reference_lengths, strict=True)
+    ):
+        try:
+            if len(hypothesis) == 0:
+                check_lengths(source_length, reference_length)
+            for name, metric in SENTENCE_METRICS.items():
+                value = metric(hypothesis, source_length, reference_length) if len(hypothesis) > 0 else None
+                result[name].append(value)
+        except ValueError as error:
+            raise ValueError(f"sentence {index}: {error}") from error
+    return result
 
 
 def corpus_latency(
@@ -117,34 +215,19 @@ def corpus_latency(
         empty hypotheses included; `empty_hypotheses`.
 
     Raises:
-        ValueError: no sentences, arguments of different lengths, or a sentence that `check_sentence` refuses for
-            more than an empty hypothesis; the message names the sentence, counted from 0.
+        ValueError: what `sentence_latency` refuses.
     """
-    if not len(delays) == len(source_lengths) == len(reference_lengths):
-        raise ValueError(
-            f"one entry a sentence is needed, got {len(delays)} hypotheses, {len(source_lengths)} source lengths "
-            f"and {len(reference_lengths)} reference lengths"
-        )
-    if len(delays) == 0:
-        raise ValueError("a corpus needs at least one sentence, got none")
-    scored = []
-    for index, sentence in enumerate(zip(delays, source_lengths, reference_lengths, strict=True)):
-        hypothesis, source_length, reference_length = sentence
-        try:
-            if len(hypothesis) > 0:
-                check_sentence(hypothesis, source_length, reference_length)
-                scored.append(sentence)
-            else:
-                check_lengths(source_length, reference_length)
-        except ValueError as error:
-            raise ValueError(f"sentence {index}: {error}") from error
-    result: dict[str, float | None] = {
-        name: fmean(metric(*sentence) for sentence in scored) if scored else None
-        for name, metric in SENTENCE_METRICS.items()
-    }
+    values = sentence_latency(delays, source_lengths, reference_lengths)
+    result = {name: mean_of_known(column) for name, column in values.items()}
     result["sentences"] = len(delays)
-    result["empty_hypotheses"] = len(delays) - len(scored)
+    result["empty_hypotheses"] = sum(len(hypothesis) == 0 for hypothesis in delays)
     return result
+
+
+def mean_of_known(values: Sequence[float | None]) -> float | None:
+    """Mean of the values there are; `None` where there is none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def check_lengths(source_length: float, reference_length: float) -> None:
@@ -173,85 +256,24 @@ def check_sentence(delays: Sequence[float], source_length: float, reference_leng
     for index, delay in enumerate(delays):
         if not 0 <= delay <= source_length:
             raise ValueError(f"delay {index} must be within 0..{source_length} (the source length), got {delay}")
-    _check_rising(delays, "delays")
+    check_rising(delays, "delays")
 
 
-def text_unit(language: str) -> Unit:
-    """The unit a language is counted in: the character for zh and ja, else the word.
-
-    Raises:
-        ValueError: `language` is no language code (see `primary_language`).
-    """
-    return "character" if primary_language(language) in UNSPACED_LANGUAGES else "word"
-
-
-def primary_language(code: str) -> str:
-    """The language of a code, without script or region: `zh-Hant` and `zh_TW` give `zh`.
-
-    Raises:
-        ValueError: not a two- or three-letter code; a language's name, say, would silently be none of those known.
-    """
-    language = re.split("[-_]", code)[0].lower()
-    if not re.fullmatch("[a-z]{2,3}", language):
-        raise ValueError(f"a language code such as 'en' or 'zh' is needed, got {code!r}")
-    return language
+def _check_times(delays: Sequence[float], source_length: float, reference_length: float) -> None:
+    check_lengths(source_length, reference_length)
+    if len(delays) == 0:
+        raise ValueError("an empty hypothesis has no latency: got no delays")
+    for index, delay in enumerate(delays):
+        if not (isfinite(delay) and delay >= 0):
+            raise ValueError(f"delay {index} must be a number of at least 0, got {delay}")
+    check_rising(delays, "delays")
 
 
-def count_units(text: str, unit: Unit) -> int:
-    """Length of a text in characters (code points, white space left out) or in words (separated by white space).
-
-    Raises:
-        ValueError: an unknown unit.
-    """
-    return len(_unit_ends(text, unit))
-
-
-def delays_in_characters_and_words(
-    source_text: str,
-    source_token_ends: Sequence[int],
-    target_text: str,
-    target_token_ends: Sequence[int],
-    token_delays: Sequence[int],
-    source_unit: Unit = "character",
-    target_unit: Unit = "word",
-) -> list[int]:
-    """Delays in the field's units, by default characters in and words out, from delays in model tokens.
-
-    A unit of the target has the delay of its last token: the first one at whose end the whole unit is written. That
-    delay counts the units of the source which are complete once so many of its tokens have been read.
-
-    Args:
-        source_text: the source sentence.
-        source_token_ends: for each source token, the length of the prefix `source_text[:end]` complete once it has
-            been read (white space included). The end token may stand last; it adds nothing.
-        target_text: the hypothesis.
-        target_token_ends: likewise for each target token. A token that stops inside a character has not completed it.
-        token_delays: for each target token, the number of source tokens read when it was written, at most
-            `len(source_token_ends)`.
-        source_unit: unit of the returned values; `text_unit` gives a language's.
-        target_unit: unit of which the result has one value each.
-
-    Returns:
-        One delay for each of the `count_units(target_text, target_unit)` units of the target, in units of the
-        source; S is `count_units(source_text, source_unit)`.
-
-    Raises:
-        ValueError: ends that fall, leave their text, or do not reach its last unit; delays that are not one for each
-            target token, fall, or exceed the number of source tokens; an unknown unit.
-    """
-    source_unit_ends = _unit_ends(source_text, source_unit)
-    target_unit_ends = _unit_ends(target_text, target_unit)
-    _check_token_ends(source_token_ends, source_text, source_unit_ends, "source")
-    _check_token_ends(target_token_ends, target_text, target_unit_ends, "target")
-    if len(token_delays) != len(target_token_ends):
-        raise ValueError(f"got {len(token_delays)} delays for {len(target_token_ends)} target tokens")
-    for index, delay in enumerate(token_delays):
-        if not 0 <= delay <= len(source_token_ends):
-            raise ValueError(f"delay {index} must be within 0..{len(source_token_ends)} source tokens, got {delay}")
-    _check_rising(token_delays, "delays")
-
-    units_read = [0] + [bisect_right(source_unit_ends, end) for end in source_token_ends]
-    return [units_read[token_delays[bisect_left(target_token_ends, end)]] for end in target_unit_ends]
+def _lagging(delays: Sequence[float], source_length: float, target_length: float) -> float:
+    """`d_1` if even the first token came after the source's end, else the mean lag until a token reaches that end."""
+    if delays[0] > source_length:
+        return float(delays[0])
+    return fmean(_lags(_until_source_end(delays, source_length), source_length / target_length))
 
 
 def _lags(delays: Sequence[float], step: float) -> list[float]:
@@ -262,29 +284,3 @@ def _lags(delays: Sequence[float], step: float) -> list[float]:
 def _until_source_end(delays: Sequence[float], source_length: float) -> Sequence[float]:
     """The delays up to and with the first that reaches the end of the source."""
     return delays[: bisect_left(delays, source_length) + 1]
-
-
-def _unit_ends(text: str, unit: Unit) -> list[int]:
-    """End position in `text` of each of its characters or words, white space left out."""
-    patterns = {"character": r"\S", "word": r"\S+"}
-    if unit not in patterns:
-        raise ValueError(f"the unit must be 'character' or 'word', got {unit!r}")
-    return [match.end() for match in re.finditer(patterns[unit], text)]
-
-
-def _check_rising(values: Sequence[float], name: str) -> None:
-    for index, (before, after) in enumerate(pairwise(values), start=1):
-        if after < before:
-            raise ValueError(f"{name} must not decrease, got {after} after {before} at position {index}")
-
-
-def _check_token_ends(token_ends: Sequence[int], text: str, unit_ends: Sequence[int], side: str) -> None:
-    for index, end in enumerate(token_ends):
-        if not 0 <= end <= len(text):
-            raise ValueError(f"{side} token {index} must end within 0..{len(text)} characters, got {end}")
-    _check_rising(token_ends, f"the ends of {side} tokens")
-    reached = token_ends[-1] if len(token_ends) > 0 else 0
-    if unit_ends and reached < unit_ends[-1]:
-        raise ValueError(
-            f"the {side} tokens reach character {reached} of a text that ends at {unit_ends[-1]}: {text!r}"
-        )

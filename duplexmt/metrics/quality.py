@@ -1,15 +1,17 @@
 """Translation quality with sacreBLEU: BLEU and chrF of a corpus, each with the signature that makes it comparable.
 
-COMET and BLEURT need models and packages of their own, and are not here.
+COMET and BLEURT need models and packages of their own: see `neural.py`.
 """
 
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TypedDict
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF
 
-from duplexmt.metrics.latency import primary_language
+from duplexmt.metrics.units import primary_language
 
 # sacreBLEU's ja-mecab and ko-mecab need packages that this project does not install. Characters always work, and a
 # score must not depend on what happens to be installed.
@@ -36,19 +38,41 @@ def bleu_tokenizer(target_language: str) -> str:
     return BLEU_TOKENIZERS.get(primary_language(target_language), "13a")
 
 
-def corpus_quality(
-    hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], target_language: str
-) -> Quality:
-    """BLEU and chrF of a corpus, detokenised text on both sides.
+class Statistics:
+    """What a corpus score is computed from: each sentence's counts, which add up over any set of sentences.
 
     Args:
-        hypotheses: one translation a source sentence. An empty one is scored as such, and counted.
-        references: for each source sentence its reference, or a list of them; their number may vary.
-        target_language: a language code; it chooses BLEU's tokenizer (`bleu_tokenizer`).
+        metric: sacreBLEU's.
+        table: counts of each sentence, `[n, counts]`.
+    """
+
+    def __init__(self, metric: BLEU | CHRF, table: NDArray[np.int64]) -> None:
+        self.metric, self.table = metric, table
+
+    @property
+    def signature(self) -> str:
+        """sacreBLEU's signature of the score."""
+        return str(self.metric.get_signature())
+
+    def score(self) -> float:
+        """The corpus score, 0..100."""
+        return self._score(self.table.sum(0))
+
+    def resampled(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The corpus score of each resample, `[B]`, from `bootstrap.resample_weights` `[B, n]`."""
+        return np.array([self._score(counts) for counts in np.rint(weights @ self.table).astype(np.int64)])
+
+    def _score(self, counts: NDArray[np.int64]) -> float:
+        return float(self.metric._compute_score_from_stats(counts.tolist()).score)
+
+
+def corpus_statistics(
+    hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], target_language: str
+) -> dict[str, Statistics]:
+    """The statistics of BLEU and chrF, for a corpus as `corpus_quality` takes it.
 
     Raises:
-        ValueError: no hypotheses; hypotheses and references of different number; a sentence without reference, or
-            with an empty one; `target_language` is no language code.
+        ValueError: what `corpus_quality` refuses.
     """
     for name, values in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(values, str):
@@ -66,14 +90,33 @@ def corpus_quality(
 
     # sacreBLEU wants one stream for each rank of reference, with None where a sentence has fewer.
     streams = list(zip_longest(*references_by_sentence))
-    bleu, chrf = BLEU(tokenize=bleu_tokenizer(target_language)), CHRF()
-    bleu_score = bleu.corpus_score(hypotheses, streams).score
-    chrf_score = chrf.corpus_score(hypotheses, streams).score
+    # sacreBLEU's own paired tests work on these two methods; they let scores be resampled without counting again.
+    return {
+        name: Statistics(metric, np.array(metric._extract_corpus_statistics(hypotheses, streams), dtype=np.int64))
+        for name, metric in (("BLEU", BLEU(tokenize=bleu_tokenizer(target_language))), ("chrF", CHRF()))
+    }
+
+
+def corpus_quality(
+    hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], target_language: str
+) -> Quality:
+    """BLEU and chrF of a corpus, detokenised text on both sides.
+
+    Args:
+        hypotheses: one translation a source sentence. An empty one is scored as such, and counted.
+        references: for each source sentence its reference, or a list of them; their number may vary.
+        target_language: a language code; it chooses BLEU's tokenizer (`bleu_tokenizer`).
+
+    Raises:
+        ValueError: no hypotheses; hypotheses and references of different number; a sentence without reference, or
+            with an empty one; `target_language` is no language code.
+    """
+    statistics = corpus_statistics(hypotheses, references, target_language)
     return Quality(
-        bleu=bleu_score,
-        chrf=chrf_score,
-        bleu_signature=str(bleu.get_signature()),
-        chrf_signature=str(chrf.get_signature()),
+        bleu=statistics["BLEU"].score(),
+        chrf=statistics["chrF"].score(),
+        bleu_signature=statistics["BLEU"].signature,
+        chrf_signature=statistics["chrF"].signature,
         sentences=len(hypotheses),
         empty_hypotheses=sum(not hypothesis.strip() for hypothesis in hypotheses),
     )

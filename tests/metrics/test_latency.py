@@ -9,43 +9,46 @@ import pytest
 
 from duplexmt.metrics.latency import (
     SENTENCE_METRICS,
-    Unit,
     average_lagging,
     average_lagging_all,
     average_proportion,
+    average_token_delay,
+    computation_aware_average_lagging,
+    computation_aware_delays,
+    computation_aware_laal,
     corpus_latency,
-    count_units,
-    delays_in_characters_and_words,
     differentiable_average_lagging,
     first_response_latency,
     length_adaptive_average_lagging,
-    text_unit,
 )
 
 
 class Case(NamedTuple):
-    """A sentence and its metrics in the order of `SENTENCE_METRICS`: AL, AL_all, LAAL, AP, DAL, FRL."""
+    """A sentence and its metrics in the order of `SENTENCE_METRICS`: AL, AL_all, LAAL, AP, DAL, ATD, FRL."""
 
     delays: list[float]
     source_length: float
     reference_length: float
-    expected: tuple[float, float, float, float, float, float]
+    expected: tuple[float, float, float, float, float, float, float]
 
 
 CASES = {
     # Step S/R = 2: lags 4 and 4 - 2; the first token ends the mean of AL.
-    "offline": Case([4, 4], 4, 2, (4, 3, 4, 1, 4, 4)),
+    "offline": Case([4, 4], 4, 2, (4, 3, 4, 1, 4, 4, 4)),
     # Step 1: lags 3, 3, 3, 3 up to the first delay of 6, then 2, 1; DAL's g is 3..8.
-    "wait-3": Case([3, 4, 5, 6, 6, 6], 6, 6, (3, 15 / 6, 3, 30 / 36, 3, 3)),
-    "single token before the source ends": Case([3], 5, 1, (3, 3, 3, 3 / 5, 3, 3)),
-    "single token after the source ends": Case([5], 5, 1, (5, 5, 5, 1, 5, 5)),
+    "wait-3": Case([3, 4, 5, 6, 6, 6], 6, 6, (3, 15 / 6, 3, 30 / 36, 3, 3, 3)),
+    "single token before the source ends": Case([3], 5, 1, (3, 3, 3, 3 / 5, 3, 3, 3)),
+    "single token after the source ends": Case([5], 5, 1, (5, 5, 5, 1, 5, 5, 5)),
     # Step 2 by the reference: lags 1, 0, -1, -2; step 1 by the hypothesis: lags 1.
-    "hypothesis twice as long as the reference": Case([1, 2, 3, 4], 4, 2, (-0.5, -0.5, 1, 10 / 8, 1, 1)),
+    "hypothesis twice as long as the reference": Case([1, 2, 3, 4], 4, 2, (-0.5, -0.5, 1, 10 / 8, 1, 1, 1)),
+    # ATD: the partners are the source tokens 1, 2 and 3, the ends 3, 5 and 6.
     # The source is never read to its end, so tau = n. Step 1: lags 2, 3, 3; DAL's step 2: g = 2, 4, 6.
-    "hypothesis half as long as the reference": Case([2, 4, 5], 6, 6, (8 / 3, 8 / 3, 8 / 3, 11 / 36, 2, 2)),
-    "tokens written before anything is read": Case([0, 0, 4, 4], 4, 4, (1 / 3, 0.5, 1 / 3, 0.5, 1, 0)),
+    "hypothesis half as long as the reference": Case([2, 4, 5], 6, 6, (8 / 3, 8 / 3, 8 / 3, 11 / 36, 2, 8 / 3, 2)),
+    # ATD: the first two tokens have no partner (0), the others start again at source token 1; ends 1, 2, 5, 6.
+    "tokens written before anything is read": Case([0, 0, 4, 4], 4, 4, (1 / 3, 0.5, 1 / 3, 0.5, 1, 11 / 4, 0)),
     # Step 3/4: lags 2, 2.25 | 1.5, 0.75, 0. LAAL's and DAL's step 3/5: lags 2, 2.4 | ...; g = 2, 3, 3.6, 4.2, 4.8.
-    "most tokens after the source ends": Case([2, 3, 3, 3, 3], 3, 4, (2.125, 1.3, 2.2, 14 / 12, 11.6 / 5, 2)),
+    # ATD: partners 1, 2, 3, 3, 3, ends 3..7.
+    "most tokens after the source ends": Case([2, 3, 3, 3, 3], 3, 4, (2.125, 1.3, 2.2, 14 / 12, 11.6 / 5, 13 / 5, 2)),
 }
 
 
@@ -64,6 +67,7 @@ def test_every_metric_is_reported_under_its_own_name() -> None:
         "LAAL": length_adaptive_average_lagging,
         "AP": average_proportion,
         "DAL": differentiable_average_lagging,
+        "ATD": average_token_delay,
         "FRL": first_response_latency,
     }
     assert functions == SENTENCE_METRICS
@@ -101,6 +105,58 @@ def test_dal_does_not_depend_on_the_reference_length() -> None:
     assert len({differentiable_average_lagging([1, 2, 4], 4, length) for length in (1, 3, 9)}) == 1
 
 
+def test_a_hypothesis_ahead_of_the_source_waits_for_its_partners_in_atd() -> None:
+    # Four tokens after one source token, two after all five. The second chunk is 3 tokens ahead, so that its tokens,
+    # 5 and 6, belong to source tokens 2 and 3. Ends 2, 3, 4, 5, 6, 7; partners 1, 1, 1, 1, 2, 3.
+    assert average_token_delay([1, 1, 1, 1, 5, 5], 5, 6) == pytest.approx((1 + 2 + 3 + 4 + 4 + 4) / 6)
+
+
+def test_atd_refuses_parts_of_tokens() -> None:
+    with pytest.raises(ValueError, match=r"whole number, got 1\.5"):
+        average_token_delay([1.5], 3, 3)
+
+
+# --- computing time ----------------------------------------------------------------------------------------------
+
+
+def test_computing_time_is_added_in_units_of_the_source() -> None:
+    # Half a second until the first token, a second more until the third, while 4 characters a second arrive.
+    assert computation_aware_delays([1, 2, 4], [0.5, 0.5, 1.5], 4) == [3, 4, 10]
+
+
+def test_computation_aware_metrics_have_the_values_worked_by_hand() -> None:
+    # S = 4, R = 2: step 2. Lags 3, 4 - 2; the second delay reaches the source's end, the third is not counted.
+    assert computation_aware_average_lagging([3, 4, 10], 4, 2) == pytest.approx(2.5)
+    # LAAL's step is 4/3: lags 3, 4 - 4/3.
+    assert computation_aware_laal([3, 4, 10], 4, 2) == pytest.approx((3 + 8 / 3) / 2)
+
+
+def test_a_first_token_computed_after_the_source_s_end_is_the_whole_lag() -> None:
+    assert computation_aware_average_lagging([6, 7], 4, 2) == computation_aware_laal([6, 7], 4, 2) == 6
+
+
+def test_without_computing_time_the_metrics_are_the_plain_ones() -> None:
+    for case in CASES.values():
+        delays = computation_aware_delays(case.delays, [0.0] * len(case.delays), 4)
+        arguments = (delays, case.source_length, case.reference_length)
+        assert computation_aware_average_lagging(*arguments) == average_lagging(*arguments)
+        assert computation_aware_laal(*arguments) == length_adaptive_average_lagging(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 2], [0.5], 4), "got 1 for 2"),
+        (([1], [0.5], 0), "rate above 0 .* got 0"),
+        (([1], [float("nan")], 4), "time 0 must be .* got nan"),
+        (([1, 2], [0.5, 0.25], 4), "times must not decrease"),
+    ],
+)
+def test_times_without_meaning_are_refused(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        computation_aware_delays(*arguments)
+
+
 def test_numpy_numbers_are_accepted_and_plain_floats_returned() -> None:
     for name, metric in SENTENCE_METRICS.items():
         value = metric(list(np.array([1, 2, 2])), 2, 3)
@@ -135,7 +191,7 @@ def test_corpus_latency_is_the_mean_over_sentences() -> None:
     cases = (CASES["offline"], CASES["wait-3"])
     result = corpus_latency(*zip(*(case[:3] for case in cases), strict=True))
     assert result == pytest.approx(
-        {"AL": 3.5, "AL_all": 2.75, "LAAL": 3.5, "AP": 11 / 12, "DAL": 3.5, "FRL": 3.5}
+        {"AL": 3.5, "AL_all": 2.75, "LAAL": 3.5, "AP": 11 / 12, "DAL": 3.5, "ATD": 3.5, "FRL": 3.5}
         | {"sentences": 2, "empty_hypotheses": 0}
     )
 
@@ -160,92 +216,6 @@ def test_corpus_errors_name_the_sentence_or_the_counts() -> None:
         corpus_latency([[1], [1]], [3], [3, 3, 3])
     with pytest.raises(ValueError, match="at least one sentence"):
         corpus_latency([], [], [])
-
-
-@pytest.mark.parametrize(
-    ("text", "unit", "count"),
-    [
-        ("今天 天气　好。", "character", 6),
-        ("今天 天气好", "word", 2),
-        (" It  is\tfine. ", "word", 3),
-        ("It is", "character", 4),
-        ("  ", "word", 0),
-        ("", "character", 0),
-    ],
-)
-def test_units_are_counted_without_white_space(text: str, unit: Unit, count: int) -> None:
-    assert count_units(text, unit) == count
-
-
-@pytest.mark.parametrize(
-    ("language", "unit"), [("zh", "character"), ("zh-Hant", "character"), ("ja_JP", "character"), ("en", "word")]
-)
-def test_text_is_counted_in_characters_where_it_is_written_without_spaces(language: str, unit: Unit) -> None:
-    assert text_unit(language) == unit
-
-
-def test_a_language_s_name_is_no_code() -> None:
-    with pytest.raises(ValueError, match=r"language code.*got 'Chinese'"):
-        text_unit("Chinese")
-
-
-# Source tokens 今天| 天气|好: 2, 4, 5 characters. Target tokens The| wea|ther| is.
-SOURCE, SOURCE_ENDS = "今天 天气好", [2, 5, 6]
-TARGET, TARGET_ENDS = "The weather is", [3, 7, 11, 14]
-
-
-def test_a_word_s_delay_is_its_last_token_s_in_source_characters_without_spaces() -> None:
-    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [1, 1, 2, 3]) == [2, 4, 5]
-    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [0, 1, 1, 2]) == [0, 2, 4]
-
-
-def test_the_source_s_end_token_adds_no_characters() -> None:
-    with_end = [*SOURCE_ENDS, SOURCE_ENDS[-1]]
-    assert delays_in_characters_and_words(SOURCE, with_end, TARGET, TARGET_ENDS, [3, 4, 4, 4]) == [5, 5, 5]
-
-
-def test_one_token_may_complete_several_words() -> None:
-    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, [14], [2]) == [4, 4, 4]
-
-
-def test_a_character_in_two_byte_tokens_is_complete_with_the_second() -> None:
-    # Target 好天: 好 is the tokens 0 and 1. Source 今天: 天 is the tokens 1 and 2.
-    delays = delays_in_characters_and_words("今天", [1, 1, 2], "好天", [0, 1, 2], [1, 2, 3], target_unit="character")
-    assert delays == [1, 2]
-
-
-def test_words_in_and_characters_out_use_the_same_rule() -> None:
-    delays = delays_in_characters_and_words(
-        "The weather is", [3, 7, 11, 14], "天气好", [2, 3], [2, 4], source_unit="word", target_unit="character"
-    )
-    assert delays == [1, 1, 3]
-
-
-def test_an_empty_hypothesis_has_no_delays_in_words_either() -> None:
-    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, "", [], []) == []
-
-
-def test_offline_delays_stay_the_source_length_in_characters() -> None:
-    delays = delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [3] * 4)
-    assert average_lagging(delays, count_units(SOURCE, "character"), count_units(TARGET, "word")) == 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [1, 1]), "got 2 delays for 4 target tokens"),
-        ((SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [1, 1, 2, 4]), r"delay 3 must be within 0\.\.3 source tokens"),
-        ((SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [2, 1, 2, 3]), "delays must not decrease, got 1 after 2"),
-        ((SOURCE, [2, 5], TARGET, TARGET_ENDS, [1, 1, 2, 2]), "source tokens reach character 5 of .* ends at 6"),
-        ((SOURCE, [2, 5, 7], TARGET, TARGET_ENDS, [1, 1, 2, 2]), r"source token 2 must end within 0\.\.6"),
-        ((SOURCE, [5, 2, 6], TARGET, TARGET_ENDS, [1, 1, 2, 2]), "ends of source tokens must not decrease"),
-        ((SOURCE, SOURCE_ENDS, TARGET, [3, 7], [1, 1]), "target tokens reach character 7 of .* ends at 14"),
-        ((SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [1] * 4, "byte"), "'character' or 'word', got 'byte'"),
-    ],
-)
-def test_spans_that_do_not_fit_their_text_are_refused(arguments: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        delays_in_characters_and_words(*arguments)
 
 
 def test_latency_needs_no_torch() -> None:

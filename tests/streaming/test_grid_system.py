@@ -1,6 +1,7 @@
 """The grid system: its events against a literal reading of the state machine, and what follows from θ."""
 
 import itertools
+import time
 
 import pytest
 import torch
@@ -131,8 +132,24 @@ def test_the_size_of_the_batch_changes_nothing(batch_size, recompute):
 
 def test_a_system_can_be_used_again():
     system = GridSystem(small_talk(3), TOKENS, 0.5, 9)
-    assert list(system.translate(SOURCES)) == list(system.translate(SOURCES))
+    first, second = (by_stream(system.translate(SOURCES), len(SOURCES)) for _ in range(2))
+    assert first == second
     assert list(system.translate([])) == []
+
+
+def test_computing_time_grows_along_a_stream_and_leaves_out_what_its_reader_does():
+    stream, waited, begun = [], 0.0, time.perf_counter()
+    for event in GridSystem(small_talk(3), TOKENS, 0.5, 9).translate(SOURCES):
+        started = time.perf_counter()
+        time.sleep(0.002)
+        waited += time.perf_counter() - started
+        stream.append(event)
+    total = time.perf_counter() - begun
+    for index in range(len(SOURCES)):
+        times = [event.elapsed for event in stream if event.stream == index]
+        assert times[0] == 0
+        assert times == sorted(times)
+        assert 0 < times[-1] <= total - waited
 
 
 # --- what follows from θ and the end token -----------------------------------------------------------------------
@@ -169,7 +186,7 @@ def test_an_end_token_before_the_end_of_the_source_is_a_wait():
     assert [type(event) for event in events] == [Read, Read, Read, Read, End]
     assert [event.token for event in events[:4]] == [2, 3, 4, END]
     assert [event.emit_probability for event in events[:4]] == [None, *[pytest.approx(0.99)] * 3]
-    assert events[-1] == End(0, "end_token")
+    assert (events[-1].stream, events[-1].reason) == (0, "end_token")
 
 
 @pytest.mark.parametrize("limit", [1, 6])

@@ -1,0 +1,75 @@
+"""Bootstrap over the sentences of a test set: intervals, and paired comparisons of systems at equal latency.
+
+All systems are resampled alike, sentence by sentence (Koehn 2004), so that differences of two systems' resampled scores
+are paired. Shapes: `B` resamples, `n` sentences, `P` points of a system (its settings).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SEED = 12345  # the same for all systems: their resampled scores are paired
+
+
+def resample_weights(sentences: int, resamples: int, seed: int = SEED) -> Array:
+    """How often each resample of a test set holds each sentence, `[B, n]`.
+
+    Raises:
+        ValueError: for fewer than one sentence.
+    """
+    if sentences < 1:
+        raise ValueError(f"a bootstrap needs at least one sentence, got {sentences}")
+    draws = np.random.default_rng(seed).integers(0, sentences, size=(resamples, sentences))
+    return np.stack([np.bincount(draw, minlength=sentences) for draw in draws]).astype(np.float64)
+
+
+def resampled_mean(values: Sequence[float | None], weights: Array) -> Array:
+    """Mean of the known values of each resample, `[B]`; NaN for a resample that holds none.
+
+    Args:
+        values: one a sentence; `None` (an empty hypothesis) is left out.
+        weights: `[B, n]`, from `resample_weights`.
+    """
+    known = np.array([value is not None for value in values], dtype=np.float64)
+    numbers = np.array([0.0 if value is None else value for value in values])
+    counts = weights @ known
+    return np.divide(weights @ numbers, counts, out=np.full(len(weights), np.nan), where=counts > 0)
+
+
+def interval(samples: Array) -> tuple[float, float] | None:
+    """The middle 95 % of resampled scores; `None` where a resample has no score."""
+    if np.isnan(samples).any():
+        return None
+    low, high = np.percentile(samples, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def paired_p_value(differences: Array) -> float:
+    """Two-sided p-value of the hypothesis that the difference is zero, from paired resampled differences `[B]`.
+
+    The resample at hand counts as one more, so that no p-value is below `2 / (B + 1)`.
+    """
+    smaller = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    return min(1.0, 2 * (smaller + 1) / (len(differences) + 1))
+
+
+def quality_at_latency(latency: Array, quality: Array, wanted: Array) -> Array:
+    """A system's quality at a wanted latency, interpolated between its points, in every resample.
+
+    At or beyond its slowest point a system has that point's quality: it meets the wanted latency with room to spare.
+
+    Args:
+        latency: `[B, P]`.
+        quality: `[B, P]`.
+        wanted: `[B]`.
+
+    Returns:
+        `[B]`; NaN where the wanted latency is below the system's fastest point.
+    """
+    order = np.argsort(latency, axis=1)
+    latency, quality = np.take_along_axis(latency, order, 1), np.take_along_axis(quality, order, 1)
+    found = [np.interp(x, xs, ys) for x, xs, ys in zip(wanted, latency, quality, strict=True)]
+    return np.where(wanted < latency[:, 0], np.nan, np.array(found))

@@ -1,0 +1,138 @@
+"""Texts in the field's units: characters of languages written without spaces, words of others. No torch here.
+
+SimulEval splits a source on spaces, so that raw Chinese would be one unit: Chinese is counted in characters.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+Unit = Literal["character", "word"]
+
+UNSPACED_LANGUAGES = frozenset({"ja", "zh"})  # written without spaces: their unit is the character
+
+
+def text_unit(language: str) -> Unit:
+    """The unit a language is counted in: the character for zh and ja, else the word.
+
+    Raises:
+        ValueError: `language` is no language code (see `primary_language`).
+    """
+    return "character" if primary_language(language) in UNSPACED_LANGUAGES else "word"
+
+
+def primary_language(code: str) -> str:
+    """The language of a code, without script or region: `zh-Hant` and `zh_TW` give `zh`.
+
+    Raises:
+        ValueError: not a two- or three-letter code; a language's name, say, would silently be none of those known.
+    """
+    language = re.split("[-_]", code)[0].lower()
+    if not re.fullmatch("[a-z]{2,3}", language):
+        raise ValueError(f"a language code such as 'en' or 'zh' is needed, got {code!r}")
+    return language
+
+
+def count_units(text: str, unit: Unit) -> int:
+    """Length of a text in characters (code points, white space left out) or in words (separated by white space).
+
+    Raises:
+        ValueError: an unknown unit.
+    """
+    return len(_unit_ends(text, unit))
+
+
+def delays_in_characters_and_words(
+    source_text: str,
+    source_token_ends: Sequence[int],
+    target_text: str,
+    target_token_ends: Sequence[int],
+    token_delays: Sequence[int],
+    source_unit: Unit = "character",
+    target_unit: Unit = "word",
+) -> list[int]:
+    """Delays in the field's units, by default characters in and words out, from delays in model tokens.
+
+    A unit of the target has the delay of its last token: the first one at whose end the whole unit is written. That
+    delay counts the units of the source which are complete once so many of its tokens have been read.
+
+    Args:
+        source_text: the source sentence.
+        source_token_ends: for each source token, the length of the prefix `source_text[:end]` complete once it has
+            been read (white space included). The end token may stand last; it adds nothing.
+        target_text: the hypothesis.
+        target_token_ends: likewise for each target token. A token that stops inside a character has not completed it.
+        token_delays: for each target token, the number of source tokens read when it was written, at most
+            `len(source_token_ends)`.
+        source_unit: unit of the returned values; `text_unit` gives a language's.
+        target_unit: unit of which the result has one value each.
+
+    Returns:
+        One delay for each of the `count_units(target_text, target_unit)` units of the target, in units of the
+        source; S is `count_units(source_text, source_unit)`.
+
+    Raises:
+        ValueError: ends that fall, leave their text, or do not reach its last unit; delays that are not one for each
+            target token, fall, or exceed the number of source tokens; an unknown unit.
+    """
+    source_unit_ends = _unit_ends(source_text, source_unit)
+    _check_token_ends(source_token_ends, source_text, source_unit_ends, "source")
+    last = last_tokens(target_text, target_token_ends, target_unit)
+    if len(token_delays) != len(target_token_ends):
+        raise ValueError(f"got {len(token_delays)} delays for {len(target_token_ends)} target tokens")
+    for index, delay in enumerate(token_delays):
+        if not 0 <= delay <= len(source_token_ends):
+            raise ValueError(f"delay {index} must be within 0..{len(source_token_ends)} source tokens, got {delay}")
+    check_rising(token_delays, "delays")
+
+    units_read = [0] + [bisect_right(source_unit_ends, end) for end in source_token_ends]
+    return [units_read[token_delays[index]] for index in last]
+
+
+def last_tokens(text: str, token_ends: Sequence[int], unit: Unit) -> list[int]:
+    """For each unit of a text, the index of its last token: the first at whose end the whole unit is written.
+
+    Args:
+        text: the hypothesis.
+        token_ends: as `target_token_ends` of `delays_in_characters_and_words`.
+        unit: of which the result has one index each.
+
+    Raises:
+        ValueError: ends that fall, leave the text, or do not reach its last unit.
+    """
+    unit_ends = _unit_ends(text, unit)
+    _check_token_ends(token_ends, text, unit_ends, "target")
+    return [bisect_left(token_ends, end) for end in unit_ends]
+
+
+def _unit_ends(text: str, unit: Unit) -> list[int]:
+    """End position in `text` of each of its characters or words, white space left out."""
+    patterns = {"character": r"\S", "word": r"\S+"}
+    if unit not in patterns:
+        raise ValueError(f"the unit must be 'character' or 'word', got {unit!r}")
+    return [match.end() for match in re.finditer(patterns[unit], text)]
+
+
+def check_rising(values: Sequence[float], name: str) -> None:
+    """Refuse values that fall.
+
+    Raises:
+        ValueError: naming them, and the place.
+    """
+    for index, (before, after) in enumerate(pairwise(values), start=1):
+        if after < before:
+            raise ValueError(f"{name} must not decrease, got {after} after {before} at position {index}")
+
+
+def _check_token_ends(token_ends: Sequence[int], text: str, unit_ends: Sequence[int], side: str) -> None:
+    for index, end in enumerate(token_ends):
+        if not 0 <= end <= len(text):
+            raise ValueError(f"{side} token {index} must end within 0..{len(text)} characters, got {end}")
+    check_rising(token_ends, f"the ends of {side} tokens")
+    reached = token_ends[-1] if len(token_ends) > 0 else 0
+    if unit_ends and reached < unit_ends[-1]:
+        raise ValueError(
+            f"the {side} tokens reach character {reached} of a text that ends at {unit_ends[-1]}: {text!r}"
+        )

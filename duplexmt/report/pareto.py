@@ -1,0 +1,80 @@
+"""Quality against latency, a curve for each system (`fig:al-bleurt`)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+MARKERS = "os^Dv*PX"
+
+
+def pareto_figure(
+    curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str], folder: Path, latency: str = "AL"
+) -> list[Path]:
+    """Write `pareto.pdf` and `pareto.png`: one panel for each quality metric, 95 % intervals as error bars.
+
+    Args:
+        curves: each system's points; of each, its `setting` and, for latency and metrics, `(value, interval)` with
+            `interval` `(low, high)` or None.
+        metrics: quality metrics to show.
+        folder: where to.
+        latency: metric of the horizontal axis.
+
+    Raises:
+        ValueError: for nothing to show.
+    """
+    if not curves or not metrics:
+        raise ValueError("a figure needs at least one system and one quality metric")
+    from matplotlib.figure import Figure  # without pyplot: no windows, no global state
+
+    columns = min(2, len(metrics))
+    rows = -(-len(metrics) // columns)
+    figure = Figure(figsize=(5.2 * columns, 4.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes in panels[len(metrics) :]:
+        axes.set_axis_off()
+    for axes, metric in zip(panels, metrics, strict=False):
+        for index, (system, unsorted) in enumerate(curves.items()):
+            points = sorted(
+                (point for point in unsorted if point.get(metric) is not None), key=lambda point: point[latency][0]
+            )
+            if not points:
+                continue
+            x, y = ([point[name][0] for point in points] for name in (latency, metric))
+            axes.errorbar(
+                x,
+                y,
+                xerr=_errors(points, latency),
+                yerr=_errors(points, metric),
+                marker=MARKERS[index % len(MARKERS)],
+                markersize=5,
+                linewidth=1.2,
+                elinewidth=0.7,
+                capsize=2,
+                label=system,
+            )
+            for point, left, height in zip(points, x, y, strict=True):
+                if point["setting"] != "—":
+                    axes.annotate(
+                        point["setting"], (left, height), xytext=(4, -9), textcoords="offset points", fontsize=7
+                    )
+        axes.set_xlabel(f"{latency} (model tokens)")
+        axes.set_ylabel(metric)
+        axes.grid(alpha=0.3, linewidth=0.5)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / "pareto.pdf", folder / "pareto.png"]
+    figure.savefig(paths[0], metadata={"CreationDate": None})
+    figure.savefig(paths[1], dpi=160)
+    return paths
+
+
+def _errors(points: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
+    """Distances of each value from the ends of its interval, for `errorbar`."""
+    lows, highs = [], []
+    for point in points:
+        value, bounds = point[name]
+        low, high = bounds or (value, value)
+        lows.append(max(0.0, value - low))
+        highs.append(max(0.0, high - value))
+    return [lows, highs]

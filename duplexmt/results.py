@@ -1,0 +1,155 @@
+"""What an evaluation's folder shows in the end: scores of all its hypotheses, tables, comparisons and the figure."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .artifact import read_manifest
+from .evaluation import DECODING, Decoding, check_models
+from .metrics.neural import Translation, neural_scores
+from .report.claims import check_claims
+from .report.latex import HIGHER, LOWER, to_latex
+from .report.pareto import pareto_figure
+from .report.table import summary, to_markdown, write_tables
+from .scoring import QUALITY, Scores, comparisons, curves, in_order, latency_rows, name_points, result_rows, score
+
+NEURAL = ("COMET", "BLEURT")
+BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
+
+
+def write_results(
+    folders: Sequence[Path],
+    into: Path,
+    *,
+    checkpoints: Mapping[str, str | None],
+    environment: str,
+    neural_batch_size: int,
+    device: str,
+    source_rate: float,
+    resamples: int,
+    claims: bool = False,
+) -> tuple[list[Scores], str, list[str]]:
+    """Score the hypotheses of one or several evaluations of one test set, and write all tables and figures.
+
+    Args:
+        folders: of evaluations.
+        into: where results go; neural scores are kept in `scores/` there.
+        checkpoints: of `COMET` and `BLEURT`; None leaves one out.
+        environment, neural_batch_size, device: see `metrics.neural.neural_scores`.
+        source_rate: units of the source a second, for computation-aware latency.
+        resamples: of the bootstrap.
+        claims: whether to check the claims of Section VI-B.
+
+    Returns:
+        Scores in the order of the table, what to show on the terminal, and what could not be scored and why: all else
+        is written nevertheless.
+
+    Raises:
+        ValueError: for evaluations that are not finished, stale, of different test sets, or damaged.
+    """
+    evaluations = [Decoding.read(folder) for folder in folders]
+    tests = {evaluation.test["digest"] for evaluation in evaluations}
+    if len(tests) > 1:
+        names = ", ".join(f"{evaluation.folder}: {evaluation.test['name']}" for evaluation in evaluations)
+        raise ValueError(f"systems are compared on one test set, got several ({names})")
+    for evaluation in evaluations:
+        evaluation.check_complete()
+        check_models(evaluation, read_manifest)
+    points = {point.digest: point for evaluation in evaluations for point in evaluation.points.values()}
+    records = {key: evaluation.sorted(key) for evaluation in evaluations for key in evaluation.points}
+    test = evaluations[0].test
+
+    neural: dict[str, dict[str, list[float]]] = {key: {} for key in points}
+    notes, troubles = [], []
+    for metric in NEURAL:
+        checkpoint = checkpoints.get(metric)
+        if checkpoint is None:
+            continue
+        translations = [
+            Translation(record["source"], record["text"], record["references"])
+            for key in points
+            for record in records[key]
+        ]
+        try:
+            found = neural_scores(
+                metric,
+                checkpoint,
+                translations,
+                into / "scores",
+                also_kept=[folder / "scores" for folder in folders],
+                environment=environment,
+                batch_size=neural_batch_size,
+                device=device,
+            )
+        except ValueError as error:
+            troubles.append(str(error))
+            notes.append(f"{metric} {checkpoint}: not scored")
+            continue
+        values = iter(found.scores)
+        for key in points:
+            neural[key][metric] = [next(values) for _ in records[key]]
+        notes.append(f"{metric} {checkpoint} ({found.version}), × 100, mean over references")
+
+    shown = dict(zip(points, name_points(list(points.values())), strict=True))
+    scores = []
+    for key, point in points.items():
+        entry = score(
+            records[key],
+            test["source_language"],
+            test["target_language"],
+            source_rate=source_rate,
+            neural=neural[key],
+            resamples=resamples,
+        )
+        entry.point, (entry.system, entry.setting) = point, shown[key]
+        scores.append(entry)
+    scores = in_order(scores)
+    notes = [*notes, *scores[0].notes, f"±: half the 95 % interval of {resamples} bootstrap resamples of the sentences"]
+    caption = f"{test['name']}, {test['sentences']} sentences"
+    return scores, _write(scores, into, caption, notes, claims), troubles
+
+
+def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
+    rows = result_rows(scores)
+    write_tables(rows, into, "results", caption, notes)
+    write_tables(latency_rows(scores), into, "latency", caption, notes)
+    metrics = [name for name in QUALITY if any(name in entry.row for entry in scores)]
+    better = {name: which for name, which in BETTER.items() if name in rows[0]}
+    latex = to_latex(rows, better, caption=f"Translation quality and latency on {caption}.", label="tab:results")
+    (into / "results.tex").write_text(latex, encoding="utf-8", newline="\n")
+    shown = [summary(rows)]
+    found = comparisons(scores)
+    if found:
+        heading = "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value"
+        write_tables(found, into, "comparisons", f"{heading}; {caption}", notes)
+        shown.append(f"{heading}\n{summary(found)}")
+    if lines := curves(scores):
+        pareto_figure(lines, metrics, into)
+    if claims:
+        checked = check_claims([_with_kind(entry) for entry in scores])
+        write_tables(checked, into, "claims", f"Claims of Section VI-B; {caption}")
+        shown.append(to_markdown(checked, "Claims of Section VI-B"))
+    return "\n\n".join([*shown, "\n".join(notes)])
+
+
+def _with_kind(entry: Scores) -> dict[str, Any]:
+    assert entry.point is not None
+    return entry.row | {"kind": entry.point.system, "value": entry.point.setting}
+
+
+def evaluations_in(folders: Sequence[Path]) -> list[Path]:
+    """The evaluations in folders: each its own, or those below it (a sweep's).
+
+    Raises:
+        ValueError: for a folder without any.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        if (folder / DECODING).is_file():
+            inside = [folder]
+        else:
+            inside = sorted(path.parent for path in folder.glob(f"*/{DECODING}"))
+        if not inside:
+            raise ValueError(f"rescore={folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py")
+        found += [path for path in inside if path not in found]
+    return found

@@ -1,0 +1,60 @@
+"""The bootstrap: seeded, paired, and with the coverage it promises."""
+
+import numpy as np
+import pytest
+
+from duplexmt.metrics.bootstrap import (
+    interval,
+    paired_p_value,
+    quality_at_latency,
+    resample_weights,
+    resampled_mean,
+)
+from duplexmt.metrics.quality import corpus_quality, corpus_statistics
+
+
+def test_weights_count_what_each_resample_drew_and_are_the_same_every_time() -> None:
+    weights = resample_weights(7, resamples=50)
+    assert weights.shape == (50, 7)
+    assert (weights.sum(1) == 7).all()
+    assert (weights == resample_weights(7, resamples=50)).all()
+    with pytest.raises(ValueError, match="at least one sentence, got 0"):
+        resample_weights(0, 10)
+
+
+def test_resampled_bleu_and_chrf_are_those_of_the_corpus_drawn() -> None:
+    hypotheses = ["the cat sat on the mat", "it rains in the north today", "a dog", ""]
+    references = ["the cat sat on a mat", "it rained in the north today", "a dog barks", "nothing"]
+    weights = resample_weights(4, resamples=20)
+    found = corpus_statistics(hypotheses, references, "en")
+    for row, bleu, chrf in zip(
+        weights, found["BLEU"].resampled(weights), found["chrF"].resampled(weights), strict=True
+    ):
+        drawn = np.repeat(np.arange(4), row.astype(int))
+        expected = corpus_quality([hypotheses[i] for i in drawn], [references[i] for i in drawn], "en")
+        assert (bleu, chrf) == pytest.approx((expected["bleu"], expected["chrf"]), abs=1e-9)
+
+
+def test_means_leave_out_what_is_unknown() -> None:
+    weights = np.array([[1.0, 1, 1], [0, 3, 0], [2, 0, 1]])
+    assert resampled_mean([1.0, None, 4.0], weights).tolist() == pytest.approx([2.5, np.nan, 2.0], nan_ok=True)
+
+
+def test_the_interval_of_a_mean_has_the_width_of_its_standard_error() -> None:
+    values = np.random.default_rng(0).normal(size=400).tolist()
+    low, high = interval(resampled_mean(values, resample_weights(400, 1000)))
+    assert high - low == pytest.approx(2 * 1.96 / 20, rel=0.1)
+    assert interval(np.array([1.0, np.nan])) is None
+
+
+def test_p_values_follow_how_often_the_difference_changes_its_sign() -> None:
+    assert paired_p_value(np.full(999, 2.0)) == pytest.approx(2 / 1000)
+    assert paired_p_value(np.array([1.0] * 950 + [-1.0] * 49)) == pytest.approx(2 * 50 / 1000)
+    assert paired_p_value(np.array([1.0, -1.0] * 50)) == 1
+    assert paired_p_value(np.zeros(100)) == 1
+
+
+def test_quality_is_interpolated_between_points_and_held_beyond_the_slowest() -> None:
+    latency, quality = np.array([[4.0, 2.0]] * 4), np.array([[30.0, 20.0]] * 4)
+    found = quality_at_latency(latency, quality, np.array([2.0, 3.0, 9.0, 1.9]))
+    assert found.tolist() == pytest.approx([20, 25, 30, np.nan], nan_ok=True)

@@ -1,0 +1,165 @@
+"""COMET and BLEURT by their own environment: the protocol with a stand-in for it, and the real thing where it is."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from duplexmt.metrics.neural import Translation, neural_scores
+
+from ..helpers import METRICS_PYTHON, needs_metrics_environment
+
+ITEMS = [
+    Translation("人是人", "the man", ["a man is a man"]),
+    Translation("我好", "", ["I am well", "I'm well"]),
+    Translation("人是人", "the man", ["a man is a man"]),  # another system said the same
+]
+# Scores a hypothesis by its length and a reference by half of its own; obeys a file `orders` beside it.
+STAND_IN = """#!{python}
+import json, pathlib, sys
+here = pathlib.Path(__file__).parents[1]
+orders = (here / "orders").read_text() if (here / "orders").exists() else ""
+items = [json.loads(line) for line in sys.stdin.buffer]
+with open(here / "asked", "a") as asked:
+    asked.write(str(len(items)) + "\\n")
+if orders == "no checkpoint":
+    print(json.dumps({{"error": "OSError: no such\\nrepository"}})); sys.exit(1)
+print(json.dumps({{"version": "stand-in 1"}}))
+for index, item in reversed(list(enumerate(items))):
+    score = len(item["hypothesis"]) / 10 + len(item["reference"]) / 1000
+    print(json.dumps({{"index": index, "score": float("nan") if orders == "nan" else score}}), flush=True)
+    if orders == "killed":
+        print("MemoryError: too little", file=sys.stderr); sys.exit(9)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(STAND_IN.format(python=sys.executable), encoding="utf-8")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    return tmp_path / "environment"
+
+
+def scores_of(environment: Path, folder: Path, items: list[Translation] = ITEMS, **options: object) -> list[float]:
+    return neural_scores("COMET", "some/checkpoint", items, folder, environment=str(environment), **options).scores
+
+
+def asked(environment: Path) -> list[int]:
+    return [int(line) for line in (environment / "asked").read_text().split()]
+
+
+def test_scores_are_times_100_in_the_order_of_the_translations_and_the_mean_over_references(environment, tmp_path):
+    found = neural_scores("COMET", "some/checkpoint", ITEMS, tmp_path, environment=str(environment))
+    assert found.scores == pytest.approx([71.4, (0.9 + 0.8) / 2, 71.4])
+    assert found.version == "stand-in 1"
+
+
+def test_what_is_said_twice_or_has_been_scored_before_is_not_scored_again(environment, tmp_path):
+    scores_of(environment, tmp_path)
+    assert asked(environment) == [3], "three different pairs of hypothesis and reference"
+    again = neural_scores("COMET", "some/checkpoint", ITEMS, tmp_path, environment=str(environment))
+    assert asked(environment) == [3]
+    assert again.version == "stand-in 1"
+    scores_of(environment, tmp_path / "gathered", also_kept=[tmp_path])
+    assert asked(environment) == [3]
+    scores_of(environment, tmp_path, [*ITEMS, Translation("我", "I", ["I"])])
+    assert asked(environment) == [3, 1]
+
+
+def test_an_interrupted_scorer_says_how_far_it_came_and_goes_on_from_there(environment, tmp_path):
+    (environment / "orders").write_text("killed")
+    with pytest.raises(ValueError, match=r"stopped after 1 of 3 sentences \(MemoryError: too little.*rescore=FOLDER"):
+        scores_of(environment, tmp_path)
+    (kept,) = tmp_path.glob("*.jsonl")
+    kept.write_bytes(kept.read_bytes() + b'{"key": "half a li')  # as if we had been killed, too
+    (environment / "orders").unlink()
+    assert scores_of(environment, tmp_path) == pytest.approx([71.4, 0.85, 71.4])
+    assert asked(environment) == [3, 2]
+
+
+def test_a_score_that_is_no_number_is_refused_with_its_sentence_and_not_kept(environment, tmp_path):
+    (environment / "orders").write_text("nan")
+    with pytest.raises(ValueError, match=r"COMET some/checkpoint gave nan for '.*' \(source '我好'\)"):
+        scores_of(environment, tmp_path)
+    (environment / "orders").unlink()
+    assert scores_of(environment, tmp_path) == pytest.approx([71.4, 0.85, 71.4])
+
+
+def test_a_missing_environment_names_the_command_that_builds_it(tmp_path):
+    with pytest.raises(ValueError, match=r"COMET needs the metrics environment.*run make metrics"):
+        scores_of(tmp_path / "none", tmp_path)
+
+
+def test_a_missing_checkpoint_names_the_command_that_fetches_it(environment, tmp_path):
+    (environment / "orders").write_text("no checkpoint")
+    with pytest.raises(ValueError, match=r"'some/checkpoint' could not be loaded \(OSError: no such repository\)") as e:
+        scores_of(environment, tmp_path)
+    assert "hf download some/checkpoint" in str(e.value)
+    assert "quality.comet=FOLDER" in str(e.value)
+
+
+def test_damaged_scores_are_named_by_their_place(environment, tmp_path):
+    scores_of(environment, tmp_path)
+    (kept,) = tmp_path.glob("*.jsonl")
+    kept.write_text("{}\n")
+    with pytest.raises(ValueError, match=r"\.jsonl:1 is damaged"):
+        scores_of(environment, tmp_path)
+
+
+def test_a_folder_with_other_files_is_another_checkpoint(environment, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    for content in ("first", "a second one"):
+        (checkpoint / "weights").write_text(content)
+        neural_scores("BLEURT", str(checkpoint), ITEMS[:1], tmp_path / "scores", environment=str(environment))
+    assert asked(environment) == [1, 1]
+
+
+# --- the real thing ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Tiny COMET and BLEURT checkpoints, built by the metrics environment itself."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    script = Path(__file__).parent / "tiny_checkpoints.py"
+    done = subprocess.run([METRICS_PYTHON, script, folder], capture_output=True, text=True, env=OFFLINE, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+OFFLINE = os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+@needs_metrics_environment
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", ["COMET", "BLEURT"])
+def test_a_checkpoint_scores_every_sentence_the_same_in_any_batch(metric, checkpoints, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    items = [*ITEMS, *(Translation("我们好", " ".join(["we", "cat", "I am"][:n] * n), ["a cat"]) for n in range(9))]
+    checkpoint = str(checkpoints / metric.lower())
+    found = [
+        neural_scores(metric, checkpoint, items, tmp_path / str(size), batch_size=size, device="cpu")
+        for size in (3, 32)
+    ]
+    assert found[0].version.split()[0] == {"COMET": "unbabel-comet", "BLEURT": "bleurt-pytorch"}[metric]
+    assert len(found[0].scores) == len(items)
+    assert found[0].scores == pytest.approx(found[1].scores, abs=1e-3)
+    assert len(set(found[0].scores)) > 5
+    (kept,) = (tmp_path / "3").glob("*.jsonl")
+    assert json.loads(kept.read_text().splitlines()[0])["checkpoint"] == checkpoint
+
+
+@needs_metrics_environment
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_had_offline_is_told_by_the_real_scorer(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with pytest.raises(ValueError, match=r"'lucadiliello/BLEURT-20' could not be loaded .*hf download"):
+        neural_scores("BLEURT", "lucadiliello/BLEURT-20", ITEMS, tmp_path)

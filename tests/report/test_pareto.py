@@ -1,0 +1,36 @@
+"""The figure: drawn from what it is given, the same each time."""
+
+from pathlib import Path
+
+import pytest
+
+from duplexmt.report.pareto import pareto_figure
+
+CURVES = {
+    "grid": [
+        {"setting": "θ=0.5", "AL": (1.0, (0.8, 1.1)), "BLEU": (20.0, (19.0, 21.0)), "COMET": (60.0, None)},
+        {"setting": "θ=0.9", "AL": (3.0, (2.8, 3.3)), "BLEU": (24.0, (23.0, 25.0)), "COMET": (64.0, None)},
+    ],
+    "offline": [{"setting": "—", "AL": (9.0, None), "BLEU": (26.0, None)}],
+}
+
+
+def test_the_figure_is_written_twice_over_and_is_the_same_every_time(tmp_path: Path) -> None:
+    paths = pareto_figure(CURVES, ["COMET", "BLEU"], tmp_path / "new")
+    assert [path.name for path in paths] == ["pareto.pdf", "pareto.png"]
+    assert paths[0].read_bytes().startswith(b"%PDF")
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+    again = pareto_figure(CURVES, ["COMET", "BLEU"], tmp_path)
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+
+
+def test_three_metrics_have_three_panels_and_a_system_without_a_metric_is_left_out_of_its_own(tmp_path: Path) -> None:
+    paths = pareto_figure(CURVES, ["COMET", "BLEU", "chrF"], tmp_path)
+    assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_an_empty_figure_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one system"):
+        pareto_figure({}, ["BLEU"], tmp_path)
+    with pytest.raises(ValueError, match="one quality metric"):
+        pareto_figure(CURVES, [], tmp_path)

@@ -1,0 +1,124 @@
+"""What a finished evaluation shows: tables, comparisons, figure, claims; and what it refuses to put together."""
+
+import json
+import logging
+import stat
+import sys
+
+import pytest
+
+from duplexmt.evaluation import TestSet
+from duplexmt.results import evaluations_in, write_results
+
+from .metrics.test_neural import STAND_IN
+from .scripted import TEST, evaluated, point
+
+POINTS = [
+    point("grid", 0.5, folder="none/grid/model"), point("grid", 0.9, folder="none/grid/model"),
+    point("offline", None, folder="none/offline/model"),
+]  # fmt: skip
+OPTIONS = {
+    "checkpoints": {"COMET": None, "BLEURT": None}, "environment": "none", "neural_batch_size": 8, "device": "cpu",
+    "source_rate": 4.0, "resamples": 200,
+}  # fmt: skip
+
+
+def rows_of(folder, name="results"):
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tmp_path):
+    evaluated(tmp_path, POINTS)
+    scores, shown, troubles = write_results([tmp_path], tmp_path, **OPTIONS)
+    assert troubles == []
+    assert [(entry.system, entry.setting) for entry in scores] == [
+        ("offline", "—"), ("grid", "θ=0.5"), ("grid", "θ=0.9")
+    ]  # fmt: skip
+    for name in ("results", "latency", "comparisons"):
+        for suffix in ("md", "csv", "json"):
+            assert (tmp_path / f"{name}.{suffix}").stat().st_size > 0
+    assert "\\multirow{2}{*}{grid} & $\\theta=0.5$" in (tmp_path / "results.tex").read_text(encoding="utf-8")
+    assert {(row["system"], row["against"]) for row in rows_of(tmp_path, "comparisons")} == {("grid", "offline")}
+    assert (tmp_path / "pareto.pdf").is_file()
+    assert "BLEU nrefs:1" in shown
+    assert "six sentences, 6 sentences" in (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert not (tmp_path / "claims.md").exists()
+
+
+def test_scoring_again_gives_the_same_and_touches_no_hypothesis(tmp_path):
+    evaluated(tmp_path, POINTS)
+    before = (tmp_path / "hypotheses.jsonl").stat()
+    write_results([tmp_path], tmp_path, **OPTIONS)
+    first = (tmp_path / "results.json").read_bytes()
+    write_results([tmp_path], tmp_path, **OPTIONS)
+    assert (tmp_path / "results.json").read_bytes() == first
+    after = (tmp_path / "hypotheses.jsonl").stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_evaluations_of_one_test_set_are_gathered_into_one_table(tmp_path):
+    for number, entry in enumerate(POINTS):
+        evaluated(tmp_path / "sweep" / str(number), [entry])
+    folders = evaluations_in([tmp_path / "sweep"])
+    assert [folder.name for folder in folders] == ["0", "1", "2"]
+    write_results(folders, tmp_path / "sweep", **OPTIONS)
+    assert [(row["system"], row["setting"]) for row in rows_of(tmp_path / "sweep")] == [
+        ("offline", "—"), ("grid", "θ=0.5"), ("grid", "θ=0.9")
+    ]  # fmt: skip
+    evaluated(tmp_path / "whole", POINTS)
+    write_results([tmp_path / "whole"], tmp_path / "whole", **OPTIONS)
+    assert rows_of(tmp_path / "sweep") == rows_of(tmp_path / "whole")
+
+
+def test_evaluations_of_different_test_sets_are_refused(tmp_path, monkeypatch):
+    evaluated(tmp_path / "a", POINTS[:1])
+    other = TestSet("the same in another order", TEST.sources[::-1], TEST.references[::-1], "zh", "en")
+    monkeypatch.setattr("tests.scripted.TEST", other)
+    evaluated(tmp_path / "b", POINTS[:1])
+    with pytest.raises(ValueError, match=r"on one test set, got several .*the same in another order"):
+        write_results([tmp_path / "a", tmp_path / "b"], tmp_path, **OPTIONS)
+    with pytest.raises(ValueError, match=r"rescore=.*/c: no evaluation there"):
+        evaluations_in([tmp_path / "a", tmp_path / "c"])
+
+
+def test_claims_are_checked_beside_what_was_found(tmp_path):
+    evaluated(tmp_path, POINTS)
+    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS, claims=True)
+    found = {row["claim"]: row["holds"] for row in rows_of(tmp_path, "claims")}
+    assert found["BLEU rises with θ at every step"] in ("yes", "no")
+    assert found["at the FRL of wait-3 the grid has the higher BLEU"] == "not checked"
+    assert "Claims of Section VI-B" in shown
+
+
+@pytest.fixture
+def environment(tmp_path):
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(STAND_IN.format(python=sys.executable), encoding="utf-8")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    return python.parents[1]
+
+
+def test_neural_metrics_stand_first_with_their_checkpoint_beside_them(tmp_path, environment):
+    evaluated(tmp_path / "run", POINTS)
+    options = OPTIONS | {"checkpoints": {"COMET": "some/comet", "BLEURT": None}, "environment": str(environment)}
+    write_results([tmp_path / "run"], tmp_path / "run", **options)
+    assert list(rows_of(tmp_path / "run")[0])[2:5] == ["COMET", "COMET ±", "BLEU"]
+    assert "COMET some/comet (stand-in 1), × 100" in (tmp_path / "run" / "results.md").read_text(encoding="utf-8")
+    assert [row["metric"] for row in rows_of(tmp_path / "run", "comparisons")] == ["COMET", "BLEU", "chrF"]
+    # Gathered elsewhere, nothing is scored twice.
+    asked = (environment / "asked").read_text()
+    write_results([tmp_path / "run"], tmp_path / "elsewhere", **options)
+    assert (environment / "asked").read_text() == asked
+
+
+def test_what_cannot_be_scored_is_told_and_everything_else_is_reported(tmp_path, environment, caplog):
+    evaluated(tmp_path / "run", POINTS)
+    (environment / "orders").write_text("no checkpoint")
+    options = OPTIONS | {"checkpoints": {"COMET": "some/comet", "BLEURT": "b"}, "environment": str(environment)}
+    with caplog.at_level(logging.INFO):
+        _, shown, troubles = write_results([tmp_path / "run"], tmp_path / "run", **options)
+    assert len(troubles) == 2
+    assert "COMET: checkpoint 'some/comet' could not be loaded" in troubles[0]
+    assert "COMET some/comet: not scored" in shown
+    assert list(rows_of(tmp_path / "run")[0])[2:4] == ["BLEU", "BLEU ±"]
