@@ -15,6 +15,7 @@ object; the keys with `_io_off` are the same with I←O off, those under `small`
 
 import argparse
 import json
+import sys
 from statistics import fmean, median
 from time import perf_counter
 from typing import Any
@@ -81,8 +82,14 @@ def direct(stream: Stream, length: int) -> None:
     stream.theta = 0.0 if ahead else 1.0
 
 
-def decode(engine: Engine, streams: int, length: int, device: str) -> tuple[float, list[float], list[int], int]:
-    """Translate `streams` sentences of `length` → `length` tokens; seconds, of each step, its x + y, tokens written."""
+def decode(
+    engine: Engine, streams: int, length: int, device: str
+) -> tuple[float, list[float], list[tuple[int, bool]], int]:
+    """Translate `streams` sentences of `length` → `length` tokens.
+
+    Returns:
+        Seconds, those of each step, each step's x + y and whether it read the text head, and tokens written.
+    """
     source = torch.randint(2, 1000, (streams, length - 1), generator=torch.Generator().manual_seed(1)).tolist()
     live = []
     for tokens in source:
@@ -99,7 +106,8 @@ def decode(engine: Engine, streams: int, length: int, device: str) -> tuple[floa
         seconds = clock() - before
         if not all(isinstance(event, Read) and event.emit_probability is None for event in events):
             step_seconds.append(seconds)
-            sizes.append(live[0].state.read + len(live[0].state.target))
+            size = live[0].state.read + len(live[0].state.target)
+            sizes.append((size, not isinstance(events[0], Read)))
         written += sum(isinstance(event, Write) for event in events)
         if any(isinstance(event, End) for event in events):
             live = [stream for stream in live if not stream.over]
@@ -152,12 +160,14 @@ def reencode_waitk(causal_lm: Any, device: str) -> float:
     return clock()
 
 
-def straight_line(x: list[int], y: list[float]) -> tuple[float, float, float]:
-    """Least squares: intercept, slope, and the share of the variance it explains."""
-    a, b = torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64)
-    slope = ((a - a.mean()) * (b - b.mean())).sum() / ((a - a.mean()) ** 2).sum()
-    rest = b - b.mean() - slope * (a - a.mean())
-    return float(b.mean() - slope * a.mean()), float(slope), float(1 - rest.var() / b.var())
+def straight_line(sizes: list[tuple[int, bool]], seconds: list[float]) -> dict[str, float]:
+    """Least squares of a step's milliseconds in x + y and in whether the text head was read, and what that explains."""
+    y = 1000 * torch.tensor(seconds, dtype=torch.float64)
+    columns = torch.tensor([[1.0, size, head] for size, head in sizes], dtype=torch.float64)
+    found = torch.linalg.lstsq(columns, y[:, None]).solution[:, 0]
+    rest = y - columns @ found
+    names = ("at_0", "per_x_plus_y", "text_head")
+    return dict(zip(names, found.tolist(), strict=True)) | {"r2": float(1 - rest.var() / y.var())}
 
 
 def milliseconds(seconds: list[float], share: float) -> float:
@@ -192,7 +202,6 @@ def measure(
     for suffix, model in models.items():
         seconds = median(run[0] for run in ours[suffix])
         steps = [median(run[1][i] for run in ours[suffix]) for i in range(len(ours[suffix][0][1]))]
-        intercept, slope, explained = straight_line(ours[suffix][0][2], steps)
         with torch.no_grad():
             recomputed = recompute(model, device, every)
         result |= {
@@ -203,7 +212,7 @@ def measure(
             f"ratio_vs_reencode_waitk{suffix}": seconds / median(reencode),
             f"step_ms_p50{suffix}": milliseconds(steps, 0.5),
             f"step_ms_p99{suffix}": milliseconds(steps, 0.99),
-            f"step_ms_line{suffix}": {"at_0": 1000 * intercept, "per_x_plus_y": 1000 * slope, "r2": explained},
+            f"step_ms_line{suffix}": straight_line(ours[suffix][0][2], steps),
             f"cache_bytes_per_stream{suffix}": GridCache(model, slots=1, length=2 * LENGTH).bytes,
         }
         many: dict[str, dict[str, float]] = {}
@@ -219,6 +228,7 @@ def measure(
                 "step_ms_p99": milliseconds(step_seconds, 0.99),
                 "sentence_tokens": length,
             }
+        print(json.dumps(rounded(result)), file=sys.stderr, flush=True)  # progress
         result[f"tokens_per_second{suffix}"] = {name: row["tokens_per_second"] for name, row in many.items()}
         result[f"streams{suffix}"] = many
     return result

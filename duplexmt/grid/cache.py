@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from .model import GridModel, finish_block, project_qkv, rms_norm
+from .packed import FEWEST_ROWS, packed_blocks
 from .prefix import merge, prefix_softmax
 from .rope import rotate
 from .scan import hadamard_scores
@@ -135,6 +136,7 @@ class GridCache:
         self.start = torch.zeros(slots, dtype=torch.int64)  # first position of each target stream; likewise
         self.cos, self.sin = self._rotation_table(2 * length)
         self.generation = 0  # counts how often the tensors were replaced
+        self.packed = packed_blocks(self.decoder.layers, free_bytes(self.device))
 
     @property
     def bytes(self) -> int:
@@ -302,8 +304,8 @@ class GridCache:
             )
             context = cells.take(context)
             if index == len(self.layers) - 1:  # only the present cell's target state is read
-                return finish_block(layer, states[cells.last], context[cells.last])
-            states = finish_block(layer, states, context)
+                return self._finish(index, states[cells.last], context[cells.last])
+            states = self._finish(index, states, context)
         raise AssertionError("a decoder has at least one layer")
 
     def _target_stream(
@@ -376,9 +378,15 @@ class GridCache:
             ctx_O = merge(ctx_oo, lse_oo, ctx_oi, lse_oi, self.model.softmax)
             context = cells.take(torch.cat((ctx_O, ctx_NN[:, None]), 1))
             if index == len(self.layers) - 1:
-                return finish_block(layer, states[cells.last], context[cells.last])
-            states = finish_block(layer, states, context)
+                return self._finish(index, states[cells.last], context[cells.last])
+            states = self._finish(index, states, context)
         raise AssertionError("a decoder has at least one layer")
+
+    def _finish(self, index: int, states: Tensor, context: Tensor) -> Tensor:
+        """The second half of a block, with reordered weights where there are any and they help."""
+        if self.packed is not None and len(states) >= FEWEST_ROWS:
+            return self.packed[index](states, context)
+        return finish_block(self.decoder.layers[index], states, context)
 
     def _first(
         self, new: Tensor, slots: Tensor, at: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from duplexmt.grid import packed
 from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import GridModel
 from tests.helpers import tiny_backbone
@@ -150,6 +151,21 @@ def test_a_cache_larger_than_the_memory_is_refused_before_it_is_allocated():
     cache.open(*(torch.tensor([value]) for value in (0, 5, 6, 9)))
     with pytest.raises(ValueError, match=r"a cache of 2 streams of 4 tokens .*decode fewer streams at once"):
         cache.open(*(torch.tensor([value]) for value in (1, 5, 6, 9)))
+
+
+def test_weights_reordered_for_small_products_change_nothing(monkeypatch):
+    monkeypatch.setattr(packed, "SMALLEST", 0)
+    model = model_with({"anchor": 3}).float()
+    reordered, _ = opened(model, 3)
+    monkeypatch.setattr(packed, "SMALLEST", 10**9)
+    plain, _ = opened(model, 3)
+    assert plain.packed is None
+    assert len(reordered.packed) == 3
+    for slots, emit, tokens in random_moves(torch.Generator().manual_seed(2), 3, 12):
+        hidden = reordered.step(slots, emit, tokens)
+        torch.testing.assert_close(hidden, plain.step(slots, emit, tokens), rtol=1e-5, atol=1e-5)
+    assert packed.packed_blocks(reordered.decoder.layers, free=1000) is None, "too little memory"
+    MODELS.clear()
 
 
 def random_moves(draw, open_slots, steps):
