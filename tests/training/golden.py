@@ -39,12 +39,13 @@ def golden_data():
     return data, len(prepared.tokenizer)
 
 
-def loss_curve(model_options, steps=STEPS, **settings):
+def loss_curve(model_options, steps=STEPS, recompute="nothing"):
     """`[steps, 3]`: mean LM loss, mean EMIT loss and path area fraction of each batch, trained by Adam."""
     data, vocab_size = golden_data()
     backbone = tiny_backbone(vocab_size=vocab_size, layers=2, scale=0.2)
     model = tiny_grid(backbone, **model_options).double().train()
-    module = GridTranslation(model, data.tokens, lam=0.003, learning_rate=2e-3, warmup_steps=0, **settings)
+    model.recompute = recompute
+    module = GridTranslation(model, data.tokens, lam=0.003, learning_rate=2e-3, warmup_steps=0)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     curve = []
     for batch, _ in zip(StepLoader(data.examples("train"), 4, seed=1), range(steps), strict=False):
