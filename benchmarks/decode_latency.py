@@ -268,7 +268,7 @@ def main() -> None:
     counts = [1, 8, 256 if device == "cuda" and not quick else 64]
     if device == "cuda" and not quick:
         counts.insert(2, 64)
-    many_length, repeats, every = (4, 2, 8) if quick and device == "cpu" else (LENGTH, 5, 1)
+    many_length, repeats, every = (4, 2, 12) if quick and device == "cpu" else (LENGTH, 5, 1)
     causal_lm = backbone(QWEN | {"num_hidden_layers": layers}, device)
     result = {
         "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads",
