@@ -261,6 +261,27 @@ def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trai
     assert "Traceback" not in done.stderr
 
 
+def test_translation_answers_before_the_line_has_ended(trained):
+    folder, _ = trained
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+    command = [
+        sys.executable,
+        "translate.py",
+        f"model_folder='{folder / 'model'}'",
+        "events=true",
+        "device=cpu",
+        "pause=0.2",
+    ]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write("我".encode())
+        process.stdin.flush()
+        first = json.loads(process.stdout.readline())  # after a pause at the latest
+        assert (first["event"], first["line"], first["sentence"], first["characters"]) == ("read", 1, 1, 1)
+        rest, _ = process.communicate("看书。".encode(), timeout=120)
+    assert process.returncode == 0
+    assert json.loads(rest.splitlines()[-1])["event"] == "end"
+
+
 def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trained, tmp_path):
     folder, _ = trained
     done = succeeded(
