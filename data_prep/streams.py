@@ -36,7 +36,7 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
             yield from _unzstd(raw)
         else:
             yield from raw
-    except (EOFError, igzip_lib.IsalError, zstandard.ZstdError) as error:
+    except (EOFError, igzip_lib.IsalError, zstandard.ZstdError) as error:  # type: ignore[misc]  # as isal's stubs say
         raise ValueError(f"{_names(paths)}: {_diagnosis(paths[0])} ({error}); fetch it again") from error
 
 
