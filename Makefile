@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 METRICS_VENV := .venv-metrics
 METRICS_STAMP := $(METRICS_VENV)/.installed
 
-.PHONY: setup metrics train test lint clean
+.PHONY: setup metrics train test corpus-files corpus lint clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,13 @@ train: setup  ## train on the built-in corpus, then translate held-out sentences
 
 test: setup  ## the whole suite
 	$(BIN)/python -m pytest $(ARGS)
+
+ROOT ?= wmt21
+corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as they are free to download
+	$(BIN)/python -m data_prep step=download root=$(ROOT) $(ARGS)
+
+corpus: setup  ## clean them and draw the paper's sample into ROOT/prepared-paper
+	$(BIN)/python -m data_prep root=$(ROOT) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

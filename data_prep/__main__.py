@@ -113,6 +113,7 @@ def run(cfg: DictConfig) -> None:
         download(plan.sources, plan.root)
         return
     processes = processes_available() if cfg.processes is None else cfg.processes
+    tqdm.monitor_interval = 0  # a thread of its own, which would keep the workers from being forks
     with tqdm(unit=" lines", unit_scale=True, disable=None) as bar:
 
         def progress(name: str, lines: int) -> None:

@@ -184,12 +184,10 @@ def clean_block(task: CleanTask, block: Block) -> int:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """A Parquet file, whole or not at all."""
+    """A Parquet file, whole or not at all. By lz4: a third larger than by zstd, and read and written twice as fast."""
 
     def write(stream: Any) -> None:
-        pq.write_table(
-            table, stream, compression="zstd", compression_level=1, use_dictionary=["corpus"], write_statistics=False
-        )
+        pq.write_table(table, stream, compression="lz4", use_dictionary=["corpus"], write_statistics=False)
 
     write_whole(path, write)
 

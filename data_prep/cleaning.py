@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from data_prep.rules import UNSPACED, check_language, normalise, rejects, space, unescape
+from data_prep.rules import UNSPACED, check_language, rejects, space, tidy, unescape
 from data_prep.splitting import text_key
 
 # C0 and C1 controls but for white space, and private use.
@@ -107,7 +107,8 @@ def clean(source: str, target: str, rules: Cleaning) -> Fate:
         if control_characters(source) or control_characters(target):
             return Fate(source, target, "control_characters")
         source, target = strip_control(source), strip_control(target)
-    plain = normalise(source), normalise(target)
+    unescaped = unescape(source), unescape(target)
+    plain = tidy(unescaped[0]), tidy(unescaped[1])
     reason = rejects(*plain)
     if reason:
         return Fate(source, target, reason)
@@ -118,9 +119,9 @@ def clean(source: str, target: str, rules: Cleaning) -> Fate:
     if reason:
         return Fate(source, target, reason)
     rewritten = ["strip_control"] if (source, target) != raw else []
-    if any("&" in text and unescape(text) != text for text in (source, target)):
+    if unescaped != (source, target):
         rewritten.append("unescape")
-    if any(normalise(text) != unescape(text) for text in (source, target)):
+    if plain != unescaped:
         rewritten.append("normalise")
     for before, after, language in zip(plain, spaced, rules.languages, strict=True):
         if before != after:

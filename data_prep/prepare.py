@@ -12,6 +12,8 @@ import logging
 import os
 import platform
 import shutil
+import sys
+import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -170,13 +172,17 @@ def read_split(output: Path, name: str) -> list[tuple[str, str]]:
 
 @contextmanager
 def workers(processes: int) -> Iterator[Executor]:
-    """Processes to share work out to; with one, the work is done here."""
+    """Processes to share work out to; with one, the work is done here.
+
+    They are forks of this one where it has no threads yet that could hold a lock, as a fork need not import anything.
+    """
     if processes < 1:
         raise ValueError(f"processes={processes}: must be at least 1")
     if processes == 1:
         yield _Here()
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+    method = "fork" if threading.active_count() == 1 and "torch" not in sys.modules else "spawn"
+    with ProcessPoolExecutor(processes, mp_context=get_context(method), initializer=_one_thread) as pool:
         yield pool
 
 

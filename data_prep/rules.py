@@ -93,8 +93,12 @@ def _character(match: re.Match[str]) -> str:
 
 def normalise(text: str) -> str:
     """What every language gets: unescaped, NFC, without invisible characters, white space collapsed and stripped."""
-    text = unicodedata.normalize("NFC", _INVISIBLE.sub("", unescape(text)))
-    return " ".join(text.split())
+    return tidy(unescape(text))
+
+
+def tidy(text: str) -> str:
+    """`normalise` without unescaping."""
+    return " ".join(unicodedata.normalize("NFC", _INVISIBLE.sub("", text)).split())
 
 
 def remove_spaces(text: str) -> str:

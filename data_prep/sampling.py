@@ -257,7 +257,8 @@ def everything_else(
     keys = pa.array(sorted(sample.texts.sources), pa.string()), pa.array(sorted(sample.texts.targets), pa.string())
     for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True):
         table = pq.read_table(path, columns=["source", "target", "line"])
-        table = table.filter(pa.array(mask & ~np.isin(table["line"].to_numpy(), lines[name]))).combine_chunks()
+        if held or not mask.all():
+            table = table.filter(pa.array(mask & ~np.isin(table["line"].to_numpy(), lines[name]))).combine_chunks()
         sample.counts["looked_at"] += len(table)
         if wanted.max_tokens is not None and count_tokens is not None:
             counts = [np.array(count_tokens(table[side].to_pylist()), np.int64) for side in ("source", "target")]

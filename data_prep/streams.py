@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import zstandard
+from isal import igzip_lib, isal_zlib
 
 _CHUNK = 1 << 20  # bytes
-_GZIP = 31  # zlib: a gzip header, and its checksum is verified
+_GZIP = 31  # window bits of zlib: a gzip header, and its checksum is verified; isal is zlib, twice as fast
 
 
 def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
@@ -35,7 +36,7 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
             yield from _unzstd(raw)
         else:
             yield from raw
-    except (EOFError, zlib.error, zstandard.ZstdError) as error:
+    except (EOFError, igzip_lib.IsalError, zstandard.ZstdError) as error:  # type: ignore[misc]  # as isal's stubs say
         raise ValueError(f"{_names(paths)}: {_diagnosis(paths[0])} ({error}); fetch it again") from error
 
 
@@ -48,7 +49,7 @@ def _raw(paths: Sequence[Path]) -> Iterator[bytes]:
 
 def _gunzip(raw: Iterable[bytes]) -> Iterator[bytes]:
     """Member by member: a gzip file may be several ones, written one after the other."""
-    member, started = zlib.decompressobj(_GZIP), False
+    member, started = isal_zlib.decompressobj(_GZIP), False
     for data in raw:
         while data:
             if not started and not data.strip(b"\0"):
@@ -58,7 +59,7 @@ def _gunzip(raw: Iterable[bytes]) -> Iterator[bytes]:
                 yield member.decompress(data, 8 * _CHUNK)
                 data = member.unconsumed_tail
             if member.eof:
-                data, member, started = member.unused_data, zlib.decompressobj(_GZIP), False
+                data, member, started = member.unused_data, isal_zlib.decompressobj(_GZIP), False
     if started:
         raise EOFError("the gzip stream has no end")
 

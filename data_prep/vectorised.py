@@ -1,10 +1,11 @@
 """`cleaning.clean` over whole columns of pairs, tens of times as fast, with the same result.
 
 Nearly all pairs of a corpus need nothing: a few regular expressions over the column (Arrow's, which run in one pass
-without backtracking) tell which pairs these are. They may err to one side only. A pair is *easy* if both sides consist
-of characters for which Python and Arrow are known to agree and which no rule touches, have a letter each, and hold no
-row of numbers; what is left to do for easy pairs are the spaces, a search for one character, a comparison of lengths.
-Every other pair, some in a hundred, goes through `clean` itself. So a rule stands in one place, and a screen can cost
+without backtracking) tell which pairs these are. They may err to one side only. A pair is *easy* if both sides consist,
+once normalised, of characters for which Python and Arrow are known to agree and which no rule touches, have a letter
+each, and hold no row of numbers; what is left to do for easy pairs are the spaces, a search for one character, a
+comparison of lengths.
+Every other pair, one in a hundred, goes through `clean` itself. So a rule stands in one place, and a screen can cost
 time but not correctness as long as it lets through too much rather than too little; the tests hold both to each other.
 """
 
@@ -23,17 +24,18 @@ from data_prep.cleaning import (
     clean,
     identical_sides,
     simplify,
+    strip_control,
     traditional,
     wrong_script,
 )
-from data_prep.rules import UNSPACED, close_up_punctuation
+from data_prep.rules import UNSPACED, close_up_punctuation, tidy, unescape
 from data_prep.splitting import text_key
 
-# Printable ASCII but for "&", Han characters, letters and the commonest punctuation: unchanged by NFC, visible, and
-# letters or not in every version of Unicode. Single spaces between words, none around.
+# Printable ASCII, Han characters, letters and the commonest punctuation: unchanged by NFC, visible, and letters or not
+# in every version of Unicode. Single spaces between words, none around.
 _HAN, _LATIN_1 = "一-鿿", "À-ÖØ-Þà-öø-ÿ"
 _MARKS = "、。〈-】〔〕，！？：；（）～“”‘’–—…·°"
-_WORD = f"[!-%'-~{_HAN}{_LATIN_1}{_MARKS}]+"
+_WORD = f"[!-~{_HAN}{_LATIN_1}{_MARKS}]+"
 _PLAIN = f"^{_WORD}(?: {_WORD})*$"
 _LETTER = f"[A-Za-z{_LATIN_1}{_HAN}]"
 _NUMERALS = f"0000|(?:[0-9]+[^0-9A-Za-z{_LATIN_1}{_HAN}]+){{6}}[0-9]"  # what the two numeral rules may look at
@@ -70,9 +72,13 @@ class CleanedColumns:
 
 def clean_columns(source: pa.Array, target: pa.Array, rules: Cleaning) -> CleanedColumns:
     """`clean` for each pair of two string arrays."""
-    easy = matches(source, _PLAIN) & matches(target, _PLAIN) & matches(source, _LETTER) & matches(target, _LETTER)
-    easy &= ~(matches(source, _NUMERALS) | matches(target, _NUMERALS))
+    raw = source, target
+    source, source_easy, source_rewritten = _normalised(source, rules)
+    target, target_easy, target_rewritten = _normalised(target, rules)
+    easy = source_easy & target_easy & ~(matches(source, _NUMERALS) | matches(target, _NUMERALS))
     columns = CleanedColumns(source, target, np.zeros(len(source), np.uint8))
+    for rule, one, other in zip(("unescape", "normalise"), source_rewritten, target_rewritten, strict=True):
+        columns.rewrite(easy & (one | other), rule)
     for side, language, simplifies in zip(("source", "target"), rules.languages, rules.simplifies, strict=True):
         text = getattr(columns, side)
         if language in UNSPACED:
@@ -87,8 +93,21 @@ def clean_columns(source: pa.Array, target: pa.Array, rules: Cleaning) -> Cleane
             columns.rewrite(changed, "simplify")
         setattr(columns, side, text)
     _drop_strictly(columns, (source, target), easy, rules)
-    _clean_one_by_one(columns, source, target, ~easy, rules)
+    _clean_one_by_one(columns, *raw, ~easy, rules)
     return columns
+
+
+def _normalised(text: pa.Array, rules: Cleaning) -> tuple[pa.Array, Mask, tuple[Mask, Mask]]:
+    """`normalise` for one side; which texts are easy then; and which were unescaped, and which tidied."""
+    raw = text
+    text, unescaped = _apply(text, matches(text, "&"), unescape)
+    plain = matches(text, _PLAIN)
+    text, tidied = _apply(text, ~plain, tidy)
+    if tidied.any():
+        plain[tidied] = matches(text.filter(pa.array(tidied)), _PLAIN)
+    if rules.control_characters and tidied.any():  # a matter of the raw text, and tidying takes some away
+        plain &= ~_holds(tidied, lambda text: strip_control(text) != text, raw)
+    return text, plain & matches(text, _LETTER), (unescaped, tidied)
 
 
 def _drop_strictly(columns: CleanedColumns, plain: tuple[pa.Array, pa.Array], easy: Mask, rules: Cleaning) -> None:

@@ -394,11 +394,13 @@ def test_baselines_are_trained_resumed_and_refused_where_a_grid_is_needed(traine
     assert (info["system"], info["prefix"]["k"]) == ("waitk", 2)
     assert {"validation/lm_loss", "validation/BLEU", "validation/AL"} <= set(info["scores"])
     assert "held-out sentences by wait-2" in done.stdout
-    for program in ("translate.py", "evaluate.py"):
-        arguments = ["text=我看书。"] if program == "translate.py" else [f"hydra.run.dir='{tmp_path / 'evaluation'}'"]
-        refused = run(program, f"model_folder='{folder / 'model'}'", *arguments)
-        assert refused.returncode == 2
-        assert refused.stderr.splitlines()[-1].startswith("error: system='grid' cannot be run on a waitk model")
+    model = f"model_folder='{folder / 'model'}'"
+    succeeded(run("evaluate.py", model, f"hydra.run.dir='{tmp_path / 'evaluation'}'"))
+    (row,) = json.loads((tmp_path / "evaluation" / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert row["system"] == "wait-k"
+    refused = run("translate.py", model, "text=我看书。")
+    assert refused.returncode == 2
+    assert "holds a waitk model: live translation needs a grid model" in refused.stderr.splitlines()[-1]
     prompted = tmp_path / "prompted"
     prompt = ["data.source_prefix='我看'", "data.target_prefix='I see'"]
     done = succeeded(

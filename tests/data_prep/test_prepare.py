@@ -196,6 +196,16 @@ def test_ranks_are_uniform_and_independent_between_sources_and_seeds():
     assert ranks(1, "un", np.array([7, 3])).tolist() == one[[7, 3]].tolist()
 
 
+def test_the_lowest_ranks_come_from_each_source_by_its_size():
+    sizes = {"paracrawl": 40_000, "un": 20_000, "ccmt": 15_000, "wikimatrix": 8_000, "wiki_titles": 2_000}
+    for seed in range(5):
+        order = np.concatenate([ranks(seed, name, np.arange(size)) for name, size in sizes.items()])
+        source = np.repeat(np.arange(len(sizes)), list(sizes.values()))
+        observed = np.bincount(source[np.argsort(order)[:8500]], minlength=len(sizes))
+        expected = np.array(list(sizes.values())) / 10
+        assert ((observed - expected) ** 2 / expected).sum() < 18.5  # 4 degrees of freedom, p = 0.001
+
+
 def test_ranks_are_those_of_splitmix64():
     """The generator as its author wrote it (Vigna, 2015), in Python's unbounded integers."""
     state = int.from_bytes(blake2b(b"un", digest_size=8, key=b"1").digest(), "big")
