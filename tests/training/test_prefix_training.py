@@ -158,6 +158,21 @@ def test_mixed_precision_trains(implementation):
     assert torch.isfinite(trainer.callback_metrics["validation/lm_loss"])
 
 
+def test_frozen_weights_in_half_precision_train_and_the_sample_is_translated_in_whole_precision():
+    backbone = add_lora(tiny_backbone(vocab_size=len(tiny_tokenizer())), **LORA)
+    frozen = [weight for weight in backbone.parameters() if not weight.requires_grad]
+    for weight in frozen:
+        weight.data = weight.data.bfloat16()
+    module = small_prefix_module(PrefixModel(backbone, k=2))
+    references = [target for _, target in SENTENCES[:4]]
+    sample = SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8)
+    trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0, callbacks=[sample])
+    trainer.fit(module, small_data(6))
+    assert "validation/AL" in trainer.callback_metrics
+    assert {weight.dtype for weight in frozen} == {torch.bfloat16}, "as they were"
+    assert all(weight.dtype == torch.float32 for weight in module.parameters() if weight.requires_grad)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
