@@ -137,14 +137,15 @@ def load_model_folder(
     """
     folder = Path(folder)
     info = read_manifest(folder)
-    trained = (info.get("grid") or info["prefix"])["anchor"]
+    options = info["grid" if info["system"] == "grid" else "prefix"]
+    trained = options["anchor"]
     if anchor is not None and anchor != trained:
         if not any_anchor:
             raise ValueError(
                 f"anchor={anchor}: the model in {str(folder)!r} was trained with anchor {trained}, and its positions "
                 "would not be those it knows; leave anchor out, or set any_anchor=true to try"
             )
-        info["grid"]["anchor"] = anchor
+        options["anchor"] = anchor
     disable_progress_bar()
     tokenizer = load_tokenizer(str(folder))
     if info["adaptation"] == "lora":

@@ -64,7 +64,7 @@ class PrefixCache:
         self.kinds = torch.cat((self.kinds, kinds), dim=1) if self.length else kinds
         self.model.check_window(int((self.kinds != NOTHING).sum(1).max()))
         decoder = self.model.causal_lm.model
-        embedded = decoder.embed_tokens(tokens)
+        embedded = self.model.embed(tokens)
         states = decoder(
             inputs_embeds=embedded,
             attention_mask=additive(arrival_mask(self.kinds, m), embedded.dtype),

@@ -74,13 +74,16 @@ class PrefixModel(nn.Module):
         first = source_lengths[:, None] if self.anchor == "source_length" else int(self.anchor)
         positions = torch.cat((rows.expand(B, -1), (first + columns).expand(B, -1)), dim=1)
         decoder = self.causal_lm.model
-        embedded = decoder.embed_tokens(torch.cat((source, target), dim=1))
-        if torch.is_autocast_enabled(embedded.device.type):
-            embedded = embedded.float()  # the residual stream stays precise where the frozen backbone is in half
+        embedded = self.embed(torch.cat((source, target), dim=1))
         # An explicit 4-D mask: left to itself, transformers takes a jump in the positions for packed sequences.
         mask = additive(prefix_mask(visible, X), embedded.dtype)
         states = decoder(inputs_embeds=embedded, attention_mask=mask, position_ids=positions, use_cache=False)
         return states.last_hidden_state[:, X:]
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Embedded tokens `[..., D]`, where the residual stream begins: ≥ float32, even if frozen weights are not."""
+        embedded = self.causal_lm.model.embed_tokens(tokens)
+        return embedded.to(torch.promote_types(embedded.dtype, torch.float32))
 
     def text_logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits `[..., vocabulary]` of final-normed target states `[..., D]`."""

@@ -1,10 +1,12 @@
 """A callback that translates a fixed validation sample simultaneously while training goes on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import lightning as L
 import torch
+from torch import nn
 
 from ..data.tokenizer import token_ids
 from ..metrics.latency import corpus_latency
@@ -47,11 +49,12 @@ class SimultaneousSample(L.Callback):
         if not trainer.is_global_zero or trainer.sanity_checking or not self.source_tokens:
             return
         assert isinstance(pl_module, TranslationModule)
-        # No CUDA graphs: the weights have changed by the next validation, and training wants the memory.
-        system = build_system(
-            pl_module, self.system, self.setting, max_target_tokens=self.max_target_tokens, static=False
-        )
-        hypotheses = collect(system.translate(self.source_tokens), len(self.source_tokens))
+        with whole_precision(pl_module):
+            # No CUDA graphs: the weights have changed by the next validation, and training wants the memory.
+            system = build_system(
+                pl_module, self.system, self.setting, max_target_tokens=self.max_target_tokens, static=False
+            )
+            hypotheses = collect(system.translate(self.source_tokens), len(self.source_tokens))
         texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
         reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]
         latency = corpus_latency(
@@ -61,3 +64,17 @@ class SimultaneousSample(L.Callback):
         scores |= {name: value for name in ("AL", "AL_all") if (value := latency[name]) is not None}
         for name, value in scores.items():
             pl_module.log(f"validation/{name}", value, rank_zero_only=True, prog_bar=name == "BLEU")
+
+
+@contextmanager
+def whole_precision(module: nn.Module) -> Iterator[None]:
+    """All weights in at least float32 for a while: frozen ones may be in half precision, and callbacks run outside of
+    autocast."""
+    half = [(weight, weight.data) for weight in module.parameters() if weight.dtype.itemsize < 4]
+    for weight, values in half:
+        weight.data = values.float()
+    try:
+        yield
+    finally:
+        for weight, values in half:
+            weight.data = values

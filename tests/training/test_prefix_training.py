@@ -16,6 +16,7 @@ from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
+from duplexmt.grid.model import GridModel
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from duplexmt.training.run import build_trainer
@@ -99,7 +100,7 @@ def fit(folder, *, resume=False, accumulate=2, **limits):
         name="test",
         settings={},
         checkpoint_every_n_steps=1,
-        callbacks=[SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8)],
+        callbacks=[SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", system, 0.5 if grid else 2, 8)],
     )  # fmt: skip
     checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
     trainer.fit(module, small_data(1), ckpt_path=checkpoint, weights_only=True)
@@ -153,6 +154,23 @@ def test_mixed_precision_trains(implementation):
     trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0)
     trainer.fit(small_prefix_module(model), small_data(6))
     assert torch.isfinite(trainer.callback_metrics["validation/lm_loss"])
+
+
+@pytest.mark.parametrize("system", ["grid", "waitk"])
+def test_frozen_weights_in_half_precision_train_and_the_sample_is_translated_in_whole_precision(system):
+    backbone = add_lora(tiny_backbone(vocab_size=len(tiny_tokenizer())), **LORA)
+    frozen = [weight for weight in backbone.parameters() if not weight.requires_grad]
+    for weight in frozen:
+        weight.data = weight.data.bfloat16()
+    grid = system == "grid"
+    module = small_module(GridModel(backbone)) if grid else small_prefix_module(PrefixModel(backbone, k=2))
+    references = [target for _, target in SENTENCES[:4]]
+    sample = SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8)
+    trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0, callbacks=[sample])
+    trainer.fit(module, small_data(6))
+    assert "validation/AL" in trainer.callback_metrics
+    assert {weight.dtype for weight in frozen} == {torch.bfloat16}, "as they were"
+    assert all(weight.dtype == torch.float32 for weight in module.parameters() if weight.requires_grad)
 
 
 @pytest.mark.parametrize(
