@@ -4,8 +4,9 @@ COMET and BLEURT need models and packages of their own: see `neural.py`.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import zip_longest
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,13 +89,19 @@ def corpus_statistics(
         if not entries or not all(entry.strip() for entry in entries):
             raise ValueError(f"sentence {index} has no reference or an empty one: {entries!r}")
 
-    # sacreBLEU wants one stream for each rank of reference, with None where a sentence has fewer.
-    streams = list(zip_longest(*references_by_sentence))
-    # sacreBLEU's own paired tests work on these two methods; they let scores be resampled without counting again.
+    # sacreBLEU wants one stream for each rank of reference, with None where a sentence has fewer. Its own paired tests
+    # work on the statistics taken here; they let scores be resampled without counting again.
+    metrics = _metrics(bleu_tokenizer(target_language), tuple(zip_longest(*references_by_sentence)))
     return {
-        name: Statistics(metric, np.array(metric._extract_corpus_statistics(hypotheses, streams), dtype=np.int64))
-        for name, metric in (("BLEU", BLEU(tokenize=bleu_tokenizer(target_language))), ("chrF", CHRF()))
+        name: Statistics(metric, np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=np.int64))
+        for name, metric in metrics.items()
     }
+
+
+@lru_cache(maxsize=1)  # several systems are scored against the same references
+def _metrics(tokenizer: str, references: tuple[tuple[Any, ...], ...]) -> dict[str, BLEU | CHRF]:
+    """BLEU and chrF that know their references."""
+    return {"BLEU": BLEU(tokenize=tokenizer, references=references), "chrF": CHRF(references=references)}
 
 
 def corpus_quality(

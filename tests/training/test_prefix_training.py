@@ -100,7 +100,7 @@ def fit(folder, *, resume=False, accumulate=2, **limits):
         name="test",
         settings={},
         checkpoint_every_n_steps=1,
-        callbacks=[SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", system, 0.5 if grid else 2, 8)],
+        callbacks=[SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8)],
     )  # fmt: skip
     checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
     trainer.fit(module, small_data(1), ckpt_path=checkpoint, weights_only=True)
@@ -165,7 +165,7 @@ def test_frozen_weights_in_half_precision_train_and_the_sample_is_translated_in_
     grid = system == "grid"
     module = small_module(GridModel(backbone)) if grid else small_prefix_module(PrefixModel(backbone, k=2))
     references = [target for _, target in SENTENCES[:4]]
-    sample = SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8)
+    sample = SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", system, 0.5 if grid else 2, 8)
     trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0, callbacks=[sample])
     trainer.fit(module, small_data(6))
     assert "validation/AL" in trainer.callback_metrics
