@@ -79,7 +79,7 @@ class _JointScan(torch.autograd.Function):
             b[step][:count].addcmul_(keep[following], b[following])
         A_KGE = A.view(N, K, H // K, E)
         d_scores = add * ((A_KGE * v_KE.unsqueeze(2)).sum(-1).view(N, H) + b)
-        d_v = torch.einsum("nkge,nkg->nke", A_KGE, add.view(N, K, -1)) if H > K else A * add.unsqueeze(-1)
+        d_v = (A_KGE * add.view(N, K, -1, 1)).sum(2)
         first = lines.steps[0]
         d_self = keep[first].unsqueeze(-1) * A[first]
         own = self_ctx.index_select(0, lines.order).to(h.dtype)
