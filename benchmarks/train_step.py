@@ -68,7 +68,8 @@ class Bench:
         self.device, self.half = torch.device(arguments.device), PRECISIONS[arguments.precision]
         self.cuda, self.compile = self.device.type == "cuda", arguments.compile
         self.shape, self.vocab = (QWEN, 151_936) if self.cuda else (SMALL, 4000)
-        self.steps = 5 if arguments.quick else 15
+        self.steps = 3 if arguments.quick else 15
+        self.news_pairs = 24 if self.cuda else 3 if arguments.quick else 6  # a batch
         self.lengths = json.loads((Path(__file__).parent / "lengths.json").read_text())
 
     def model(self, **options: object) -> GridModel:
@@ -184,8 +185,8 @@ def cells_of(batch: Batch) -> int:
 
 
 def against_hugging_face(bench: Bench) -> dict[str, float]:
-    """`ratio_hf`, `gemm_share`, `mfu`: news pairs, a batch of about 2,400 cells (CPU) or 9,600 (CUDA)."""
-    batches = bench.batches("news", 24 if bench.cuda else 6, bench.steps)
+    """`ratio_hf`, `gemm_share`, `mfu`: news pairs, 24 a batch on CUDA, 6 (quick: 3) on a CPU."""
+    batches = bench.batches("news", bench.news_pairs, bench.steps)
     model = bench.model()
     grid, plain = bench.grid_step(model), bench.plain_step()
     ids = [torch.randint(2, bench.vocab, (2 * cells_of(b) // 32, 32), device=bench.device) for b in batches]
@@ -220,7 +221,7 @@ def against_hugging_face(bench: Bench) -> dict[str, float]:
 
 def io_off(bench: Bench) -> dict[str, float]:
     """`speedup_io_off` beside the ratio of operations."""
-    batches = bench.batches("news", 24 if bench.cuda else 6, bench.steps)
+    batches = bench.batches("news", bench.news_pairs, bench.steps)
     on, off = bench.model(), bench.model(input_attends_output=False)
     step_on, step_off = bench.grid_step(on), bench.grid_step(off)
     time_on, time_off = bench.compare(lambda t: step_on(batches[t]), lambda t: step_off(batches[t]))
