@@ -61,6 +61,7 @@ def shown(text: str) -> str:
     direction of text are spelt out, so that they do nothing.
     """
     text = text[1:] if len(text) > 1 and text[0] == " " else text
+    text = text.replace("⏹", END)
     drawn = []
     for character in text:
         if character in "\r\n":
