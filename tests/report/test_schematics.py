@@ -1,0 +1,14 @@
+"""The schematics: small files, the same every time."""
+
+from duplexmt.report.schematics import schematics
+
+
+def test_schematics_are_small_and_the_same_every_time(tmp_path):
+    first, again = schematics(tmp_path / "first"), schematics(tmp_path / "again")
+    assert [path.name for path in first] == [
+        f"{name}.{kind}"
+        for name in ("grid", "attention-source", "attention-target", "cache")
+        for kind in ("svg", "png")
+    ]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+    assert all(path.stat().st_size < 150_000 for path in first)
