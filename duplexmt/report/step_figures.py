@@ -102,6 +102,8 @@ def staircase_figure(
 ) -> list[Path]:
     """Write the read/write staircases of several systems on one sentence as SVG and PNG.
 
+    Systems that read and write in the very same order share a line.
+
     Args:
         source: its S source tokens, without end token.
         delays: each system's source tokens read before each target token, never falling, at most S.
@@ -122,19 +124,22 @@ def staircase_figure(
             raise ValueError(
                 f"{system}: delays must never fall, and lie between 0 and the {S} source tokens: {list(reads)}"
             )
-    highest = max(1, *(len(reads) for reads in delays.values()))
+    ways: dict[tuple[int, ...], list[str]] = {}
+    for system, reads in delays.items():
+        ways.setdefault(tuple(reads), []).append(shortened(shown(system), SIZE, 2 * WIDEST))
+    highest = max(1, *map(len, ways))
     with style.figure_style():
         figure = Figure(
             figsize=(min(11.0, max(4.6, 0.36 * S + 3.0)), min(8.0, max(3.2, 0.26 * highest))), layout="constrained"
         )
         axes = figure.subplots()
-        for number, (system, reads) in enumerate(delays.items()):
+        for number, (reads, systems) in enumerate(ways.items()):
             xs, ys = [0.0], [0.0]
             for written, read in enumerate(reads):
                 xs += [read, read]
                 ys += [written, written + 1]
-            # Systems that go the same way stay visible side by side.
-            shift = 0.05 * (number - (len(delays) - 1) / 2)
+            # Where systems go the same way their lines stay visible side by side.
+            shift = 0.05 * (number - (len(ways) - 1) / 2)
             axes.plot(
                 [x + shift for x in [*xs, S]],
                 [y - shift for y in [*ys, len(reads)]],
@@ -142,7 +147,7 @@ def staircase_figure(
                 linestyle=style.DASHES[number % len(style.DASHES)],
                 linewidth=1.6,
                 solid_joinstyle="miter",
-                label=shortened(shown(system), SIZE, 2 * WIDEST),
+                label="\n".join(systems),
             )
         every = -(-S // MOST_LABELS)
         axes.set_xticks(range(0, S + 1, every))
