@@ -59,7 +59,7 @@ def source_attention() -> "Figure":
     left.set_title("I→I: along x′ ≤ x, once at y = 0, the same for all y", fontsize=9, loc="left")
     _cells(right, {(at[0], y): (O_COLOUR, "O") for y in range(at[1])})
     _both(right, at)
-    _arrows(right, [((at[0], y), at) for y in range(at[1])], bend=0.4)
+    _arrows(right, [((at[0], y), at) for y in range(at[1])], bend=-0.25)
     right.set_title("I←O: over y′ ≤ y, the cell's own O too", fontsize=9, loc="left")
     return figure
 
@@ -69,7 +69,7 @@ def target_attention() -> "Figure":
     figure, (left, right) = _figure(2)
     at = (3, 2)
     _cells(left, {(0, y): (O_COLOUR, "O") for y in range(at[1] + 1)} | {at: (O_COLOUR, "O")})
-    _arrows(left, [((0, y), (0, at[1])) for y in range(at[1])], bend=0.4)
+    _arrows(left, [((0, y), (0, at[1])) for y in range(at[1])], bend=-0.25)
     for x in range(1, X):
         _copy(left, (x - 1, at[1]), (x, at[1]))
     left.set_title("O→O: along y′ ≤ y, once at x = 0, the same for all x", fontsize=9, loc="left")
@@ -154,8 +154,8 @@ def _arrows(axes: "Axes", pairs: Iterable[tuple[Cell, Cell]], bend: float, heigh
     from matplotlib.patches import FancyArrowPatch
 
     for (a, b), (c, d) in pairs:
-        start = (a + 0.5, b + height) if b == d else (a + 0.26, b + 0.5)
-        end = (c + 0.36, d + height) if b == d else (c + 0.26, d + 0.62)
+        start = (a + 0.5, b + height) if b == d else (a + 0.36, b + 0.5)
+        end = (c + 0.36, d + height) if b == d else (c + 0.36, d + 0.62)
         axes.add_patch(
             FancyArrowPatch(
                 start, end, connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=9, color=DARK, zorder=3
