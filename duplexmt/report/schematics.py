@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 X, Y = 5, 4  # size of the grids drawn
-I_COLOUR, O_COLOUR = "#56B4E9", "#E69F00"
-PALE, GREY, DARK = "#F4F4F4", "#BDBDBD", "#303030"
+I_COLOUR, O_COLOUR = "#4FA3DC", "#FFD27A"
+PALE, GREY, DARK = "#F7F7F7", "#BDBDBD", "#303030"  # each of another lightness
 DIGITS = "₀₁₂₃₄₅₆₇₈₉"
 Cell = tuple[int, int]
 
