@@ -3,6 +3,7 @@
 What is written at which source token (`tab:infer-process`), and the read/write staircases of several systems.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
@@ -16,6 +17,7 @@ Steps = Sequence[tuple[str, str]]  # each source token's text, and what was writ
 SIZE, LINE, GAP = 8.0, 11.0, 8.0  # points: font, line, between columns
 WIDEST = 84.0  # points of a column; more is wrapped
 MOST_WIDTH = 900.0  # points of a table; more columns go below
+POINTS = 72  # an inch
 MOST_LABELS = 40  # source tokens named along an axis
 
 
@@ -67,7 +69,7 @@ def emission_figure(rows: Mapping[str, Steps], folder: Path, name: str = "emissi
     width = first + max(sum(widths[x] for x in block) for block in blocks) + GAP
     height = sum(LINE + 8 + sum(rows_of) + LINE for rows_of in heights)
     with style.figure_style():
-        figure = Figure(figsize=(width / 72, height / 72))
+        figure = Figure(figsize=(width / POINTS, height / POINTS))
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         axes.set_xlim(0, width)
@@ -129,9 +131,9 @@ def staircase_figure(
         ways.setdefault(tuple(reads), []).append(shortened(shown(system), SIZE, 2 * WIDEST))
     highest = max(1, *map(len, ways))
     with style.figure_style():
-        figure = Figure(
-            figsize=(min(11.0, max(4.6, 0.36 * S + 3.0)), min(8.0, max(3.2, 0.26 * highest))), layout="constrained"
-        )
+        width, height = min(11.0, max(4.6, 0.36 * S + 3.0)), min(8.0, max(3.2, 0.26 * highest))
+        named = 1.6 * SIZE / POINTS * len(delays) + 0.3  # inches of the legend
+        figure = Figure(figsize=(width, max(height, named)), layout="constrained")
         axes = figure.subplots()
         for number, (reads, systems) in enumerate(ways.items()):
             xs, ys = [0.0], [0.0]
@@ -186,13 +188,14 @@ def check_steps(rows: Mapping[str, Steps]) -> list[str]:
 
 
 def wrapped(text: str, width: float) -> list[str]:
-    """Lines of at most `width` points; a word that is longer than a line is shortened."""
+    """Lines of at most `width` points, Chinese broken anywhere; a word that is longer than a line is shortened."""
     lines: list[str] = []
-    for word in text.split():
-        if lines and text_width(f"{lines[-1]} {word}", SIZE) <= width:
-            lines[-1] += f" {word}"
+    # Words, or single characters of scripts without spaces, each with the space before it.
+    for piece in re.findall(r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)", text):
+        if lines and text_width(lines[-1] + piece, SIZE) <= width:
+            lines[-1] += piece
         else:
-            lines.append(shortened(word, SIZE, width))
+            lines.append(shortened(piece.strip(), SIZE, width))
     return lines
 
 

@@ -79,11 +79,15 @@ def shown(text: str) -> str:
 
 def shortened(text: str, size: float, width: float) -> str:
     """As much of a text as fits into `width` points at font size `size`, with `…` where something is cut off."""
-    if text_width(text, size) <= width:
-        return text
-    while text and text_width(text + ELLIPSIS, size) > width:
-        text = text[:-1]
-    return text.rstrip() + ELLIPSIS if text else ""
+    room = width - text_width(ELLIPSIS, size)
+    used, kept = 0.0, 0  # characters kept where there must be an ellipsis
+    for character in text:
+        used += advance(character) * size
+        if used <= room:
+            kept += 1
+        elif used > width:
+            return text[:kept].rstrip() + ELLIPSIS if kept else ""
+    return text
 
 
 def text_width(text: str, size: float) -> float:

@@ -64,13 +64,18 @@ def test_wrapped_lines_fit_and_lose_no_word():
     text = "the man standing there was a baseball player"
     lines = wrapped(text, 50)
     assert " ".join(lines) == text
-    assert all(style.text_width(line, 8) <= 50 for line in lines)
+    chinese = "站在那边的男人曾是棒球手，他叫 Tom。"
+    broken = wrapped(chinese, 50)
+    assert "".join(broken).replace(" ", "") == chinese.replace(" ", "")
+    assert all(style.text_width(line, 8) <= 50 for line in [*lines, *broken])
 
 
-@pytest.mark.parametrize("length", [1, 9, 150])
-def test_staircases_of_ten_systems_are_drawn(tmp_path, length):
+@pytest.mark.parametrize(("length", "systems"), [(1, 9), (9, 9), (150, 9), (9, 30)])
+def test_staircases_of_many_systems_are_drawn(tmp_path, length, systems):
     source = [f"源{x}" if x % 2 else "站" for x in range(length)]
-    delays = {f"wait-{k}": [min(length, k + i) for i in range(length + 3)] for k in range(1, 10)} | {"silent": []}
+    delays = {f"wait-{k}": [min(length, k + i) for i in range(length + 3)] for k in range(1, systems + 1)} | {
+        "silent": []
+    }
     svg, png = staircase_figure(source, delays, tmp_path)
     assert svg.stat().st_size > 1000
     assert png.stat().st_size > 1000

@@ -57,6 +57,7 @@ def test_shortened_texts_fit_and_say_that_they_are_short():
             short = style.shortened(text, 6, width)
             assert style.text_width(short, 6) <= width
             assert short == text or short == "" or short.endswith("…")
+    assert style.shortened("a" * 10**6, 6, 30).endswith("…")  # at once: only as far as it fits is looked at
     assert style.text_width("棒球手", 10) == pytest.approx(30, rel=0.01)
 
 
