@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-MARKERS = "os^Dv*PX"
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def pareto_figure(
     curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str], folder: Path, latency: str = "AL"
 ) -> list[Path]:
-    """Write `pareto.pdf` and `pareto.png`: one panel for each quality metric, 95 % intervals as error bars.
+    """Write `pareto.pdf`, `.svg` and `.png`: one panel for each quality metric, 95 % intervals as error bars.
 
     Args:
         curves: each system's points; of each, its `setting` and, for latency and metrics, `(value, interval)` with
@@ -24,6 +27,15 @@ def pareto_figure(
     """
     if not curves or not metrics:
         raise ValueError("a figure needs at least one system and one quality metric")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "pareto.pdf"
+    with style.figure_style():
+        figure = _panels(curves, metrics, latency)
+        figure.savefig(path, metadata={"CreationDate": None})
+        return [path, *style.save(figure, folder, "pareto", dpi=160)]
+
+
+def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str], latency: str) -> "Figure":
     from matplotlib.figure import Figure  # without pyplot: no windows, no global state
 
     columns = min(2, len(metrics))
@@ -45,28 +57,25 @@ def pareto_figure(
                 y,
                 xerr=_errors(points, latency),
                 yerr=_errors(points, metric),
-                marker=MARKERS[index % len(MARKERS)],
+                color=style.COLOURS[index % len(style.COLOURS)],
+                linestyle=style.DASHES[index % len(style.DASHES)],
+                marker=style.MARKERS[index % len(style.MARKERS)],
                 markersize=5,
                 linewidth=1.2,
                 elinewidth=0.7,
                 capsize=2,
-                label=system,
+                label=style.shown(system),
             )
             for point, left, height in zip(points, x, y, strict=True):
                 if point["setting"] != "—":
-                    axes.annotate(
-                        point["setting"], (left, height), xytext=(4, -9), textcoords="offset points", fontsize=7
-                    )
+                    setting = style.shown(point["setting"])
+                    axes.annotate(setting, (left, height), xytext=(4, -9), textcoords="offset points", fontsize=7)
         axes.set_xlabel(f"{latency} (model tokens)")
         axes.set_ylabel(metric)
         axes.grid(alpha=0.3, linewidth=0.5)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=8)
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "pareto.pdf", folder / "pareto.png"]
-    figure.savefig(paths[0], metadata={"CreationDate": None})
-    figure.savefig(paths[1], dpi=160)
-    return paths
+    return figure
 
 
 def _errors(points: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:

@@ -8,7 +8,8 @@ from torch import Tensor
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..grid.cells import Cells
-from ..grid.model import GridModel
+from ..grid.model import EMIT, GridModel
+from ..policy.calibration import BINS, calibration_error, calibration_sums
 from ..policy.heatmap import cells_at_once, loss_heatmap
 from ..policy.losses import GridLoss, grid_loss
 from ..policy.path import best_path, check_lam, emit_mask
@@ -74,6 +75,7 @@ class GridTranslation(TranslationModule):
         self.lam = check_lam(lam)
         self.cells_of_step: tuple[Tensor, Tensor] | None = None
         self.validation_sums: Tensor | None = None
+        self.calibration: Tensor | None = None
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch of the self-guided loop; returns the loss whose gradient is that of the whole step's mean."""
@@ -126,20 +128,28 @@ class GridTranslation(TranslationModule):
         """Start the sums of `validation_step` afresh."""
         precise = torch.float32 if self.device.type == "mps" else torch.float64
         self.validation_sums = torch.zeros(7, dtype=precise, device=self.device)
+        self.calibration = torch.zeros(BINS, 3, dtype=precise, device=self.device)
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add one batch to the sums of the validation set."""
-        loss, area = self.losses(batch)
+        guided = guide(self.model, self.tokens, batch, self.lam)
+        emit_logits = self.model.emit_logits(guided.hidden)
+        loss, area = grid_loss(guided.heatmap, emit_logits, guided.mask), guided.area
         pairs = torch.tensor(len(batch.source), device=self.device)
         parts = (loss.lm_sum, loss.emit_cells, loss.emit_sum, loss.valid_cells, loss.correct, area * pairs, pairs)
         assert self.validation_sums is not None
+        assert self.calibration is not None
         self.validation_sums += torch.stack([part.to(self.validation_sums.dtype) for part in parts])
+        probabilities = emit_logits.to(self.calibration.dtype).softmax(-1)[:, EMIT]
+        self.calibration += calibration_sums(probabilities, guided.mask)
 
     def on_validation_epoch_end(self) -> None:
         """Log the means over all validation cells of all devices."""
         assert self.validation_sums is not None
+        assert self.calibration is not None
         lm, emit_cells, emit, valid, correct, area, pairs = self.reduce_sum(self.validation_sums).unbind()
         self.log("validation/lm_loss", lm / emit_cells, prog_bar=True)
         self.log("validation/emit_loss", emit / valid)
         self.log("validation/emit_accuracy", correct / valid, prog_bar=True)
         self.log("validation/area", area / pairs, prog_bar=True)
+        self.log("validation/emit_calibration", calibration_error(self.reduce_sum(self.calibration)))

@@ -1,5 +1,6 @@
 """The figure: drawn from what it is given, the same each time."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ CURVES = {
 
 def test_the_figure_is_written_twice_over_and_is_the_same_every_time(tmp_path: Path) -> None:
     paths = pareto_figure(CURVES, ["COMET", "BLEU"], tmp_path / "new")
-    assert [path.name for path in paths] == ["pareto.pdf", "pareto.png"]
+    assert [path.name for path in paths] == ["pareto.pdf", "pareto.svg", "pareto.png"]
     assert paths[0].read_bytes().startswith(b"%PDF")
-    assert paths[1].read_bytes().startswith(b"\x89PNG")
+    assert paths[2].read_bytes().startswith(b"\x89PNG")
     again = pareto_figure(CURVES, ["COMET", "BLEU"], tmp_path)
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
 
@@ -27,6 +28,13 @@ def test_the_figure_is_written_twice_over_and_is_the_same_every_time(tmp_path: P
 def test_three_metrics_have_three_panels_and_a_system_without_a_metric_is_left_out_of_its_own(tmp_path: Path) -> None:
     paths = pareto_figure(CURVES, ["COMET", "BLEU", "chrF"], tmp_path)
     assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_names_in_chinese_and_with_a_dollar_are_drawn_as_they_are(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        paths = pareto_figure({"棒球 $5": CURVES["grid"][:1]}, ["BLEU"], tmp_path)  # one θ only
+    assert b"<text" not in paths[1].read_bytes()
 
 
 def test_an_empty_figure_is_refused(tmp_path: Path) -> None:

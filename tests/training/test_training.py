@@ -15,8 +15,10 @@ from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
-from duplexmt.grid.model import GridModel
+from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.policy.calibration import calibration_error, calibration_sums
 from duplexmt.policy.path import best_path, emit_mask
+from duplexmt.training.module import guide
 from duplexmt.training.run import build_trainer
 from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
@@ -284,6 +286,10 @@ def test_validation_means_run_over_all_cells_of_all_batches():
     torch.testing.assert_close(got["validation/area"].double(), area.double(), rtol=0, atol=1e-6)
     accuracy = (loss.correct / loss.valid_cells).double()
     torch.testing.assert_close(got["validation/emit_accuracy"].double(), accuracy, rtol=0, atol=1e-6)
+    guided = guide(module.model, module.tokens, batch, module.lam)
+    sums = calibration_sums(module.model.emit_logits(guided.hidden).softmax(-1)[:, EMIT], guided.mask)
+    error = calibration_error(sums)
+    torch.testing.assert_close(got["validation/emit_calibration"].double(), error, rtol=0, atol=1e-6)
 
 
 class Poison(L.Callback):

@@ -1,0 +1,132 @@
+"""What all figures share: fonts that hold Chinese, texts that can be shown, colours, files.
+
+matplotlib brings DejaVu Sans; Chinese comes from a subset font beside this file (`fonts/README.md`), so that figures
+look the same on every machine. In SVG files text is drawn as outlines, for the same reason.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unicodedata import category, combining
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CHINESE_FONT = Path(__file__).parent / "fonts" / "DuplexmtSansSC.otf"
+FAMILIES = ["DejaVu Sans", "Duplexmt Sans SC"]
+LOSS_COLOURS, EMIT_COLOURS = "cividis_r", "Blues"  # darker = more; lightness alone tells values apart
+# Okabe and Ito's colours, which colour-blind people tell apart, from dark to light; lines differ in dashes, too.
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
+MARKERS = "os^Dv*PX"
+END = "■"  # how the end token is shown
+ELLIPSIS = "…"
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """matplotlib's settings while a figure is made and saved."""
+    import matplotlib
+    from matplotlib import font_manager
+
+    if not any(font.name == FAMILIES[1] for font in font_manager.fontManager.ttflist):
+        font_manager.fontManager.addfont(CHINESE_FONT)
+    settings: Any = {
+        "font.family": FAMILIES,
+        "text.parse_math": False,  # a "$" in a sentence is a dollar
+        "svg.fonttype": "path",
+        "svg.hashsalt": "duplexmt",
+        "axes.linewidth": 0.6,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def save(figure: "Figure", folder: Path, name: str, dpi: int = 120) -> list[Path]:
+    """Write `name.svg` and `name.png`, the same bytes for the same figure; the folder is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
+    figure.savefig(paths[0], metadata={"Date": None})
+    figure.savefig(paths[1], dpi=dpi)
+    return paths
+
+
+def shown(text: str) -> str:
+    """A token as it can be drawn: every character that has no picture of its own is spelt out as `⟨HEX⟩`.
+
+    One space at the beginning, which most tokens of a word have, is left out; other white space is shown as `␣`, line
+    ends as `⏎`. A combining character at the beginning is put on a circle. Control characters and those that turn the
+    direction of text are spelt out, so that they do nothing.
+    """
+    text = text[1:] if len(text) > 1 and text[0] == " " else text
+    text = text.replace("⏹", END)
+    drawn = []
+    for character in text:
+        if character in "\r\n":
+            drawn.append("⏎")
+        elif character.isspace():
+            drawn.append("␣" if character != " " or not drawn or not text.strip() else " ")
+        elif category(character)[0] == "C" or not has_glyph(character):
+            drawn.append(f"⟨{ord(character):X}⟩")
+        elif combining(character) and not drawn:
+            drawn.append(f"◌{character}")
+        else:
+            drawn.append(character)
+    return "".join(drawn)
+
+
+def shortened(text: str, size: float, width: float) -> str:
+    """As much of a text as fits into `width` points at font size `size`, with `…` where something is cut off."""
+    room = width - text_width(ELLIPSIS, size)
+    used, kept = 0.0, 0  # characters kept where there must be an ellipsis
+    for character in text:
+        used += advance(character) * size
+        if used <= room:
+            kept += 1
+        elif used > width:
+            return text[:kept].rstrip() + ELLIPSIS if kept else ""
+    return text
+
+
+def text_width(text: str, size: float) -> float:
+    """Width in points of one line of text at a font size, without kerning."""
+    return sum(map(advance, text)) * size
+
+
+def has_glyph(character: str) -> bool:
+    """Whether one of the fonts can draw a character."""
+    return any(ord(character) in characters for _, characters in _fonts())
+
+
+@cache
+def advance(character: str) -> float:
+    """Width of a character in units of the font size."""
+    for font, characters in _fonts():
+        if ord(character) in characters:
+            font.set_size(100, 72)
+            return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100
+    return 1.0
+
+
+@cache
+def _fonts() -> list[tuple[Any, frozenset[int]]]:
+    """The fonts, with the characters each can draw."""
+    from matplotlib.font_manager import findfont
+    from matplotlib.ft2font import FT2Font
+
+    fonts = [FT2Font(path) for path in (findfont(FAMILIES[0]), str(CHINESE_FONT))]
+    return [(font, frozenset(font.get_charmap())) for font in fonts]
+
+
+def ink(colour: Sequence[float]) -> str:
+    """Black or white, whichever is easier to read on a colour `(red, green, blue, …)` in [0, 1]."""
+    return "black" if lightness(colour) > 0.5 else "white"
+
+
+def lightness(colour: Sequence[float]) -> float:
+    """How light a colour is to the eye: CIE L* of an sRGB colour, from 0 to 1."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return 1.16 * luminance ** (1 / 3) - 0.16 if luminance > 0.008856 else 9.033 * luminance

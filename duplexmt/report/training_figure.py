@@ -1,0 +1,87 @@
+"""Path area and EMIT head over training, from the metrics a run has logged."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import style
+
+PANELS = {  # title: metrics, and how each is called
+    "path area (share of cells)": {"train/area": "training", "validation/area": "validation"},
+    "EMIT decisions that agree with the path": {
+        "train/emit_accuracy": "training",
+        "validation/emit_accuracy": "validation",
+    },
+    "EMIT calibration error": {"validation/emit_calibration": "validation"},
+    "loss (nats)": {
+        "train/lm_loss": "LM, training",
+        "validation/lm_loss": "LM, validation",
+        "train/emit_loss": "EMIT, training",
+        "validation/emit_loss": "EMIT, validation",
+    },
+}
+Curve = Sequence[tuple[int, float]]  # step and value
+
+
+def read_curves(path: Path) -> dict[str, list[tuple[int, float]]]:
+    """The curves in a `metrics.csv`: steps and values of each metric; lines that lack one are passed over.
+
+    Raises:
+        ValueError: for a file without steps.
+    """
+    curves: dict[str, list[tuple[int, float]]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if "step" not in (reader.fieldnames or []):
+            raise ValueError(f"{path}: has no column 'step'; give the metrics.csv of a run")
+        for row in reader:
+            for name, value in row.items():
+                if name not in ("step", "epoch") and value:
+                    curves.setdefault(name, []).append((int(float(row["step"])), float(value)))
+    return curves
+
+
+def training_figure(curves: Mapping[str, Curve], folder: Path, name: str = "training") -> list[Path]:
+    """Write a panel for each of `PANELS` as SVG and PNG; metrics a run has not logged are left out.
+
+    Args:
+        curves: of each metric; those with other names are not shown.
+        folder, name: where to.
+
+    Raises:
+        ValueError: where there is nothing to show.
+    """
+    from matplotlib.figure import Figure
+
+    panels = {
+        title: {label: curves[metric] for metric, label in metrics.items() if curves.get(metric)}
+        for title, metrics in PANELS.items()
+    }
+    panels = {title: lines for title, lines in panels.items() if lines}
+    if not panels:
+        wanted = ", ".join(metric for metrics in PANELS.values() for metric in metrics)
+        raise ValueError(f"no metric of training to show: a run logs {wanted}")
+    rows = -(-len(panels) // 2)
+    with style.figure_style():
+        figure = Figure(figsize=(4.2 * min(2, len(panels)), 2.6 * rows), layout="constrained")
+        places = figure.subplots(rows, min(2, len(panels)), squeeze=False).flatten()
+        for axes in places[len(panels) :]:
+            axes.set_axis_off()
+        for axes, (title, lines) in zip(places, panels.items(), strict=False):
+            for number, (label, points) in enumerate(lines.items()):
+                axes.plot(
+                    *zip(*sorted(points), strict=True),
+                    color=style.COLOURS[number % len(style.COLOURS)],
+                    linestyle=style.DASHES[number % len(style.DASHES)],
+                    linewidth=1.3,
+                    marker=style.MARKERS[number] if len(points) < 12 else None,
+                    markersize=4,
+                    label=label,
+                )
+            axes.set_title(title, fontsize=9, loc="left")
+            axes.set_xlabel("optimiser step", fontsize=8)
+            axes.tick_params(labelsize=8)
+            axes.set_ylim(bottom=0)
+            axes.grid(alpha=0.3, linewidth=0.5)
+            axes.legend(fontsize=8, frameon=False, handlelength=3)
+        return style.save(figure, folder, name)
