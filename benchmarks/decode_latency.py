@@ -16,12 +16,15 @@ object; the keys with `_io_off` are the same with I←O off, those under `small`
 import argparse
 import json
 import sys
+from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.grid.cache import GridCache

@@ -11,11 +11,14 @@ import argparse
 import gc
 import json
 import random
+import sys
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before this folder and its data_prep.py
 
 from data_prep import clean_side
 from data_prep.live import settled_side

@@ -10,9 +10,13 @@ DP path writes a token of a content word no earlier than the row of the last sou
 
 import argparse
 import json
+import sys
+from pathlib import Path
 from statistics import fmean
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from duplexmt.artifact import ModelFolder, load_model_folder
 from duplexmt.data.batch import collate

@@ -32,6 +32,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
+
 from padded import padded_losses
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
