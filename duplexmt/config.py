@@ -37,7 +37,7 @@ class ModelConfig:
     attention: str = MISSING  # approximate | exact
     input_attends_output: bool = MISSING  # I←O
     softmax: str = MISSING  # joint | separate
-    anchor: Any = MISSING  # source_length, or a constant position
+    anchor: Any = MISSING  # source_length, a constant position, or visible_length (an ablation)
 
     def __post_init__(self) -> None:
         if self.adaptation not in ("full", "lora"):

@@ -88,6 +88,7 @@ def test_every_experiment_composes_and_is_accepted(experiment):
         ("ablation_exact", "attention", "exact"),
         ("ablation_separate", "softmax", "separate"),
         ("ablation_constant_anchor", "anchor", 0),
+        ("ablation_naive_rope", "anchor", "visible_length"),
     ],
 )
 def test_an_ablation_changes_one_option_of_any_experiment(experiment, option, value):
@@ -99,6 +100,12 @@ def test_an_ablation_changes_one_option_of_any_experiment(experiment, option, va
     assert paper["model"][option] == value
     assert paper["data"]["max_tokens"] == 32
     assert paper["name"] == experiment
+
+
+def test_the_ablation_of_characters_changes_the_segmentation_only():
+    alone = asdict(checked("train", "experiment=ablation_characters"))
+    data = asdict(checked("train").data) | {"segmentation": "characters"}
+    assert alone == asdict(checked("train")) | {"name": "ablation_characters", "data": data}
 
 
 def test_a_sweep_of_an_experiment_is_dormant_without_multirun():

@@ -115,8 +115,10 @@ class GridCache:
     """
 
     def __init__(self, model: GridModel, slots: int = 1, length: int = 64, max_bytes: int | None = None) -> None:
-        if model.attention != "approximate":
-            raise ValueError("exact attention keeps no cache: decode such a model by recomputation")
+        if not model.cacheable:
+            raise ValueError(
+                "exact attention keeps no cache, nor does anchor visible_length: decode such a model by recomputation"
+            )
         self.model, self.max_bytes = model, max_bytes
         self.decoder: Any = model.causal_lm.model
         attention = self.decoder.layers[0].self_attn

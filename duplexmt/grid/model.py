@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
 from .cells import Cells
-from .rope import check_anchor, rotate, target_positions
+from .rope import VISIBLE_LENGTH, check_anchor, rotate, target_positions
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
 SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
@@ -31,7 +31,8 @@ class GridModel(nn.Module):
         attention: `approximate` (the paper's) or `exact` (the form it approximates).
         input_attends_output: whether the source stream attends to the target stream (I←O).
         softmax: `joint` (one denominator for self and cross keys) or `separate` (the rejected variant).
-        anchor: first rotary position of the target stream: `source_length` or a constant.
+        anchor: first rotary position of the target stream: `source_length`, a constant, or `visible_length` (the
+            naive `x_vis + y`, an ablation: every read moves the whole target, so nothing can be cached).
 
     Raises:
         ValueError: for an unknown option, or a backbone whose attention the grid cannot honour.
@@ -55,7 +56,7 @@ class GridModel(nn.Module):
         self.attention = attention
         self.input_attends_output = input_attends_output
         self.softmax = softmax
-        self.anchor = check_anchor(anchor)
+        self.anchor = check_anchor(anchor, naive=True)
         self.window = check_backbone(self.causal_lm.config)
         self.recompute = "nothing"  # one of RECOMPUTE, in training
         self._project: Callable[..., Any] = project_and_rotate
@@ -77,6 +78,11 @@ class GridModel(nn.Module):
             return checkpoint(block, *inputs, use_reentrant=False)
         kept = partial(create_selective_checkpoint_contexts, MATRIX_PRODUCTS)
         return checkpoint(block, *inputs, use_reentrant=False, context_fn=kept)
+
+    @property
+    def cacheable(self) -> bool:
+        """Whether the states of earlier cells stay as they are while a stream grows, and few enough to be kept."""
+        return self.attention == "approximate" and self.anchor != VISIBLE_LENGTH
 
     @property
     def causal_lm(self) -> Any:
@@ -132,7 +138,11 @@ class GridModel(nn.Module):
         # state for each cell, and so has I where it attends to O.
         # The residual stream has the precision of what is trained, even where the frozen backbone is in half precision.
         I, O = (decoder.embed_tokens(tokens).to(self.emit_head.weight.dtype) for tokens in (source, target))
-        positions = target_positions(self.anchor, source_lengths[cells.target_pair], cells.y)
+        if self.anchor == VISIBLE_LENGTH:
+            O = cells.over_columns(O)
+            positions = cells.x[cells.source_token] + 1 + cells.y[cells.target_token]
+        else:
+            positions = target_positions(self.anchor, source_lengths[cells.target_pair], cells.y)
         ropes_I, ropes_O = rotation(decoder, I, cells.x), rotation(decoder, O, positions)
         rope = join(ropes_I, ropes_O)
         rope_of_cells = join(map(grow_I, ropes_I), map(cells.over_columns, ropes_O))

@@ -95,7 +95,7 @@ class Engine:
         self.opened = 0
         on_cuda = model.emit_head.weight.is_cuda
         self.states: States
-        if recompute or model.attention == "exact":
+        if recompute or not model.cacheable:
             self.states = RecomputedStates(model)
         elif on_cuda if static is None else static:
             self.states = StaticStates(model, max_streams, compiled=compiled)

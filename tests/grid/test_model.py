@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import RECOMPUTE, GridModel, finish_block
 from tests.helpers import tiny_backbone
 
@@ -49,6 +50,27 @@ def test_exact_grid_without_io_equals_hugging_face_at_every_row(model_type, valu
         # Without the mask transformers takes the jump in positions for packed sequences.
         expected = model.causal_lm(input_ids=ids, position_ids=positions, attention_mask=torch.ones_like(ids)).logits
         torch.testing.assert_close(logits[:, x], expected[:, x + 1 :], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("X", "Y"), [(1, 1), (6, 1), (4, 5)])
+def test_with_naive_positions_every_row_is_a_causal_model_on_the_tokens_in_a_row(X, Y):
+    model = grid(attention="exact", input_attends_output=False, anchor="visible_length")
+    source, target = tokens(2, X, seed=X), tokens(2, Y, seed=Y + 50)
+    logits = model.text_logits(model(source, target))
+    for x in range(X):
+        ids = torch.cat((source[:, : x + 1], target), 1)
+        expected = model.causal_lm(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        torch.testing.assert_close(logits[:, x], expected[:, x + 1 :], rtol=0, atol=1e-5)
+
+
+def test_naive_positions_keep_causality_and_are_decoded_by_recomputation():
+    model = grid(anchor="visible_length")
+    source, target = tokens(1, 5), tokens(1, 6)
+    whole = model(source, target)
+    torch.testing.assert_close(model(source[:, :3], target[:, :4]), whole[:, :3, :4], rtol=0, atol=1e-12)
+    assert not model.cacheable
+    with pytest.raises(ValueError, match="nor does anchor visible_length"):
+        GridCache(model)
 
 
 @pytest.mark.parametrize("io", [True, False])
