@@ -129,7 +129,7 @@ def test_a_sliding_window_shorter_than_the_streams_is_refused_while_decoding():
 
 
 def test_exact_attention_is_refused():
-    with pytest.raises(ValueError, match="exact attention keeps no cache, .*: decode such a model by recomputation"):
+    with pytest.raises(ValueError, match=r"exact attention keeps no cache, .*: decode such a model by recomputation"):
         GridCache(GridModel(tiny_backbone(), attention="exact"))
 
 
