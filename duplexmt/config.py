@@ -161,7 +161,7 @@ class TrainingConfig:
     warmup_steps: int = MISSING
     schedule: str = MISSING  # constant | linear
     betas: list[float] = MISSING
-    recompute: str = MISSING  # in the backward pass: nothing | elementwise (half the memory) | layers (least memory)
+    recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory)
     compile: bool = MISSING  # torch.compile what runs per position
     sample_size: int = MISSING  # validation sentences translated for BLEU and AL
     checkpoint_every_n_steps: int = MISSING

@@ -15,8 +15,8 @@ from .rope import VISIBLE_LENGTH, check_anchor, rotate, target_positions
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
 SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
-# What is computed again in the backward pass rather than kept: nothing; all but matrix products (half the memory at a
-# few per cent of the time); or whole layers, of which only the input is kept.
+# What is computed again in the backward pass rather than kept: nothing; all but matrix products; or whole layers, of
+# which only the input is kept.
 RECOMPUTE = ("nothing", "elementwise", "layers")
 MATRIX_PRODUCTS = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
 Rotation = tuple[Tensor, Tensor]  # cos and sin
