@@ -1,5 +1,6 @@
 """Wait-k, offline and local agreement: what the prefix model writes, and when."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Stream:
     hypotheses: deque[list[int]] = field(default_factory=deque)  # local agreement: text tokens of the last n
 
 
-class PrefixSystem:
+class PrefixSystem(ABC):
     """What wait-k and local agreement share: batches of streams, and how their tokens enter the cache.
 
     Args:
@@ -78,9 +79,9 @@ class PrefixSystem:
             ]
             yield from self.translate_batch(batch)
 
+    @abstractmethod
     def translate_batch(self, streams: list[Stream]) -> Iterator[Event]:
         """Yield the events of streams that begin together."""
-        raise NotImplementedError
 
     def read(self, stream: Stream) -> Read:
         """Make one more source token visible."""
