@@ -44,7 +44,14 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
-    from duplexmt.training.run import build_trainer, choose_precision, close_loggers, half_precision, sample_callback
+    from duplexmt.training.run import (
+        build_trainer,
+        choose_precision,
+        close_loggers,
+        half_precision,
+        sample_callback,
+        share_batches,
+    )
 
     system: tuple[str, float | int | None] = (cfg.system.name, cfg.system.k)
     if cfg.system.name == "grid":
@@ -54,6 +61,7 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     names = ("end_token", "seed_token", "source_prefix", "target_prefix")
     stream = {name: data.pop(name) for name in names} | {"context_tokens": data["context_tokens"]}
     batches = {name: data.pop(name) for name in ("batch_size", "batch_cells")}
+    trainer_settings, batches = share_batches(asdict(cfg.trainer), batches)
     del data["licence"]
     if cfg.resume and data["tokenizer"] is None:
         data["tokenizer"] = str(folder / "tokenizer")  # not trained again
@@ -95,7 +103,7 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         module = PrefixTranslation(model, tokens, **optimisation)
     trainer = build_trainer(
         folder,
-        trainer=asdict(cfg.trainer),
+        trainer=trainer_settings,
         logger=asdict(cfg.logger),
         name=cfg.name,
         settings=asdict(cfg),
