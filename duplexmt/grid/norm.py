@@ -35,10 +35,11 @@ class _RMSNorm(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         """With `u = ∂y ⊙ x`: `∂x = r·w ⊙ ∂y − x · r³ · (u·w) / D` and `∂w = Σ u · r` over positions."""
         x, weight, r = ctx.saved_tensors
-        g, D = gradients[0].to(r.dtype), x.shape[-1]
-        w = weight.to(r.dtype)
-        u = g * x
-        d_weight = (u * r).flatten(0, -2).sum(0).to(weight.dtype) if ctx.needs_input_grad[1] else None
-        slope = u.mul_(w).sum(-1, keepdim=True).mul_(r * r * r / -D)
+        g, w, D = gradients[0].to(r.dtype), weight.to(r.dtype), x.shape[-1]
+        u, d_weight = g * x, None
+        with torch.autocast(x.device.type, enabled=False):
+            slope = (u @ w).unsqueeze(-1).mul_(r * r * r / -D)
+            if ctx.needs_input_grad[1]:
+                d_weight = torch.mv(u.view(-1, D).T, r.view(-1)).to(weight.dtype)
         d_x = (g * r).mul_(w).addcmul_(x, slope)
         return d_x.to(x.dtype), d_weight, None, None
