@@ -451,7 +451,11 @@ def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
     """
     if hydra.mode != RunMode.MULTIRUN:
         return Path(hydra.runtime.output_dir).name, group
-    return f"{hydra.job.num} {hydra.job.override_dirname}"[:120], group or Path(hydra.sweep.dir).name
+    sweep = Path(hydra.sweep.dir)
+    saved = sweep / "multirun.yaml"  # Hydra's record of the sweep, with all values of what is swept
+    common = OmegaConf.load(saved).hydra.overrides.task if saved.is_file() else []
+    differing = [argument for argument in hydra.overrides.task if argument not in common]
+    return " ".join([str(hydra.job.num), *differing])[:120], group or sweep.name
 
 
 def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt") -> list[str]:

@@ -52,15 +52,16 @@ def leaves(values, path=""):
             yield f"{path}{key}", value
 
 
-def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_differs():
+def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_differs(tmp_path):
+    sweep = tmp_path / "lambdas"
+    sweep.mkdir()
+    task = ["policy.lam=0.1,1", "name=test"]
+    OmegaConf.save({"hydra": {"overrides": {"task": task}}}, sweep / "multirun.yaml")
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        cfg = compose(
-            "train",
-            overrides=["hydra.mode=MULTIRUN", "hydra.sweep.dir=runs/lambdas", "+hydra.job.num=3"],
-            return_hydra_config=True,
-        )
-    hydra = OmegaConf.merge(cfg.hydra, {"job": {"num": 3, "override_dirname": "policy.lam=0.1"}})
-    assert run_label(hydra, None) == ("3 policy.lam=0.1", "lambdas")
+        hydra = compose("train", overrides=["hydra.mode=MULTIRUN"], return_hydra_config=True).hydra
+    job = {"sweep": {"dir": str(sweep)}, "job": {"num": 1}, "overrides": {"task": ["policy.lam=1", "name=test"]}}
+    hydra = OmegaConf.merge(hydra, job)
+    assert run_label(hydra, None) == ("1 policy.lam=1", "lambdas")
     assert run_label(hydra, "mine")[1] == "mine"
     hydra = OmegaConf.merge(hydra, {"mode": "RUN", "runtime": {"output_dir": "runs/builtin-1"}})
     assert run_label(hydra, None) == ("builtin-1", None)

@@ -120,8 +120,8 @@ def test_checkpoints_and_metrics_lie_in_the_folder_of_the_run(trained):
 
 def test_probes_lie_in_the_folder_of_the_run(trained):
     folder, done = trained
-    assert [path.name for path in sorted((folder / "probes").iterdir())] == ["step-000000", "step-000007"]
-    assert len(list((folder / "probes" / "step-000007").glob("*.png"))) == 4
+    assert [path.name for path in sorted((folder / "probes").iterdir())] == ["step-000000", "step-000006"]
+    assert len(list((folder / "probes" / "step-000006").glob("*.png"))) == 4
     assert "probes: 2 looks took" in done.stdout
 
 

@@ -75,15 +75,26 @@ def draw_curves(
             capsize=2,
             label=style.shown(system),
         )
-        for point, left, height in zip(points, x, y, strict=True):
-            if point["setting"] != "—":
-                setting = style.shown(point["setting"])
-                axes.annotate(setting, (left, height), xytext=(4, -9), textcoords="offset points", fontsize=7)
+        for place, settings in _named(points, x, y).items():
+            text = style.shown(", ".join(sorted(settings)))
+            axes.annotate(text, place, xytext=(4, -9), textcoords="offset points", fontsize=7)
     axes.set_xlabel(f"{latency} (model tokens)")
     axes.set_ylabel(metric)
     axes.grid(alpha=0.3, linewidth=0.5)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=8)
+
+
+def _named(
+    points: Sequence[Mapping[str, Any]], x: Sequence[float], y: Sequence[float]
+) -> dict[tuple[float, float], list[str]]:
+    """Settings by place; those that come to the very same, as shown in tables, are named together."""
+    places: dict[tuple[float, float], list[str]] = {}
+    for point, left, height in zip(points, x, y, strict=True):
+        if point["setting"] != "—":
+            near = [(a, b) for a, b in places if abs(a - left) < 0.02 and abs(b - height) < 0.02]
+            places.setdefault(near[0] if near else (left, height), []).append(point["setting"])
+    return places
 
 
 def _errors(points: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
