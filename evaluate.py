@@ -192,7 +192,10 @@ def results(cfg: EvaluateSettings, folders: list[Path], into: Path, name: str, g
         from duplexmt.tracking import log_evaluation
 
         test, logger = Decoding.read(folders[0]).test, asdict(cfg.logger)
-        log_evaluation(scores, into, test["name"], logger=logger, name=name, group=group, settings=asdict(cfg))
+        try:
+            log_evaluation(scores, into, test["name"], logger=logger, name=name, group=group, settings=asdict(cfg))
+        except ValueError as error:
+            troubles.append(str(error))
     if troubles:
         raise ValueError("\nerror: ".join(troubles))
     return float(scores[-1].row["BLEU"])

@@ -59,19 +59,29 @@ def log_evaluation(
         logger: `offline`, `project`, `artifacts`.
         name, group: of the run.
         settings: the whole configuration.
+
+    Raises:
+        ValueError: where W&B cannot start a run.
     """
     import wandb
 
-    with wandb.init(
-        project=logger["project"],
-        name=name,
-        group=group,
-        job_type="evaluate",
-        mode="offline" if logger["offline"] else "online",
-        dir=str(folder),
-        config=dict(settings),
-        reinit="create_new",
-    ) as run:
+    try:
+        started = wandb.init(
+            project=logger["project"],
+            name=name,
+            group=group,
+            job_type="evaluate",
+            mode="offline" if logger["offline"] else None,
+            dir=str(folder),
+            config=dict(settings),
+            reinit="create_new",
+        )
+    except wandb.Error as error:
+        raise ValueError(
+            f"W&B has no run of this evaluation ({error}), all else is written: "
+            f"python evaluate.py rescore={folder} logger=wandb logs it offline"
+        ) from error
+    with started as run:
         for entry in scores:  # a line of history each, so that a run with several θ is a curve
             values: dict[str, Any] = {f"results/{key}": entry.row.get(key) for key in (*QUALITY, *LATENCY)}
             if entry.point is not None and entry.point.system == "grid":

@@ -69,6 +69,18 @@ def test_tables_figure_and_files_are_there_too(evaluation):
     assert set(artifact["files"].values()) == {str(folder / name) for name in artifact["files"]}
 
 
+def test_without_an_account_the_error_says_how_to_log_it_later(evaluation, tmp_path, monkeypatch):
+    import wandb
+
+    def refuses(**_):
+        raise wandb.errors.UsageError("No API key configured.")
+
+    monkeypatch.setattr(wandb, "init", refuses)
+    logger = {"offline": False, "project": "test", "artifacts": True}
+    with pytest.raises(ValueError, match=r"No API key configured.*rescore=\S+ logger=wandb logs it offline"):
+        log_evaluation(evaluation[1], tmp_path, "x", logger=logger, name="x", group=None, settings={})
+
+
 def test_the_chart_asks_for_columns_that_are_logged_and_the_layout_for_the_chart(evaluation):
     _, _, run = evaluation
     chart = CHART_FILE.read_text(encoding="utf-8")

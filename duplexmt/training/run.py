@@ -91,6 +91,7 @@ def build_trainer(
                 job_type="train",
                 save_dir=str(folder),
                 offline=logger["offline"],
+                mode="offline" if logger["offline"] else None,  # Lightning sets WANDB_MODE, which may come too late
                 config=settings,
             )
         )
