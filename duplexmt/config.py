@@ -454,7 +454,8 @@ def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
     sweep = Path(hydra.sweep.dir)
     saved = sweep / "multirun.yaml"  # Hydra's record of the sweep, with all values of what is swept
     common = OmegaConf.load(saved).hydra.overrides.task if saved.is_file() else []
-    differing = [argument for argument in hydra.overrides.task if argument not in common]
+    known = {argument.lower() for argument in common}  # a job is told False where the command said false
+    differing = [argument for argument in hydra.overrides.task if argument.lower() not in known]
     return " ".join([str(hydra.job.num), *differing])[:120], group or sweep.name
 
 

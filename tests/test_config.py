@@ -55,11 +55,15 @@ def leaves(values, path=""):
 def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_differs(tmp_path):
     sweep = tmp_path / "lambdas"
     sweep.mkdir()
-    task = ["policy.lam=0.1,1", "name=test"]
+    task = ["policy.lam=0.1,1", "name=test", "model.input_attends_output=false"]
     OmegaConf.save({"hydra": {"overrides": {"task": task}}}, sweep / "multirun.yaml")
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         hydra = compose("train", overrides=["hydra.mode=MULTIRUN"], return_hydra_config=True).hydra
-    job = {"sweep": {"dir": str(sweep)}, "job": {"num": 1}, "overrides": {"task": ["policy.lam=1", "name=test"]}}
+    job = {
+        "sweep": {"dir": str(sweep)},
+        "job": {"num": 1},
+        "overrides": {"task": ["policy.lam=1", "name=test", "model.input_attends_output=False"]},
+    }
     hydra = OmegaConf.merge(hydra, job)
     assert run_label(hydra, None) == ("1 policy.lam=1", "lambdas")
     assert run_label(hydra, "mine")[1] == "mine"
