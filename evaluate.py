@@ -20,6 +20,7 @@ from duplexmt.config import (
     register_schemas,
     rescore_arguments,
     resume_arguments,
+    run_label,
     settings,
     user_errors,
 )
@@ -34,19 +35,23 @@ def main(cfg: DictConfig) -> float:
     with user_errors():
         hydra_cfg = HydraConfig.get()
         arguments = list(hydra_cfg.overrides.task)
-        return evaluate(settings(EvaluateSettings, cfg), arguments, Path(hydra_cfg.runtime.output_dir))
+        checked = settings(EvaluateSettings, cfg)
+        label = run_label(hydra_cfg, checked.logger.group)
+        return evaluate(checked, arguments, Path(hydra_cfg.runtime.output_dir), *label)
 
 
-def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float:
+def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path, name: str, group: str | None) -> float:
     """One evaluation in one folder; returns BLEU of the last row for sweeps."""
+    folders = [folder]
     if cfg.rescored:
         from duplexmt.results import evaluations_in
 
-        return results(cfg, evaluations_in([Path(name) for name in cfg.rescored]), folder)
-    if cfg.target_al is not None:
-        return choose_theta(cfg, arguments, folder)
-    decode(cfg, arguments, folder)
-    return results(cfg, [folder], folder)
+        folders = evaluations_in([Path(rescored) for rescored in cfg.rescored])
+    elif cfg.target_al is not None:
+        choose_theta(cfg, arguments, folder)
+    else:
+        decode(cfg, arguments, folder)
+    return results(cfg, folders, folder, name, group)
 
 
 def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
@@ -166,7 +171,7 @@ def model_folders(cfg: EvaluateSettings) -> list[Path]:
     return found
 
 
-def results(cfg: EvaluateSettings, folders: list[Path], into: Path) -> float:
+def results(cfg: EvaluateSettings, folders: list[Path], into: Path, name: str, group: str | None) -> float:
     """Score, write and show; what could not be scored is told at the end."""
     from duplexmt.results import write_results
 
@@ -182,12 +187,21 @@ def results(cfg: EvaluateSettings, folders: list[Path], into: Path) -> float:
         claims=cfg.claims,
     )
     log.info("%s\nwritten to %s", shown, os.path.relpath(into))
+    if cfg.logger.wandb:
+        from duplexmt.evaluation import Decoding
+        from duplexmt.tracking import log_evaluation
+
+        test, logger = Decoding.read(folders[0]).test, asdict(cfg.logger)
+        try:
+            log_evaluation(scores, into, test["name"], logger=logger, name=name, group=group, settings=asdict(cfg))
+        except ValueError as error:
+            troubles.append(str(error))
     if troubles:
         raise ValueError("\nerror: ".join(troubles))
     return float(scores[-1].row["BLEU"])
 
 
-def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> float:
+def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     """Find the θ whose AL on the validation pairs meets `target_al`, and record it in the model folder."""
     from duplexmt.artifact import load_model_folder, record_operating_point
     from duplexmt.evaluation import Decoding
@@ -218,7 +232,6 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> f
     what = {"theta": found.theta, "AL": round(found.al, 4), "target_al": cfg.target_al, "validation": test.name}
     record_operating_point(model_folder, what | {"sentences": len(test.sources)})
     log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
-    return results(cfg, [folder], folder)
 
 
 class GatherSweep(Callback):
@@ -231,7 +244,9 @@ class GatherSweep(Callback):
         with user_errors():
             folder = Path(config.hydra.sweep.dir)
             own = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-            results(settings(EvaluateSettings, own), evaluations_in([folder]), folder)
+            checked = settings(EvaluateSettings, own)
+            group = checked.logger.group or folder.name
+            results(checked, evaluations_in([folder]), folder, "all jobs of the sweep", group)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from duplexmt.config import (
     quote_arguments,
     register_schemas,
     resume_arguments,
+    run_label,
     settings,
     user_errors,
 )
@@ -28,10 +29,11 @@ log = logging.getLogger("train")
 def main(cfg: DictConfig) -> float | None:
     """Compose, build, train, save the model folder, translate a few held-out sentences."""
     with user_errors():
-        return train(settings(TrainSettings, cfg), Path(HydraConfig.get().runtime.output_dir))
+        checked, hydra_cfg = settings(TrainSettings, cfg), HydraConfig.get()
+        return train(checked, Path(hydra_cfg.runtime.output_dir), *run_label(hydra_cfg, checked.logger.group))
 
 
-def train(cfg: TrainSettings, folder: Path) -> float | None:
+def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> float | None:
     """The whole run of one configuration in one folder; returns validation BLEU for sweeps."""
     import lightning as L
 
@@ -44,11 +46,13 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
+    from duplexmt.training.probes import ProbeCallback, choose_probes
     from duplexmt.training.run import (
         build_trainer,
         choose_precision,
         close_loggers,
         half_precision,
+        log_model,
         sample_callback,
         share_batches,
     )
@@ -68,6 +72,18 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     prepared = prepare_corpus(**data)
     tokens = stream_tokens(prepared.tokenizer, **stream)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed)
+    look = asdict(cfg.probes)
+    every, thetas = look.pop("every_n_steps"), look.pop("thetas")
+    probes = ProbeCallback(
+        choose_probes(prepared, **look),
+        folder,
+        prepared.tokenizer,
+        system=cfg.system.name,
+        settings=thetas if cfg.system.name == "grid" else [cfg.system.k],
+        max_target_tokens=cfg.policy.max_target_tokens,
+        lam=cfg.policy.lam,
+        every_n_steps=every,
+    )
 
     vocab_size = len(prepared.tokenizer)
     if cfg.model.backbone is not None:
@@ -105,13 +121,15 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         folder,
         trainer=trainer_settings,
         logger=asdict(cfg.logger),
-        name=cfg.name,
+        name=name,
+        group=group,
         settings=asdict(cfg),
         checkpoint_every_n_steps=cfg.training.checkpoint_every_n_steps,
         callbacks=[
             sample_callback(
                 prepared, cfg.training.sample_size, cfg.data.target_language, *system, cfg.policy.max_target_tokens
-            )
+            ),
+            probes,
         ],
     )
     if trainer.is_global_zero:
@@ -138,6 +156,8 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
             scores=scores,
         )
         link_latest(folder)
+        if cfg.logger.artifacts:
+            log_model(trainer, model_folder, f"{cfg.name}-model", scores)
         log.info("model folder: %s", os.path.relpath(model_folder))
         if cfg.demonstrate:
             log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, *system, cfg.policy.max_target_tokens))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
+from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
@@ -197,12 +198,43 @@ class TrainerConfig:
 
 
 @dataclass
+class ProbesConfig:
+    """Sentences looked at while training goes on: heatmap, path, EMIT map, and translations at several θ."""
+
+    count: int = MISSING  # validation pairs, chosen by `seed`; 0: none
+    pairs: list[list[str]] | None = MISSING  # [[source, reference], …] of your own, in place of validation pairs
+    every_n_steps: int = MISSING  # optimiser steps between two looks, beside the one at the end
+    thetas: list[float] = MISSING  # of a grid model's translations
+    max_tokens: int = MISSING  # longest text of either side, in tokens
+    seed: int = MISSING
+
+    def __post_init__(self) -> None:
+        _check_limit("probes.count", self.count, least=0)
+        if self.every_n_steps < 1:
+            raise ValueError(
+                f"probes.every_n_steps={self.every_n_steps}: must be at least 1; for no probes give probes.count=0"
+            )
+        _check_limit("probes.max_tokens", self.max_tokens)
+        for pair in self.pairs or []:
+            if len(pair) != 2 or not all(text.strip() for text in pair):
+                raise ValueError(f"probes.pairs: {pair} must be a source and its reference, neither of them empty")
+        if not self.thetas:
+            raise ValueError(
+                "probes.thetas=[]: give at least one threshold between 0 and 1; for no probes, probes.count=0"
+            )
+        for theta in self.thetas:
+            _check_theta("probes.thetas", theta)
+
+
+@dataclass
 class LoggerConfig:
     """CSV files are always written; W&B on request, offline unless told otherwise."""
 
     wandb: bool = MISSING
     offline: bool = MISSING
     project: str = MISSING
+    group: str | None = MISSING  # of the W&B run; null: the sweep's folder, none for a single run
+    artifacts: bool = MISSING  # whether model and results go to W&B, too
 
 
 @dataclass
@@ -218,6 +250,7 @@ class TrainSettings:
     policy: PolicyConfig = MISSING
     training: TrainingConfig = MISSING
     trainer: TrainerConfig = MISSING
+    probes: ProbesConfig = MISSING
     logger: LoggerConfig = MISSING
 
     def __post_init__(self) -> None:
@@ -265,6 +298,7 @@ class EvaluateSettings:
     data: DataConfig = MISSING
     policy: PolicyConfig = MISSING
     quality: QualityConfig = MISSING
+    logger: LoggerConfig = MISSING
 
     def __post_init__(self) -> None:
         if self.split not in ("test", "validation"):
@@ -406,6 +440,23 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
             "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None
         }  # fmt: skip
     return DataConfig(**(recorded | changed))
+
+
+def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
+    """Name and group of a run for W&B: a job of a sweep is named by what differs, and grouped by the sweep's folder.
+
+    Args:
+        hydra: Hydra's own configuration.
+        group: the one asked for, which wins.
+    """
+    if hydra.mode != RunMode.MULTIRUN:
+        return Path(hydra.runtime.output_dir).name, group
+    sweep = Path(hydra.sweep.dir)
+    saved = sweep / "multirun.yaml"  # Hydra's record of the sweep, with all values of what is swept
+    common = OmegaConf.load(saved).hydra.overrides.task if saved.is_file() else []
+    known = {argument.lower() for argument in common}  # a job is told False where the command said false
+    differing = [argument for argument in hydra.overrides.task if argument.lower() not in known]
+    return " ".join([str(hydra.job.num), *differing])[:120], group or sweep.name
 
 
 def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt") -> list[str]:

@@ -21,7 +21,7 @@ from .report.grid_figures import heatmap_figure, output_figure
 from .report.schematics import schematics
 from .report.step_figures import emission_figure, emission_markdown, staircase_figure
 from .report.steps import read_write_steps
-from .report.training_figure import read_curves, training_figure
+from .report.training_figure import joined, read_curves, training_figure
 from .streaming.events import Event, Write
 from .streaming.systems import build_system
 from .training.probe import sentence_grid, token_text
@@ -84,7 +84,9 @@ def sentence(
         system = other.info["system"]
         settings = thetas if system == "grid" else [other.info["prefix"]["k"]]
         for setting in settings:
-            label = f"{folder.parent.name or folder}: {system}" + (f" {setting:g}" if setting is not None else "")
+            label = {"waitk": f"wait-{setting}", "grid": f"grid, θ = {setting}"}.get(system, system)
+            if label in delays:
+                label = f"{label} ({folder.parent.name or folder})"
             delays[label] = delays_of(decode(other, system, setting, source_ids, max_target_tokens))
     names = [token_text(loaded.tokenizer, token, loaded.tokens.end) for token in source_ids]
     return [*paths, *staircase_figure(names, delays, out)]
@@ -112,11 +114,7 @@ def training(run_folder: Path, out: Path) -> list[Path]:
     files = sorted(run_folder.glob("metrics/*/metrics.csv"), key=lambda path: path.stat().st_mtime)
     if not files:
         raise ValueError(f"{str(run_folder)!r} has no metrics/*/metrics.csv: give the folder of a run with logger=csv")
-    curves: dict[str, list[tuple[int, float]]] = {}
-    for path in files:  # a resumed run has several
-        for name, points in read_curves(path).items():
-            curves.setdefault(name, []).extend(points)
-    return training_figure(curves, out)
+    return training_figure(joined([read_curves(path) for path in files]), out)
 
 
 def main() -> None:

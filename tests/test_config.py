@@ -18,6 +18,7 @@ from duplexmt.config import (
     register_schemas,
     rescore_arguments,
     resume_arguments,
+    run_label,
     settings,
     user_errors,
 )
@@ -49,6 +50,26 @@ def leaves(values, path=""):
             yield from leaves(value, f"{path}{key}.")
         else:
             yield f"{path}{key}", value
+
+
+def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_differs(tmp_path):
+    sweep = tmp_path / "lambdas"
+    sweep.mkdir()
+    task = ["policy.lam=0.1,1", "name=test", "model.input_attends_output=false"]
+    OmegaConf.save({"hydra": {"overrides": {"task": task}}}, sweep / "multirun.yaml")
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        hydra = compose("train", overrides=["hydra.mode=MULTIRUN"], return_hydra_config=True).hydra
+    job = {
+        "sweep": {"dir": str(sweep)},
+        "job": {"num": 1},
+        "overrides": {"task": ["policy.lam=1", "name=test", "model.input_attends_output=False"]},
+    }
+    hydra = OmegaConf.merge(hydra, job)
+    assert run_label(hydra, None) == ("1 policy.lam=1", "lambdas")
+    assert run_label(hydra, "mine")[1] == "mine"
+    hydra = OmegaConf.merge(hydra, {"mode": "RUN", "runtime": {"output_dir": "runs/builtin-1"}})
+    assert run_label(hydra, None) == ("builtin-1", None)
+    assert run_label(hydra, "mine") == ("builtin-1", "mine")
 
 
 # --- everything that ships ---------------------------------------------------------------------------------------
@@ -279,6 +300,18 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["data=recorded"], "data=recorded"),
         ("train", ["data=wmt21_zhen"], r"data\.root=FOLDER"),
         ("train", ["data=wmt21_zhen", "data.root=raw", "data.tokenizer=null"], r"data\.tokenizer to count with"),
+        (
+            "train",
+            ["probes.every_n_steps=0"],
+            r"every_n_steps=0: must be at least 1; for no probes give probes\.count=0",
+        ),
+        ("train", ["probes.every_n_steps=-5"], r"probes\.every_n_steps=-5: must be at least 1"),
+        ("train", ["probes.count=-1"], r"probes\.count=-1: must be at least 0"),
+        ("train", ["probes.max_tokens=0"], r"probes\.max_tokens=0: must be at least 1"),
+        ("train", ["probes.thetas=[]"], r"probes\.thetas=\[\]: give at least one threshold"),
+        ("train", ["probes.thetas=[0.5,1.5]"], r"probes\.thetas=1\.5: the EMIT threshold must be a number between"),
+        ("train", ["probes.pairs=[[a]]"], r"probes\.pairs: \['a'\] must be a source and its reference"),
+        ("train", ["probes.pairs=[[a,' ']]"], r"probes\.pairs: .* must be a source and its reference, neither of them"),
         ("train", ["data.max_tokens=0"], r"data\.max_tokens=0: must be at least 1"),
         ("train", ["data.train_size=0"], r"data\.train_size=0: must be at least 1"),
         ("train", ["data.batch_size=0"], r"data\.batch_size=0: must be at least 1"),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from duplexmt.report.wandb_file import read_wandb_file
+
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 
@@ -116,6 +118,13 @@ def test_checkpoints_and_metrics_lie_in_the_folder_of_the_run(trained):
     assert (folder / ".hydra" / "overrides.yaml").is_file()
 
 
+def test_probes_lie_in_the_folder_of_the_run(trained):
+    folder, done = trained
+    assert [path.name for path in sorted((folder / "probes").iterdir())] == ["step-000000", "step-000006"]
+    assert len(list((folder / "probes" / "step-000006").glob("*.png"))) == 4
+    assert "probes: 2 looks took" in done.stdout
+
+
 EVALUATION = ["policy.theta=[0.3,1.0]", "policy.max_target_tokens=12", "limit=5", "device=cpu", "quality.resamples=100"]
 
 
@@ -208,12 +217,16 @@ def test_a_sweep_over_theta_is_gathered_into_one_table_and_one_figure(trained, t
     arguments = [argument for argument in EVALUATION if not argument.startswith("policy.theta")]
     model = f"model_folder='{trained[0] / 'model'}'"
     sweep = [f"hydra.sweep.dir='{tmp_path / 'sweep'}'", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
-    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", model, *arguments, *sweep)
+    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", model, *arguments, *sweep, "logger=wandb")
     succeeded(done)
     assert [(row["system"], row["setting"]) for row in rows_in(tmp_path / "sweep")] == [
         ("grid", "θ=0.3"), ("grid", "θ=1")
     ]  # fmt: skip
     assert (tmp_path / "sweep" / "pareto.png").is_file()
+    runs = [read_wandb_file(path) for path in sorted((tmp_path / "sweep").rglob("run-*.wandb"))]
+    points = {run.name.partition(" ")[0]: [row["setting"] for row in run.rows("pareto_table")] for run in runs}
+    assert points == {"0": ["θ=0.3"], "1": ["θ=1"], "all": ["θ=0.3", "θ=1"]}
+    assert {(run.project, run.group, run.job_type) for run in runs} == {("duplexmt", "sweep", "evaluate")}
 
 
 def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, evaluated, tmp_path):

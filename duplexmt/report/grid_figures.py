@@ -88,7 +88,9 @@ def path_line(y_at: Sequence[int]) -> tuple[list[int], list[int]]:
     return xs, ys
 
 
-def heatmap_figure(grid: SentenceGrid, folder: Path, name: str = "heatmap") -> list[Path]:
+def heatmap_figure(
+    grid: SentenceGrid, folder: Path, name: str = "heatmap", formats: Sequence[str] = style.FORMATS
+) -> list[Path]:
     """Write `fig:dp-path` as SVG and PNG: darker = higher loss, the staircase is the best path.
 
     A sentence of any length is shown as a whole; where tokens stand too close, only some are labelled.
@@ -104,10 +106,12 @@ def heatmap_figure(grid: SentenceGrid, folder: Path, name: str = "heatmap") -> l
             fontsize=LABEL_SIZE,
             loc="left",
         )
-        return style.save(figure, folder, name)
+        return style.save(figure, folder, name, formats=formats)
 
 
-def output_figure(grid: SentenceGrid, folder: Path, name: str = "grid-output") -> list[Path]:
+def output_figure(
+    grid: SentenceGrid, folder: Path, name: str = "grid-output", formats: Sequence[str] = style.FORMATS
+) -> list[Path]:
     """Write `fig:grid-output` as SVG and PNG: each cell's most probable token, darker = more probable EMIT.
 
     Of longer sentences the first 40 source and target tokens are shown, and the title says so.
@@ -144,7 +148,7 @@ def output_figure(grid: SentenceGrid, folder: Path, name: str = "grid-output") -
                 fontsize=LABEL_SIZE,
                 loc="left",
             )
-        return style.save(figure, folder, name)
+        return style.save(figure, folder, name, formats=formats)
 
 
 def _drawn(token: str) -> str:

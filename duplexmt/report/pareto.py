@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -45,37 +46,55 @@ def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence
     for axes in panels[len(metrics) :]:
         axes.set_axis_off()
     for axes, metric in zip(panels, metrics, strict=False):
-        for index, (system, unsorted) in enumerate(curves.items()):
-            points = sorted(
-                (point for point in unsorted if point.get(metric) is not None), key=lambda point: point[latency][0]
-            )
-            if not points:
-                continue
-            x, y = ([point[name][0] for point in points] for name in (latency, metric))
-            axes.errorbar(
-                x,
-                y,
-                xerr=_errors(points, latency),
-                yerr=_errors(points, metric),
-                color=style.COLOURS[index % len(style.COLOURS)],
-                linestyle=style.DASHES[index % len(style.DASHES)],
-                marker=style.MARKERS[index % len(style.MARKERS)],
-                markersize=5,
-                linewidth=1.2,
-                elinewidth=0.7,
-                capsize=2,
-                label=style.shown(system),
-            )
-            for point, left, height in zip(points, x, y, strict=True):
-                if point["setting"] != "—":
-                    setting = style.shown(point["setting"])
-                    axes.annotate(setting, (left, height), xytext=(4, -9), textcoords="offset points", fontsize=7)
-        axes.set_xlabel(f"{latency} (model tokens)")
-        axes.set_ylabel(metric)
-        axes.grid(alpha=0.3, linewidth=0.5)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=8)
+        draw_curves(axes, curves, metric, latency)
     return figure
+
+
+def draw_curves(
+    axes: "Axes", curves: Mapping[str, Sequence[Mapping[str, Any]]], metric: str, latency: str = "AL"
+) -> None:
+    """Draw one panel: a line for each system, its settings written beside the points."""
+    for index, (system, unsorted) in enumerate(curves.items()):
+        points = sorted(
+            (point for point in unsorted if point.get(metric) is not None), key=lambda point: point[latency][0]
+        )
+        if not points:
+            continue
+        x, y = ([point[name][0] for point in points] for name in (latency, metric))
+        axes.errorbar(
+            x,
+            y,
+            xerr=_errors(points, latency),
+            yerr=_errors(points, metric),
+            color=style.COLOURS[index % len(style.COLOURS)],
+            linestyle=style.DASHES[index % len(style.DASHES)],
+            marker=style.MARKERS[index % len(style.MARKERS)],
+            markersize=5,
+            linewidth=1.2,
+            elinewidth=0.7,
+            capsize=2,
+            label=style.shown(system),
+        )
+        for place, settings in _named(points, x, y).items():
+            text = style.shown(", ".join(sorted(settings)))
+            axes.annotate(text, place, xytext=(4, -9), textcoords="offset points", fontsize=7)
+    axes.set_xlabel(f"{latency} (model tokens)")
+    axes.set_ylabel(metric)
+    axes.grid(alpha=0.3, linewidth=0.5)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8)
+
+
+def _named(
+    points: Sequence[Mapping[str, Any]], x: Sequence[float], y: Sequence[float]
+) -> dict[tuple[float, float], list[str]]:
+    """Settings by place; those that come to the very same, as shown in tables, are named together."""
+    places: dict[tuple[float, float], list[str]] = {}
+    for point, left, height in zip(points, x, y, strict=True):
+        if point["setting"] != "—":
+            near = [(a, b) for a, b in places if abs(a - left) < 0.02 and abs(b - height) < 0.02]
+            places.setdefault(near[0] if near else (left, height), []).append(point["setting"])
+    return places
 
 
 def _errors(points: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:

@@ -23,6 +23,7 @@ DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 MARKERS = "os^Dv*PX"
 END = "■"  # how the end token is shown
 ELLIPSIS = "…"
+FORMATS = ("svg", "png")
 
 
 @contextmanager
@@ -44,12 +45,12 @@ def figure_style() -> Iterator[None]:
         yield
 
 
-def save(figure: "Figure", folder: Path, name: str, dpi: int = 120) -> list[Path]:
+def save(figure: "Figure", folder: Path, name: str, dpi: int = 120, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write `name.svg` and `name.png`, the same bytes for the same figure; the folder is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
-    figure.savefig(paths[0], metadata={"Date": None})
-    figure.savefig(paths[1], dpi=dpi)
+    paths = [folder / f"{name}.{suffix}" for suffix in formats]
+    for path, suffix in zip(paths, formats, strict=True):
+        figure.savefig(path, **({"metadata": {"Date": None}} if suffix == "svg" else {"dpi": dpi}))
     return paths
 
 

@@ -41,6 +41,21 @@ def read_curves(path: Path) -> dict[str, list[tuple[int, float]]]:
     return curves
 
 
+def joined(parts: Sequence[Mapping[str, Curve]]) -> dict[str, list[tuple[int, float]]]:
+    """Curves of a run that was resumed: of steps that were taken twice, what was logged last.
+
+    Args:
+        parts: curves of each time it was started, in this order.
+    """
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for part in parts:
+        resumed = min((step for points in part.values() for step, _ in points), default=0)
+        curves = {name: [point for point in points if point[0] < resumed] for name, points in curves.items()}
+        for name, points in part.items():
+            curves.setdefault(name, []).extend(points)
+    return curves
+
+
 def training_figure(curves: Mapping[str, Curve], folder: Path, name: str = "training") -> list[Path]:
     """Write a panel for each of `PANELS` as SVG and PNG; metrics a run has not logged are left out.
 
@@ -61,6 +76,7 @@ def training_figure(curves: Mapping[str, Curve], folder: Path, name: str = "trai
     if not panels:
         wanted = ", ".join(metric for metrics in PANELS.values() for metric in metrics)
         raise ValueError(f"no metric of training to show: a run logs {wanted}")
+    last = max(step for lines in panels.values() for points in lines.values() for step, _ in points)
     rows = -(-len(panels) // 2)
     with style.figure_style():
         figure = Figure(figsize=(4.2 * min(2, len(panels)), 2.6 * rows), layout="constrained")
@@ -81,6 +97,7 @@ def training_figure(curves: Mapping[str, Curve], folder: Path, name: str = "trai
             axes.set_title(title, fontsize=9, loc="left")
             axes.set_xlabel("optimiser step", fontsize=8)
             axes.tick_params(labelsize=8)
+            axes.set_xlim(0, 1.03 * max(1, last))
             axes.set_ylim(bottom=0)
             axes.grid(alpha=0.3, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, handlelength=3)

@@ -53,6 +53,7 @@ class TranslationModule(L.LightningModule):
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
         self.last_losses: dict[str, Tensor] = {}  # of the last batch, by name
         self.skipped = 0  # optimiser steps left out in a row
+        self.train()  # Hugging Face hands out pretrained models in evaluation mode
         self.strict_loading = False  # checkpoints leave frozen weights out; on_load_checkpoint checks the rest
 
     def reduce_sum(self, values: Tensor) -> Tensor:

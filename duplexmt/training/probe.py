@@ -15,7 +15,13 @@ from .module import guide
 
 @torch.no_grad()
 def sentence_grid(
-    model: GridModel, tokens: StreamTokens, tokenizer: Any, source: Sequence[int], target: Sequence[int], lam: float
+    model: GridModel,
+    tokens: StreamTokens,
+    tokenizer: Any,
+    source: Sequence[int],
+    target: Sequence[int],
+    lam: float,
+    context: Sequence[int] = (),
 ) -> SentenceGrid:
     """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
 
@@ -25,8 +31,9 @@ def sentence_grid(
         tokenizer: of the model.
         source, target: text tokens of the pair, without end tokens.
         lam: λ of the path.
+        context: text tokens of the previous sentence, for a model trained with context.
     """
-    batch = collate([tokens.example(source, target)]).to(model.emit_head.weight.device)
+    batch = collate([tokens.example(source, target, context)]).to(model.emit_head.weight.device)
     guided = guide(model, tokens, batch, lam)
     top = torch.cat([model.text_logits(states).argmax(-1) for states in guided.hidden.split(256)])
     emit = model.emit_logits(guided.hidden).float().softmax(-1)[:, EMIT]

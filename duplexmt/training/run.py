@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from ..tracking import log_artifact
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
 from .throughput import ThroughputMonitor
@@ -62,6 +63,7 @@ def build_trainer(
     settings: dict[str, Any],
     checkpoint_every_n_steps: int,
     callbacks: list[L.Callback],
+    group: str | None = None,
 ) -> L.Trainer:
     """A trainer that writes metrics, and checkpoints to resume from, into the run's folder.
 
@@ -73,6 +75,7 @@ def build_trainer(
         settings: the whole configuration, for W&B.
         checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one after each epoch.
         callbacks: further callbacks.
+        group: of the W&B run, such as the sweep it belongs to.
 
     Raises:
         ValueError: for settings this machine cannot honour.
@@ -87,7 +90,14 @@ def build_trainer(
     if logger["wandb"]:
         loggers.append(
             WandbLogger(
-                name=name, project=logger["project"], save_dir=str(folder), offline=logger["offline"], config=settings
+                name=name,
+                project=logger["project"],
+                group=group,
+                job_type="train",
+                save_dir=str(folder),
+                offline=logger["offline"],
+                mode="offline" if logger["offline"] else None,  # Lightning sets WANDB_MODE, which may come too late
+                config=settings,
             )
         )
     trainer = trainer | {
@@ -171,6 +181,20 @@ def choose_strategy(strategy: str, devices: Any, num_nodes: int) -> Any:
 def half_precision(precision: str) -> torch.dtype | None:
     """The type mixed precision computes in; None in full precision."""
     return {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}.get(precision)
+
+
+def log_model(trainer: L.Trainer, model_folder: Path, name: str, scores: dict[str, float]) -> None:
+    """Hand the model folder to W&B, where the run logs there.
+
+    Args:
+        trainer: of the run.
+        model_folder: what was saved.
+        name: of the artifact.
+        scores: shown beside it.
+    """
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger):
+            log_artifact(logger.experiment, [model_folder], name, "model", scores)
 
 
 def close_loggers(trainer: L.Trainer) -> None:

@@ -33,7 +33,9 @@ def drawn(monkeypatch, draw, grid, folder):
     """The figure a function saves, and the boxes of all texts in it by axes, measured as they are drawn."""
     kept = []
     save = style.save
-    monkeypatch.setattr(style, "save", lambda figure, *rest: kept.append(figure) or save(figure, *rest))
+    monkeypatch.setattr(
+        style, "save", lambda figure, *rest, **options: kept.append(figure) or save(figure, *rest, **options)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # among them: a glyph is missing
         paths = draw(grid, folder)

@@ -4,8 +4,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
-from duplexmt.report.pareto import pareto_figure
+from duplexmt.report.pareto import draw_curves, pareto_figure
 
 CURVES = {
     "grid": [
@@ -35,6 +36,13 @@ def test_names_in_chinese_and_with_a_dollar_are_drawn_as_they_are(tmp_path: Path
         warnings.simplefilter("error")
         paths = pareto_figure({"棒球 $5": CURVES["grid"][:1]}, ["BLEU"], tmp_path)  # one θ only
     assert b"<text" not in paths[1].read_bytes()
+
+
+def test_settings_that_come_to_the_same_point_are_named_together() -> None:
+    same = [{"setting": f"θ={theta}", "AL": (1.0, None), "BLEU": (20.0, None)} for theta in (0.9, 0.5)]
+    axes = Figure().subplots()
+    draw_curves(axes, {"grid": [*same, {"setting": "θ=1", "AL": (9.0, None), "BLEU": (20.0, None)}]}, "BLEU")
+    assert [text.get_text() for text in axes.texts] == ["θ=0.5, θ=0.9", "θ=1"]
 
 
 def test_an_empty_figure_is_refused(tmp_path: Path) -> None:

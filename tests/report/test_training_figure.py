@@ -2,7 +2,7 @@
 
 import pytest
 
-from duplexmt.report.training_figure import read_curves, training_figure
+from duplexmt.report.training_figure import joined, read_curves, training_figure
 
 METRICS = """epoch,lr-Adam,step,train/area,validation/area,validation/emit_accuracy
 ,0.001,49,,,
@@ -21,6 +21,17 @@ def test_curves_are_read_as_far_as_they_were_logged(tmp_path):
     svg, png = training_figure(curves, tmp_path)
     assert svg.stat().st_size > 1000
     assert png.stat().st_size > 1000
+
+
+def test_of_steps_a_resumed_run_has_taken_twice_the_later_count():
+    stopped = {"train/area": [(49, 0.6), (99, 0.5), (149, 0.4)], "validation/area": [(99, 0.5)]}
+    resumed = {"train/area": [(99, 0.45), (149, 0.35), (199, 0.3)], "validation/area": [(199, 0.3)]}
+    assert joined([stopped, resumed]) == {
+        "train/area": [(49, 0.6), (99, 0.45), (149, 0.35), (199, 0.3)],
+        "validation/area": [(199, 0.3)],
+    }
+    assert joined([stopped]) == stopped
+    assert joined([{}, stopped]) == stopped
 
 
 def test_nothing_to_show_is_refused(tmp_path):

@@ -4,6 +4,7 @@ python -m tests.training.small_run DEVICES BATCH_SIZE ACCUMULATE OUTPUT [K]    (
 """
 
 import sys
+from pathlib import Path
 
 import lightning as L
 import torch
@@ -12,6 +13,7 @@ from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.training.data import GridDataModule, PreparedCorpus
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.prefix_module import PrefixTranslation
+from duplexmt.training.probes import ProbeCallback, choose_probes
 from tests.helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
 
 # Settings of a quiet run, for `build_trainer`.
@@ -62,6 +64,16 @@ def small_trainer(folder=None, **values):
     return L.Trainer(**(settings | values))
 
 
+def small_probes(folder, system="grid", setting=0.5):
+    """A callback that looks at one sentence, at the start and at the end of a run."""
+    prepared = small_data(1).prepared
+    probes = choose_probes(prepared, count=1, pairs=None, max_tokens=60, seed=1)
+    return ProbeCallback(
+        probes, folder, prepared.tokenizer, system=system, settings=[setting], max_target_tokens=8, lam=0.1,
+        every_n_steps=100,
+    )  # fmt: skip
+
+
 if __name__ == "__main__":
     devices, batch_size, accumulate = map(int, sys.argv[1:4])
     trainer = small_trainer(
@@ -69,6 +81,9 @@ if __name__ == "__main__":
         strategy="ddp_fork" if devices > 1 else "auto",
         accumulate_grad_batches=accumulate,
         max_steps=1,
-        callbacks=[KeepGradients(sys.argv[4])],
+        callbacks=[
+            small_probes(Path(sys.argv[4]).parent, *(("waitk", int(sys.argv[5])) if sys.argv[5:] else ())),
+            KeepGradients(sys.argv[4]),
+        ],
     )
     trainer.fit(small_prefix_module(k=int(sys.argv[5])) if sys.argv[5:] else small_module(), small_data(batch_size))
