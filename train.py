@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
     from duplexmt.training.run import build_trainer, choose_precision, close_loggers, half_precision, sample_callback
+    from duplexmt.training.snapshots import Snapshots
 
     system: tuple[str, float | int | None] = (cfg.system.name, cfg.system.k)
     if cfg.system.name == "grid":
@@ -93,6 +95,16 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     else:
         model = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
         module = PrefixTranslation(model, tokens, **optimisation)
+    recipe = {"lam": cfg.policy.lam} if cfg.system.name == "grid" else {}
+    save = partial(
+        save_model_folder,
+        model=model,
+        tokenizer=prepared.tokenizer,
+        tokens=tokens,
+        backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
+        data=asdict(cfg.data),
+    )
+    training = asdict(cfg.training) | recipe | {"typical_source_length": datamodule.typical_source_length}
     trainer = build_trainer(
         folder,
         trainer=asdict(cfg.trainer),
@@ -103,7 +115,8 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
         callbacks=[
             sample_callback(
                 prepared, cfg.training.sample_size, cfg.data.target_language, *system, cfg.policy.max_target_tokens
-            )
+            ),
+            Snapshots(folder / "snapshots", cfg.training.snapshots, partial(save, training=training, scores={})),
         ],
     )
     if trainer.is_global_zero:
@@ -116,19 +129,7 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
     if not scores:  # resumed where nothing was left to do
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
-        recipe = {"lam": cfg.policy.lam} if cfg.system.name == "grid" else {}
-        model_folder = save_model_folder(
-            folder / "model",
-            model,
-            prepared.tokenizer,
-            tokens,
-            backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
-            data=asdict(cfg.data),
-            training=asdict(cfg.training)
-            | recipe
-            | {"epochs": trainer.current_epoch, "typical_source_length": datamodule.typical_source_length},
-            scores=scores,
-        )
+        model_folder = save(folder / "model", training=training | {"epochs": trainer.current_epoch}, scores=scores)
         link_latest(folder)
         log.info("model folder: %s", os.path.relpath(model_folder))
         if cfg.demonstrate:
