@@ -116,7 +116,7 @@ def snapshots(folder: Path) -> list[Path]:
     Raises:
         ValueError: for a folder without any.
     """
-    found = sorted(path for path in folder.glob("[0-9]*") if path.is_dir())
+    found = sorted(path for path in folder.glob("[0-9]*[0-9]") if path.is_dir())
     if not found:
         raise ValueError(
             f"--snapshots {folder}: holds none; train with training.snapshots=[0,100,400], and name RUN/snapshots"

@@ -6,8 +6,9 @@ RUN_FOLDERs are runs of train.py; by default those of `experiment=loop_lambda`, 
 what is missing of them is trained first, one λ after the other; a run that was stopped goes on. For each run: BLEU and
 latency at θ and with the whole source read, path area, agreement and calibration of the EMIT head, the path against
 the gold alignments (built-in corpus); for each model kept on the way (`training.snapshots`) the same of path and EMIT
-head; and the grids of a few sentences. What has been measured of a run is kept in `RUN/loop-study.json` and not
-measured again (--again does). `loop-study.json`, a table and figures go to --out. The last line is one JSON object.
+head; and the grids of a few sentences. --step 200 compares runs, finished or not, as they were after 200 steps. What
+has been measured of a run is kept in `RUN/loop-study.json` and not measured again (--again does). `loop-study.json`, a
+table and figures go to --out. The last line is one JSON object.
 """
 
 import argparse
@@ -36,7 +37,6 @@ from duplexmt.training.probe import sentence_grid
 
 ROOT = Path(__file__).parents[1]
 LAMS = (0, 0.01, 0.03, 0.1, 0.3, 1)
-KEPT = "loop-study.json"
 
 
 def train_missing(runs: Path, arguments: argparse.Namespace) -> list[Path]:
@@ -76,18 +76,24 @@ def grids(loaded: ModelFolder, pairs: list[Pair], lam: float) -> list[dict[str, 
     return found
 
 
-def check_alike(folders: list[Path]) -> None:
+def model_of(run: Path, step: int | None) -> Path:
+    """The model a run is judged by: its last, or the one kept after `step`, which an unfinished run has, too."""
+    return run / "model" if step is None else run / "snapshots" / f"{step:06d}"
+
+
+def check_alike(folders: list[Path], step: int | None) -> None:
     """Refuse runs that have no model, or that differ in their attention.
 
     Raises:
         ValueError: naming the folder, or both kinds of attention.
     """
     for folder in folders:
-        if not (folder / "model").is_dir():
+        if not model_of(folder, step).is_dir():
             raise ValueError(
-                f"{str(folder)!r} holds no model: give folders of finished runs, or --train to train those of --runs"
+                f"{str(folder)!r} holds no model{'' if step is None else f' of step {step}'}: give folders of finished "
+                "runs, or --train to train those of --runs"
             )
-    held = [read_manifest(folder / "model") for folder in folders]
+    held = [read_manifest(model_of(folder, step)) for folder in folders]
     kinds = {info["grid"]["attention"] for info in held if info["system"] == "grid"}  # others are refused when loaded
     if len(kinds) > 1:
         raise ValueError(f"runs trained with {' and '.join(sorted(kinds))} attention: a sweep over λ changes λ alone")
@@ -95,16 +101,17 @@ def check_alike(folders: list[Path]) -> None:
 
 def measure(run: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything about one run, from its file where that was measured alike."""
-    loaded = load_grid(run / "model")
+    chosen = model_of(run, arguments.step)
+    loaded = load_grid(chosen)
     wanted = {
         "pairs": arguments.pairs,
         "limit": arguments.limit,
         "on_the_way": arguments.on_the_way,
         "theta": arguments.theta,
         "probes": arguments.probes,
-        "model": blake2b((run / "model" / MANIFEST).read_bytes(), digest_size=8).hexdigest(),
+        "model": blake2b((chosen / MANIFEST).read_bytes(), digest_size=8).hexdigest(),
     }
-    kept = run / KEPT
+    kept = run / ("loop-study.json" if arguments.step is None else f"loop-study-{arguments.step}.json")
     if kept.is_file() and not arguments.again:
         result = json.loads(kept.read_text(encoding="utf-8"))
         if result["measured"] == wanted:
@@ -126,7 +133,8 @@ def measure(run: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         **policy_measures(loaded, pairs, lam),
     }
     steps = []
-    for folder in [*sorted((run / "snapshots").glob("[0-9]*")), run / "model"]:
+    ways = [path for path in sorted((run / "snapshots").glob("[0-9]*[0-9]")) if path.is_dir()]
+    for folder in [*ways, chosen] if arguments.step is None else [path for path in ways if path.name <= chosen.name]:
         at = load_grid(folder)
         step = int(folder.name) if folder.name != "model" else last_step(run, steps)
         measures = policy_measures(at, pairs[: arguments.on_the_way], lam)
@@ -202,6 +210,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--theta", type=float, default=0.5)
     parser.add_argument("--probes", type=int, default=2, help="sentences whose grids are drawn")
     parser.add_argument("--show", type=float, default=0.01, help="λ of the run whose grids and calibration are drawn")
+    parser.add_argument("--step", type=int, help="compare the runs as they were after this step (a snapshot)")
     parser.add_argument("--again", action="store_true", help="measure what has been measured already")
     parser.add_argument("--out", type=Path, default=Path("runs/loop-study"))
     parser.add_argument("--quick", action="store_true", help="two λ, tiny runs in RUNS-quick, 30 sentences")
@@ -220,7 +229,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         folders = [arguments.runs / f"lam-{lam:g}" for lam in arguments.lam]
         if arguments.train:
             folders = train_missing(arguments.runs, arguments)
-    check_alike(folders)
+    check_alike(folders, arguments.step)
     results = {}
     for folder in folders:
         result = measure(folder, arguments)

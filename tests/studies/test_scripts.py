@@ -1,6 +1,7 @@
 """Both studies from end to end, on tiny models."""
 
 import json
+import shutil
 
 import pytest
 
@@ -97,6 +98,19 @@ def test_the_loop_study_measures_runs_and_their_snapshots_once(tmp_path, pairs, 
 
     monkeypatch.setattr(loop_study, "decoded", None)  # nothing is measured again
     assert call(loop_study, monkeypatch, capsys, *wanted) == found
+
+
+def test_runs_are_compared_at_a_step_of_training_finished_or_not(tmp_path, pairs, monkeypatch, capsys):
+    run = tiny_run(tmp_path / "run", steps=(0, 5))
+    shutil.rmtree(run / "model")
+    monkeypatch.setattr(loop_study, "draw", lambda *_: None)
+    wanted = [run, "--pairs", pairs, "--limit", 1, "--probes", 0, "--out", tmp_path]
+    call(loop_study, monkeypatch, capsys, *wanted, "--step", 0)
+    measured = json.loads((run / "loop-study-0.json").read_text(encoding="utf-8"))
+    assert [step["step"] for step in measured["steps"]] == [0]
+    with pytest.raises(SystemExit, match="2"):
+        call(loop_study, monkeypatch, capsys, *wanted, "--step", 7)
+    assert "holds no model of step 7" in capsys.readouterr().err
 
 
 def test_runs_that_differ_in_their_attention_are_no_sweep(tmp_path, pairs, monkeypatch, capsys):
