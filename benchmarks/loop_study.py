@@ -39,11 +39,16 @@ ROOT = Path(__file__).parents[1]
 LAMS = (0, 0.01, 0.03, 0.1, 0.3, 1)
 
 
+def folder_of(runs: Path, lam: float) -> Path:
+    """The run of one λ, named as `python train.py -m experiment=loop_lambda` names it."""
+    return runs / f"lam-{float(lam)}"
+
+
 def train_missing(runs: Path, arguments: argparse.Namespace) -> list[Path]:
     """Train the run of each λ that has no model yet; go on with one that was stopped."""
     folders = []
     for lam in arguments.lam:
-        folder = runs / f"lam-{lam:g}"
+        folder = folder_of(runs, lam)
         folders.append(folder)
         if (folder / "model" / MANIFEST).is_file():
             continue
@@ -226,7 +231,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train, measure, write; returns the summary."""
     folders = arguments.run_folders
     if not folders:
-        folders = [arguments.runs / f"lam-{lam:g}" for lam in arguments.lam]
+        folders = [folder_of(arguments.runs, lam) for lam in arguments.lam]
         if arguments.train:
             folders = train_missing(arguments.runs, arguments)
     check_alike(folders, arguments.step)

@@ -159,7 +159,11 @@ def evolution_figure(grids: Sequence[tuple[int, SentenceGrid]], folder: Path, na
             for number, (axes, (step, grid)) in enumerate(zip(line, grids, strict=True)):
                 cells = getattr(grid, values)
                 mesh = axes.pcolormesh(
-                    [[cells[x][y] for x in range(X)] for y in range(Y)], cmap=colours, vmin=0.0, vmax=top
+                    [[cells[x][y] for x in range(X)] for y in range(Y)],
+                    cmap=colours,
+                    vmin=0.0,
+                    vmax=top,
+                    rasterized=True,
                 )
                 axes.plot(*path_line(grid.y_at), color="white", linewidth=2.6, clip_on=False)
                 axes.plot(*path_line(grid.y_at), color="black", linewidth=1.2, clip_on=False)
@@ -239,7 +243,7 @@ def calibration_figure(
 
 LAMBDA_PANELS = {
     "quality": {"BLEU": "BLEU at θ", "BLEU_whole": "BLEU, whole source read"},
-    "latency and path": {"AL_all": "AL_all at θ (tokens)", "gold_AL_all": "… of the gold policy"},
+    "latency": {"AL_all": "AL_all at θ (tokens)", "gold_AL_all": "… of the gold policy"},
     "path": {"area": "path area", "content_not_early": "content words not early", "emit_agreement": "EMIT agreement"},
 }
 
@@ -300,7 +304,7 @@ def _logarithmic(axes: "Axes", x: bool = True) -> None:
     if x:
         axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if x else (1,)))
     for axis in (axes.xaxis, axes.yaxis) if x else (axes.yaxis,):
         axis.set_major_formatter(plain)
         axis.set_minor_formatter(NullFormatter())

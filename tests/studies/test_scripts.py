@@ -127,15 +127,15 @@ def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch, capsys):
 
 
 def test_only_what_is_missing_is_trained_and_what_was_stopped_goes_on(tmp_path, monkeypatch):
-    save(tmp_path / "lam-0" / "model", spoken_grid(), tokens=TOKENS)
+    save(tmp_path / "lam-0.0" / "model", spoken_grid(), tokens=TOKENS)
     (tmp_path / "lam-0.1" / "checkpoints").mkdir(parents=True)
     (tmp_path / "lam-0.1" / "checkpoints" / "last.ckpt").touch()
     monkeypatch.setattr("sys.argv", ["study", "--train", "--lam", "0", "0.1", "1", "--setting", "data.train_size=6000"])
     commands = []
     monkeypatch.setattr(loop_study.subprocess, "run", lambda command, **_: commands.append(command[2:]))
     folders = loop_study.train_missing(tmp_path, loop_study.parse())
-    assert [folder.name for folder in folders] == ["lam-0", "lam-0.1", "lam-1"]
+    assert [folder.name for folder in folders] == ["lam-0.0", "lam-0.1", "lam-1.0"]
     assert commands == [
         [f"resume={tmp_path / 'lam-0.1'}"],
-        ["experiment=loop_lambda", "policy.lam=1", f"hydra.run.dir={tmp_path / 'lam-1'}", "data.train_size=6000"],
+        ["experiment=loop_lambda", "policy.lam=1", f"hydra.run.dir={tmp_path / 'lam-1.0'}", "data.train_size=6000"],
     ]
