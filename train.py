@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         sample_callback,
         share_batches,
     )
+    from duplexmt.training.snapshots import Snapshots
 
     system: tuple[str, float | int | None] = (cfg.system.name, cfg.system.k)
     if cfg.system.name == "grid":
@@ -117,6 +119,16 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     else:
         model = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
         module = PrefixTranslation(model, tokens, **optimisation)
+    recipe = {"lam": cfg.policy.lam} if cfg.system.name == "grid" else {}
+    save = partial(
+        save_model_folder,
+        model=model,
+        tokenizer=prepared.tokenizer,
+        tokens=tokens,
+        backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
+        data=asdict(cfg.data),
+    )
+    training = asdict(cfg.training) | recipe | {"typical_source_length": datamodule.typical_source_length}
     trainer = build_trainer(
         folder,
         trainer=trainer_settings,
@@ -130,6 +142,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
                 prepared, cfg.training.sample_size, cfg.data.target_language, *system, cfg.policy.max_target_tokens
             ),
             probes,
+            Snapshots(folder / "snapshots", cfg.training.snapshots, partial(save, training=training, scores={})),
         ],
     )
     if trainer.is_global_zero:
@@ -142,19 +155,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     if not scores:  # resumed where nothing was left to do
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
-        recipe = {"lam": cfg.policy.lam} if cfg.system.name == "grid" else {}
-        model_folder = save_model_folder(
-            folder / "model",
-            model,
-            prepared.tokenizer,
-            tokens,
-            backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
-            data=asdict(cfg.data),
-            training=asdict(cfg.training)
-            | recipe
-            | {"epochs": trainer.current_epoch, "typical_source_length": datamodule.typical_source_length},
-            scores=scores,
-        )
+        model_folder = save(folder / "model", training=training | {"epochs": trainer.current_epoch}, scores=scores)
         link_latest(folder)
         if cfg.logger.artifacts:
             log_model(trainer, model_folder, f"{cfg.name}-model", scores)

@@ -166,6 +166,7 @@ class TrainingConfig:
     compile: bool = MISSING  # torch.compile what runs per position
     sample_size: int = MISSING  # validation sentences translated for BLEU and AL
     checkpoint_every_n_steps: int = MISSING
+    snapshots: list[int] = MISSING  # optimiser steps at which the model is kept, as folders like the last one
     seed: int = MISSING
 
     def __post_init__(self) -> None:
@@ -175,6 +176,8 @@ class TrainingConfig:
             raise ValueError(f"training.recompute={self.recompute!r}: must be 'nothing', 'elementwise' or 'layers'")
         _check_limit("training.checkpoint_every_n_steps", self.checkpoint_every_n_steps)
         _check_limit("training.sample_size", self.sample_size, least=0)
+        for step in self.snapshots:
+            _check_limit("training.snapshots", step, least=0)
 
 
 @dataclass

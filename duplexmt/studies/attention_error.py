@@ -1,0 +1,227 @@
+"""What the approximations of Section IV cost: exact against approximate attention, layer by layer.
+
+The grid of one pair, naively: all scores exist. Everything is written once, for a stream whose own tokens run along
+the first dimension and those of the other stream along the second:
+
+    A  own tokens (source: x, target: y)         D  hidden size, H heads, E size of a head
+    T  tokens of the other stream                U  cross keys t' ≤ t,  B  self keys a' ≤ a
+
+A state of the source stream at `[a, t]` is cell (a, t); of the target stream it is cell (t, a).
+"""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..grid.attention import approximate_attention, exact_attention
+from ..grid.cells import Cells
+from ..grid.model import GridModel, finish_block, project_and_rotate, rms_norm, rotation
+from ..grid.prefix import merge
+from ..grid.rope import VISIBLE_LENGTH, target_positions
+
+STREAMS = ("source", "target")
+
+
+@dataclass(frozen=True)
+class StreamStates:
+    """One stream at the entrance of a layer, own tokens first."""
+
+    states: Tensor  # [A, T, D]
+    normed: Tensor  # [A, T, D], Ĩ or Õ
+    q: Tensor  # [A, T, H, E], rotated
+    k: Tensor  # likewise, each key head repeated for its query heads
+    v: Tensor
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention of one stream, exact or approximate; scores are −∞ for later keys."""
+
+    self_scores: Tensor  # [A, T, B, H]
+    cross_scores: Tensor  # [A, T, U, H]
+    self_context: Tensor  # [A, T, H, E], normalised by itself
+    cross_context: Tensor
+    context: Tensor  # both merged, as the layer uses it
+    cross_share: Tensor  # [A, T, H], weight of the cross keys under the joint softmax
+
+
+def with_attention(model: GridModel, kind: str) -> GridModel:
+    """The same weights under `approximate` or `exact` attention; nothing is copied."""
+    other = copy.copy(model)
+    other.attention = kind
+    return other
+
+
+@torch.no_grad()
+def layer_inputs(
+    model: GridModel, source: Tensor, target: Tensor, source_length: int | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """Run the grid of one pair, and yield each layer with both streams' states as they enter it.
+
+    After the last layer comes one more item without a layer (None), whose `normed` target states are the model's
+    output; its other states do not matter.
+
+    Args:
+        model: in evaluation mode; its own attention runs.
+        source, target: token ids `[X]` (end token included) and `[Y]` (seed token first).
+        source_length: of the whole source, `X` where not given.
+    """
+    X, Y = len(source), len(target)
+    cells = Cells.of([(X, Y)], source.device)
+    decoder = model.causal_lm.model
+    I = cells.over_rows(decoder.embed_tokens(source).to(model.emit_head.weight.dtype))
+    O = cells.over_columns(decoder.embed_tokens(target).to(model.emit_head.weight.dtype))
+    x, y = cells.x[cells.source_token], cells.y[cells.target_token]
+    lengths = torch.full_like(y, source_length or X)
+    positions = x + 1 + y if model.anchor == VISIBLE_LENGTH else target_positions(model.anchor, lengths, y)
+    rope_I, rope_O = rotation(decoder, I, x), rotation(decoder, O, positions)
+
+    def stream(states: Tensor, normed: Tensor, projected: tuple[Tensor, ...], transpose: bool) -> StreamStates:
+        groups = projected[0].shape[1] // projected[1].shape[1]
+        q, k, v = (
+            part.repeat_interleave(groups if part.shape[1] < projected[0].shape[1] else 1, 1) for part in projected
+        )
+        grids = (part.unflatten(0, (X, Y)) for part in (states, normed, q, k, v))
+        return StreamStates(*(grid.transpose(0, 1) if transpose else grid for grid in grids))
+
+    attend = approximate_attention if model.attention == "approximate" else exact_attention
+    for layer in decoder.layers:
+        of_I, of_O = project_and_rotate(layer, I, *rope_I), project_and_rotate(layer, O, *rope_O)
+        yield (
+            layer,
+            stream(I, rms_norm(I, layer.input_layernorm), of_I, transpose=False),
+            stream(O, rms_norm(O, layer.input_layernorm), of_O, transpose=True),
+        )
+        ctx_I, ctx_O = attend(cells, *of_I, *of_O, layer.self_attn.scaling, model.input_attends_output, model.softmax)
+        I, O = finish_block(layer, I, ctx_I), finish_block(layer, O, ctx_O)
+    ends = [
+        StreamStates(
+            *(part.unflatten(0, (X, Y)) for part in (states, rms_norm(states, decoder.norm))), *[states[:0]] * 3
+        )
+        for states in (I, O)
+    ]
+    yield None, *ends
+
+
+def attention(
+    own: StreamStates,
+    other: StreamStates,
+    scale: float,
+    softmax: str,
+    *,
+    approximate: bool,
+    cross: bool,
+    at: Tensor | None = None,
+) -> Attention:
+    """Attention of a stream to itself and to the other one, in the paper's terms and without its shortcuts.
+
+    Args:
+        own, other: the two streams at the entrance of a layer.
+        scale: the paper's `s`.
+        softmax: `joint` or `separate`, as for `GridModel`.
+        approximate: by `eq:broadcast-approx` and `eq:io-hadamard`; else exact.
+        cross: whether the stream attends to the other one (I←O may be off).
+        at: own tokens whose states attend, `[A']`, by default all.
+    """
+    A, T = own.q.shape[:2]
+    at = torch.arange(A, device=own.q.device) if at is None else at
+    q = own.q[at] * scale
+    k_other, v_other = other.k[:, at].transpose(0, 1), other.v[:, at].transpose(0, 1)  # at the same cells
+    if approximate:  # every score and value of column 0, for all t
+        self_scores = torch.einsum("ahe,bhe->abh", q[:, 0], own.k[:, 0])[:, None].expand(-1, T, A, -1)
+        v_own = own.v[:, :1].expand_as(own.v)
+        cross_scores = (q * k_other).sum(-1)[:, None].expand(-1, T, T, -1)  # the query stands at the key's own cell
+    else:
+        self_scores = torch.einsum("athe,bthe->atbh", q, own.k)
+        v_own = own.v
+        cross_scores = torch.einsum("athe,auhe->atuh", q, k_other)
+    own_tokens, others = torch.arange(A, device=q.device), torch.arange(T, device=q.device)
+    self_scores = self_scores.masked_fill((own_tokens > at[:, None])[:, None, :, None], float("-inf"))
+    cross_scores = cross_scores.masked_fill((others > others[:, None])[None, :, :, None], float("-inf"))
+    self_context = torch.einsum("atbh,bthe->athe", self_scores.softmax(2), v_own)
+    cross_context = torch.einsum("atuh,auhe->athe", cross_scores.softmax(2), v_other)
+    self_lse, cross_lse = self_scores.logsumexp(2), cross_scores.logsumexp(2)
+    return Attention(
+        self_scores,
+        cross_scores,
+        self_context,
+        cross_context,
+        merge(self_context, self_lse, cross_context, cross_lse, softmax) if cross else self_context,
+        (cross_lse - self_lse).sigmoid(),
+    )
+
+
+def both_streams(
+    model: GridModel, layer: Any, I: StreamStates, O: StreamStates, *, approximate: bool
+) -> tuple[Attention, Attention]:
+    """`attention` of the source and of the target stream of one layer."""
+    scale, softmax = layer.self_attn.scaling, model.softmax
+    return (
+        attention(I, O, scale, softmax, approximate=approximate, cross=model.input_attends_output),
+        attention(O, I, scale, softmax, approximate=approximate, cross=True),
+    )
+
+
+def score_errors(exact: Tensor, approximate: Tensor) -> Tensor:
+    """Exact minus approximate scores, 0 for later keys, which have none (`eq:hadamard-error` for cross scores)."""
+    return torch.where(exact.isneginf(), 0.0, exact - approximate)
+
+
+def corrected_bound(layer: Any, own: StreamStates, other: StreamStates) -> Tensor:
+    """`s · ‖W_Q‖₂ · ‖Ĩ[x,y] − Ĩ[x,y']‖₂ · ‖K_O[x,y']‖₂`, what the derivation of `eq:hadamard-error-bound` gives.
+
+    The bias of the query cancels, and so does RoPE: both queries stand at one position of their stream, and a rotation
+    keeps lengths. `‖W_Q‖₂` is that of each head. It does not hold where a norm follows the query (Qwen3), nor where the
+    positions of a stream depend on the other (anchor `visible_length`).
+
+    Returns:
+        `[A, T, U, H]`, for later keys too.
+    """
+    weight = _query_weight(layer, own)
+    # The form by matrix products loses small distances to rounding.
+    distance = torch.cdist(own.normed, own.normed, compute_mode="donot_use_mm_for_euclid_dist")  # [A, T, U]
+    return _product(layer, torch.linalg.matrix_norm(weight, ord=2), distance, other)
+
+
+def printed_bound(layer: Any, own: StreamStates, other: StreamStates) -> Tensor:
+    """`eq:hadamard-error-bound` as printed: `‖δI[x, y − y']‖₂`, of states that are not normed, and all heads' `‖W_Q‖₂`.
+
+    Returns:
+        `[A, T, U, H]`; 0 for later keys.
+    """
+    weight = _query_weight(layer, own)
+    shift = (own.states - own.states[:, :1]).norm(dim=-1)  # ‖δI[x, ·]‖, [A, T]
+    T = shift.shape[1]
+    behind = torch.arange(T, device=shift.device)
+    difference = behind[:, None] - behind[None, :]
+    distance = torch.where(difference >= 0, shift[:, difference.clamp(min=0)], 0.0)
+    norm = torch.linalg.matrix_norm(weight.flatten(0, 1), ord=2)
+    return _product(layer, norm.expand(len(weight)), distance, other)
+
+
+def check_bounded(model: GridModel) -> None:
+    """Raise `ValueError` for a model whose queries the bound says nothing about."""
+    if any(hasattr(layer.self_attn, "q_norm") for layer in model.causal_lm.model.layers):
+        raise ValueError(
+            f"backbone {model.causal_lm.config.model_type!r} norms its queries, and eq:hadamard-error-bound is about "
+            "linear ones: take a model without query norms (qwen2, llama, mistral), or leave the bound out (--no-bound)"
+        )
+    if model.anchor == VISIBLE_LENGTH:
+        raise ValueError(
+            f"anchor {VISIBLE_LENGTH!r}: the target's positions move with what has been read, and so its queries "
+            "differ by more than their states; take a model with another anchor, or leave the bound out (--no-bound)"
+        )
+
+
+def _query_weight(layer: Any, own: StreamStates) -> Tensor:
+    """`W_Q` of each head, `[H, E, D]`."""
+    return layer.self_attn.q_proj.weight.to(own.q.dtype).unflatten(0, own.q.shape[-2:])
+
+
+def _product(layer: Any, norms: Tensor, distance: Tensor, other: StreamStates) -> Tensor:
+    keys = other.k.transpose(0, 1).norm(dim=-1)  # [A, U, H]
+    return layer.self_attn.scaling * norms * distance[..., None] * keys[:, None]

@@ -1,0 +1,101 @@
+"""What the studies run on: models, held-out pairs, and long documents made of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..artifact import ModelFolder, load_model_folder
+from ..data.batch import Example
+from ..data.grammar import AlignedPair, builtin_corpus
+from ..data.tokenizer import token_ids
+from ..grid.model import GridModel
+from ..training.data import read_evaluation_file
+
+Pair = AlignedPair | tuple[str, str]
+
+
+def load_grid(folder: str | Path, device: str = "cpu") -> ModelFolder:
+    """A model folder that holds a grid.
+
+    Raises:
+        ValueError: for a model without one, and what `load_model_folder` refuses.
+    """
+    loaded = load_model_folder(folder, device)
+    if not isinstance(loaded.model, GridModel):
+        raise ValueError(
+            f"{str(folder)!r} holds a {loaded.info['system']} model, which has no grid to study: give a model folder "
+            "trained with system=grid"
+        )
+    return loaded
+
+
+def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = None) -> list[Pair]:
+    """Test pairs: of a file, or those of the built-in corpus the model was trained on, with their gold alignments.
+
+    Raises:
+        ValueError: for a limit below 1, or a model trained on another corpus where no file is given.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"--limit={limit}: must be at least 1 sentence")
+    data = loaded.info["data"]
+    if file is not None:
+        names = ("source_field", "target_field", "source_language", "target_language")
+        pairs: Sequence[Pair] = read_evaluation_file(file, **{name: data[name] for name in names})[0]
+    elif data.get("corpus") == "builtin":
+        pairs = builtin_corpus(data["train_size"], data["validation_size"], data["test_size"], data["seed"])["test"]
+    else:
+        raise ValueError(
+            f"the model was trained on corpus {data.get('corpus')!r}, which is not kept with it: give test pairs, one "
+            "source and target a line, with --pairs FILE"
+        )
+    return list(pairs)[:limit]
+
+
+def texts(pair: Pair) -> tuple[str, str]:
+    """Source and target."""
+    return (pair.source, pair.target) if isinstance(pair, AlignedPair) else pair
+
+
+def examples(loaded: ModelFolder, pairs: Sequence[Pair]) -> list[Example]:
+    """Both streams of each pair.
+
+    Raises:
+        ValueError: for no pairs, or one without tokens on either side.
+    """
+    if not pairs:
+        raise ValueError("no sentence pairs to study: give some with --pairs FILE")
+    sources = loaded.sources.ids([texts(pair)[0] for pair in pairs])
+    contexts = loaded.sources.contexts([texts(pair)[0] for pair in pairs])
+    targets = token_ids(loaded.tokenizer, [texts(pair)[1] for pair in pairs])
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
+        if not source or not target:
+            side = "target" if source else "source"
+            raise ValueError(f"pair {number} has a {side} without tokens: {texts(pairs[number - 1])}; take it out")
+    return [loaded.tokens.example(*ids) for ids in zip(sources, targets, contexts, strict=True)]
+
+
+def documents(found: Sequence[Example], count: int, length: int) -> list[Example]:
+    """Long pairs: sentence after sentence joined, until both streams have `length` tokens, and cut there.
+
+    End and seed tokens stay between sentences. Each document begins behind the last one; where sentences run out, they
+    begin anew.
+
+    Raises:
+        ValueError: where there are too few sentences to make documents that differ.
+    """
+    made: list[Example] = []
+    at = 0
+    while len(made) < count:
+        source: list[int] = []
+        target: list[int] = []
+        while len(source) < length or len(target) < length + 1:
+            sentence = found[at % len(found)]
+            source += sentence.source
+            target += sentence.target
+            at += 1
+        made.append(Example(tuple(source[:length]), tuple(target[: length + 1])))
+    if len(set(made)) < count:
+        raise ValueError(
+            f"{len(found)} sentences make no {count} different documents of {length} tokens: give more sentences, or "
+            "ask for fewer or shorter documents (--documents, --length)"
+        )
+    return made

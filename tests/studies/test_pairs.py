@@ -1,0 +1,64 @@
+"""What the studies run on."""
+
+import pytest
+
+from duplexmt.artifact import load_model_folder
+from duplexmt.data.batch import Example
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.studies.pairs import documents, examples, held_out_pairs, load_grid
+from tests.helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
+from tests.test_artifact import save
+
+TOKENS = stream_tokens(tiny_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    return load_model_folder(save(tmp_path_factory.mktemp("run") / "model", spoken_grid(), tokens=TOKENS))
+
+
+def test_a_model_without_a_grid_is_refused(tmp_path):
+    folder = save(tmp_path / "model", tiny_prefix(2, vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
+    with pytest.raises(ValueError, match=r"holds a waitk model, which has no grid to study.*system=grid"):
+        load_grid(folder)
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="does not exist"):
+        load_grid(tmp_path / "nowhere")
+
+
+def test_pairs_of_another_corpus_must_be_given(loaded, tmp_path):
+    with pytest.raises(ValueError, match="--pairs FILE"):
+        held_out_pairs(loaded, None)
+    with pytest.raises(ValueError, match="--limit=0"):
+        held_out_pairs(loaded, 0)
+    file = tmp_path / "pairs.tsv"
+    file.write_text("\n".join("\t".join(pair) for pair in SENTENCES), encoding="utf-8")
+    loaded.info["data"] |= {"source_field": 0, "target_field": 1}
+    assert held_out_pairs(loaded, 3, str(file)) == list(SENTENCES[:3])
+
+
+def test_held_out_pairs_of_the_built_in_corpus_bring_their_gold(loaded):
+    data = {"corpus": "builtin", "train_size": 5, "validation_size": 2, "test_size": 4, "seed": 1}
+    loaded.info["data"] |= data
+    assert len([pair.links for pair in held_out_pairs(loaded, None)]) == 4
+    del loaded.info["data"]["corpus"]
+
+
+def test_a_side_without_tokens_is_named(loaded):
+    with pytest.raises(ValueError, match="pair 2 has a target without tokens"):
+        examples(loaded, [SENTENCES[0], ("我好。", "")])
+    with pytest.raises(ValueError, match="pair 1 has a source without tokens"):
+        examples(loaded, [("", "Good.")])
+    with pytest.raises(ValueError, match="no sentence pairs"):
+        examples(loaded, [])
+
+
+def test_documents_are_sentences_joined_and_cut():
+    found = [Example((n, 0), (1, n, n, 0)) for n in range(5, 12)]
+    first, second = documents(found, 2, 5)
+    assert first == Example((5, 0, 6, 0, 7), (1, 5, 5, 0, 1, 6))
+    assert second.source[0] == 8  # behind the sentences of the first
+    with pytest.raises(ValueError, match="1 sentences make no 2 different documents of 5 tokens"):
+        documents(found[:1], 2, 5)

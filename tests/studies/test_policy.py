@@ -1,0 +1,47 @@
+"""Measures of the self-guided loop."""
+
+import pytest
+import torch
+
+from duplexmt.artifact import load_model_folder
+from duplexmt.data.batch import collate
+from duplexmt.data.grammar import CASE_STUDY
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.studies.pairs import examples
+from duplexmt.studies.policy import gold_lagging, policy_measures
+from duplexmt.training.module import guide
+from tests.helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from tests.test_artifact import save
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    tokens = stream_tokens(tiny_tokenizer())
+    return load_model_folder(save(tmp_path_factory.mktemp("run") / "model", spoken_grid(seed=3), tokens=tokens))
+
+
+def test_measures_over_batches_are_those_of_all_cells(loaded):
+    pairs = [(source, f"{target}{'!' * n}") for n, (source, target) in enumerate(SENTENCES * 3)][:27]  # two batches
+    found = policy_measures(loaded, pairs, lam=0.05)
+    with torch.no_grad():
+        guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
+        decided = loaded.model.emit_logits(guided.hidden).argmax(-1) == 1
+    assert found["emit_agreement"] == pytest.approx((decided == guided.mask).double().mean().item())
+    assert found["emit_rate"] == pytest.approx(decided.double().mean().item())
+    assert found["lm_loss"] == pytest.approx(guided.heatmap[guided.mask].mean().item(), rel=1e-5)
+    assert found["area"] == pytest.approx(guided.area.item(), rel=1e-5)
+    assert sum(cells for cells, _, _ in found["calibration"]) == len(guided.cells)
+    assert found["content_not_early"] is None
+
+
+def test_a_path_that_reads_everything_is_never_early_and_one_that_reads_little_is(loaded):
+    late = policy_measures(loaded, [CASE_STUDY], lam=0.0)
+    early = policy_measures(loaded, [CASE_STUDY], lam=1e6)  # all is written in row 0
+    assert early["area"] == 1
+    assert early["content_not_early"] < late["content_not_early"]
+    assert early["content_not_early_in_order"] <= early["content_not_early"]
+
+
+def test_gold_lagging_lies_between_writing_at_once_and_reading_everything(loaded):
+    length = len(examples(loaded, [CASE_STUDY])[0].source) - 1
+    assert 0 < gold_lagging(loaded, [CASE_STUDY]) < length
