@@ -156,9 +156,9 @@ def gather(
             examples_of = f"{name} on {what}, {len(texts)} sentences, translated for this report."
 
     viewer, no_viewer = None, ""
-    shown_pairs = [(f"given: {source}", source, reference) for source, reference in sentences]
+    shown_pairs = [("given", source, reference) for source, reference in sentences]
     shown_pairs += [
-        (f"{e.group}, number {e.number}, chrF {e.chrf:.0f}: {e.source}", e.source, e.references[0])
+        (f"{e.group}, number {e.number}, chrF {e.chrf:.0f}", e.source, e.references[0])
         for e in sorted(chosen, key=lambda e: e.group != "random")
     ]
     if info is None:
@@ -288,7 +288,7 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     data = loaded.info["data"]
     if pairs is not None:
         names = ("source_field", "target_field", "source_language", "target_language")
-        texts, _ = read_evaluation_file(str(pairs), **{name: data[name] for name in names if name in data})
+        texts, _ = read_evaluation_file(str(pairs), **{name: data[name] for name in names})
         return texts[:HELD_OUT], pairs.name
     settings = {name: value for name, value in data.items() if name not in NOT_OF_SPLITS}
     try:

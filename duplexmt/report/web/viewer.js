@@ -224,11 +224,13 @@
   }
 
   at("controls").addEventListener("submit", (event) => event.preventDefault());
-  at("sentence").addEventListener("change", (event) => {
-    state.sentence = Number(event.target.value);
-    state.cursor = [0, 0];
-    show();
-  });
+  for (const choice of document.querySelectorAll("input[name=sentence]")) {
+    choice.addEventListener("change", () => {
+      state.sentence = Number(choice.value);
+      state.cursor = [0, 0];
+      show();
+    });
+  }
   at("theta").addEventListener("input", (event) => setTheta(Number(event.target.value)));
   at("earlier").addEventListener("click", () => setTheta(way().first - 1));
   at("later").addEventListener("click", () => setTheta(way().last + 1));
