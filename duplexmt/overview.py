@@ -116,6 +116,9 @@ def gather(
         ValueError: for folders that are none of these, or damaged, and for sentences without text.
     """
     found = look(folder)
+    for number, pair in enumerate(sentences, start=1):
+        if not all(text.strip() for text in pair):
+            raise ValueError(f"--sentence number {number}: {list(pair)} lacks a text; give a source and its reference")
     notes: list[str] = []
     shown, evaluated = [], []
     for evaluation in [*found.evaluations, *results]:
@@ -169,10 +172,13 @@ def gather(
         no_viewer = "there is no sentence to show; give some with --sentence SOURCE REFERENCE or --pairs FILE."
     else:
         assert loaded is not None
-        with _bar(progress, "viewer", len(shown_pairs) * len(thetas)) as advance:
-            viewer = viewer_of(
-                loaded, shown_pairs, thetas=thetas, max_target_tokens=max_target_tokens, progress=advance
-            )
+        try:
+            with _bar(progress, "viewer", len(shown_pairs) * len(thetas)) as advance:
+                viewer = viewer_of(
+                    loaded, shown_pairs, thetas=thetas, max_target_tokens=max_target_tokens, progress=advance
+                )
+        except ValueError as error:  # a model that has diverged, say: all else can be shown
+            no_viewer = f"{error}."
         if info["data"].get("context_tokens"):
             notes.append(
                 "The viewer translates without the previous sentence, which this model was trained to look at."

@@ -163,6 +163,20 @@ def test_systems_without_grid_have_no_viewer_and_the_report_says_so(tmp_path, pa
     assert len(report.examples) == 3
 
 
+def test_a_model_that_has_diverged_leaves_the_rest_of_the_report(tmp_path):
+    model = spoken_grid()
+    model.emit_head.bias.data.fill_(float("nan"))
+    report = gather(save(tmp_path / "model", model), sentences=[SENTENCES[0]], thetas=FEW, max_target_tokens=4)
+    assert report.viewer is None
+    assert "all numbers must be finite; the model has diverged" in report.no_viewer
+    assert report.facts
+
+
+def test_given_sentences_need_both_texts(run):
+    with pytest.raises(ValueError, match=r"--sentence number 2: \['人好', ' '\] lacks a text"):
+        gather(run, sentences=[SENTENCES[0], ("人好", " ")])
+
+
 def test_a_run_that_has_not_finished_shows_its_curves(run, tmp_path):
     folder = tmp_path / "going"
     shutil.copytree(run, folder, ignore=shutil.ignore_patterns("model"))

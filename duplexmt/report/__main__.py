@@ -55,6 +55,8 @@ def write(arguments: argparse.Namespace) -> Path:
         device=arguments.device,
         progress=True,
     )
+    for note in [*report.notes, *([f"There is no viewer: {report.no_viewer}"] if report.viewer is None else [])]:
+        print(f"note: {note}", file=sys.stderr)
     text = render(report, tell=lambda doing: print(doing, file=sys.stderr))
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".partial")

@@ -5,7 +5,7 @@ escaped here: the template does that.
 """
 
 from collections.abc import Sequence
-from unicodedata import bidirectional, category, combining
+from unicodedata import category, combining
 
 from .style import END
 
@@ -34,11 +34,6 @@ def legible_token(text: str) -> str:
         else:
             drawn.append(_spelt(character))
     return "".join(drawn).replace("⏹", END)
-
-
-def right_to_left(text: str) -> bool:
-    """Whether a text has letters that are written from right to left."""
-    return any(bidirectional(character) in ("R", "AL") for character in text)
 
 
 def pieces(text: str, ends: Sequence[int], names: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .examples import GROUPS, Example
 from .grid_figures import heatmap_figure, output_figure
-from .legible import legible, right_to_left
+from .legible import legible
 from .step_figures import emission_figure, staircase_figure
 from .table import Row, check_rows, is_numeric, shown_cells
 from .training_figure import PANELS, TRANSLATIONS, Curve, training_figure
@@ -24,6 +24,7 @@ from .webfont import embedded_font
 
 WEB = Path(__file__).parent / "web"
 VIEWER_BYTES = 3_000_000
+MOST_SVG = 400_000  # bytes; the outlines of a thousand tokens take more
 SHOWN_THETAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # tab:infer-process
 LONGEST_STAIRCASE = 200  # tokens; a longer sentence's staircase says nothing in a picture of this size
 
@@ -41,14 +42,15 @@ class Table:
 class Figure:
     """A picture, and what it shows in words."""
 
-    svg: bytes
+    picture: bytes  # an SVG or PNG file
     alt: str
     caption: str = ""
 
     @property
     def address(self) -> str:
         """As the address of an image: nothing inside it runs, and its names do not meet those of other figures."""
-        return f"data:image/svg+xml;base64,{b64encode(self.svg).decode('ascii')}"
+        kind = "png" if self.picture.startswith(b"\x89PNG") else "svg+xml"
+        return f"data:image/{kind};base64,{b64encode(self.picture).decode('ascii')}"
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,8 @@ def render(report: Report, tell: Callable[[str], object] = lambda doing: None) -
     logged = [metric for metrics in panels.values() for metric in metrics if report.curves.get(metric)]
     training = None
     if logged:
-        svg = drawn(lambda folder: training_figure(report.curves, folder, wanted=panels))
-        training = Figure(svg, "Curves over the optimiser steps; the table below has their first and last values.")
+        picture = drawn(lambda folder: training_figure(report.curves, folder, wanted=panels))
+        training = Figure(picture, "Curves over the optimiser steps; the table below has their first and last values.")
     shown = []
     for number, found in enumerate(report.examples, start=1):
         tell(f"figures: example {number} of {len(report.examples)}")
@@ -144,9 +146,10 @@ POLICY, STYLE = "%content-security-policy%", "%style-sheet%"
 
 
 def drawn(draw: Callable[[Path], Sequence[Path]]) -> bytes:
-    """The SVG file that a function of `report` writes into a folder."""
+    """The SVG file that a function of `report` writes into a folder, or its PNG file where that one is very large."""
     with TemporaryDirectory() as folder:
-        return next(path for path in draw(Path(folder)) if path.suffix == ".svg").read_bytes()
+        files = {path.suffix: path.read_bytes() for path in draw(Path(folder))}
+    return files[".svg"] if len(files[".svg"]) <= MOST_SVG else files[".png"]
 
 
 def delays_of(way: Way, source_tokens: int) -> list[int]:
@@ -158,8 +161,8 @@ def _staircase(found: Example) -> Figure | None:
     longest = max(len(found.source_tokens), *(len(delays) for delays in found.staircases.values()), 0)
     if not found.staircases or longest > LONGEST_STAIRCASE:
         return None
-    svg = drawn(lambda folder: staircase_figure(found.source_tokens, found.staircases, folder))
-    return Figure(svg, "Read/write staircase: source tokens read to the right, target tokens written upwards.")
+    picture = drawn(lambda folder: staircase_figure(found.source_tokens, found.staircases, folder))
+    return Figure(picture, "Read/write staircase: source tokens read to the right, target tokens written upwards.")
 
 
 def _sentence_figures(sentence: ViewerSentence, thetas: Sequence[float]) -> list[Figure]:
@@ -235,7 +238,6 @@ def _template() -> Any:
         loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["legible"] = legible
-    environment.tests["right_to_left"] = right_to_left
     environment.globals.update(cells=_cells, POLICY=POLICY, STYLE=_markup(STYLE))
     return environment.get_template("report.html")
 

@@ -170,7 +170,7 @@ def _grid(grid: SentenceGrid, names: dict[str, int]) -> dict[str, Any]:
         "size": [len(grid.source), len(grid.target)],
         "target": [names.setdefault(legible_token(token), len(names)) for token in shown.target],
         "loss": [[round(value, 2) for value in row] for row in shown.heatmap],
-        "emit": [[round(value, 3) for value in row] for row in shown.emit],
+        "emit": [[round(value, 4) for value in row] for row in shown.emit],
         "top": [[names.setdefault(legible_token(token), len(names)) for token in row] for row in shown.top],
         "best": list(shown.y_at),
         "area": round(grid.area, 3),

@@ -4,7 +4,7 @@ from unicodedata import category
 
 import pytest
 
-from duplexmt.report.legible import legible, legible_token, pieces, right_to_left
+from duplexmt.report.legible import legible, legible_token, pieces
 
 from .test_style import NASTY
 
@@ -24,11 +24,6 @@ def test_texts_stay_as_they_are_but_for_what_is_spelt_out():
 def test_tokens_are_shown_as_people_expect():
     cases = {" man": "man", " ": "␣", "a\nb": "a⏎b", "\u0301": "◌\u0301", "\x07": "⟨7⟩", "⏹": "■", "a b": "a b"}
     assert {text: legible_token(text) for text in cases} == cases
-
-
-def test_direction_is_told():
-    assert right_to_left("abc שלום")
-    assert not right_to_left("站在那边 abc")
 
 
 def test_a_text_is_cut_after_its_tokens_and_half_characters_have_names():

@@ -144,6 +144,13 @@ def test_a_viewer_too_large_is_cut_and_says_so(monkeypatch):
     assert "The viewer holds the first 1 of 2 sentences" in render(Report(title="large", viewer=viewer()))
 
 
+def test_a_picture_too_large_for_outlines_is_a_png(monkeypatch):
+    text = render(Report(title="run", curves=CURVES))
+    assert ("data:image/svg+xml" in text, "data:image/png" in text) == (True, False)
+    monkeypatch.setattr("duplexmt.report.page.MOST_SVG", 1000)
+    assert "data:image/png" in render(Report(title="run", curves=CURVES))
+
+
 def test_delays_count_text_tokens_only():
     early, between, late = (delays_of(way, 3) for way in sentence().ways)
     assert (early, between, late) == ([1], [1, 2, 3], [3, 3, 3])
