@@ -73,7 +73,7 @@ def look(folder: Path) -> Found:
         found.model = folder
         if folder.name == "model" and _is_run(folder.resolve().parent):
             found.run = folder.resolve().parent
-    elif (folder / DECODING).is_file() or any(folder.glob(f"*/{DECODING}")):
+    elif _holds_evaluations(folder):
         found.evaluations = [folder]
     elif _is_run(folder):
         found.run = folder
@@ -213,6 +213,8 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
     Raises:
         ValueError: for a folder without evaluation, or damaged files.
     """
+    if not _holds_evaluations(folder):
+        raise ValueError(f"--results {folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py")
     tables: list[Table] = []
     for file, what in TABLES.items():
         if (path := folder / f"{file}.json").is_file():
@@ -411,6 +413,10 @@ def _bar(shown: bool, what: str, total: int) -> Iterator[Callable[[int], object]
 
     with tqdm(desc=what, total=total, disable=not shown) as bar:
         yield bar.update
+
+
+def _holds_evaluations(folder: Path) -> bool:
+    return (folder / DECODING).is_file() or any(folder.glob(f"*/{DECODING}"))
 
 
 def _is_run(folder: Path) -> bool:

@@ -190,7 +190,7 @@ def test_folders_that_are_none_of_the_three_are_refused(tmp_path):
         look(tmp_path / "none")
     with pytest.raises(ValueError, match=f"neither a run .*nor a model .{MANIFEST}.*nor an evaluation"):
         look(tmp_path)
-    with pytest.raises(ValueError, match="no evaluation there"):
+    with pytest.raises(ValueError, match=r"--results .*model: no evaluation there"):
         gather(save(tmp_path / "model", spoken_grid()), [tmp_path / "model"])
 
 
