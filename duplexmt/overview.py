@@ -336,12 +336,15 @@ def translated(
 
 
 def read_run_curves(run: Path) -> dict[str, list[tuple[int, float]]]:
-    """The curves a run has logged, of all its parts if it was resumed; none if it has logged nothing."""
+    """The curves a run has logged; none if it has logged nothing.
+
+    A run that was resumed went on from a checkpoint: what it had logged after that counts no more.
+    """
     curves: dict[str, list[tuple[int, float]]] = {}
     for path in sorted(run.glob("metrics/*/metrics.csv"), key=lambda path: path.stat().st_mtime):
         if path.stat().st_size:
             for name, points in read_curves(path).items():
-                curves.setdefault(name, []).extend(points)
+                curves[name] = [point for point in curves.get(name, []) if point[0] < points[0][0]] + points
     return curves
 
 

@@ -1,6 +1,7 @@
 """What the report gathers: from a run, a model or an evaluation as far as they go; what is none of them is refused."""
 
 import json
+import os
 import shutil
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from duplexmt.artifact import MANIFEST, read_manifest
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation import DECODING, model_digest
-from duplexmt.overview import configuration, flat, gather, look
+from duplexmt.overview import configuration, flat, gather, look, read_run_curves
 from duplexmt.report.__main__ import main
 from duplexmt.results import write_results
 
@@ -183,6 +184,15 @@ def test_a_run_that_has_not_finished_shows_its_curves(run, tmp_path):
     report = gather(folder)
     assert report.curves
     assert "The run has no model yet: it has not finished. Its curves are those so far." in report.notes
+
+
+def test_a_resumed_run_has_one_curve_from_the_checkpoint_on(tmp_path):
+    for version, steps in ((0, (50, 100, 150)), (1, (120, 150, 200))):
+        path = tmp_path / "metrics" / f"version_{version}" / "metrics.csv"
+        path.parent.mkdir(parents=True)
+        path.write_text("epoch,step,train/area\n" + "".join(f"0,{step},0.{version + 1}\n" for step in steps))
+        os.utime(path, (version, version))
+    assert read_run_curves(tmp_path) == {"train/area": [(50, 0.1), (100, 0.1), (120, 0.2), (150, 0.2), (200, 0.2)]}
 
 
 def test_folders_that_are_none_of_the_three_are_refused(tmp_path):

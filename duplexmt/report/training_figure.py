@@ -93,7 +93,7 @@ def training_figure(
             axes.set_xlabel("optimiser step", fontsize=8)
             axes.tick_params(labelsize=8)
             if all(value >= 0 for points in lines.values() for _, value in points):  # AL may be below 0
-                axes.set_ylim(bottom=0)
+                axes.set_ylim(0, 1.08 * max(value for points in lines.values() for _, value in points) or None)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(alpha=0.3, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, handlelength=3)
