@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 METRICS_VENV := .venv-metrics
 METRICS_STAMP := $(METRICS_VENV)/.installed
 
-.PHONY: setup metrics train test corpus-files corpus lint clean
+.PHONY: setup metrics train test report corpus-files corpus lint clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,10 @@ train: setup  ## train on the built-in corpus, then translate held-out sentences
 
 test: setup  ## the whole suite
 	$(BIN)/python -m pytest $(ARGS)
+
+FOLDER ?= runs/latest
+report: setup  ## one HTML file about a run, a model or an evaluation; ARGS="--results FOLDER"
+	$(BIN)/python -m duplexmt.report $(FOLDER) $(ARGS)
 
 ROOT ?= wmt21
 corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as they are free to download

@@ -115,6 +115,12 @@ def test_hypotheses_lead_to_scores_and_scores_to_results():
         assert importers("duplexmt.results", inside=module) == []
 
 
+def test_only_the_reports_command_gathers_what_it_shows():
+    for module in ("duplexmt.overview", "duplexmt.thresholds", "duplexmt.evaluated"):
+        gathering = ("duplexmt.overview", "duplexmt.report.__main__")
+        assert importers(module, inside="duplexmt", but=gathering) == []
+
+
 def test_only_the_entry_points_know_the_schema():
     assert importers("duplexmt.config", inside="duplexmt", but=("duplexmt.config",)) == []
 

@@ -27,8 +27,8 @@ def to_markdown(rows: Sequence[Row], caption: str = "", footnotes: Sequence[str]
         ValueError: what `check_rows` refuses.
     """
     table = check_rows(rows)
-    numeric = [_is_numeric([row[column] for row in table]) for column in table[0]]
-    header, *body = _shown(table)
+    numeric = [is_numeric([row[column] for row in table]) for column in table[0]]
+    header, *body = shown_cells(table)
     rule = ["---:" if right else "---" for right in numeric]
     lines = ["| " + " | ".join(map(_escape, line)) + " |" for line in (header, rule, *body)]
     blocks = [caption] if caption else []
@@ -45,7 +45,7 @@ def to_csv(rows: Sequence[Row]) -> str:
         ValueError: what `check_rows` refuses.
     """
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows(_shown(check_rows(rows)))
+    csv.writer(buffer, lineterminator="\n").writerows(shown_cells(check_rows(rows)))
     return buffer.getvalue()
 
 
@@ -93,8 +93,8 @@ def summary(rows: Sequence[Row]) -> str:
         ValueError: what `check_rows` refuses.
     """
     table = check_rows(rows)
-    numeric = [_is_numeric([row[column] for row in table]) for column in table[0]]
-    header, *body = [[" ".join(text.split()) for text in line] for line in _shown(table)]
+    numeric = [is_numeric([row[column] for row in table]) for column in table[0]]
+    header, *body = [[" ".join(text.split()) for text in line] for line in shown_cells(table)]
     widths = [max(terminal_width(line[index]) for line in (header, *body)) for index in range(len(header))]
     lines = []
     for line in (header, ["-" * width for width in widths], *body):
@@ -138,12 +138,13 @@ def _cell(value: object, place: str) -> Cell:
     raise ValueError(f"{place}: a cell must be text, a number or None, got {value!r}")
 
 
-def _is_numeric(cells: Sequence[Cell]) -> bool:
+def is_numeric(cells: Sequence[Cell]) -> bool:
+    """Whether a column holds numbers only, which stand to the right."""
     return not any(isinstance(cell, str | bool) for cell in cells)
 
 
-def _shown(table: Sequence[Mapping[str, Cell]]) -> list[list[str]]:
-    """Header and rows as text."""
+def shown_cells(table: Sequence[Mapping[str, Cell]]) -> list[list[str]]:
+    """Header and rows as text, of rows that `check_rows` has checked."""
     columns = list(table[0])
     with_decimals = {column for column in columns if any(isinstance(row[column], float) for row in table)}
     return [columns] + [[_show(row[column], column in with_decimals) for column in columns] for row in table]

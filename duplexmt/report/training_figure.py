@@ -20,6 +20,10 @@ PANELS = {  # title: metrics, and how each is called
         "validation/emit_loss": "EMIT, validation",
     },
 }
+TRANSLATIONS = {  # of the validation sample, which is translated simultaneously
+    "BLEU of the validation sample": {"validation/BLEU": "BLEU"},
+    "latency of the validation sample (tokens)": {"validation/AL": "AL", "validation/AL_all": "AL_all"},
+}
 Curve = Sequence[tuple[int, float]]  # step and value
 
 
@@ -56,26 +60,33 @@ def joined(parts: Sequence[Mapping[str, Curve]]) -> dict[str, list[tuple[int, fl
     return curves
 
 
-def training_figure(curves: Mapping[str, Curve], folder: Path, name: str = "training") -> list[Path]:
-    """Write a panel for each of `PANELS` as SVG and PNG; metrics a run has not logged are left out.
+def training_figure(
+    curves: Mapping[str, Curve],
+    folder: Path,
+    name: str = "training",
+    wanted: Mapping[str, Mapping[str, str]] = PANELS,
+) -> list[Path]:
+    """Write a panel for each of those wanted as SVG and PNG; metrics a run has not logged are left out.
 
     Args:
         curves: of each metric; those with other names are not shown.
         folder, name: where to.
+        wanted: as `PANELS`.
 
     Raises:
         ValueError: where there is nothing to show.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     panels = {
         title: {label: curves[metric] for metric, label in metrics.items() if curves.get(metric)}
-        for title, metrics in PANELS.items()
+        for title, metrics in wanted.items()
     }
     panels = {title: lines for title, lines in panels.items() if lines}
     if not panels:
-        wanted = ", ".join(metric for metrics in PANELS.values() for metric in metrics)
-        raise ValueError(f"no metric of training to show: a run logs {wanted}")
+        names = ", ".join(metric for metrics in wanted.values() for metric in metrics)
+        raise ValueError(f"no metric of training to show: a run logs {names}")
     last = max(step for lines in panels.values() for points in lines.values() for step, _ in points)
     rows = -(-len(panels) // 2)
     with style.figure_style():
@@ -98,7 +109,9 @@ def training_figure(curves: Mapping[str, Curve], folder: Path, name: str = "trai
             axes.set_xlabel("optimiser step", fontsize=8)
             axes.tick_params(labelsize=8)
             axes.set_xlim(0, 1.03 * max(1, last))
-            axes.set_ylim(bottom=0)
+            if all(value >= 0 for points in lines.values() for _, value in points):  # AL may be below 0
+                axes.set_ylim(0, 1.08 * max(value for points in lines.values() for _, value in points) or None)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(alpha=0.3, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, handlelength=3)
         return style.save(figure, folder, name)

@@ -1,0 +1,69 @@
+"""One HTML file about a run, a model or an evaluation: curves, tables, figures, examples, and a viewer of its grids.
+
+    python -m duplexmt.report runs/latest --results runs/evaluate-20261121-080000
+    python -m duplexmt.report runs/latest/model --sentence 他在看书。 "He is reading."
+
+What is not there is left out, and the report says so. The file asks nothing of any network.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Gather, draw, write."""
+    parser = argparse.ArgumentParser(
+        prog="python -m duplexmt.report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="of a run, a model or an evaluation")
+    parser.add_argument("--results", type=Path, nargs="+", default=[], help="folders of evaluations or of their sweeps")
+    parser.add_argument("--out", type=Path, help="file to write; report.html in the run's or evaluation's folder")
+    parser.add_argument(
+        "--sentence", nargs=2, action="append", default=[], metavar=("SOURCE", "REFERENCE"), help="for the viewer"
+    )
+    parser.add_argument("--pairs", type=Path, help="file of pairs for the examples, where there is no evaluation")
+    parser.add_argument("--examples", type=int, default=3, help="best, worst and random ones (default 3 each)")
+    parser.add_argument("--max-target-tokens", type=int, default=64)
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    try:
+        path = write(arguments)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(path)
+
+
+def write(arguments: argparse.Namespace) -> Path:
+    """Write the file, all or nothing: a report that is already there stays until the new one is complete."""
+    from ..overview import gather, look
+    from .page import render
+
+    found = look(arguments.folder)
+    out = arguments.out or (found.run or found.folder) / "report.html"
+    if out.is_dir():
+        raise ValueError(f"--out {out}: is a folder; give the name of a file")
+    report = gather(
+        arguments.folder,
+        arguments.results,
+        sentences=[tuple(pair) for pair in arguments.sentence],
+        pairs=arguments.pairs,
+        each=arguments.examples,
+        max_target_tokens=arguments.max_target_tokens,
+        device=arguments.device,
+        progress=True,
+    )
+    for note in [*report.notes, *([f"There is no viewer: {report.no_viewer}"] if report.viewer is None else [])]:
+        print(f"note: {note}", file=sys.stderr)
+    text = render(report, tell=lambda doing: print(doing, file=sys.stderr))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(out.name + ".partial")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    os.replace(partial, out)
+    return out
+
+
+if __name__ == "__main__":
+    main()

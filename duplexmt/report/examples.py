@@ -1,0 +1,148 @@
+"""Which sentences of an evaluation to show: the best, the worst, and some drawn at random."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from random import Random
+from typing import Any
+
+from ..metrics.latency import sentence_latency
+from ..metrics.quality import bleu_tokenizer
+from .legible import pieces
+
+Record = Mapping[str, Any]  # a line of an evaluation's hypotheses.jsonl
+
+GROUPS = ("best", "worst", "random")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One translated sentence.
+
+    Latency is in model tokens; `steps` holds each source token with what was written before the next was read.
+    """
+
+    group: str  # best | worst | random
+    number: int  # of the sentence in its test set
+    source: str
+    references: Sequence[str]
+    text: str
+    bleu: float  # of the sentence, 0..100
+    chrf: float
+    al: float | None  # None for an empty translation
+    source_tokens: Sequence[str]
+    steps: Sequence[tuple[str, str]]
+    delays: Sequence[int]
+    stopped: str  # end_token, or what stopped it
+    staircases: Mapping[str, Sequence[int]]  # delays of all systems that read the same source tokens, by name
+
+
+def sentence_scores(records: Sequence[Record], target_language: str) -> list[tuple[float, float]]:
+    """BLEU and chrF of each sentence by itself, 0..100 (sacreBLEU; BLEU with the orders a short sentence has)."""
+    from sacrebleu.metrics import BLEU, CHRF
+
+    bleu, chrf = BLEU(tokenize=bleu_tokenizer(target_language), effective_order=True), CHRF()
+    return [
+        (
+            bleu.sentence_score(record["text"], record["references"]).score,
+            chrf.sentence_score(record["text"], record["references"]).score,
+        )
+        for record in records
+    ]
+
+
+def choose(scores: Sequence[tuple[float, float]], each: int, seed: int = 1) -> list[tuple[str, int]]:
+    """Indices of the best, the worst and of random sentences, by chrF and then BLEU; none is there twice.
+
+    Of fewer than three times as many sentences as asked for, every group gets a third.
+
+    Args:
+        scores: BLEU and chrF of each sentence.
+        each: sentences a group.
+        seed: of the random ones.
+
+    Raises:
+        ValueError: for `each` below 1.
+    """
+    if each < 1:
+        raise ValueError(f"examples={each}: each group needs at least 1 sentence")
+    by_score = sorted(range(len(scores)), key=lambda i: (-scores[i][1], -scores[i][0], i))
+    size = min(each, -(-len(scores) // 3))
+    best = by_score[:size]
+    worst = by_score[size:][::-1][:size]
+    others = by_score[len(best) : len(scores) - len(worst)]
+    random = Random(seed).sample(others, min(size, len(others)))
+    return [(group, i) for group, chosen in zip(GROUPS, (best, worst, random), strict=True) for i in chosen]
+
+
+def examples(
+    records: Sequence[Record],
+    target_language: str,
+    each: int,
+    *,
+    systems: Mapping[str, Mapping[int, Record]],
+    seed: int = 1,
+) -> list[Example]:
+    """The best, worst and random translations of one system at one setting.
+
+    Args:
+        records: of that system at that setting.
+        target_language: decides how BLEU splits words.
+        each: sentences a group.
+        systems: records of all systems at all settings by name and sentence, for the staircases.
+        seed: of the random ones.
+
+    Raises:
+        ValueError: for a damaged record.
+    """
+    scores = sentence_scores(records, target_language)
+    found = []
+    for group, i in choose(scores, each, seed):
+        others = {name: of.get(records[i]["id"]) for name, of in systems.items()}
+        found.append(example(group, records[i], *scores[i], others))
+    return found
+
+
+def example(group: str, record: Record, bleu: float, chrf: float, others: Mapping[str, Record | None]) -> Example:
+    """One record with its scores."""
+    delays, tokens = record["delays"], record["source_tokens"]
+    latency = sentence_latency([delays], [len(tokens)], [record["reference_lengths"][0]])
+    source = pieces(record["source"], record["source_token_ends"], tokens)
+    return Example(
+        group=group,
+        number=record["id"] + 1,
+        source=record["source"],
+        references=record["references"],
+        text=record["text"],
+        bleu=bleu,
+        chrf=chrf,
+        al=latency["AL"][0],
+        source_tokens=source,
+        steps=steps(source, record["text"], record["token_ends"], delays),
+        delays=delays,
+        stopped=record["stopped"],
+        staircases={name: r["delays"] for name, r in others.items() if r is not None and r["source_tokens"] == tokens},
+    )
+
+
+def steps(source: Sequence[str], text: str, ends: Sequence[int], delays: Sequence[int]) -> list[tuple[str, str]]:
+    """Each source token, and the part of the text that was written before the next was read.
+
+    Args:
+        source: source tokens, without end token.
+        text: what was written.
+        ends: characters complete after each token of it.
+        delays: source tokens read before each token of it.
+
+    Raises:
+        ValueError: for another number of delays than of ends.
+    """
+    if len(ends) != len(delays):
+        raise ValueError(f"a text of {len(ends)} tokens has {len(delays)} delays: its record is damaged")
+    written = [""] * len(source)
+    start = 0
+    for delay, group in groupby(zip(delays, ends, strict=True), key=lambda pair: pair[0]):
+        end = list(group)[-1][1]
+        written[max(1, min(delay, len(source))) - 1] += text[start:end]
+        start = end
+    return list(zip(source, written, strict=True))

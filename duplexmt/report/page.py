@@ -1,0 +1,264 @@
+"""The report: one HTML file that holds everything and asks for nothing, a function of result data.
+
+Texts come from data and from models, so the template escapes all of them; what controls or turns text is spelt out. A
+content security policy allows the page's own script, style, pictures and font, by their hashes or as `data:`, and no
+request to anywhere.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .examples import GROUPS, Example
+from .grid_figures import heatmap_figure, output_figure
+from .legible import legible
+from .step_figures import emission_figure, staircase_figure
+from .table import Row, check_rows, is_numeric, shown_cells
+from .training_figure import PANELS, TRANSLATIONS, Curve, training_figure
+from .viewer import MOST_TOKENS, Viewer, ViewerSentence, Way, script_json, viewer_data, within
+from .webfont import embedded_font
+
+WEB = Path(__file__).parent / "web"
+VIEWER_BYTES = 3_000_000
+MOST_SVG = 400_000  # bytes; the outlines of a thousand tokens take more
+SHOWN_THETAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # tab:infer-process
+LONGEST_STAIRCASE = 200  # tokens; a longer sentence's staircase says nothing in a picture of this size
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of results; see `report.table`."""
+
+    caption: str
+    rows: Sequence[Row]
+    footnotes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture, and what it shows in words."""
+
+    picture: bytes  # an SVG or PNG file
+    alt: str
+    caption: str = ""
+
+    @property
+    def address(self) -> str:
+        """As the address of an image: nothing inside it runs, and its names do not meet those of other figures."""
+        kind = "png" if self.picture.startswith(b"\x89PNG") else "svg+xml"
+        return f"data:image/{kind};base64,{b64encode(self.picture).decode('ascii')}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """What one evaluation has found."""
+
+    name: str
+    tables: Sequence[Table]
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a report shows; whatever is missing is left empty, and `notes` say why."""
+
+    title: str
+    facts: Sequence[tuple[str, str]] = ()
+    notes: Sequence[str] = ()
+    viewer: Viewer | None = None
+    no_viewer: str = ""  # why there is none
+    results: Sequence[Results] = ()
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    examples: Sequence[Example] = ()
+    examples_of: str = ""  # which system, at which setting, on what
+    configuration: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()  # heading, names and values
+    source_language: str = ""
+    target_language: str = ""
+
+
+def render(report: Report, tell: Callable[[str], object] = lambda doing: None) -> str:
+    """The report as one HTML page, the same bytes for the same data.
+
+    Args:
+        report: what to show.
+        tell: is told what is being done.
+
+    Raises:
+        ValueError: for tables, curves or sentences that their figures refuse.
+    """
+    notes = list(report.notes)
+    viewer = None if report.viewer is None else within(report.viewer, VIEWER_BYTES)
+    if report.viewer is not None and viewer is not None and len(viewer.sentences) < len(report.viewer.sentences):
+        notes.append(
+            f"The viewer holds the first {len(viewer.sentences)} of {len(report.viewer.sentences)} sentences: its data "
+            f"are kept below {VIEWER_BYTES // 1_000_000} MB."
+        )
+    tell("figures: training")
+    panels = PANELS | TRANSLATIONS
+    logged = [metric for metrics in panels.values() for metric in metrics if report.curves.get(metric)]
+    training = None
+    if logged:
+        picture = drawn(lambda folder: training_figure(report.curves, folder, wanted=panels))
+        training = Figure(picture, "Curves over the optimiser steps; the table below has their first and last values.")
+    shown = []
+    for number, found in enumerate(report.examples, start=1):
+        tell(f"figures: example {number} of {len(report.examples)}")
+        shown.append((found, _staircase(found)))
+    tell("figures: one sentence")
+    sentence = _sentence_figures(viewer.sentences[0], viewer.thetas) if viewer else []
+    tell("page")
+    text = _template().render(
+        report=report,
+        notes=notes,
+        viewer=viewer,
+        viewer_json=_markup(script_json(viewer_data(viewer))) if viewer else "",
+        most_tokens=MOST_TOKENS,
+        start=_nearest(viewer.thetas, 0.5) if viewer else 0,
+        training=training,
+        last_values=_last_values(report.curves, logged),
+        examples=[(group, [entry for entry in shown if entry[0].group == group]) for group in GROUPS],
+        sentence_figures=sentence,
+        script=_markup(_own("viewer.js")) if viewer else "",
+    )
+    font = embedded_font(text)
+    style = _own("report.css")
+    if font:
+        style = f'@font-face{{font-family:"Duplexmt Sans SC";src:url({font}) format("woff")}}\n{style}'
+    policy = [
+        "default-src 'none'",
+        f"script-src {_hashed(_own('viewer.js'))}" if viewer else "script-src 'none'",
+        f"style-src {_hashed(style)}",
+        "img-src data:",
+        "font-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    # Both are filled in last, as the font depends on all the text.
+    return text.replace(POLICY, "; ".join(policy), 1).replace(STYLE, style, 1)
+
+
+POLICY, STYLE = "%content-security-policy%", "%style-sheet%"
+
+
+def drawn(draw: Callable[[Path], Sequence[Path]]) -> bytes:
+    """The SVG file that a function of `report` writes into a folder, or its PNG file where that one is very large."""
+    with TemporaryDirectory() as folder:
+        files = {path.suffix: path.read_bytes() for path in draw(Path(folder))}
+    return files[".svg"] if len(files[".svg"]) <= MOST_SVG else files[".png"]
+
+
+def delays_of(way: Way, source_tokens: int) -> list[int]:
+    """Source tokens read before each token written, the end token not counted."""
+    return [min(read, source_tokens) for read, visit in enumerate(way.visits, start=1) for _ in visit.written]
+
+
+def _staircase(found: Example) -> Figure | None:
+    longest = max(len(found.source_tokens), *(len(delays) for delays in found.staircases.values()), 0)
+    if not found.staircases or longest > LONGEST_STAIRCASE:
+        return None
+    picture = drawn(lambda folder: staircase_figure(found.source_tokens, found.staircases, folder))
+    return Figure(picture, "Read/write staircase: source tokens read to the right, target tokens written upwards.")
+
+
+def _sentence_figures(sentence: ViewerSentence, thetas: Sequence[float]) -> list[Figure]:
+    """Figures of one sentence of the viewer: `fig:dp-path`, `fig:grid-output`, `tab:infer-process`."""
+    grid = sentence.grids[0]
+    chosen = list(dict.fromkeys(_nearest(thetas, theta) for theta in SHOWN_THETAS))
+    ways = {f"{thetas[i]:g}": next(way for way in sentence.ways if way.first <= i <= way.last) for i in chosen}
+    steps = {
+        name: [
+            (token, "".join(text for text, _ in visit.written))
+            for token, visit in zip(grid.source, way.visits, strict=False)
+        ]
+        for name, way in ways.items()
+    }
+    figures = [
+        Figure(
+            drawn(lambda folder: heatmap_figure(grid, folder)),
+            f"Heatmap of {len(grid.source)} source by {len(grid.target)} reference tokens with the best path.",
+            "Loss heatmap of the reference with its best path (fig:dp-path): darker is a higher loss.",
+        ),
+        Figure(
+            drawn(lambda folder: output_figure(grid, folder)),
+            "Grid of the most probable token of each cell; the same cells can be read one by one in the viewer.",
+            "Most probable token of each cell of the reference's grid, and p(EMIT) (fig:grid-output): darker is more "
+            "probable.",
+        ),
+    ]
+    tokens = grid.source[:-1]
+    if max(len(grid.source), max(len(delays_of(way, len(tokens))) for way in ways.values())) <= LONGEST_STAIRCASE:
+        figures += [
+            Figure(
+                drawn(lambda folder: emission_figure(steps, folder)),
+                "Table of what is written at which source token, a row for each threshold.",
+                "What is written at which source token, at each threshold θ (tab:infer-process).",
+            ),
+            Figure(
+                drawn(
+                    lambda folder: staircase_figure(
+                        tokens, {f"θ = {name}": delays_of(way, len(tokens)) for name, way in ways.items()}, folder
+                    )
+                ),
+                "Read/write staircases of the same thresholds.",
+                "Read/write staircases of the same thresholds.",
+            ),
+        ]
+    return figures
+
+
+def _last_values(curves: Mapping[str, Curve], names: Sequence[str]) -> list[dict[str, Any]]:
+    rows = []
+    for name in names:
+        (first_step, first), (last_step, last) = min(curves[name]), max(curves[name], key=lambda point: point[0])
+        rows.append(
+            {
+                "metric": name,
+                "first": f"{first:.4g}",
+                "at step": first_step,
+                "last": f"{last:.4g}",
+                "at step ": last_step,
+            }
+        )
+    return rows
+
+
+def _nearest(thetas: Sequence[float], wanted: float) -> int:
+    return min(range(len(thetas)), key=lambda i: abs(thetas[i] - wanted))
+
+
+def _template() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["legible"] = legible
+    environment.globals.update(cells=_cells, POLICY=POLICY, STYLE=_markup(STYLE))
+    return environment.get_template("report.html")
+
+
+def _cells(rows: Sequence[Row]) -> tuple[list[tuple[str, bool]], list[list[tuple[str, bool]]]]:
+    """Header and body of a table as texts, each with whether its column holds numbers."""
+    table = check_rows(rows)
+    numeric = [is_numeric([row[column] for row in table]) for column in table[0]]
+    header, *body = [list(zip(line, numeric, strict=True)) for line in shown_cells(table)]
+    return header, body
+
+
+def _own(name: str) -> str:
+    return (WEB / name).read_text(encoding="utf-8")
+
+
+def _hashed(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+def _markup(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)

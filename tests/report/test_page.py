@@ -1,0 +1,165 @@
+"""The report as HTML: texts are harmless, nothing may be asked of any network, what is missing is left out."""
+
+import re
+from base64 import b64decode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from io import BytesIO
+
+import pytest
+from fontTools.ttLib import TTFont
+
+from duplexmt.report.examples import examples
+from duplexmt.report.page import Figure, Report, Results, Table, delays_of, render
+from duplexmt.report.webfont import embedded_font
+
+from .scripted_viewer import IMAGE, NASTY, SCRIPT, grid, sentence, viewer
+from .test_examples import RECORDS, record
+
+CURVES = {"train/lm_loss": [(9, 3.0), (19, 2.0)], "validation/AL": [(20, -0.5)], "validation/BLEU": [(20, 30.0)]}
+
+
+def nasty_report(with_viewer=True):
+    records = [*RECORDS[1:3], record(0, NASTY, SCRIPT, source=f"人{IMAGE}")]
+    rows = [{"system": NASTY, "BLEU": 30.0, "COMET": None}, {"system": "grid", "BLEU": 31.5, "COMET": None}]
+    return Report(
+        title=SCRIPT + IMAGE,
+        facts=[(NASTY, NASTY)],
+        notes=[NASTY],
+        viewer=viewer() if with_viewer else None,
+        no_viewer="" if with_viewer else NASTY,
+        results=[Results(NASTY, [Table(NASTY, rows, [NASTY])], [Figure(b"<svg onload='alert(3)'/>", NASTY)], [NASTY])],
+        curves=CURVES,
+        examples=examples(records, "en", 1, systems={NASTY: {entry["id"]: entry for entry in records}}),
+        examples_of=NASTY,
+        configuration=[(NASTY, [(NASTY, NASTY)])],
+        source_language="zh",
+        target_language="en",
+    )
+
+
+@pytest.fixture(scope="module")
+def nasty():
+    return render(nasty_report())
+
+
+class Elements(HTMLParser):
+    """Tags with their attributes, and the contents of scripts and styles, as a browser takes them apart."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.contents, self.inside = [], [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        self.inside = tag in ("script", "style")
+        if self.inside:
+            self.contents.append([tag, dict(attrs), ""])
+
+    def handle_endtag(self, tag):
+        self.inside = False
+
+    def handle_data(self, data):
+        if self.inside:
+            self.contents[-1][2] += data
+
+
+def test_texts_never_become_elements_or_attributes(nasty):
+    elements = Elements(nasty)
+    assert [attrs.get("type") for tag, attrs in elements.found if tag == "script"] == ["application/json", None]
+    assert not any(name.startswith("on") or name == "style" for _, attrs in elements.found for name in attrs)
+    for tag, attrs in elements.found:
+        for name in ("src", "href", "action", "data", "xlink:href"):
+            assert attrs.get(name, "#").startswith(("#", "data:")), (tag, attrs)
+    assert "alert(1)" in nasty  # it is there, as text
+
+
+def test_characters_that_turn_text_are_spelt_out(nasty):
+    assert "\u202e" not in nasty
+    assert "⟨202E⟩" in nasty
+
+
+def test_the_policy_allows_the_pages_own_script_and_style_only(nasty):
+    elements = Elements(nasty)
+    policy = next(attrs["content"] for tag, attrs in elements.found if attrs.get("http-equiv"))
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert rules["img-src"] == rules["font-src"] == "data:"
+    assert "unsafe" not in policy
+    for tag, attrs, content in elements.contents:
+        if attrs.get("type") == "application/json":
+            continue
+        digest = sha256(content.encode()).digest()
+        (allowed,) = re.findall(r"'sha256-([^']+)'", rules[f"{tag}-src"])
+        assert b64decode(allowed) == digest
+
+
+def test_the_same_data_give_the_same_bytes():
+    report = Report(title="twice", curves=CURVES, notes=[NASTY, "站在那边"])
+    assert render(report) == render(report)
+
+
+def test_without_a_viewer_there_is_no_script_and_the_page_says_why():
+    text = render(nasty_report(with_viewer=False))
+    assert "<script" not in text
+    assert "There is no viewer: <bdi>&lt;script&gt;" in text
+    assert "script-src &#39;none&#39;" in text or "script-src 'none'" in text
+
+
+def test_a_report_of_nothing_is_a_page():
+    text = render(Report(title="nothing", notes=["No evaluation was given."]))
+    assert "No evaluation was given." in text
+    for heading in ("Results", "Training", "Examples", "Configuration"):
+        assert f">{heading}</h2>" not in text
+
+
+def test_missing_metrics_are_dashes_and_curves_not_logged_are_left_out(nasty):
+    assert "<bdi>—</bdi>" in nasty
+    assert "validation/AL</bdi>" in nasty
+    assert "validation/emit_calibration" not in nasty
+    assert render(Report(title="run", curves={"speed/mfu": [(1, 0.1)]})).count("<figure") == 0
+
+
+def test_one_threshold_only_is_a_viewer_with_a_still_slider():
+    one = replace(sentence(), ways=[replace(sentence().ways[0], first=0, last=0)])
+    text = render(Report(title="one", viewer=viewer(one, thetas=(0.5,))))
+    assert re.search(r'id="theta"[^>]* disabled>', text)
+    assert "for 1 value of θ" in text
+
+
+def test_sentences_longer_than_any_picture_are_shown_without():
+    long = record(0, "a " * 300, "a b", source="人" * 250)
+    text = render(Report(title="long", examples=examples([long], "en", 1, systems={"grid": {0: long}})))
+    assert "too long for a picture" in text
+    huge = replace(sentence(), grids=[grid(["人"] * 230, ["a", "b"])] * 3)
+    assert (
+        render(Report(title="long", viewer=viewer(huge))).count("<figcaption><bdi>Loss heatmap of the reference") == 1
+    )
+
+
+def test_a_viewer_too_large_is_cut_and_says_so(monkeypatch):
+    monkeypatch.setattr("duplexmt.report.page.VIEWER_BYTES", 1)
+    assert "The viewer holds the first 1 of 2 sentences" in render(Report(title="large", viewer=viewer()))
+
+
+def test_a_picture_too_large_for_outlines_is_a_png(monkeypatch):
+    text = render(Report(title="run", curves=CURVES))
+    assert ("data:image/svg+xml" in text, "data:image/png" in text) == (True, False)
+    monkeypatch.setattr("duplexmt.report.page.MOST_SVG", 1000)
+    assert "data:image/png" in render(Report(title="run", curves=CURVES))
+
+
+def test_delays_count_text_tokens_only():
+    early, between, late = (delays_of(way, 3) for way in sentence().ways)
+    assert (early, between, late) == ([1], [1, 2, 3], [3, 3, 3])
+
+
+def test_the_font_holds_the_characters_of_the_page_and_its_licence(nasty):
+    address = embedded_font("站在那边 man θ 站")
+    font = TTFont(BytesIO(b64decode(address.partition("base64,")[2])))
+    assert {chr(code) for code in font.getBestCmap()} == set("站在那边")
+    assert any("SIL" in entry.toUnicode() for entry in font["name"].names)
+    assert embedded_font("no Chinese") == ""
+    assert "data:font/woff;base64," in nasty

@@ -1,0 +1,77 @@
+"""The viewer's data: every threshold has one translation, texts are harmless inside a script, sizes are kept."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from duplexmt.report import style
+from duplexmt.report.viewer import Viewer, colours, script_json, viewer_data, within
+
+from .scripted_viewer import NASTY, grid, sentence, viewer
+
+
+def test_data_survive_the_script_they_stand_in():
+    text = script_json(viewer_data(viewer()))
+    assert not any(character in text for character in "<>&\u2028\u2029\u202e")
+    data = json.loads(text)
+    assert data["sentences"][0]["reference"].startswith("The man<script>alert(1)</script><img src=")
+    assert data["sentences"][0]["reference"].endswith("⟨2028⟩⟨202E⟩") or "⟨202E⟩" in data["sentences"][0]["reference"]
+    assert json.loads(script_json("</script><!--\u2028&")) == "</script><!--\u2028&"
+
+
+def test_numbers_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        script_json([float("nan")])
+
+
+def test_grids_name_their_tokens_and_ways_their_heights():
+    found = viewer_data(viewer())["sentences"][0]
+    first = found["grids"][0]
+    assert [found["names"][i] for i in first["target"]][:2] == ["The", "man"]
+    assert found["names"][first["target"][-1]] == "■"
+    assert first["size"] == [4, 4]
+    assert [way["heights"] for way in found["ways"]] == [[1, 1, 1, 2], [1, 2, 3, 4], [0, 0, 0, 3]]
+    assert found["highest"] == max(value for entry in found["grids"] for row in entry["loss"] for value in row)
+
+
+def test_long_sentences_are_cut_and_keep_their_size():
+    long = replace(sentence(), grids=[grid(["x"] * 90, ["y"] * 70)] * 3)
+    found = viewer_data(viewer(long))["sentences"][0]["grids"][0]
+    assert found["size"] == [90, 70]
+    assert (len(found["emit"]), len(found["emit"][0]), len(found["best"])) == (40, 40, 40)
+
+
+def test_a_viewer_keeps_its_first_sentences_within_a_size():
+    many = viewer(*[sentence()] * 5)
+    one = len(
+        json.dumps(viewer_data(viewer(sentence()))["sentences"], ensure_ascii=False, separators=(",", ":")).encode()
+    )
+    assert len(within(many, 3 * one).sentences) == 3
+    assert len(within(many, 1).sentences) == 1
+    assert within(many, 10**9) == many
+
+
+def test_thresholds_without_one_translation_are_refused():
+    whole = sentence()
+    with pytest.raises(ValueError, match="no single translation at threshold number 1"):
+        replace(whole, ways=[whole.ways[0], whole.ways[2]])
+    with pytest.raises(ValueError, match="has no grid"):
+        replace(whole, ways=[replace(whole.ways[0], grid=7)])
+    with pytest.raises(ValueError, match="do not reach the last of 5 θ"):
+        viewer(replace(whole, ways=whole.ways[:2]))
+    with pytest.raises(ValueError, match="at least one sentence"):
+        Viewer((0.5,), (), "zh", "en")
+    with pytest.raises(ValueError, match="must rise"):
+        viewer(thetas=(0.0, 0.5, 0.5, 0.7, 1.0))
+
+
+def test_colours_are_the_figures_own_with_ink_that_can_be_read():
+    shades = colours(style.EMIT_COLOURS)
+    assert len(shades) == 64
+    assert shades[0] == ["#f7fbff", "#000"]
+    assert shades[-1][1] == "#fff"
+
+
+def test_nasty_text_is_nasty():
+    assert {"<", ">", "\u2028", "\u202e"} <= set(NASTY)
