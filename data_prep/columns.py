@@ -54,7 +54,7 @@ def columns_of(block: Block, source: Source) -> Columns:
         lines = np.delete(np.arange(len(rows[0])), list(faults))
         cells = [_cells(b"".join(each[line] + b"\n" for line in lines), width) for each in rows]
     texts = [cells[0][chosen[0]], cells[-1][chosen[1]]]
-    blank = [pc.ascii_is_space(text).to_numpy(False) | (pc.binary_length(text).to_numpy() == 0) for text in texts]
+    blank = [pc.utf8_is_space(text).to_numpy(False) | (pc.binary_length(text).to_numpy() == 0) for text in texts]
     empty = blank[0] | blank[1]
     if empty.any():
         for index in np.flatnonzero(empty).tolist():

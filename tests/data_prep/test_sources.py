@@ -135,15 +135,15 @@ def plain_columns(block, source):
             cells, reason = line.decode().split("\t"), None
         except UnicodeDecodeError:
             cells, reason = [], "invalid_utf8"
-        if cells and not "".join(cells).strip(" \v\f"):
+        if cells and not "".join(cells).strip():
             reason = "empty_line"
         elif cells and len(cells) != source.columns:
             reason = "wrong_column_count"
         elif b"\0" in line:
             reason = reason or "nul_byte"
-        elif cells and not (cells[source.source].strip(" \v\f") and cells[source.target].strip(" \v\f")):
+        elif cells and not (cells[source.source].strip() and cells[source.target].strip()):
             one = f"{cells[source.source]}{cells[source.target]}"
-            reason = "one_sided" if one.strip(" \v\f") else "empty_line"
+            reason = "one_sided" if one.strip() else "empty_line"
         if reason:
             faults.append((number, reason))
         else:
