@@ -307,6 +307,28 @@ def test_killed_at_random_moments_and_started_again_a_run_comes_to_the_same_byte
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
+def test_jobs_of_a_launcher_that_share_out_the_sources_come_to_the_same_bytes(raw, tmp_path):
+    def data_prep(output, sources, *arguments):
+        command = [
+            sys.executable,
+            "-m",
+            "data_prep",
+            *arguments,
+            f"sources={sources}",
+            f"root={raw}",
+            f"output={output}",
+        ]
+        sizes = ["tokenizer=null", "sample.max_tokens=null", "sample.train_size=50", "sample.validation_size=5"]
+        subprocess.run([*command, *sizes, "block_bytes=1500", "processes=1"], cwd=ROOT, check=True)
+
+    jobs = ["-m", "step=clean", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir='{tmp_path}'"]
+    data_prep(tmp_path / "jobs", "[un],[paracrawl]", *jobs)
+    data_prep(tmp_path / "jobs", "[paracrawl,un]", "step=sample")
+    data_prep(tmp_path / "one", "[paracrawl,un]")
+    assert contents(tmp_path / "jobs") == contents(tmp_path / "one")
+
+
 def test_a_finished_run_is_not_done_again(raw, tmp_path):
     first = run(raw, tmp_path)
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.[ap]*")}
