@@ -11,9 +11,11 @@ it is not part of the times. Then, with the strict preset, `python -m data_prep`
 the pairs, as a process of its own whose memory is summed over all its children every 50 ms.
 
 Side by side, on one TSV of 1 million pairs: read, clean (the paper's rules), drop exact duplicates, write. `data_prep`
-with two processes; `cleaning.clean` in a plain loop and in `datasets.map` with two processes; opusfilter with two jobs.
+with two processes; `cleaning.clean` in a plain loop and in `datasets.map` with two processes (`data_prep_plain.py`);
+opusfilter with two jobs. Each is a process of its own, whose start counts; beside the time by the clock stands that of
+the processors, which says what a core does on a machine that has other things to do as well.
 opusfilter gets the rules as far as its own filters and substitutions can say them, in the same order; `agreement` is
-the share of its lines that `data_prep` has as well. The last line is one JSON object.
+the number of pairs in both outputs over that in either. The last line is one JSON object.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import gzip
 import io
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -31,6 +34,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -187,9 +191,18 @@ def resident(pid: int) -> int:
     return total
 
 
-def measured(command: list[str], **options) -> tuple[float, float]:
-    """Seconds that a command takes, and the GB of its memory at the highest."""
-    start, peak = time.perf_counter(), 0
+@dataclass(frozen=True)
+class Cost:
+    """Of a command, with all its processes, its start included."""
+
+    seconds: float
+    processor_seconds: float  # what it would take on one core that it has to itself
+    peak_gb: float
+
+
+def measured(command: list[str], **options) -> Cost:
+    """What a command takes."""
+    start, peak, before = time.perf_counter(), 0, resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, cwd=ROOT, **options) as process:
         ended = threading.Event()
 
@@ -206,7 +219,9 @@ def measured(command: list[str], **options) -> tuple[float, float]:
         watcher.join()
     if code:
         raise SystemExit(f"{' '.join(command)} failed with {code}")
-    return seconds, peak / 1e9
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(seconds, processor, peak / 1e9)
 
 
 def prepare_command(root: Path, output: Path, *arguments: str) -> list[str]:
@@ -222,7 +237,7 @@ def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None)
     print(f"{count:,} pairs made in {time.perf_counter() - start:.0f} s", flush=True)
     limit = [f"tokenizer={tokenizer}"] if tokenizer else ["sample.max_tokens=null"]
     size = min(100_000, count // 20)
-    seconds, peak = measured(
+    cost = measured(
         prepare_command(root, output, "cleaning=strict", f"sample.train_size={size}", *limit), stderr=subprocess.DEVNULL
     )
     manifest = json.loads((output / "splits" / "manifest.json").read_text(encoding="utf-8"))
@@ -230,55 +245,14 @@ def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None)
     shutil.rmtree(output)
     result = {
         "pairs": sum(source["lines"] for source in manifest["sources"].values()),
-        "seconds": round(seconds, 1),
-        "peak_rss_gb": round(peak, 2),
+        "seconds": round(cost.seconds, 1),
+        "processor_seconds": round(cost.processor_seconds, 1),
+        "peak_rss_gb": round(cost.peak_gb, 2),
         "to_sample_from": manifest["pairs_to_sample_from"],
         "looked_at": manifest["sampling"]["looked_at"],
     }
     print(json.dumps(result), flush=True)
     return result
-
-
-SIDE_BY_SIDE = "import sys; sys.path.insert(0, '.'); from benchmarks.data_prep import {0}; {0}(*sys.argv[1:])"
-
-
-def plain_loop(path: str, output: str) -> None:
-    """Line by line, one process."""
-    from data_prep.cleaning import Cleaning, clean
-
-    rules, seen = Cleaning("zh", "en"), set()
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines, open(output, "w", encoding="utf-8") as out:
-        for line in lines:
-            cells = line.rstrip("\n").split("\t")
-            fate = clean(cells[1], cells[0], rules)
-            if fate.dropped is None and (fate.source, fate.target) not in seen:
-                seen.add((fate.source, fate.target))
-                out.write(f"{fate.source}\t{fate.target}\n")
-
-
-def datasets_map(path: str, output: str) -> None:
-    """`datasets.map` and `filter` with two processes; duplicates in a loop, as `datasets` has nothing for them."""
-    import datasets
-
-    from data_prep.cleaning import Cleaning, clean
-
-    datasets.disable_progress_bars()
-    rules, seen = Cleaning("zh", "en"), set()
-
-    def cleaned(batch: dict) -> dict:
-        fates = [clean(line.split("\t")[1], line.split("\t")[0], rules) for line in batch["text"]]
-        kept = [(fate.source, fate.target) for fate in fates if fate.dropped is None]
-        return {"source": [pair[0] for pair in kept], "target": [pair[1] for pair in kept]}
-
-    cache = Path(output).parent / "cache"
-    data = datasets.load_dataset("text", data_files=[path], split="train", cache_dir=str(cache), sample_by="line")
-    data = data.map(cleaned, batched=True, num_proc=2, remove_columns=["text"])
-    with open(output, "w", encoding="utf-8") as out:
-        for batch in data.iter(1000):
-            for pair in zip(batch["source"], batch["target"], strict=True):
-                if pair not in seen:
-                    seen.add(pair)
-                    out.write("\t".join(pair) + "\n")
 
 
 def data_prep_command(path: Path, output: Path) -> list[str]:
@@ -327,8 +301,11 @@ def _step(kind: str, before: str, after: str, **parameters: list) -> dict:
     return {"type": kind, "parameters": files | parameters}
 
 
-def side_by_side(pairs: pa.Table, count: int, folder: Path, opusfilter: str | None) -> dict[str, float]:
-    """Seconds for the same work on one TSV: data_prep, a plain loop, datasets.map, opusfilter."""
+def side_by_side(
+    pairs: pa.Table, count: int, folder: Path, opusfilter: str | None
+) -> tuple[dict[str, Cost], float | None]:
+    """The cost of the same work on one TSV by data_prep, a plain loop, datasets.map and opusfilter; and how far the
+    last one's pairs are the same (intersection over union)."""
     folder = folder / "side by side"
     folder.mkdir()
     path = folder / "en-zh-v1.txt.gz"
@@ -336,13 +313,21 @@ def side_by_side(pairs: pa.Table, count: int, folder: Path, opusfilter: str | No
         for source, target in corpus_chunks(pairs, count):
             stream.write(lines(target, source))
     os.sync()
-    seconds = {}
     quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    seconds["data_prep"] = measured(data_prep_command(path, folder / "ours"), **quiet)[0]
+    plain = [sys.executable, str(Path(__file__).with_name("data_prep_plain.py"))]
+    commands = {"data_prep": data_prep_command(path, folder / "ours")}
     for name in ("plain_loop", "datasets_map"):
-        command = [sys.executable, "-c", SIDE_BY_SIDE.format(name), str(path), str(folder / f"{name}.tsv")]
-        seconds[name] = measured(command, **quiet)[0]
-        print(name, round(seconds[name], 1), flush=True)
+        commands[name] = [*plain, name, str(path), str(folder / f"{name}.tsv")]
+    costs: dict[str, Cost] = {}
+    agreement = None
+
+    def run(name: str) -> None:
+        costs[name] = measured(commands[name], **quiet)
+        os.sync()
+        print(name, {key: round(value, 2) for key, value in asdict(costs[name]).items()}, flush=True)
+
+    for name in commands:
+        run(name)
     shards = sorted((folder / "ours" / "splits").glob("train-*.parquet"))
     ours = pa.concat_tables([pq.read_table(shard, columns=["source", "target"]) for shard in shards])
     with open(folder / "plain_loop.tsv", encoding="utf-8") as lines_:
@@ -355,15 +340,15 @@ def side_by_side(pairs: pa.Table, count: int, folder: Path, opusfilter: str | No
         for name, column in (("zh", 1), ("en", 0)):
             (folder / f"in.{name}").write_text("".join(f"{row[column]}\n" for row in cells), encoding="utf-8")
         (folder / "opusfilter.yaml").write_text(opusfilter_configuration(folder), encoding="utf-8")
-        seconds["opusfilter"] = measured([opusfilter, "--overwrite", str(folder / "opusfilter.yaml")], **quiet)[0]
+        commands["opusfilter"] = [opusfilter, "--overwrite", str(folder / "opusfilter.yaml")]
+        run("opusfilter")
         theirs = list(
             zip(
                 *((folder / f"out.{s}").read_text(encoding="utf-8").split("\n")[:-1] for s in ("zh", "en")), strict=True
             )
         )
-        seconds["agreement"] = len(set(theirs) & set(expected)) / max(len(set(theirs) | set(expected)), 1)
-    print(json.dumps(seconds), flush=True)
-    return seconds
+        agreement = len(set(theirs) & set(expected)) / max(len(set(theirs) | set(expected)), 1)
+    return costs, agreement
 
 
 def main() -> None:
@@ -371,18 +356,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("DUPLEXMT_DATA"))
     parser.add_argument("--tokenizer", default=os.environ.get("DUPLEXMT_TOKENIZER"), help="none: no length limit")
-    parser.add_argument("--opusfilter", default=shutil.which("opusfilter"))
+    parser.add_argument("--opusfilter", help="the command of an environment that has it; none: left out")
     parser.add_argument("--pairs", type=int, default=25_000_000)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--scratch", type=Path, help="folder for the corpora, which are removed in the end")
     arguments = parser.parse_args()
-    count, beside = (500_000, 200_000) if arguments.quick else (arguments.pairs, min(arguments.pairs, 1_000_000))
+    count, beside = (500_000, 500_000) if arguments.quick else (arguments.pairs, min(arguments.pairs, 1_000_000))
     pairs = real_pairs(arguments.data) if arguments.data and not arguments.quick else grammar_pairs(20_000)
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
-        compared = side_by_side(pairs, beside, Path(scratch), arguments.opusfilter)
+        compared, agreement = side_by_side(pairs, beside, Path(scratch), arguments.opusfilter)
         counts = [count] if arguments.quick else [count // 25, count // 5, count]
         runs = [end_to_end(pairs, size, Path(scratch), arguments.tokenizer) for size in counts]
     largest = runs[-1]
+
+    def faster(cost: str, name: str) -> float | None:
+        """How many times faster than the one named."""
+        if name not in compared:
+            return None
+        return round(getattr(compared[name], cost) / getattr(compared["data_prep"], cost), 1)
+
     print(
         json.dumps(
             {
@@ -391,13 +383,11 @@ def main() -> None:
                 "pairs_per_second": round(largest["pairs"] / largest["seconds"]),
                 "peak_rss_gb": largest["peak_rss_gb"],
                 "scaling": {run["pairs"]: run["seconds"] for run in runs},
-                "speedup_vs_python": round(
-                    min(compared["plain_loop"], compared["datasets_map"]) / compared["data_prep"], 1
-                ),
-                "speedup_vs_opusfilter": round(compared["opusfilter"] / compared["data_prep"], 1)
-                if "opusfilter" in compared
-                else None,
-                "opusfilter_agreement": round(compared["agreement"], 4) if "agreement" in compared else None,
+                "speedup_vs_python": faster("seconds", "plain_loop"),
+                "speedup_vs_datasets_map": faster("seconds", "datasets_map"),
+                "speedup_vs_opusfilter": faster("seconds", "opusfilter"),
+                "speedup_per_core_vs_python": faster("processor_seconds", "plain_loop"),
+                "opusfilter_agreement": None if agreement is None else round(agreement, 4),
             }
         )
     )

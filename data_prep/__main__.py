@@ -23,7 +23,6 @@ from tqdm import tqdm
 
 from data_prep.clean_corpus import processes_available
 from data_prep.cleaning import Cleaning
-from data_prep.download import download
 from data_prep.files import locked
 from data_prep.prepare import clean, prepare, sample, workers
 from data_prep.sampling import Sampling
@@ -110,6 +109,8 @@ def run(cfg: DictConfig) -> None:
     if cfg.step not in STEPS:
         raise ValueError(f"step={cfg.step!r}: must be one of {', '.join(STEPS)}")
     if cfg.step == "download":
+        from data_prep.download import download  # its network modules would slow the start of every other step
+
         download(plan.sources, plan.root)
         return
     processes = processes_available() if cfg.processes is None else cfg.processes

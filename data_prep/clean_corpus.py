@@ -1,7 +1,7 @@
-"""The first half of the way: each source cleaned, block by block, into Parquet files.
+"""The first half of the way: each source cleaned, block by block, into files of its own.
 
     OUTPUT/clean/SOURCE/settings.json     what was asked for, and the hashes of the files it is made from
-    OUTPUT/clean/SOURCE/00000.parquet     the clean pairs of a block, with the block's account in its metadata
+    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block and its account (see `blocks`)
     OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and the sum of their accounts
 
 A block's file appears whole or not at all (written aside, flushed, renamed), and what is in it depends on nothing but
@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest
 
 from data_prep.account import VICTIMS, Account, Victim
+from data_prep.blocks import block_account, write_block
 from data_prep.cleaning import Cleaning
 from data_prep.columns import Columns, columns_of
 from data_prep.files import locked, write_whole
@@ -35,10 +35,8 @@ from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 
 log = logging.getLogger("data_prep")
 
-FORMAT = 1
+FORMAT = 2
 """Of the block files: a folder of another format is not gone on with."""
-
-_ACCOUNT = b"account"
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class CleanTask:
     block_bytes: int
 
     def path(self, number: int) -> Path:
-        return self.folder / f"{number:05d}.parquet"
+        return self.folder / f"{number:05d}.arrow"
 
 
 def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Account:
@@ -96,11 +94,7 @@ def source_blocks(folder: Path) -> list[Path]:
     if not finished.is_file():
         raise ValueError(f"{folder} is not finished: clean this source first, or leave it out with sources=[…]")
     count = json.loads(finished.read_text(encoding="utf-8"))["blocks"]
-    return [folder / f"{number:05d}.parquet" for number in range(count)]
-
-
-def block_account(path: Path) -> Account:
-    return Account.from_json(pq.read_schema(path).metadata[_ACCOUNT])
+    return [folder / f"{number:05d}.arrow" for number in range(count)]
 
 
 def input_hashes(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
@@ -178,18 +172,8 @@ def clean_block(task: CleanTask, block: Block) -> int:
         table["exact"] = _hashes(source, target)
     if task.rules.duplicates == "near":
         table["near"] = _hashes(text_keys(source), text_keys(target))
-    schema_table = pa.table(table).replace_schema_metadata({_ACCOUNT: account.to_json().encode()})
-    write_table(schema_table, task.path(block.number))
+    write_block(pa.table(table), account, task.path(block.number))
     return account.lines
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """A Parquet file, whole or not at all. By lz4: a third larger than by zstd, and read and written twice as fast."""
-
-    def write(stream: Any) -> None:
-        pq.write_table(table, stream, compression="lz4", use_dictionary=["corpus"], write_statistics=False)
-
-    write_whole(path, write)
 
 
 def _hashes(source: pa.Array, target: pa.Array) -> pa.Array:

@@ -1,17 +1,17 @@
 """From a block of lines to two Arrow columns of text, and the lines that are no pair.
 
-The bytes are cut at tabs and newlines all at once; only blocks that hold a faulty line are looked at line by line.
+Arrow reads them all at once; only blocks that hold a faulty line are looked at line by line.
 """
 
+import codecs
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv
 
 from data_prep.sources import Block, Source
-
-_TAB, _NEWLINE = 9, 10
 
 
 @dataclass(frozen=True)
@@ -43,46 +43,45 @@ def columns_of(block: Block, source: Source) -> Columns:
         sides = tuple(side.replace(b"\t", b" ") for side in sides)
     sides = tuple(side.replace(b"\r\n", b"\n").replace(b"\r", b" ") if b"\r" in side else side for side in sides)
     width = (source.columns or 1) if len(sides) == 1 else 1
-    total = sides[0].count(b"\n")
-    faults = {} if all(_is_sound(side, width) for side in sides) else _faults(sides, width)
-    lines = np.arange(total)
-    if faults:
-        lines = np.delete(lines, list(faults))
-        kept = [_split(side) for side in sides]
-        sides = tuple(b"".join(each[line] + b"\n" for line in lines) for each in kept)
-    cells = [_cells(side) for side in sides]
-    if len(cells) == 1:
-        texts = [cells[0].take(pa.array(np.arange(c, len(cells[0]), width))) for c in (source.source, source.target)]
-    else:
-        texts = cells
-    filled = [pc.match_substring_regex(text, r"\S").to_numpy(zero_copy_only=False) for text in texts]
-    empty = ~(filled[0] & filled[1])
+    chosen = (source.source, source.target) if len(sides) == 1 else (0, 0)
+    faults: dict[int, Fault] = {}
+    try:
+        cells = [_cells(side, width) for side in sides]
+        lines = np.arange(len(cells[0][0]))
+    except pa.ArrowInvalid:
+        faults = _faults(sides, width)
+        rows = [_split(side) for side in sides]
+        lines = np.delete(np.arange(len(rows[0])), list(faults))
+        cells = [_cells(b"".join(each[line] + b"\n" for line in lines), width) for each in rows]
+    texts = [cells[0][chosen[0]], cells[-1][chosen[1]]]
+    blank = [pc.utf8_is_space(text).to_numpy(False) | (pc.binary_length(text).to_numpy() == 0) for text in texts]
+    empty = blank[0] | blank[1]
     if empty.any():
-        for index in np.flatnonzero(empty):
+        for index in np.flatnonzero(empty).tolist():
             one, other = texts[0][index].as_py(), texts[1][index].as_py()
-            reason = "one_sided" if (one or other).strip() else "empty_line"
+            reason = "one_sided" if one.strip() or other.strip() else "empty_line"
             faults[int(lines[index])] = Fault(int(lines[index]), reason, f"{one}\t{other}")
-        full = pa.array(~empty)
-        texts, lines = [text.filter(full) for text in texts], lines[~empty]
+        filled = pa.array(~empty)
+        texts, lines = [text.filter(filled) for text in texts], lines[~empty]
     return Columns(texts[0], texts[1], lines, [faults[line] for line in sorted(faults)])
 
 
-def _is_sound(side: bytes, width: int) -> bool:
-    """Valid UTF-8 without NUL, and `width` columns in every line."""
+def _cells(side: bytes, width: int) -> list[pa.Array]:
+    """Every column of a text without quotes or escapes; ArrowInvalid where a line is faulty, see `_faults`."""
+    if not side:
+        return [pa.array([], pa.string())] * width
     if b"\0" in side:
-        return False
-    try:
-        side.decode()
-    except UnicodeDecodeError:
-        return False
-    if width == 1:
-        return True
-    raw = np.frombuffer(side, np.uint8)
-    separators = raw[(raw == _TAB) | (raw == _NEWLINE)]
-    if len(separators) % width:
-        return False
-    table = separators.reshape(-1, width)
-    return bool((table[:, -1] == _NEWLINE).all() and (table[:, :-1] == _TAB).all())
+        raise pa.ArrowInvalid("NUL")
+    names = [str(column) for column in range(width)]
+    if side.startswith(codecs.BOM_UTF8):
+        side = codecs.BOM_UTF8 + side  # the reader takes one away, and `read_blocks` has taken the file's
+    table = csv.read_csv(
+        pa.BufferReader(side),
+        csv.ReadOptions(use_threads=False, block_size=len(side), column_names=names),
+        csv.ParseOptions(delimiter="\t", quote_char=False, ignore_empty_lines=False),
+        csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
+    )
+    return [table[name].combine_chunks() for name in names]
 
 
 def _faults(sides: tuple[bytes, ...], width: int) -> dict[int, Fault]:
@@ -107,13 +106,3 @@ def _faults(sides: tuple[bytes, ...], width: int) -> dict[int, Fault]:
 
 def _split(side: bytes) -> list[bytes]:
     return side.split(b"\n")[:-1]
-
-
-def _cells(side: bytes) -> pa.Array:
-    """All cells of sound text, row by row."""
-    raw = np.frombuffer(side, np.uint8)
-    text = (raw != _TAB) & (raw != _NEWLINE)
-    separators = np.flatnonzero(~text)
-    ends = np.empty(len(separators) + 1, np.int32)
-    ends[0], ends[1:] = 0, separators - np.arange(len(separators))
-    return pa.StringArray.from_buffers(len(separators), pa.py_buffer(ends), pa.py_buffer(raw[text]))

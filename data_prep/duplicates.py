@@ -10,14 +10,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
+
+from data_prep.blocks import block_pairs, read_block
 
 _AT_ONCE = 4_000_000  # hashes in memory
 
 
 def repeated(blocks: Sequence[Path], column: str) -> list[np.ndarray]:
     """For each block file, in order, a mask of the pairs whose hash in `column` an earlier pair has."""
-    sizes = [pq.read_metadata(path).num_rows for path in blocks]
+    sizes = [block_pairs(path) for path in blocks]
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     mask = np.zeros(starts[-1], bool)
     shares = int(starts[-1] // _AT_ONCE) + 1
@@ -30,12 +31,17 @@ def repeated(blocks: Sequence[Path], column: str) -> list[np.ndarray]:
         if not hashes:
             break
         together, places = np.concatenate(hashes), np.concatenate(positions)
-        order = np.argsort(together, kind="stable")  # equal hashes stay in order of place
-        together = together[order]
-        mask[places[order[1:][together[1:] == together[:-1]]]] = True
+        order = np.argsort(together)
+        together, places = together[order], places[order]
+        equal = together[1:] == together[:-1]  # to the one before
+        alike = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
+        together, places = together[alike], places[alike]
+        order = np.lexsort((places, together))  # of equal ones the first in place stays
+        together, places = together[order], places[order]
+        mask[places[1:][together[1:] == together[:-1]]] = True
     return [mask[start:end] for start, end in pairwise(starts)]
 
 
 def _columns(blocks: Sequence[Path], column: str) -> Iterator[np.ndarray]:
     for path in blocks:
-        yield pq.read_table(path, columns=[column])[column].to_numpy()
+        yield read_block(path, [column])[column].to_numpy()

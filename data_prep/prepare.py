@@ -16,12 +16,11 @@ import sys
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from hashlib import sha256
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,16 +29,27 @@ from typing import Any
 import pyarrow as pa
 
 from data_prep.account import Account
-from data_prep.clean_corpus import CleanTask, block_account, clean_source, source_blocks, write_table
+from data_prep.blocks import block_account
+from data_prep.clean_corpus import CleanTask, clean_source, source_blocks
 from data_prep.files import locked, write_whole
 from data_prep.report_page import report_page
-from data_prep.sampling import SPLIT_SCHEMA, as_table, draw, everything_else, without_duplicates
+from data_prep.sampling import (
+    Candidate,
+    CleanedCorpus,
+    CountTokens,
+    Sample,
+    Sampling,
+    as_table,
+    draw,
+    everything_else,
+    held_out,
+    without_duplicates,
+)
 from data_prep.settings import Preparation
+from data_prep.shards import Made, of_a_shard, shard_path, summary, write_shard
 from data_prep.tokens import TokenCounter
 
 log = logging.getLogger("data_prep")
-
-SHARD_PAIRS = 500_000
 
 Progress = Callable[[str, int], None]
 """Called with the name of a source and a number of lines just done."""
@@ -99,10 +109,16 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     drawn = draw(corpus, plan.sample, count, list(plan.sources), pool)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    parts: dict[str, Iterable[pa.Table]] = {name: [as_table(pairs)] for name, pairs in drawn.splits.items()}
+    splits = {
+        name: summary([write_shard(shard_path(aside, name, 0, 1), _as_drawn, pairs)])
+        for name, pairs in drawn.splits.items()
+    }
     if plan.sample.train_size is None:
-        parts["train"] = everything_else(corpus, drawn, plan.sample, count)
-    splits = {name: _write_split(aside, name, parts[name]) for name in ("train", "validation", "test")}
+        made = _write_the_rest(aside, corpus, drawn, plan.sample, count, pool)
+        for counts in (counts for _, _, counts in made):
+            drawn.counts.update({name: drawn.counts[name] + number for name, number in counts.items()})
+        splits["train"] = summary(made)
+    splits = {name: splits[name] for name in ("train", "validation", "test")}
     accounts = {name: Account() for name in plan.sources}
     for name, path in blocks:
         accounts[name].add(block_account(path))
@@ -226,27 +242,28 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _write_split(folder: Path, name: str, parts: Iterable[pa.Table]) -> dict[str, Any]:
-    """Shards of a split, and what the manifest says of them."""
-    sizes: list[int] = []
-    sources: Counter[str] = Counter()
-    waiting = SPLIT_SCHEMA.empty_table()
+def _as_drawn(pairs: Sequence[Candidate]) -> Iterator[tuple[pa.Table, Counter[str]]]:
+    yield as_table(pairs), Counter()
 
-    def write(table: pa.Table) -> None:
-        write_table(table, folder / f"{name}-{len(sizes):05d}.parquet")
-        sizes.append(len(table))
 
-    for part in parts:
-        sources.update({each["values"]: each["counts"] for each in part["corpus"].value_counts().to_pylist()})
-        waiting = pa.concat_tables([waiting, part])
-        while len(waiting) >= SHARD_PAIRS:
-            write(waiting.slice(0, SHARD_PAIRS))
-            waiting = waiting.slice(SHARD_PAIRS)
-    if len(waiting) or not sizes:
-        write(waiting)
-    shards = []
-    for number, size in enumerate(sizes):
-        path = folder / f"{name}-{number:05d}-of-{len(sizes):05d}.parquet"
-        os.replace(folder / f"{name}-{number:05d}.parquet", path)
-        shards.append({"file": path.name, "pairs": size, "sha256": sha256(path.read_bytes()).hexdigest()})
-    return {"pairs": sum(sizes), "by_source": dict(sorted(sources.items())), "shards": shards}
+def _write_the_rest(
+    folder: Path, corpus: CleanedCorpus, drawn: Sample, wanted: Sampling, count: CountTokens | None, pool: Executor
+) -> list[Made]:
+    """Shards of all training pairs."""
+    held, shards = held_out(drawn), of_a_shard([int(mask.sum()) for mask in corpus.masks])
+    if count is not None:
+        pool = _Here()  # the tokenizer has threads of its own
+    waiting = [
+        pool.submit(
+            write_shard,
+            shard_path(folder, "train", number, len(shards)),
+            everything_else,
+            corpus.blocks[part],
+            corpus.masks[part],
+            held,
+            wanted.max_tokens,
+            count,
+        )
+        for number, part in enumerate(shards)
+    ]
+    return [each.result() for each in waiting]

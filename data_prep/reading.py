@@ -12,20 +12,17 @@ Nothing here touches the network.
 
 import csv
 import glob
-import gzip
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
 
-import zstandard
-
 from data_prep.report import Report
+from data_prep.streams import Damaged, chunks
 
 Pair = tuple[str, str]
 PathLike = str | os.PathLike[str]
@@ -37,8 +34,6 @@ _FORMATS = (
     "or a folder of such files"
 )
 _SPLIT_NAME = re.compile(r"(?<![a-z])(?:train|valid|dev|test)")
-_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError, csv.Error)
-_CHUNK = 1 << 16  # bytes
 
 
 class _Row(NamedTuple):
@@ -87,10 +82,10 @@ def _read(file: Path, source_field: int | str, target_field: int | str, report: 
                 yield source, target
             else:
                 report.add_example(stage, fault, source if bad else f"{source}\t{target}")
-    except _DAMAGE as error:
-        raise ValueError(
-            f"{file}: damaged or cut short ({error}) after {pairs:,} pairs were read; fetch or compress it again"
-        ) from error
+    except Damaged as error:
+        raise ValueError(f"{error}; this is after {pairs:,} pairs were read") from error
+    except csv.Error as error:
+        raise ValueError(f"{file}: damaged or cut short ({error}) after {pairs:,} pairs were read") from error
     finally:
         report.add(stage, "pairs", pairs)
 
@@ -267,7 +262,7 @@ def _lines(file: Path) -> Iterator[bytes]:
     """Lines without their ending (LF or CRLF) and without a byte-order mark. Split at LF alone, never at U+2028."""
     rest = b""
     first = True
-    for chunk in _chunks(file):
+    for chunk in chunks([file]):
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
         for line in lines:
@@ -275,26 +270,3 @@ def _lines(file: Path) -> Iterator[bytes]:
             first = False
     if rest:
         yield rest.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r") if first else rest.removesuffix(b"\r")
-
-
-def _chunks(file: Path) -> Iterator[bytes]:
-    if file.suffix.lower() == ".zst":
-        yield from _zstd_chunks(file)
-        return
-    with gzip.open(file) if file.suffix.lower() == ".gz" else open(file, "rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            yield chunk
-
-
-def _zstd_chunks(file: Path) -> Iterator[bytes]:
-    """Frame by frame: zstandard's own reader takes a file that is cut short for one that ended."""
-    with open(file, "rb") as stream:
-        frame, started = zstandard.ZstdDecompressor().decompressobj(), False
-        while data := stream.read(_CHUNK):
-            while data:
-                yield frame.decompress(data)
-                started, data = not frame.eof, frame.unused_data if frame.eof else b""
-                if frame.eof:
-                    frame = zstandard.ZstdDecompressor().decompressobj()
-        if started:
-            raise EOFError("the last zstd frame has no end")

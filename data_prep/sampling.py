@@ -5,6 +5,7 @@ and validation; the next ones are the training pairs, where they share no text w
 all pairs that would pass, though only as many are tokenised as it takes: the ranks know nothing of the texts.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -16,20 +17,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from data_prep.account import Account
+from data_prep.blocks import block_pairs, read_block
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
+from data_prep.shards import SPLIT_SCHEMA
 from data_prep.splitting import Texts
 from data_prep.vectorised import text_keys
 
 CountTokens = Callable[[list[str]], list[int]]
-
-SPLIT_SCHEMA = pa.schema(
-    {"source": pa.string(), "target": pa.string(), "corpus": pa.string(), "line": pa.int64()}.items()
-)
-"""Of the shards: both texts, the name of the pair's source, and its line there, from 0."""
 
 _AT_ONCE = 400_000  # pairs in memory
 _BATCH = 2000  # pairs in one call of a token counter
@@ -108,7 +105,7 @@ def without_duplicates(
 ) -> tuple[CleanedCorpus, dict[str, int], Account]:
     """A corpus without duplicates ("none", "exact", "near"), how many there were of either kind, and some of them."""
     paths = [path for _, path in blocks]
-    masks = [np.ones(pq.read_metadata(path).num_rows, bool) for path in paths]
+    masks = [np.ones(block_pairs(path), bool) for path in paths]
     counts: dict[str, int] = {}
     account = Account()
     before = CleanedCorpus(blocks, masks, seed)
@@ -156,13 +153,13 @@ def _in_process(function: Callable, arguments: list) -> list:
 def _candidates(task: tuple[str, Path, np.ndarray, int, int, int]) -> list[Candidate]:
     """The pairs of a block with `low <= rank < high`, in order."""
     name, path, mask, seed, low, high = task
-    lines = pq.read_table(path, columns=["line"], use_threads=False)["line"].to_numpy()
+    lines = read_block(path, ["line"])["line"].to_numpy()
     order = ranks(seed, name, lines)
     chosen = np.flatnonzero(mask & (order >= np.uint64(low)) & (order <= np.uint64(high - 1)))
     if not len(chosen):
         return []
     chosen = chosen[np.argsort(order[chosen])]
-    texts = pq.read_table(path, columns=["source", "target"], use_threads=False).combine_chunks().take(pa.array(chosen))
+    texts = read_block(path, ["source", "target"]).take(pa.array(chosen))
     columns = order[chosen].tolist(), lines[chosen].tolist(), texts["source"].to_pylist(), texts["target"].to_pylist()
     return [Candidate(rank, name, *rest) for rank, *rest in zip(*columns, strict=True)]
 
@@ -248,29 +245,51 @@ def as_table(pairs: Sequence[Candidate]) -> pa.Table:
     return pa.table(columns, schema=SPLIT_SCHEMA)
 
 
-def everything_else(
-    corpus: CleanedCorpus, sample: Sample, wanted: Sampling, count_tokens: CountTokens | None
-) -> Iterator[pa.Table]:
-    """All pairs that fit and share no text with the held-out ones, block by block in the order of the corpus."""
-    held = [pair for pairs in sample.splits.values() for pair in pairs]
-    lines = {name: [pair.line for pair in held if pair.corpus == name] for name, _ in corpus.blocks}
+@dataclass(frozen=True)
+class HeldOut:
+    """What training pairs must not be, and must not share a text with: lines by source, and keys of either side."""
+
+    lines: dict[str, list[int]]
+    keys: tuple[pa.Array, pa.Array]
+
+
+def held_out(sample: Sample) -> HeldOut:
+    """The pairs drawn so far."""
+    lines: dict[str, list[int]] = {}
+    for pair in (pair for pairs in sample.splits.values() for pair in pairs):
+        lines.setdefault(pair.corpus, []).append(pair.line)
     keys = pa.array(sorted(sample.texts.sources), pa.string()), pa.array(sorted(sample.texts.targets), pa.string())
-    for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True):
-        table = pq.read_table(path, columns=["source", "target", "line"])
-        if held or not mask.all():
-            table = table.filter(pa.array(mask & ~np.isin(table["line"].to_numpy(), lines[name]))).combine_chunks()
-        sample.counts["looked_at"] += len(table)
-        if wanted.max_tokens is not None and count_tokens is not None:
-            counts = [np.array(count_tokens(table[side].to_pylist()), np.int64) for side in ("source", "target")]
-            table = _keep(table, np.maximum(*counts) <= wanted.max_tokens, sample, "too_long")
-        if held:
+    return HeldOut(lines, keys)
+
+
+def everything_else(
+    blocks: Sequence[tuple[str, Path]],
+    masks: Sequence[np.ndarray],
+    held: HeldOut,
+    max_tokens: int | None,
+    count_tokens: CountTokens | None,
+) -> Iterator[tuple[pa.Table, Counter[str]]]:
+    """All pairs that fit and share no text with the held-out ones, block by block; and how many others there were."""
+    for (name, path), mask in zip(blocks, masks, strict=True):
+        table = read_block(path, ["source", "target", "line"])
+        if name in held.lines:
+            mask = mask & ~np.isin(table["line"].to_numpy(), held.lines[name])
+        table = _of_mask(table, mask)
+        counts = Counter(looked_at=len(table))
+        if max_tokens is not None and count_tokens is not None:
+            sizes = [np.array(count_tokens(table[side].to_pylist()), np.int64) for side in ("source", "target")]
+            fit = np.maximum(*sizes) <= max_tokens
+            counts["too_long"] = int((~fit).sum())
+            table = _of_mask(table, fit)
+        if held.lines:
             texts = [table[side].combine_chunks() for side in ("source", "target")]
-            shared = [pc.is_in(text_keys(text), known).to_numpy(False) for text, known in zip(texts, keys, strict=True)]
-            table = _keep(table, ~(shared[0] | shared[1]), sample, "shares_held_out")
-        names = pa.array([name], pa.string()).take(pa.array(np.zeros(len(table), np.int64)))
-        yield table.append_column("corpus", names).select(SPLIT_SCHEMA.names)
+            of_source, of_target = (
+                pc.is_in(text_keys(text), known).to_numpy(False) for text, known in zip(texts, held.keys, strict=True)
+            )
+            counts["shares_held_out"] = int((of_source | of_target).sum())
+            table = _of_mask(table, ~(of_source | of_target))
+        yield table.append_column("corpus", pa.repeat(name, len(table))).select(SPLIT_SCHEMA.names), counts
 
 
-def _keep(table: pa.Table, mask: np.ndarray, sample: Sample, reason: str) -> pa.Table:
-    sample.counts[reason] += int((~mask).sum())
-    return table.filter(pa.array(mask)).combine_chunks()
+def _of_mask(table: pa.Table, mask: np.ndarray) -> pa.Table:
+    return table if mask.all() else table.filter(pa.array(mask)).combine_chunks()

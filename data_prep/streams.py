@@ -21,11 +21,15 @@ _CHUNK = 1 << 20  # bytes
 _GZIP = 31  # window bits of zlib: a gzip header, and its checksum is verified; isal is zlib, twice as fast
 
 
+class Damaged(ValueError):
+    """A file that cannot be read to its end."""
+
+
 def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
     """The bytes of a file, or of its parts one after the other, decompressed as the first one's name says.
 
     Raises:
-        ValueError: damaged or cut short, or a web page in place of a compressed file.
+        Damaged: cut short, or with wrong bytes, or a web page in place of a compressed file.
     """
     suffixes = {suffix.lower() for suffix in paths[0].suffixes}
     raw = _raw(paths)
@@ -37,7 +41,7 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
         else:
             yield from raw
     except (EOFError, igzip_lib.IsalError, zstandard.ZstdError) as error:  # type: ignore[misc]  # as isal's stubs say
-        raise ValueError(f"{_names(paths)}: {_diagnosis(paths[0])} ({error}); fetch it again") from error
+        raise Damaged(f"{_names(paths)}: {_diagnosis(paths[0])} ({error}); fetch it again") from error
 
 
 def _raw(paths: Sequence[Path]) -> Iterator[bytes]:

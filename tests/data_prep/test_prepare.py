@@ -14,18 +14,22 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from data_prep import files
 from data_prep.account import Account
-from data_prep.clean_corpus import block_account, source_blocks
+from data_prep.blocks import block_account, read_block, write_block
+from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import clean
+from data_prep.duplicates import repeated
 from data_prep.files import locked
 from data_prep.prepare import finished, prepare, read_manifest, read_split
 from data_prep.ranking import ranks
 from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
+from data_prep.shards import of_a_shard
 from data_prep.splitting import text_key
 from data_prep.tokens import TokenCounter
 from tests.data_prep.formats import PAIRS, tsv, write_wmt21
@@ -107,7 +111,7 @@ def test_clean_blocks_hold_what_the_rules_make_of_each_line(raw, tmp_path):
     found = [
         (row["source"], row["target"])
         for path in source_blocks(tmp_path / "clean" / "paracrawl")
-        for row in pq.read_table(path).to_pylist()
+        for row in read_block(path, ["source", "target"]).to_pylist()
     ]
     fates = [clean(*pair, rules) for pair in PAIRS[:100]]
     assert found == [(fate.source, fate.target) for fate in fates]
@@ -234,6 +238,33 @@ def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path):
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
+def test_shards_of_all_pairs_are_the_same_bytes_from_one_process_and_from_two(raw, tmp_path, monkeypatch):
+    monkeypatch.setattr("data_prep.shards.SHARD_PAIRS", 150)
+    for name, processes in (("one", 1), ("two", 2)):
+        made = plan(raw, tmp_path / name, train_size=None, max_tokens=None)
+        manifest = prepare(made, None, processes=processes, command="test")
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    sizes = [shard["pairs"] for shard in manifest["splits"]["train"]["shards"]]
+    assert len(sizes) > 2
+    assert sum(sizes) == manifest["splits"]["train"]["pairs"] == len(read_split(tmp_path / "two", "train"))
+
+
+def test_consecutive_blocks_fill_shards_and_none_are_one_empty_shard():
+    assert of_a_shard([300_000, 300_000, 500_000, 1]) == [slice(0, 2), slice(2, 3), slice(3, 4)]
+    assert of_a_shard([]) == [slice(0, 0)]
+
+
+@pytest.mark.parametrize("at_once", [7, 1 << 20])
+def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_are_in_memory(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr("data_prep.duplicates._AT_ONCE", at_once)
+    hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64)
+    paths = [tmp_path / str(number) for number in range(4)]
+    for path, part in zip(paths, np.split(hashes, [0, 30, 31]), strict=True):
+        write_block(pa.table({"exact": part}), Account(), path)
+    expected = [value in hashes[:index] for index, value in enumerate(hashes)]
+    assert np.concatenate(repeated(paths, "exact")).tolist() == expected
+
+
 def test_a_run_that_was_stopped_anywhere_goes_on_to_the_same_bytes(raw, tmp_path, monkeypatch):
     """Whatever the number of files written before the end, the second run does the rest and no pair twice."""
     run(raw, tmp_path / "whole")
@@ -248,11 +279,11 @@ def test_a_run_that_was_stopped_anywhere_goes_on_to_the_same_bytes(raw, tmp_path
                 raise KeyboardInterrupt
             write(path, content)
 
-        for module in ("clean_corpus", "prepare"):
+        for module in ("clean_corpus", "blocks", "shards", "prepare"):
             monkeypatch.setattr(f"data_prep.{module}.write_whole", stopping)
         with pytest.raises(KeyboardInterrupt):
             run(raw, tmp_path / str(stop))
-        for module in ("clean_corpus", "prepare"):
+        for module in ("clean_corpus", "blocks", "shards", "prepare"):
             monkeypatch.setattr(f"data_prep.{module}.write_whole", write)
         run(raw, tmp_path / str(stop))
         assert contents(tmp_path / str(stop)) == expected
@@ -276,11 +307,34 @@ def test_killed_at_random_moments_and_started_again_a_run_comes_to_the_same_byte
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
+def test_jobs_of_a_launcher_that_share_out_the_sources_come_to_the_same_bytes(raw, tmp_path):
+    def data_prep(output, sources, *arguments):
+        command = [
+            sys.executable,
+            "-m",
+            "data_prep",
+            *arguments,
+            f"sources={sources}",
+            f"root={raw}",
+            f"output={output}",
+        ]
+        sizes = ["tokenizer=null", "sample.max_tokens=null", "sample.train_size=50", "sample.validation_size=5"]
+        subprocess.run([*command, *sizes, "block_bytes=1500", "processes=1"], cwd=ROOT, check=True)
+
+    jobs = ["-m", "step=clean", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir='{tmp_path}'"]
+    data_prep(tmp_path / "jobs", "[un],[paracrawl]", *jobs)
+    data_prep(tmp_path / "jobs", "[paracrawl,un]", "step=sample")
+    data_prep(tmp_path / "one", "[paracrawl,un]")
+    assert contents(tmp_path / "jobs") == contents(tmp_path / "one")
+
+
 def test_a_finished_run_is_not_done_again(raw, tmp_path):
     first = run(raw, tmp_path)
-    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.[ap]*")}
+    assert len(times) > 5
     assert run(raw, tmp_path) == first
-    assert times == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    assert times == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.[ap]*")}
 
 
 def test_whether_a_preparation_is_finished_can_be_told_without_the_files_it_was_made_from(raw, tmp_path):
@@ -325,11 +379,12 @@ def test_a_full_disk_stops_with_its_own_message_and_leaves_what_is_done(raw, tmp
             raise OSError(errno.ENOSPC, "No space left on device")
         write(path, content)
 
-    monkeypatch.setattr("data_prep.clean_corpus.write_whole", full)
+    for module in ("clean_corpus", "blocks"):
+        monkeypatch.setattr(f"data_prep.{module}.write_whole", full)
     with pytest.raises(OSError, match="No space left"):
         run(raw, tmp_path)
     monkeypatch.undo()
-    assert len(list(tmp_path.rglob("*.parquet"))) == 4
+    assert len(list(tmp_path.rglob("*.arrow"))) == 4
     run(raw, tmp_path)
 
 

@@ -5,6 +5,8 @@ import zipfile
 
 import pytest
 import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data_prep.columns import columns_of
 from data_prep.settings import preset
@@ -122,6 +124,52 @@ def test_a_line_that_is_no_pair_is_named_and_the_others_keep_their_numbers(tmp_p
     assert faults_of(TSV, tmp_path) == [(1, reason), (3, reason)]
     (block,) = read_blocks("test", TSV, tmp_path, 1 << 20)
     assert columns_of(block, TSV).lines.tolist() == [0, 2, 4]
+
+
+def plain_columns(block, source):
+    """Line by line: the pairs, and the numbers and reasons of the others."""
+    pairs, faults = [], []
+    for number, line in enumerate(block.sides[0].split(b"\n")[:-1]):
+        line = line.removesuffix(b"\r").replace(b"\r", b" ")
+        try:
+            cells, reason = line.decode().split("\t"), None
+        except UnicodeDecodeError:
+            cells, reason = [], "invalid_utf8"
+        if cells and not "".join(cells).strip():
+            reason = "empty_line"
+        elif cells and len(cells) != source.columns:
+            reason = "wrong_column_count"
+        elif b"\0" in line:
+            reason = reason or "nul_byte"
+        elif cells and not (cells[source.source].strip() and cells[source.target].strip()):
+            one = f"{cells[source.source]}{cells[source.target]}"
+            reason = "one_sided" if one.strip() else "empty_line"
+        if reason:
+            faults.append((number, reason))
+        else:
+            pairs.append((number, cells[source.source], cells[source.target]))
+    return pairs, faults
+
+
+CELL = st.one_of(
+    st.sampled_from(
+        [b"", b" ", b'"', b'"a', b'a"b"', b"\\", b"NULL", b"NA", b"1", b"\xef\xbb\xbf", b"\v", b"a\rb", b"\xe5"]
+    ),
+    st.text("ab\"'\\,;字\u2028\x85é \r", max_size=5).map(str.encode),
+    st.sampled_from([b"\0", b"\xff\xfe"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(CELL, min_size=1, max_size=4), max_size=8), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
+def test_a_block_is_read_as_it_is_line_by_line(rows, ending, mend):
+    if mend:  # as most blocks are: every line of three columns
+        rows = [[cell.decode("utf-8", "ignore").replace("\0", "").encode() for cell in (row * 3)[:3]] for row in rows]
+    source = Source("tsv", ["x"], 2, 0, columns=3)
+    block = Block(0, 0, (b"".join(b"\t".join(row) + ending for row in rows),), "x", 1)
+    found = columns_of(block, source)
+    pairs = zip(found.lines.tolist(), found.source.to_pylist(), found.target.to_pylist(), strict=True)
+    assert (list(pairs), [(fault.line, fault.reason) for fault in found.faults]) == plain_columns(block, source)
 
 
 def test_a_carriage_return_inside_a_line_is_a_space_and_a_last_line_needs_no_end(tmp_path):

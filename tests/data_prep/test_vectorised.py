@@ -1,5 +1,9 @@
 """Whole columns come to what one pair at a time comes to: on literal, random and adversarial lines."""
 
+import functools
+import re
+from unittest import mock
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -75,6 +79,52 @@ TEXT = st.one_of(
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=20), st.sampled_from(RULES))
 def test_columns_equal_pairs_on_any_text(pairs, rules):
     assert_equal(pairs, rules)
+
+
+# What corpora really do to sentences: tokenise them, escape them, take their letters, join them.
+NOISE = [
+    lambda text: re.sub(r"([,.!?;:%)'’\]}…]+)", r" \1", text),
+    lambda text: re.sub(r"([,.!?;:%)'’\]}…])", r" \1 ", text),
+    lambda text: re.sub(r"(?<=\w)('\w+)", r" \1", text),
+    lambda text: text.replace("'", "&apos;").replace('"', "&quot;"),
+    lambda text: text.replace("&", "&amp;").replace("<", " &lt; "),
+    lambda text: text.replace(" ", "  "),
+    lambda text: f" {text}\u3000",
+    lambda text: " ".join(text),
+    lambda text: re.sub(r"[^\W\d]", "", text),
+    lambda text: re.sub(r"\d", "0000", text),
+    lambda text: f"{text} 5 % (6 %), it 's 7 %.",
+    lambda text: f"{text} ♪ «oui» ... I 'd 've , . ! )",
+]
+SENTENCE = st.builds(
+    lambda parts, noise: functools.reduce(lambda text, change: change(text), noise, "".join(parts)),
+    st.lists(
+        st.sampled_from(
+            ["It's", " ", " ", "5%", "don't", "他说", "，", "1-0-0-1-0-0-1", " 12", ".5", ". ", ", ", "; ", " (see 3)",
+             "…", '"', "他 的", "The dogs' bone", "?!", "这个", "這個", "0000", ".NET", " :c:func:", "A&B", "I'd", "。"]
+        ),
+        min_size=1, max_size=8,
+    ),
+    st.lists(st.sampled_from(NOISE), max_size=3),
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=30), st.sampled_from(RULES))
+def test_columns_equal_pairs_on_noisy_sentences(pairs, rules):
+    assert_equal(pairs, rules)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_most_noisy_sentences_are_cleaned_by_columns(language):
+    rules = Cleaning("zh", language)
+    source = [f"他 说 &quot;{number} 个&quot; ，  好" for number in range(20)]
+    target = [f" He said &quot;it 's {number} % ( or so ) , really&quot; . " for number in range(20)]
+    with mock.patch("data_prep.vectorised.clean", side_effect=AssertionError):
+        cleaned = columns(list(zip(source, target, strict=True)), rules)
+    assert [each[:3] for each in cleaned] == [
+        (None, *pair) for pair in ((f.source, f.target) for f in fates(zip(source, target, strict=True), rules))
+    ]
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,0 +1,49 @@
+"""Files of cleaned pairs, a block each: Arrow's own format, as it is in memory, so that reading one costs nothing.
+
+They are written once and read a few times, a column here and a few rows there, on the way to the splits; those are
+Parquet.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from data_prep.account import Account
+from data_prep.files import write_whole
+
+_ACCOUNT = b"account"
+
+
+def write_block(table: pa.Table, account: Account, path: Path) -> None:
+    """The pairs of a block with its account, whole or not at all."""
+    schema = table.schema.with_metadata({_ACCOUNT: account.to_json().encode()})
+
+    def write(stream: Any) -> None:
+        with pa.ipc.new_file(stream, schema) as writer:
+            writer.write_table(table)
+
+    write_whole(path, write)
+
+
+def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a block."""
+    with pa.memory_map(str(path)) as file:
+        schema = pa.ipc.open_file(file).schema
+        fields = sorted(schema.get_field_index(name) for name in columns)
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
+        return pa.ipc.open_file(file, options=options).read_all().select(columns).combine_chunks()
+
+
+def block_pairs(path: Path) -> int:
+    """How many pairs a block has."""
+    with pa.memory_map(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+
+
+def block_account(path: Path) -> Account:
+    """What became of the lines of a block."""
+    with pa.memory_map(str(path)) as file:
+        return Account.from_json(pa.ipc.open_file(file).schema.metadata[_ACCOUNT])
