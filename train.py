@@ -128,6 +128,7 @@ def train(cfg: TrainSettings, folder: Path) -> float | None:
             | recipe
             | {"epochs": trainer.current_epoch, "typical_source_length": datamodule.typical_source_length},
             scores=scores,
+            max_shard_size=cfg.training.max_shard_size,
         )
         link_latest(folder)
         log.info("model folder: %s", os.path.relpath(model_folder))
