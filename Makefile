@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 METRICS_VENV := .venv-metrics
 METRICS_STAMP := $(METRICS_VENV)/.installed
 
-.PHONY: setup metrics train test corpus-files corpus lint clean
+.PHONY: setup metrics train test experiment corpus-files corpus lint clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,11 @@ train: setup  ## train on the built-in corpus, then translate held-out sentences
 
 test: setup  ## the whole suite
 	$(BIN)/python -m pytest $(ARGS)
+
+SIZE ?= small
+DATA ?= data
+experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs; goes on where it was
+	$(BIN)/python benchmarks/experiment.py --size $(SIZE) --data $(DATA) $(ARGS)
 
 ROOT ?= wmt21
 corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as they are free to download
