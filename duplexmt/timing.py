@@ -2,13 +2,14 @@
 
     python -m duplexmt.timing EVALUATION_FOLDER GRID_MODEL_FOLDER --out FOLDER [--sentences 50] [--epsilon 0.5]
 
-A written token's column of the heatmap (fig:dp-path) says how its loss falls as source is read. The token is *known*
-from the row on from which the loss stays within ε of its final value, that of the whole source. Written before, it is
-too early. As tokens are written in order, none can be written in time before those in front of it are known: written
-after that point, too, it is too late. One model judges all systems of an evaluation, on what each of them wrote.
+A written token's column of the heatmap (fig:dp-path) says how its loss changes as source is read. The token is *known*
+from the row on from which the loss stays within ε of its final value, that of the whole source, on either side: until
+then the model has yet to see that it is right, or that it is wrong. Written before, it is too early. As tokens are
+written in order, none can be written in time before those in front of it are known: written after that point, too, it
+is too late. One model judges all systems of an evaluation, on what each of them wrote.
 
-Writes `timing.md`: a table of all systems and settings, and of each the sentences with the dearest early tokens; and
-two figures, the shares of early and late tokens, and how far off they are.
+Writes `timing.md`: a table of all systems and settings, and of each the sentences with the early tokens most
+regretted; and two figures, the shares of early and late tokens, and how far off they are.
 """
 
 import argparse
@@ -42,7 +43,7 @@ class TokenTiming:
     delay: int  # when it was written
     known: int  # from when on its loss stays within ε of its final value
     due: int  # from when on it and all tokens before it are known: the earliest it can be written in time
-    cost: float  # its loss where it was written, over its final value, in nats
+    regret: float  # its final loss over the one where it was written, in nats: above 0, the model would take it back
 
     @property
     def verdict(self) -> str:
@@ -66,7 +67,7 @@ class SentenceTiming:
 
 
 def known_rows(heatmap: torch.Tensor, epsilon: float) -> list[int]:
-    """The first row of each column from which on all losses are at most ε above the last row's.
+    """The first row of each column from which on all losses are within ε of the last row's.
 
     Args:
         heatmap: losses `[X, Y]` in nats.
@@ -75,8 +76,8 @@ def known_rows(heatmap: torch.Tensor, epsilon: float) -> list[int]:
     if not epsilon >= 0:
         raise ValueError(f"--epsilon {epsilon}: must be at least 0 nats")
     rows = torch.arange(1, len(heatmap) + 1, device=heatmap.device)[:, None]
-    above = heatmap > heatmap[-1] + epsilon
-    return (rows * above).amax(0).tolist()
+    off = (heatmap - heatmap[-1]).abs() > epsilon
+    return (rows * off).amax(0).tolist()
 
 
 def token_timings(
@@ -96,18 +97,18 @@ def token_timings(
     length = len(heatmap) - 1
     known = [min(row + 1, length) for row in known_rows(heatmap, epsilon)]
     return [
-        TokenTiming(token, delay, need, due, cost)
-        for token, delay, need, due, cost in zip(
-            tokens, delays, known, accumulate(known, max), _costs(heatmap, delays), strict=True
+        TokenTiming(token, delay, need, due, regret)
+        for token, delay, need, due, regret in zip(
+            tokens, delays, known, accumulate(known, max), _regrets(heatmap, delays), strict=True
         )
     ]
 
 
-def _costs(heatmap: torch.Tensor, delays: Sequence[int]) -> list[float]:
-    """Losses where tokens were written, over their final ones; with all text read the end token is taken for read."""
+def _regrets(heatmap: torch.Tensor, delays: Sequence[int]) -> list[float]:
+    """Final losses over those where tokens were written; with all text read the end token is taken for read."""
     length = len(heatmap) - 1
     return [
-        float(heatmap[-1 if delay >= length else delay - 1, column] - heatmap[-1, column])
+        float(heatmap[-1, column] - heatmap[-1 if delay >= length else delay - 1, column])
         for column, delay in enumerate(delays)
     ]
 
@@ -176,7 +177,7 @@ def row(system: str, setting: str, judged: Sequence[SentenceTiming]) -> dict[str
         **{f"{verdict} %": share(part) for verdict, part in by.items()},
         "early by": mean([-token.lag for token in by[EARLY]]),
         "late by": mean([token.lag for token in by[LATE]]),
-        "cost of an early token (nats)": mean([token.cost for token in by[EARLY]]),
+        "regret of an early token (nats)": mean([token.regret for token in by[EARLY]]),
     }
 
 
@@ -190,17 +191,20 @@ def shown(sentence: SentenceTiming) -> str:
 
 
 def page(found: Mapping[tuple[str, str], Sequence[SentenceTiming]], epsilon: float, count: int) -> str:
-    """The table, and the sentences whose early tokens cost most."""
+    """The table, and the sentences whose early tokens are most regretted."""
     rows = [row(*label, judged) for label, judged in found.items()]
     note = (
-        f"{count} sentences. Known: loss at most {epsilon:g} nats above its final value from there on. Too early: "
-        "before the token is known; too late: after it and all tokens before it are."
+        f"{count} sentences. Known: loss within {epsilon:g} nats of its final value from there on. Too early: "
+        "before the token is known; too late: after it and all tokens before it are. Regret: final loss over the loss "
+        "where it was written."
     )
     lines = [to_markdown(rows, "Written too early, in time, too late", [note])]
     for (system, setting), judged in found.items():
-        dear = sorted(judged, key=lambda sentence: -sum(t.cost for t in sentence.tokens if t.verdict == EARLY))
-        lines.append(f"\n## {system} {setting}: the dearest early tokens, and all that is off by source tokens\n")
-        for sentence in dear[:WORST]:
+        worst = sorted(judged, key=lambda sentence: -sum(t.regret for t in sentence.tokens if t.verdict == EARLY))
+        lines.append(
+            f"\n## {system} {setting}: the early tokens most regretted, and all that is off by source tokens\n"
+        )
+        for sentence in worst[:WORST]:
             lines.append(f"- {sentence.source} → {shown(sentence)}\n  reference: {sentence.reference}")
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,20 @@ from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation import Decoding, Point, TestSet, tokenise, translate
 from duplexmt.report.timing_figure import lag_figure, share_figure
 from duplexmt.streaming.systems import build_system
-from duplexmt.timing import EARLY, FINE, LATE, analyse, known_rows, main, page, row, shown, timings, token_timings
+from duplexmt.timing import (
+    EARLY,
+    FINE,
+    LATE,
+    TokenTiming,
+    analyse,
+    known_rows,
+    main,
+    page,
+    row,
+    shown,
+    timings,
+    token_timings,
+)
 from duplexmt.timing import SentenceTiming as Sentence
 
 from .helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_prefix, tiny_tokenizer
@@ -31,7 +44,8 @@ HEATMAP = torch.tensor(
 
 def test_a_token_is_known_from_the_row_on_from_which_its_loss_stays_near_its_final_value():
     assert known_rows(HEATMAP, 0.5) == [0, 2, 3, 1]
-    assert known_rows(HEATMAP, 0.0) == [3, 3, 3, 2], "a loss below the final one is as good"
+    assert known_rows(HEATMAP, 0.0) == [3, 3, 3, 3]
+    assert known_rows(torch.tensor([[0.1], [0.2], [3.0], [3.1]]), 0.5) == [2], "nor while it is thought right, wrongly"
     assert known_rows(HEATMAP, 9.0) == [0, 0, 0, 0]
     for epsilon in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="must be at least 0 nats"):
@@ -44,8 +58,8 @@ def test_what_is_early_or_late_by_hand():
     assert [token.due for token in found] == [1, 3, 3, 3], "d is known at 2, but c before it only at 3"
     assert [token.verdict for token in found] == [FINE, EARLY, FINE, FINE]
     assert [token.lag for token in found] == [0, -2, 0, 0]
-    assert found[1].cost == pytest.approx(0.4)
-    assert found[2].cost == 0, "all text was read, so the end token is taken for read"
+    assert found[1].regret == pytest.approx(-0.4), "a guess, and the right one"
+    assert found[2].regret == 0, "all text was read, so the end token is taken for read"
     late = token_timings(HEATMAP[:, :2], list("ab"), [2, 3], 9.0)
     assert [(token.verdict, token.lag) for token in late] == [(LATE, 1), (LATE, 2)]
 
@@ -67,13 +81,15 @@ def test_the_row_of_the_table_counts_shares_lags_and_costs():
     assert found["too late %"] == pytest.approx(200 / 6)
     assert found["early by"] == 2
     assert found["late by"] == 1.5
-    assert found["cost of an early token (nats)"] == pytest.approx(0.4)
+    assert found["regret of an early token (nats)"] == pytest.approx(-0.4)
     assert shown(sentence) == "ab⟨−2⟩cd"
     assert shown(other) == "a⟨+1⟩b⟨+2⟩"
     assert row("grid", "θ=1", [])["too early %"] is None, "where nothing is written nothing is early"
     text = page({("grid", "θ=0.5"): [sentence, other]}, 0.5, 2)
     assert "| grid" in text
-    assert text.index("ab⟨−2⟩cd") < text.index("a⟨+1⟩b⟨+2⟩"), "the dearest first"
+    regretted = Sentence(2, "源", "r", [TokenTiming("x", delay=1, known=2, due=2, regret=3.0)])
+    text = page({("grid", "θ=0.5"): [sentence, regretted]}, 0.5, 2)
+    assert text.index("x⟨−1⟩") < text.index("ab⟨−2⟩cd"), "the most regretted first"
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +133,7 @@ def test_timings_are_those_of_the_judges_own_losses(evaluated):
                 assert (ours.token, ours.delay, ours.known, ours.due) == (
                     theirs.token, theirs.delay, theirs.known, theirs.due
                 )  # fmt: skip
-                assert ours.cost == pytest.approx(theirs.cost, abs=1e-4)
+                assert ours.regret == pytest.approx(theirs.regret, abs=1e-4)
 
 
 def test_the_command_writes_a_table_and_figures(evaluated, capsys):
