@@ -244,10 +244,15 @@ def _partial(folder: Path) -> Path:
 
 
 def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
-    """A copy of the backbone as it was before LoRA."""
+    """A copy of the backbone as it was before LoRA, with the text head it had."""
     import copy
 
-    return copy.deepcopy(model.backbone).unload()
+    adapted = copy.deepcopy(model.backbone)
+    head = getattr(adapted.get_base_model().lm_head, "original_module", None)
+    base = adapted.unload()
+    if head is not None:  # PEFT leaves the trained copy in its place, which the adapter's file holds
+        base.lm_head = head
+    return base
 
 
 def model_card(info: dict[str, Any]) -> str:
