@@ -12,9 +12,7 @@ any say in it, nor has a tokenizer. What shares either text with a held-out pair
 """
 
 import heapq
-import re
-from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data_prep import Report, clean_side, read_pairs
+from data_prep import Report
 from data_prep.clean_corpus import processes_available, source_blocks
 from data_prep.cleaning import Cleaning
 from data_prep.files import locked
@@ -33,13 +31,14 @@ from data_prep.sources import Source
 from data_prep.splitting import Texts, rank
 from data_prep.vectorised import text_keys
 
+from .folder_files import corpus_files, test_texts
+
 Pair = tuple[str, str]
 CountTokens = Callable[[list[str]], list[int]]
 
 BPE_PAIRS = 300_000
 """Training pairs a BPE is trained on at most: the first ones of the sample's random order."""
 
-_NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.zst)?")
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance
 _BATCH = 5_000  # pairs in one call of a token counter
 
@@ -135,59 +134,6 @@ def folder_pairs(
         report.add(name, "held_out", len(pairs))
     splits["train"] = training_pairs(blocks, plan.cleaning.duplicates, forbidden, held, seed, report)
     return splits
-
-
-def corpus_files(
-    root: Path, sources: list[str] | None, exclude: Sequence[str]
-) -> tuple[dict[str, Path], dict[str, Path]]:
-    """The files of a folder by name: those to use, and the test files that no pair may come from.
-
-    Raises:
-        FileNotFoundError, ValueError: see `folder_pairs`.
-    """
-    if not root.is_dir():
-        raise FileNotFoundError(f"data.path={str(root)!r}: there is no such folder; give one with files NAME.tsv.gz")
-    found: dict[str, Path] = {}
-    for file in sorted(root.iterdir()):
-        if (match := _NAME.fullmatch(file.name)) and file.is_file():
-            name = match["name"]
-            if name in found:
-                raise ValueError(f"{found[name]} and {file} would both be called {name!r}: rename one of them")
-            found[name] = file
-    if not found:
-        raise ValueError(f"data.path={str(root)!r} holds no file NAME.tsv, .tsv.gz or .tsv.zst")
-    for pattern in exclude:
-        if not any(fnmatchcase(name, pattern) for name in found):
-            raise ValueError(
-                f"data.exclude={list(exclude)}: {pattern!r} fits no file of {str(root)!r} ({', '.join(found)}): name "
-                "its test files, or set data.exclude=[] where it has none"
-            )
-    tests = {name: file for name, file in found.items() if any(fnmatchcase(name, pattern) for pattern in exclude)}
-    if asked := sorted(set(sources or []) & set(tests)):
-        raise ValueError(
-            f"data.sources={sources}: {', '.join(asked)} is a test file (data.exclude={list(exclude)}) and is never "
-            "trained on; leave it out"
-        )
-    if unknown := sorted(set(sources or []) - set(found)):
-        raise ValueError(f"data.sources={sources}: there is no {', '.join(unknown)}; the folder has {', '.join(found)}")
-    files = {name: file for name, file in found.items() if name not in tests and (sources is None or name in sources)}
-    if not files:
-        raise ValueError(f"data.path={str(root)!r}: no file is left to train on; data.exclude={list(exclude)} fits all")
-    return files, tests
-
-
-def test_texts(
-    file: Path, *, source_field: int | str, target_field: int | str, languages: tuple[str, str], report: Report
-) -> Texts:
-    """The texts of a test file, whatever cleaning would say of its pairs."""
-    texts = Texts()
-    fields = {"source_field": source_field, "target_field": target_field}
-    pairs = read_pairs(str(file), **fields, report=report, stage=f"{file.name} (test file)")  # type: ignore[arg-type]
-    texts.add((clean_side(source, languages[0]), clean_side(target, languages[1])) for source, target in pairs)
-    return texts
-
-
-test_texts.__test__ = False  # type: ignore[attr-defined]  # no test, whatever pytest thinks
 
 
 def refuse_copies(name: str, texts: Texts, blocks: Iterable[tuple[str, Path]]) -> None:
