@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 METRICS_VENV := .venv-metrics
 METRICS_STAMP := $(METRICS_VENV)/.installed
 
-.PHONY: setup metrics train test report corpus-files corpus lint clean
+.PHONY: setup metrics train test report experiment corpus-files corpus lint clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,11 @@ test: setup  ## the whole suite
 FOLDER ?= runs/latest
 report: setup  ## one HTML file about a run, a model or an evaluation; ARGS="--results FOLDER"
 	$(BIN)/python -m duplexmt.report $(FOLDER) $(ARGS)
+
+SIZE ?= small
+DATA ?= data
+experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs; goes on where it was
+	$(BIN)/python benchmarks/experiment.py --size $(SIZE) --data $(DATA) $(ARGS)
 
 ROOT ?= wmt21
 corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as they are free to download

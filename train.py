@@ -127,6 +127,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         tokens=tokens,
         backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
         data=asdict(cfg.data),
+        max_shard_size=cfg.training.max_shard_size,
     )
     training = asdict(cfg.training) | recipe | {"typical_source_length": datamodule.typical_source_length}
     trainer = build_trainer(

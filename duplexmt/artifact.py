@@ -7,6 +7,8 @@ model.safetensors, config.json the backbone, where it was trained in full
 adapter_model.safetensors, adapter_config.json   LoRA and text head, where it was not
 backbone/                      the frozen backbone, where it has no name others could load it by
 tokenizer.json, …              the tokenizer
+
+Weights may be in shards (`max_shard_size`), with an index, as Hugging Face has them.
 """
 
 import json
@@ -26,6 +28,7 @@ from .baselines.model import PrefixModel
 from .data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from .grid.backbone import pretrained_backbone
 from .grid.model import GridModel
+from .shards import check_size, load_adapter, split_file
 
 MANIFEST = "duplexmt.json"
 FORMAT = 1
@@ -63,6 +66,7 @@ def save_model_folder(
     data: dict[str, Any],
     training: dict[str, Any],
     scores: dict[str, float],
+    max_shard_size: str | None = None,
 ) -> Path:
     """Write a model folder, all or nothing: a folder of that name appears only once it is complete.
 
@@ -74,8 +78,13 @@ def save_model_folder(
         data: settings of its data (languages, licence, …).
         training: settings of its training, for the record.
         scores: validation figures for the model card.
+        max_shard_size: of a file of weights, such as 40MB; a tensor is never cut up. None for one file.
+
+    Raises:
+        ValueError: for a size that is none.
     """
     folder = Path(folder)
+    sharded = {"max_shard_size": max_shard_size} if check_size(max_shard_size) else {}
     disable_progress_bar()
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -84,14 +93,16 @@ def save_model_folder(
     if adapted:
         model.backbone.save_pretrained(str(partial), save_embedding_layers=False)
         (partial / "README.md").unlink(missing_ok=True)
+        if max_shard_size:
+            split_file(partial / "adapter_model.safetensors", max_shard_size)
         if backbone is None:
             base = _frozen_backbone(model)
-            base.save_pretrained(str(partial / "backbone"))
+            base.save_pretrained(str(partial / "backbone"), **sharded)
             adapter = partial / "adapter_config.json"
             settings = json.loads(adapter.read_text(encoding="utf-8")) | {"base_model_name_or_path": "backbone"}
             adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
-        model.causal_lm.save_pretrained(str(partial))
+        model.causal_lm.save_pretrained(str(partial), **sharded)
     if isinstance(model, GridModel):
         save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
         system = {"system": "grid", "grid": model.options}
@@ -149,12 +160,10 @@ def load_model_folder(
     disable_progress_bar()
     tokenizer = load_tokenizer(str(folder))
     if info["adaptation"] == "lora":
-        from peft import PeftModel
-
         base = pretrained_backbone(info["backbone"] or str(folder / "backbone"), len(tokenizer))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*no longer tied.*")  # the text head was trained by itself
-            backbone = PeftModel.from_pretrained(base, str(folder)).merge_and_unload()
+            backbone = load_adapter(base, folder).merge_and_unload()
     else:
         backbone = pretrained_backbone(str(folder), len(tokenizer))
     model: GridModel | PrefixModel
@@ -235,10 +244,15 @@ def _partial(folder: Path) -> Path:
 
 
 def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
-    """A copy of the backbone as it was before LoRA."""
+    """A copy of the backbone as it was before LoRA, with the text head it had."""
     import copy
 
-    return copy.deepcopy(model.backbone).unload()
+    adapted = copy.deepcopy(model.backbone)
+    head = getattr(adapted.get_base_model().lm_head, "original_module", None)
+    base = adapted.unload()
+    if head is not None:  # PEFT leaves the trained copy in its place, which the adapter's file holds
+        base.lm_head = head
+    return base
 
 
 def model_card(info: dict[str, Any]) -> str:

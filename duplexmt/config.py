@@ -4,10 +4,11 @@ Nothing here imports torch, so that `--help` and configuration errors are immedi
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,17 @@ class SystemConfig:
 class DataConfig:
     """Corpus, languages, tokenizer and batches."""
 
-    corpus: str = MISSING  # builtin | pairs | wmt21_zhen | recorded (evaluate: as the model folder says)
+    corpus: str = MISSING  # builtin | pairs | pairs_folder | wmt21_zhen | recorded (evaluate: as the model folder says)
     path: str | None = None  # one corpus, of which validation and test pairs are held out
     train_path: str | None = None  # or a file each
     validation_path: str | None = None
     test_path: str | None = None
     root: str | None = None  # wmt21_zhen: folder of the raw files
-    prepared: str | None = None  # and of what data_prep makes of them; null: ROOT/prepared
+    prepared: str | None = None  # folder of what data_prep makes of the files; null: ROOT/prepared
     cleaning: str = "paper"  # paper | strict
-    sources: list[str] | None = None  # of wmt21_zhen; null: all
+    sources: list[str] | None = None  # of wmt21_zhen or pairs_folder, by name; null: all
+    exclude: list[str] = field(default_factory=list)  # pairs_folder: patterns of test files, never trained on
+    held_out: list[str] = field(default_factory=list)  # pairs_folder: files to hold test_size, validation_size pairs of
     source_field: Any = 0  # column number, or field name (dotted path) of JSONL and data sets
     target_field: Any = 1
     source_language: str = "zh"
@@ -101,8 +104,8 @@ class DataConfig:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.corpus not in ("builtin", "pairs", "wmt21_zhen", "recorded"):
-            raise ValueError(f"data.corpus={self.corpus!r}: must be 'builtin', 'pairs' or 'wmt21_zhen'")
+        if self.corpus not in ("builtin", "pairs", "pairs_folder", "wmt21_zhen", "recorded"):
+            raise ValueError(f"data.corpus={self.corpus!r}: must be 'builtin', 'pairs', 'pairs_folder' or 'wmt21_zhen'")
         if self.corpus == "wmt21_zhen" and (self.root is None or self.tokenizer is None):
             raise ValueError(
                 "data=wmt21_zhen needs data.root=FOLDER of its raw files, and data.tokenizer to count with"
@@ -168,12 +171,18 @@ class TrainingConfig:
     checkpoint_every_n_steps: int = MISSING
     snapshots: list[int] = MISSING  # optimiser steps at which the model is kept, as folders like the last one
     seed: int = MISSING
+    max_shard_size: str | None = None  # of a file of the model folder's weights, such as 40MB; null: one file
 
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
             raise ValueError(f"training.betas={self.betas}: Adam needs two numbers, such as [0.9, 0.999]")
         if self.recompute not in ("nothing", "elementwise", "layers"):
             raise ValueError(f"training.recompute={self.recompute!r}: must be 'nothing', 'elementwise' or 'layers'")
+        if self.max_shard_size is not None and not re.fullmatch(r"[1-9][0-9]*(KB|MB|GB)", self.max_shard_size):
+            raise ValueError(
+                f"training.max_shard_size={self.max_shard_size!r}: must be a whole number of KB, MB or GB, such as "
+                "40MB, or null for one file"
+            )
         _check_limit("training.checkpoint_every_n_steps", self.checkpoint_every_n_steps)
         _check_limit("training.sample_size", self.sample_size, least=0)
         for step in self.snapshots:
@@ -259,6 +268,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.data.corpus == "recorded":
             raise ValueError("data=recorded is what a trained model recorded: train with data=builtin or data=pairs")
+        if self.data.corpus == "pairs_folder" and self.data.path is None:
+            raise ValueError("data=pairs_folder needs data.path=FOLDER of files NAME.tsv.gz")
         if self.data.corpus == "pairs" and self.data.path is None and self.data.train_path is None:
             raise ValueError("no pairs to train on: give data.path=FILE or data.train_path=FILE")
         if "recorded" in self.policy.thetas:

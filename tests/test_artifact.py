@@ -107,6 +107,18 @@ def test_a_lora_model_comes_back_with_the_backbone_saved_along(tmp_path):
     assert_same_outputs(model, loaded.model, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_backbone_saved_along_has_the_text_head_it_came_with(tmp_path, tied):
+    base = tiny_backbone(vocab_size=320, scale=0.15, tie_word_embeddings=tied)
+    before = {name: weight.clone() for name, weight in base.state_dict().items()}
+    folder = save(tmp_path / "model", trained_with_lora(base))
+    saved = pretrained_backbone(str(folder / "backbone")).state_dict()
+    assert saved.keys() == before.keys()
+    for name, weight in before.items():
+        torch.testing.assert_close(saved[name], weight, rtol=0, atol=0)
+    assert (saved["lm_head.weight"].data_ptr() == saved["model.embed_tokens.weight"].data_ptr()) == tied
+
+
 def test_saving_a_lora_model_leaves_it_as_it_was(tmp_path):
     model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15))
     before = outputs(model)

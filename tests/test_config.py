@@ -96,7 +96,7 @@ def test_every_experiment_composes_and_is_accepted(experiment):
     if experiment in OF_EVALUATION:
         checked("evaluate", *arguments)
         return
-    if composed("train", *arguments).data.corpus == "pairs":
+    if composed("train", *arguments).data.corpus in ("pairs", "pairs_folder"):
         arguments.append("data.path=corpus.tsv")
     cfg = checked("train", *arguments)
     assert cfg.name, "an experiment's runs carry a name"
@@ -156,7 +156,9 @@ def test_the_experiment_of_the_papers_table_asks_for_its_metrics_thresholds_and_
 @pytest.mark.parametrize(("group", "option"), [entry for entry in OPTIONS if entry not in ABSTRACT])
 def test_every_group_option_composes_and_is_accepted(group, option):
     entry_point = "evaluate" if (group, option) == ("data", "recorded") or group == "quality" else "train"
-    where = {"pairs": ["data.path=corpus.tsv"], "wmt21_zhen": ["data.root=raw"]}
+    where = {
+        "pairs": ["data.path=corpus.tsv"], "pairs_folder": ["data.path=corpora"], "wmt21_zhen": ["data.root=raw"]
+    }  # fmt: skip
     arguments = [f"{group}={option}", *where.get(option, [])]
     cfg = asdict(checked(entry_point, *arguments))
     values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{option}.yaml"))
@@ -220,6 +222,30 @@ def test_baselines_are_trained_with_everything_else_as_for_the_grid():
         other = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv", f"system={system}"))
         assert other.pop("system") == {"name": system, "k": k}
         assert other == grid
+
+
+@pytest.mark.parametrize("size", ["mini", "small", "medium"])
+def test_systems_of_the_experiment_differ_in_the_system_alone_and_start_from_the_same_base(size):
+    grid = asdict(checked("train", f"experiment=[grid_finetune,{size}_finetune]", "data.path=corpora"))
+    assert grid.pop("system") == {"name": "grid", "k": None}
+    assert grid.pop("name") == "grid_finetune"
+    for system, k in (("waitk", 7), ("offline", None)):
+        given = [f"system.k={k}"] if k else []
+        of = f"experiment=[{system}_finetune,{size}_finetune]"
+        other = asdict(checked("train", of, "data.path=corpora", *given))
+        assert other.pop("system") == {"name": system, "k": k}
+        assert other.pop("name") == f"{system}_finetune"
+        assert other == grid
+    base = asdict(checked("train", f"experiment=[base_pretrain,{size}_base]", "data.path=corpora"))
+    assert base["system"] == {"name": "offline", "k": None}
+    assert (base["model"]["adaptation"], grid["model"]["adaptation"]) == ("full", "lora")
+    assert base["model"]["architecture"]["model_type"] == "qwen2"
+    assert grid["data"]["tokenizer"] == grid["model"]["backbone"]
+    for name in ("corpus", "exclude", "held_out", "test_size", "validation_size", "seed", "max_tokens", "prepared"):
+        assert base["data"][name] == grid["data"][name], "one split for base and fine-tunings"
+    assert (base["data"]["exclude"], base["data"]["test_size"]) == (["test-*"], 1000)
+    if size == "medium":
+        assert grid["data"]["train_size"] == 100_000
 
 
 def test_the_default_grid_is_the_papers_and_the_default_data_need_no_download():
@@ -297,6 +323,8 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["data=pairs"], r"data\.path=FILE"),
         ("train", ["data=pairs", "data.test_path=test.tsv"], r"no pairs to train on: give data\.path"),
         ("train", ["data=pairs", "data.path=a", "data.train_path=b"], "not both"),
+        ("train", ["data=pairs_folder"], r"data=pairs_folder needs data\.path=FOLDER"),
+        ("train", ["training.max_shard_size=40"], r"training\.max_shard_size='40': .* such as 40MB, or null"),
         ("train", ["data=recorded"], "data=recorded"),
         ("train", ["data=wmt21_zhen"], r"data\.root=FOLDER"),
         ("train", ["data=wmt21_zhen", "data.root=raw", "data.tokenizer=null"], r"data\.tokenizer to count with"),

@@ -18,6 +18,7 @@ from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.loader import StepLoader
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer, token_ids, train_bpe
 from .corpora import prepared_corpus
+from .pairs_folder import BPE_PAIRS, draw, folder_pairs
 
 Pair = tuple[str, str]
 
@@ -64,6 +65,8 @@ def prepare_corpus(
     prepared: str | None = None,
     cleaning: str = "paper",
     sources: list[str] | None = None,
+    exclude: list[str] | None = None,
+    held_out: list[str] | None = None,
     segmentation: str = "tokens",
     context_tokens: int = 0,
     context_separator: str = "",
@@ -71,7 +74,7 @@ def prepare_corpus(
     """Read, clean, split, tokenise and filter a corpus; deterministic, so that every process can do it for itself.
 
     Args:
-        corpus: `builtin`, `pairs` or `wmt21_zhen`.
+        corpus: `builtin`, `pairs`, `pairs_folder` or `wmt21_zhen`.
         path, train_path, validation_path, test_path: files of `pairs`; splits without a file of their own are held out.
         source_field, target_field: columns or field names.
         source_language, target_language: codes such as zh, en.
@@ -82,6 +85,7 @@ def prepare_corpus(
         validation_size, test_size: pairs to hold out.
         seed: of generation, split and sample.
         root, prepared, cleaning, sources: of `wmt21_zhen`, see `prepared_corpus`.
+        exclude, held_out: of `pairs_folder`, with `path`, `prepared`, `cleaning` and `sources`: see `folder_pairs`.
         segmentation, context_tokens, context_separator: how source texts become tokens, see `SourceTokens`.
 
     Raises:
@@ -102,6 +106,13 @@ def prepare_corpus(
             raise ValueError("data.train_size=null: the built-in corpus is generated, so say how many pairs")
         aligned = builtin_corpus(train_size, validation_size, test_size, seed)
         parts = {name: [(pair.source, pair.target) for pair in pairs] for name, pairs in aligned.items()}
+    elif corpus == "pairs_folder":
+        parts = folder_pairs(
+            path or "", prepared=prepared, cleaning=cleaning, sources=sources, exclude=exclude or [],
+            held_out=held_out or [], validation_size=validation_size, test_size=test_size, source_field=source_field,
+            target_field=target_field, source_language=source_language, target_language=target_language, seed=seed,
+            report=report,
+        )  # fmt: skip
     else:
         main = path or train_path
         if main is None:
@@ -123,14 +134,13 @@ def prepare_corpus(
             **sizes,
         )
     if tokenizer is None:
+        trainable = parts["train"][:BPE_PAIRS] if corpus == "pairs_folder" else parts["train"]
         # The built-in corpus knows its words: merges across them would hide most of its few words in many tokens.
         words_of_sources = [[*pair.source_words] for pair in aligned.get("train", ())] or [
-            [pair[0]] for pair in parts["train"]
+            [pair[0]] for pair in trainable
         ]
         texts = [
-            text
-            for words, (_, target) in zip(words_of_sources, parts["train"], strict=True)
-            for text in (*words, target)
+            text for words, (_, target) in zip(words_of_sources, trainable, strict=True) for text in (*words, target)
         ]
         tokenizer = train_bpe(texts, vocab_size)
     elif isinstance(tokenizer, str):
@@ -145,6 +155,12 @@ def prepare_corpus(
     def count(texts: list[str]) -> list[int]:
         return [len(ids) for ids in token_ids(tokenizer, texts)]
 
+    if corpus == "pairs_folder":
+        parts["train"] = draw(
+            parts["train"], max_tokens=max_tokens, count_source=count_source, count_target=count, train_size=train_size,
+            report=report,
+        )  # fmt: skip
+        return PreparedCorpus(parts, tokenizer, report, sources=sources_as)
     splits = finish_splits(
         parts,
         max_tokens=max_tokens,

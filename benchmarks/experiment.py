@@ -1,0 +1,190 @@
+"""The experiment: pretrain a base, fine-tune grid, wait-k and offline systems from it alike, and evaluate them.
+
+    python benchmarks/experiment.py --data FOLDER --size small       # conf/experiment/small_*.yaml say what that is
+    python benchmarks/experiment.py --data FOLDER --size mini --jobs 1 --limit 200
+    python benchmarks/experiment.py --data FOLDER --size medium --jobs 1
+    python benchmarks/experiment.py --data FOLDER --size medium --jobs 1 --out runs/experiment-seed2 \\
+        --base runs/experiment-medium/base training.seed=2           # from the same base, another seed
+
+Stages: base; grid, wait1, wait3, wait5, wait7, offline (as many at a time as --jobs says); evaluation; timing. Each has
+a folder in OUT, and a log beside it. Killed at any point, the same command goes on: what is complete is skipped, a
+training with a checkpoint and an evaluation with hypotheses are resumed. Further arguments go to all trainings.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SYSTEMS = {
+    "grid": ["experiment=[grid_finetune,{size}_finetune]"],
+    **{f"wait{k}": ["experiment=[waitk_finetune,{size}_finetune]", f"system.k={k}"] for k in (1, 3, 5, 7)},
+    "offline": ["experiment=[offline_finetune,{size}_finetune]"],
+}
+THETAS = "[0.3,0.5,0.7,0.8,0.9,0.95,0.99]"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command that fills a folder, and how it is known to be complete or begun."""
+
+    name: str
+    folder: Path
+    fresh: list[str]
+    resumed: list[str]
+    complete: str  # a file of the folder, written last
+    begun: str  # a file of the folder to go on from
+
+    def command(self) -> list[str] | None:
+        """What is left to run; None where the stage is complete."""
+        if (self.folder / self.complete).is_file():
+            return None
+        return self.resumed if (self.folder / self.begun).is_file() else self.fresh
+
+
+def quoted(name: str, value: Path) -> str:
+    """A setting whose value is a path, in Hydra's quotes."""
+    return f"{name}='{value}'"
+
+
+def training(name: str, folder: Path, arguments: list[str]) -> Stage:
+    """A run of train.py in a folder."""
+    return Stage(
+        name,
+        folder,
+        ["train.py", *arguments, "trainer.enable_progress_bar=false", quoted("hydra.run.dir", folder)],
+        ["train.py", f"resume={folder}"],
+        complete="model/duplexmt.json",
+        begun="checkpoints/last.ckpt",
+    )
+
+
+def stages(
+    out: Path, data: Path, size: str, base: Path | None, quality: str, limit: int | None, extra: list[str]
+) -> tuple[list[Stage], list[Stage], list[Stage]]:
+    """The base, the systems trained from it, and what is made of them; each in the order in which they run.
+
+    Args:
+        out: folder of the experiment.
+        data: folder of pairs (data.path).
+        size: of the experiment files.
+        base: folder of a run whose base is to be used; None to pretrain one.
+        quality: `basic` or `neural`.
+        limit: test sentences; None for all.
+        extra: further arguments of the trainings.
+    """
+    where = [quoted("data.path", data), *extra]
+    own_base = training("base", out / "base", [f"experiment=[base_pretrain,{size}_base]", *where])
+    backbone = quoted("model.backbone", (base or own_base.folder) / "model")
+    systems = [
+        training(name, out / name, [*(part.format(size=size) for part in arguments), backbone, *where])
+        for name, arguments in SYSTEMS.items()
+    ]
+    folders = ",".join(f"'{system.folder / 'model'}'" for system in systems)
+    evaluation = out / "evaluation"
+    limited = [] if limit is None else [f"limit={limit}"]
+    decode = Stage(
+        "evaluation",
+        evaluation,
+        [
+            "evaluate.py", "experiment=duplex_results", f"quality={quality}", f"model_folder=[{folders}]",
+            f"policy.theta={THETAS}", *limited, quoted("hydra.run.dir", evaluation),
+        ],
+        ["evaluate.py", f"resume={evaluation}"],
+        complete="results.json",
+        begun="decoding.json",
+    )  # fmt: skip
+    timing = ["-m", "duplexmt.timing", str(evaluation), str(out / "grid" / "model"), "--out", str(out / "timing")]
+    analysis = Stage("timing", out / "timing", timing, timing, complete="timing.md", begun="timing.md")
+    return ([own_base] if base is None else []), systems, [decode, analysis]
+
+
+def run(stage: Stage, out: Path, threads: int) -> float | None:
+    """Run what is left of a stage; returns its seconds, or None where nothing was left.
+
+    Its lock is the running process's own: where this script alone was killed, the stage may still be at work.
+
+    Raises:
+        ValueError: if it is at work already, or fails; with the end of its log.
+    """
+    arguments = stage.command()
+    if arguments is None:
+        print(f"{stage.name}: complete", flush=True)
+        return None
+    log = out / f"{stage.name}.log"
+    with open(out / f".{stage.name}.lock", "a") as lock, open(log, "a", encoding="utf-8") as output:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{stage.name} is still at work, from an earlier start; wait for it, or end it") from None
+        command = [sys.executable, *arguments]
+        print(f"{stage.name}: {shlex.join(['python', *arguments])}", flush=True)
+        print(f"$ {shlex.join(['python', *arguments])}", file=output, flush=True)
+        begin = time.monotonic()
+        process = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[lock.fileno()],
+        )
+    seconds = time.monotonic() - begin
+    if stage.command() is not None:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+        raise ValueError(
+            f"{stage.name} ended with status {process.returncode} before it was complete; its log ({log}) ends:\n"
+            f"{tail}\nThe same command goes on from here"
+        )
+    print(f"{stage.name}: done in {seconds:.0f} s", flush=True)
+    return seconds
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """All stages in order; one line of JSON at the end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of pairs, NAME.….tsv.gz each")
+    parser.add_argument("--size", choices=("mini", "small", "medium"), default="small")
+    parser.add_argument("--out", type=Path, help="default: runs/experiment-SIZE")
+    parser.add_argument("--base", type=Path, help="folder of a run whose base to use, rather than pretrain one")
+    parser.add_argument("--jobs", type=int, default=2, help="fine-tunings at a time (on one GPU: 1)")
+    parser.add_argument("--quality", choices=("basic", "neural"), default="basic", help="neural: COMET and BLEURT, too")
+    parser.add_argument("--limit", type=int, help="test sentences; default: all")
+    parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
+    asked = parser.parse_args(arguments)
+    if asked.jobs < 1:
+        parser.error(f"--jobs {asked.jobs}: must be at least 1")
+    out = (asked.out or ROOT / "runs" / f"experiment-{asked.size}").resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    base = asked.base.resolve() if asked.base else None
+    before, systems, after = stages(
+        out, asked.data.resolve(), asked.size, base, asked.quality, asked.limit, asked.extra
+    )
+    cores = len(os.sched_getaffinity(0))
+    seconds: dict[str, float | None] = {}
+    try:
+        for stage in before:
+            seconds[stage.name] = run(stage, out, cores)
+        with ThreadPoolExecutor(asked.jobs) as pool:
+            found = pool.map(lambda stage: run(stage, out, max(1, cores // asked.jobs)), systems)
+            seconds |= dict(zip([stage.name for stage in systems], found, strict=True))
+        for stage in after:
+            seconds[stage.name] = run(stage, out, cores)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print((out / "evaluation" / "results.md").read_text(encoding="utf-8"))
+    print(json.dumps({"benchmark": "experiment", "size": asked.size, "seconds": seconds, "out": str(out)}))
+
+
+if __name__ == "__main__":
+    main()

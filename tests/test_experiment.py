@@ -1,0 +1,141 @@
+"""The chain base → fine-tunings → evaluation: what is skipped, resumed or started, whatever was killed before."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import experiment
+
+from .test_config import checked
+
+ROOT = Path(__file__).parents[1]
+
+
+def touched(file):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+
+
+def chain(out, **options):
+    settings = {"size": "mini", "base": None, "quality": "basic", "limit": None, "extra": []} | options
+    return experiment.stages(out, Path("/corpora"), **settings)
+
+
+def test_stages_are_the_base_the_papers_systems_and_what_is_made_of_them(tmp_path):
+    base, systems, after = chain(tmp_path)
+    assert [stage.name for stage in base] == ["base"]
+    assert [stage.name for stage in systems] == ["grid", "wait1", "wait3", "wait5", "wait7", "offline"]
+    assert [stage.name for stage in after] == ["evaluation", "timing"]
+
+
+def arguments_of(stage):
+    """Its settings without what Hydra takes for itself, unquoted as its grammar does."""
+    return [each for each in stage.fresh[1:] if not each.startswith("hydra.")]
+
+
+@pytest.mark.parametrize("size", ["mini", "small", "medium"])
+def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
+    (base,), systems, (evaluation, _) = chain(tmp_path, size=size, limit=7, extra=["training.seed=2"])
+    assert checked("train", *arguments_of(base)).system.name == "offline"
+    for stage, (name, k) in zip(
+        systems,
+        [("grid", None), ("waitk", 1), ("waitk", 3), ("waitk", 5), ("waitk", 7), ("offline", None)],
+        strict=True,
+    ):
+        cfg = checked("train", *arguments_of(stage))
+        assert (cfg.system.name, cfg.system.k) == (name, k)
+        assert cfg.model.backbone == cfg.data.tokenizer == str(tmp_path / "base" / "model")
+        assert (cfg.data.path, cfg.training.seed) == ("/corpora", 2)
+    cfg = checked("evaluate", *arguments_of(evaluation))
+    assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
+    assert (cfg.agreements, cfg.limit, cfg.claims, cfg.quality.comet) == ([2], 7, True, None)
+
+
+def test_a_base_that_is_there_is_used_and_not_pretrained(tmp_path):
+    base, systems, _ = chain(tmp_path, base=tmp_path / "other")
+    assert base == []
+    assert all(f"model.backbone='{tmp_path / 'other' / 'model'}'" in stage.fresh for stage in systems)
+
+
+def test_a_stage_is_started_resumed_or_skipped_by_what_lies_in_its_folder(tmp_path):
+    (base,), _, (evaluation, _) = chain(tmp_path)
+    assert base.command() == base.fresh
+    touched(base.folder / "model.partial" / "duplexmt.json")  # killed before the model folder got its name
+    assert base.command() == base.fresh
+    touched(base.folder / "checkpoints" / "last.ckpt")
+    assert base.command() == ["train.py", f"resume={tmp_path / 'base'}"]
+    touched(base.folder / "model" / "duplexmt.json")
+    assert base.command() is None
+    assert evaluation.command() == evaluation.fresh
+    touched(evaluation.folder / "decoding.json")
+    assert evaluation.command() == ["evaluate.py", f"resume={tmp_path / 'evaluation'}"]
+    touched(evaluation.folder / "results.json")
+    assert evaluation.command() is None
+
+
+def counting(folder, fails=0):
+    """A stage that counts to 3, a line of its file a step, and goes on where it was killed; it fails before `fails`."""
+    code = (
+        "import os, sys, time, pathlib; folder = pathlib.Path(sys.argv[1]); folder.mkdir(exist_ok=True)\n"
+        "begun = folder / 'begun'; done = begun.read_text() if begun.exists() else ''\n"
+        "for step in range(len(done), 3):\n"
+        "    if step < int(sys.argv[2]): sys.exit('no such file: step')\n"
+        "    done += sys.argv[3]; begun.write_text(done); time.sleep(float(sys.argv[4]))\n"
+        "(folder / 'complete').write_text(done)\n"
+    )
+    fresh, resumed = (["-c", code, str(folder), str(fails), letter, "0"] for letter in "fr")
+    return experiment.Stage("count", folder, fresh, resumed, complete="complete", begun="begun")
+
+
+def test_a_stage_killed_in_the_middle_goes_on_and_runs_no_second_time(tmp_path, capsys):
+    stage = counting(tmp_path / "count")
+    stage.fresh[-1] = "60"
+    killed = subprocess.Popen([sys.executable, *stage.fresh])
+    begun = stage.folder / "begun"
+    while not (begun.exists() and begun.read_text() == "f"):
+        time.sleep(0.02)
+        assert killed.poll() is None
+    killed.kill()
+    killed.wait()
+    assert experiment.run(stage, tmp_path, threads=1) is not None
+    assert (tmp_path / "count" / "complete").read_text() == "frr"
+    assert experiment.run(stage, tmp_path, threads=1) is None
+    assert capsys.readouterr().out.splitlines()[-1] == "count: complete"
+
+
+def test_a_stage_that_fails_is_named_with_the_end_of_its_log(tmp_path):
+    with pytest.raises(ValueError, match=r"count ended with status 1 before it was complete[\s\S]*no such file: step"):
+        experiment.run(counting(tmp_path / "count", fails=3), tmp_path, threads=1)
+
+
+def test_a_stage_still_at_work_after_its_driver_was_killed_is_not_started_twice(tmp_path):
+    stage = counting(tmp_path / "count")
+    stage.fresh[-1] = "60"
+    code = (
+        "import json, pathlib, sys; from benchmarks import experiment\n"
+        "stage = experiment.Stage(*(pathlib.Path(v) if i == 1 else v for i, v in enumerate(json.loads(sys.argv[1]))))\n"
+        "experiment.run(stage, pathlib.Path(sys.argv[2]), 1)\n"
+    )
+    values = [stage.name, str(stage.folder), stage.fresh, stage.resumed, stage.complete, stage.begun]
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code, json.dumps(values), str(tmp_path)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while not (stage.folder / "begun").exists():
+            time.sleep(0.02)
+            assert driver.poll() is None
+        driver.kill()  # the driver alone: its child works on
+        driver.wait()
+        with pytest.raises(ValueError, match="count is still at work, from an earlier start"):
+            experiment.run(stage, tmp_path, threads=1)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)

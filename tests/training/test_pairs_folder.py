@@ -1,0 +1,197 @@
+"""`data=pairs_folder`: splits that depend on texts alone, and test files that no pair is ever taken from."""
+
+import gzip
+import random
+import shutil
+
+import pytest
+
+from data_prep import Report
+from data_prep.splitting import text_key
+from duplexmt.training import pairs_folder
+from duplexmt.training.data import prepare_corpus
+from duplexmt.training.pairs_folder import draw, folder_pairs
+from tests.training.test_data import DATA
+
+WORDS = "猫狗书茶人山水火天地日月风雨花鸟鱼虫木石"
+ENGLISH = (
+    "cat dog book tea man hill water fire sky earth sun moon wind rain flower bird fish worm wood stone".split()  # noqa: SIM905
+)
+OPTIONS = {
+    "cleaning": "strict", "sources": None, "exclude": ["test-*"], "held_out": ["one", "two"], "validation_size": 5,
+    "test_size": 6, "source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en", "seed": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch):
+    monkeypatch.setattr(pairs_folder, "processes_available", lambda: 1)
+
+
+def sentences(seed, count):
+    """Different sentences of four words, with their translations word by word."""
+    draw = random.Random(seed)
+    chosen = draw.sample(range(20**4), count)
+    words = [[number // 20**place % 20 for place in range(4)] for number in chosen]
+    return [("".join(WORDS[w] for w in each) + "。", " ".join(ENGLISH[w] for w in each) + ".") for each in words]
+
+
+def write(folder, name, pairs, suffix=".zh-en.tsv.gz"):
+    folder.mkdir(exist_ok=True)
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    data = text.encode()
+    (folder / f"{name}{suffix}").write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Three corpora and a test set; "two" and "three" share some texts with "one", "three" one with the test set."""
+    one, two, three, test = (sentences(seed, count) for seed, count in ((1, 300), (2, 120), (3, 80), (4, 20)))
+    folder = tmp_path / "corpora"
+    write(folder, "one", one)
+    write(folder, "two", [*two, *one[:60]])
+    write(folder, "three", [*three, *one[100:180], (test[0][0], "something else"), ("别的", test[1][1].upper())])
+    write(folder, "test-set", test, ".tsv")
+    (folder / "README.md").write_text("no corpus", encoding="utf-8")
+    return folder
+
+
+def splits_of(folder, tmp_path, **options):
+    report = Report()
+    prepared = tmp_path / f"prepared-{len(list(tmp_path.iterdir()))}"
+    return folder_pairs(str(folder), prepared=str(prepared), report=report, **OPTIONS | options), report
+
+
+def keys(pairs):
+    return {text_key(text) for pair in pairs for text in pair}
+
+
+def test_each_file_that_is_held_out_from_gives_as_many_pairs_as_asked_for(corpus, tmp_path):
+    splits, report = splits_of(corpus, tmp_path)
+    assert {name: len(pairs) for name, pairs in splits.items() if name != "train"} == {"test": 12, "validation": 10}
+    with gzip.open(corpus / "one.zh-en.tsv.gz", "rt", encoding="utf-8") as file:
+        one = {tuple(line.rstrip("\n").split("\t")) for line in file}
+    assert sum(pair in one for pair in splits["test"]) >= 6
+    assert report.counts["test"]["held_out"] == 12
+    assert sum(report.counts[name]["kept"] for name in ("one", "two", "three")) == len(splits["train"])
+
+
+def test_no_text_of_either_side_is_in_two_splits_nor_in_a_test_file(corpus, tmp_path):
+    splits, report = splits_of(corpus, tmp_path)
+    train, validation, test = (keys(splits[name]) for name in ("train", "validation", "test"))
+    assert not train & validation
+    assert not train & test
+    assert not validation & test
+    public = keys(sentences(4, 20))
+    assert not public & (train | validation | test)
+    assert report.counts["three"]["shares_test_file"] == 2
+    assert report.counts["one"]["shares_held_out"] >= 11
+    assert len(set(splits["train"])) == len(splits["train"])
+    for pairs in (splits["test"], splits["validation"]):
+        for side in (0, 1):
+            assert len({text_key(pair[side]) for pair in pairs}) == len(pairs)
+
+
+def test_splits_know_nothing_of_the_order_of_lines_and_files_or_of_further_files(corpus, tmp_path):
+    before, _ = splits_of(corpus, tmp_path)
+    shuffled = tmp_path / "shuffled"
+    shuffled.mkdir()
+    for file in corpus.glob("*.gz"):
+        lines = gzip.decompress(file.read_bytes()).decode().splitlines(keepends=True)
+        random.Random(5).shuffle(lines)
+        (shuffled / file.name).write_bytes(gzip.compress("".join(lines * 2).encode()))
+    shutil.copy(corpus / "test-set.tsv", shuffled)
+    write(shuffled, "a-first-one", sentences(6, 50))
+    after, _ = splits_of(shuffled, tmp_path)
+    assert after["test"] == before["test"]
+    assert after["validation"] == before["validation"]
+    assert set(before["train"]) < set(after["train"])
+
+
+def test_a_pair_that_may_be_tested_on_is_never_validated_on_whatever_the_sizes(corpus, tmp_path):
+    small, _ = splits_of(corpus, tmp_path)
+    large, _ = splits_of(corpus, tmp_path, test_size=15, validation_size=16)
+    assert keys(small["test"]) <= keys(large["test"])
+    assert keys(small["validation"]) <= keys(large["validation"])
+    other, _ = splits_of(corpus, tmp_path, seed=2)
+    assert other["test"] != small["test"]
+
+
+def test_a_second_run_reads_what_the_first_one_cleaned(corpus, tmp_path, monkeypatch):
+    options = OPTIONS | {"prepared": str(tmp_path / "made")}
+    before = folder_pairs(str(corpus), report=Report(), **options)
+    monkeypatch.setattr("data_prep.clean_corpus.clean_columns", lambda *_: pytest.fail("cleaned again"))
+    assert folder_pairs(str(corpus), report=Report(), **options) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sources": ["one", "test-set"]}, r"data\.sources=.*test-set is a test file .*never trained on"),
+        ({"sources": ["one", "onee"]}, r"there is no onee; the folder has one, test-set, three, two"),
+        ({"exclude": ["tests-*"]}, r"data\.exclude=\['tests-\*'\]: 'tests-\*' fits no file .*data\.exclude=\[\]"),
+        ({"exclude": ["*"]}, r"no file is left to train on; data\.exclude=\['\*'\] fits all"),
+        ({"held_out": ["one", "test-set"]}, r"data\.held_out=.*there is no test-set among one, three, two"),
+        ({"held_out": []}, r"data\.held_out=\[\]: name the files"),
+        ({"source_field": "zh"}, r"data\.source_field=zh, data\.target_field=1: .* must be 0 and 1"),
+        ({"test_size": 200}, r"pairs of two \(test\) are lacking, as held-out pairs need texts of their own"),
+        ({"cleaning": "lax"}, r"cleaning=lax: must be one of paper, strict"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_with_the_way_out(corpus, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        splits_of(corpus, tmp_path, **options)
+
+
+def test_a_copy_of_a_test_file_under_another_name_is_refused(corpus, tmp_path):
+    write(corpus, "more", [*sentences(7, 40), *[(source.replace("。", "！"), "x") for source, _ in sentences(4, 15)]])
+    with pytest.raises(ValueError, match=r"more holds 15 of the 20 sources of the test file test-set.*data\.exclude="):
+        splits_of(corpus, tmp_path)
+    splits, _ = splits_of(corpus, tmp_path, exclude=["test-*", "more"])
+    assert not keys(splits["train"]) & keys(sentences(4, 20))
+
+
+def test_a_folder_that_is_none_or_empty_or_has_a_name_twice_is_refused(corpus, tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no such folder"):
+        splits_of(tmp_path / "none", tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"holds no file NAME\.tsv"):
+        splits_of(tmp_path / "empty", tmp_path)
+    write(corpus, "one", sentences(1, 3), ".tsv")
+    with pytest.raises(ValueError, match="would both be called 'one'"):
+        splits_of(corpus, tmp_path)
+
+
+def test_the_draw_is_the_first_pairs_that_fit(monkeypatch):
+    monkeypatch.setattr(pairs_folder, "_BATCH", 3)
+    pairs = [("字" * n, "w " * (n % 4)) for n in (1, 9, 2, 3, 12, 4, 2, 8)]
+
+    def count_source(texts):
+        return [len(text) for text in texts]
+
+    def count_target(texts):
+        return [len(text.split()) for text in texts]
+
+    counts = {"count_source": count_source, "count_target": count_target}
+    report = Report()
+    found = draw(pairs, max_tokens=4, **counts, train_size=3, report=report)
+    assert found == [pairs[0], pairs[2], pairs[3]]
+    assert report.counts["train"] == {"over_4_tokens": 2, "not_sampled": 3}
+    everything = draw(pairs, max_tokens=4, **counts, train_size=None, report=Report())
+    assert everything == [pair for pair in pairs if len(pair[0]) <= 4]
+    assert draw(pairs, max_tokens=None, **counts, train_size=5, report=Report()) == pairs[:5]
+    with pytest.raises(ValueError, match=r"data\.train_size=6: only 5 pairs have at most 4 tokens"):
+        draw(pairs, max_tokens=4, **counts, train_size=6, report=Report())
+
+
+def test_a_corpus_for_training_comes_with_a_tokenizer_of_its_training_pairs(corpus, tmp_path):
+    settings = DATA | OPTIONS | {"corpus": "pairs_folder", "path": str(corpus), "prepared": str(tmp_path / "made")}
+    prepared = prepare_corpus(**settings | {"train_size": 50})
+    again = prepare_corpus(**settings | {"train_size": 100})
+    assert {name: len(pairs) for name, pairs in prepared.splits.items()} == {"train": 50, "validation": 10, "test": 12}
+    assert prepared.splits["test"] == again.splits["test"]
+    assert prepared.splits["train"] == again.splits["train"][:50]
+    assert len(prepared.tokenizer) > 256
+    characters = prepare_corpus(**settings | {"train_size": 50, "segmentation": "characters"})
+    assert characters.splits["test"] == prepared.splits["test"], "whatever the tokens"
+    assert "50 train" in prepared.summary()
