@@ -54,6 +54,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         half_precision,
         log_model,
         sample_callback,
+        share_batches,
     )
 
     system: tuple[str, float | int | None] = (cfg.system.name, cfg.system.k)
@@ -64,6 +65,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     names = ("end_token", "seed_token", "source_prefix", "target_prefix")
     stream = {name: data.pop(name) for name in names} | {"context_tokens": data["context_tokens"]}
     batches = {name: data.pop(name) for name in ("batch_size", "batch_cells")}
+    trainer_settings, batches = share_batches(asdict(cfg.trainer), batches)
     del data["licence"]
     if cfg.resume and data["tokenizer"] is None:
         data["tokenizer"] = str(folder / "tokenizer")  # not trained again
@@ -117,7 +119,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         module = PrefixTranslation(model, tokens, **optimisation)
     trainer = build_trainer(
         folder,
-        trainer=asdict(cfg.trainer),
+        trainer=trainer_settings,
         logger=asdict(cfg.logger),
         name=name,
         group=group,

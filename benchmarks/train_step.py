@@ -195,14 +195,20 @@ def against_hugging_face(bench: Bench) -> dict[str, float]:
     ids = [torch.randint(2, bench.vocab, (2 * cells_of(b) // 32, 32), device=bench.device) for b in batches]
     grid_time, plain_time = bench.compare(lambda t: grid(batches[t]), lambda t: plain(ids[t]))
     cells, pairs = statistics.median(map(cells_of, batches)), len(batches[0].shapes)
-    positions = [module for name, module in model.named_modules() if name.endswith("layers.1.mlp")]
-    seen: list[int] = []
-    handle = positions[0].register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    seen: list[int] = []  # positions of the second layer
+    own, second = model._finish, model.causal_lm.model.layers[1]
+
+    def counted(layer: torch.nn.Module, states: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        if layer is second:
+            seen.append(len(states))
+        return own(layer, states, context)
+
+    model._finish = counted
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if bench.cuda else [])
     with profile(activities=activities) as profiled:
         for batch in batches[:5]:
             grid(batch)
-    handle.remove()
+    model._finish = own
     attribute = "self_device_time_total" if bench.cuda else "self_cpu_time_total"
     spent = [(event.key, getattr(event, attribute)) for event in profiled.key_averages()]
     gemm = sum(t for key, t in spent if any(part in key for part in GEMM))
@@ -305,6 +311,7 @@ def main() -> None:
         result |= part(bench)
         print(json.dumps(result), file=sys.stderr)
     result["peak_memory"] = peak_memory(bench)
+    bench.steps = min(bench.steps, 3)  # the largest take long
     result["scaling"] = scaling(bench, [8, 16] if arguments.quick else [8, 16, 32, 64, 128])
     print(json.dumps(result))
 

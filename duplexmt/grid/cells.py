@@ -8,7 +8,6 @@ N = ΣX·Y cells. Everything per position runs on such lists; a *line* is a row 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -32,14 +31,6 @@ class Lines:
         return torch.empty_like(self.by_step).scatter_(
             0, self.by_step, torch.arange(len(self.by_step), device=self.by_step.device)
         )
-
-    @cached_property
-    def steps(self) -> list[slice]:
-        """Where the cells of each step lie in `by_step`."""
-        ends = [0]
-        for count in self.counts:
-            ends.append(ends[-1] + count)
-        return [slice(a, b) for a, b in pairwise(ends)]
 
 
 def make_lines(start: Tensor, stride: Tensor, length: Tensor) -> Lines:
@@ -132,19 +123,19 @@ class Cells:
 
     def over_rows(self, tokens: Tensor) -> Tensor:
         """`[S, …]` repeated along each row, `[N, …]`; what is given by cell already stays as it is."""
-        return tokens if len(tokens) == len(self) else tokens[self.source_token]
+        return tokens if len(tokens) == len(self) else tokens.index_select(0, self.source_token)
 
     def over_columns(self, tokens: Tensor) -> Tensor:
         """`[T, …]` repeated along each column, `[N, …]`; what is given by cell already stays as it is."""
-        return tokens if len(tokens) == len(self) else tokens[self.target_token]
+        return tokens if len(tokens) == len(self) else tokens.index_select(0, self.target_token)
 
     def column_0(self, states: Tensor) -> Tensor:
         """Source states of column y = 0, `[N, …]` → `[S, …]`; what is given by token already stays as it is."""
-        return states if len(states) == len(self.x) else states[self.rows.start]
+        return states if len(states) == len(self.x) else states.index_select(0, self.rows.start)
 
     def row_0(self, states: Tensor) -> Tensor:
         """Target states of row x = 0, `[N, …]` → `[T, …]`; what is given by token already stays as it is."""
-        return states if len(states) == len(self.y) else states[self.columns.start]
+        return states if len(states) == len(self.y) else states.index_select(0, self.columns.start)
 
 
 def spread(values: Tensor, slots: Tensor, size: int) -> Tensor:

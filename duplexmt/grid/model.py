@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
 from .cells import Cells
-from .rope import VISIBLE_LENGTH, check_anchor, rotate, target_positions
+from .lora import linear
+from .norm import rms_norm
+from .rope import VISIBLE_LENGTH, check_anchor, signed, target_positions, turn
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
 SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
@@ -225,9 +226,9 @@ def join(*rotations: Iterable[Tensor]) -> Rotation:
 
 
 def rotation(decoder: Any, like: Tensor, positions: Tensor) -> Rotation:
-    """`(cos, sin)`, `[n, 1, E]` each, of positions `[n]`."""
+    """`(cos, sin)`, `[n, 1, E]` each, of positions `[n]`, as `rope.turn` takes them."""
     cos, sin = decoder.rotary_emb(like, positions[None])
-    return cos[0, :, None], sin[0, :, None]
+    return cos[0, :, None], signed(sin[0, :, None])
 
 
 def as_it_is(states: Tensor) -> Tensor:
@@ -237,18 +238,19 @@ def as_it_is(states: Tensor) -> Tensor:
 
 def finish_block(layer: Any, states: Tensor, context: Tensor) -> Tensor:
     """Output projection and MLP of one decoder block, with residuals: `[..., D]` and `[..., H, E]` → `[..., D]`."""
-    return add_mlp(layer, states + layer.self_attn.o_proj(context.flatten(-2)))
+    return add_mlp(layer, states + linear(layer.self_attn.o_proj, context.flatten(-2)))
 
 
 def add_mlp(layer: Any, states: Tensor) -> Tensor:
     """The second half of a decoder block, with its residual: `[..., D]` → `[..., D]`."""
-    return states + layer.mlp(rms_norm(states, layer.post_attention_layernorm))
+    mlp, normed = layer.mlp, rms_norm(states, layer.post_attention_layernorm)
+    return states + linear(mlp.down_proj, mlp.act_fn(linear(mlp.gate_proj, normed)) * linear(mlp.up_proj, normed))
 
 
 def project_and_rotate(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The first half of a decoder block, up to attention: states `[n, D]` → rotated queries and keys, and values."""
     q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
-    return rotate(q, cos, sin), rotate(k, cos, sin), v
+    return turn(q, cos, sin), turn(k, cos, sin), v
 
 
 def project_qkv(attention: Any, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -258,20 +260,11 @@ def project_qkv(attention: Any, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]
     and keys (Qwen3) are applied where the module has them.
     """
     E = attention.head_dim
-    q, k, v = (layer(normed).unflatten(-1, (-1, E)) for layer in (attention.q_proj, attention.k_proj, attention.v_proj))
+    layers = attention.q_proj, attention.k_proj, attention.v_proj
+    q, k, v = (linear(layer, normed).unflatten(-1, (-1, E)) for layer in layers)
     if hasattr(attention, "q_norm"):
         q, k = rms_norm(q, attention.q_norm), rms_norm(k, attention.k_norm)
     return q, k, v
-
-
-def rms_norm(states: Tensor, norm: Any) -> Tensor:
-    """The backbone's RMSNorm over the last dimension, with statistics in at least float32 (float64 stays float64).
-
-    Under autocast the result is in its type, as all linear layers behind a norm would convert it one by one.
-    """
-    normed = F.rms_norm(states, states.shape[-1:], norm.weight.to(states.dtype), norm.variance_epsilon)
-    device = states.device.type
-    return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
 
 
 def check_backbone(config: Any) -> int | None:

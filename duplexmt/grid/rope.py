@@ -40,3 +40,16 @@ def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate `states [..., heads, E]` by the backbone's `cos`, `sin`, broadcastable to `[..., 1, E]`."""
     first, second = states.chunk(2, dim=-1)
     return states * cos.to(states.dtype) + torch.cat((-second, first), dim=-1) * sin.to(states.dtype)
+
+
+def turn(states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+    """`rotate` in fewer passes, by the sines of `signed`."""
+    return torch.addcmul(
+        states * cos.to(states.dtype), states.roll(states.shape[-1] // 2, -1), signed_sin.to(states.dtype)
+    )
+
+
+def signed(sin: Tensor) -> Tensor:
+    """The sines with the sign that the rotation gives the half they are multiplied with, once for many `turn`s."""
+    first, second = sin.chunk(2, dim=-1)
+    return torch.cat((-first, second), dim=-1)

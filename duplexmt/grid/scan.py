@@ -51,15 +51,15 @@ class _JointScan(torch.autograd.Function):
         first = self_lse.index_select(0, lines.order).to(precise)
         before = torch.empty_like(s)  # c[t − 1]
         last = first
-        for step, count in zip(lines.steps, lines.counts, strict=True):
-            before[step] = last[:count]
-            last = torch.logaddexp(last[:count], s[step], out=c[step])
+        for s_t, c_t, before_t in zip(*(part.split(lines.counts) for part in (s, c, before)), strict=True):
+            before_t.copy_(last[: len(s_t)])
+            last = torch.logaddexp(before_t, s_t, out=c_t)
         keep, add = (before - c).exp_(), (s - c).exp_()
 
         h = (add.view(-1, K, H // K, 1) * v_KE.unsqueeze(2)).view(-1, H, E)
         last = self_ctx.index_select(0, lines.order).to(precise)
-        for step, count in zip(lines.steps, lines.counts, strict=True):
-            last = h[step].addcmul_(keep[step].unsqueeze(-1), last[:count])
+        for h_t, keep_t in zip(h.split(lines.counts), keep.unsqueeze(-1).split(lines.counts), strict=True):
+            last = h_t.addcmul_(keep_t, last[: len(h_t)])
         ctx.save_for_backward(v_KE, h, keep, add, self_ctx)
         ctx.lines, ctx.dtypes = lines, (scores.dtype, v.dtype, self_ctx.dtype, self_lse.dtype)
         return h.index_select(0, lines.to_flat).to(v.dtype)
@@ -73,14 +73,15 @@ class _JointScan(torch.autograd.Function):
         (N, H, E), K = h.shape, v_KE.shape[1]
         A = gradients[0].index_select(0, lines.by_step).to(h.dtype)
         b = -(A * h).sum(-1)
-        later = list(zip(lines.steps, lines.steps[1:], lines.counts[1:], strict=False))
-        for step, following, count in reversed(later):
-            A[step][:count].addcmul_(keep[following].unsqueeze(-1), A[following])
-            b[step][:count].addcmul_(keep[following], b[following])
+        parts = [part.split(lines.counts) for part in (A, keep.unsqueeze(-1), b, keep)]
+        for t in range(len(lines.counts) - 2, -1, -1):
+            (A_t, A_next), (_, keep_A), (b_t, b_next), (_, keep_b) = (part[t : t + 2] for part in parts)
+            A_t[: len(A_next)].addcmul_(keep_A, A_next)
+            b_t[: len(b_next)].addcmul_(keep_b, b_next)
         A_KGE = A.view(N, K, H // K, E)
         d_scores = add * ((A_KGE * v_KE.unsqueeze(2)).sum(-1).view(N, H) + b)
         d_v = (A_KGE * add.view(N, K, -1, 1)).sum(2)
-        first = lines.steps[0]
+        first = slice(lines.counts[0])
         d_self = keep[first].unsqueeze(-1) * A[first]
         own = self_ctx.index_select(0, lines.order).to(h.dtype)
         d_lse = keep[first] * ((A[first] * own).sum(-1) + b[first])

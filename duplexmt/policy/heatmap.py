@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-IN_CACHE = 256  # cells whose softmax is taken at a time: rows of 3,000 logits stay in a processor's cache
+IN_CACHE = 128  # cells whose softmax is taken at a time: rows of 3,000 logits stay in a processor's cache
 
 
 def cells_at_once(vocab_size: int) -> int:
@@ -44,11 +44,10 @@ class _TokenLoss(torch.autograd.Function):
         for states, targets in zip(hidden.split(chunk), labels.split(chunk), strict=True):
             logits = F.linear(states.to(product), w, b)
             for part, label in zip(logits.split(IN_CACHE), targets.split(IN_CACHE), strict=True):
-                precise = part.to(torch.promote_types(product, torch.float32))
-                chosen, highest = precise.gather(-1, label[:, None]), precise.amax(-1, keepdim=True)
-                log_total = (precise - highest).exp_().sum(-1, keepdim=True).log_().add_(highest)
-                log_totals.append(log_total)
-                losses.append((log_total - chosen).squeeze(-1))
+                precise, label = part.to(torch.promote_types(product, torch.float32)), label[:, None]
+                loss = precise.log_softmax(-1).gather(-1, label).neg_()
+                log_totals.append(precise.gather(-1, label).add_(loss))
+                losses.append(loss.squeeze(-1))
             kept = logits if len(hidden) <= chunk and ctx.needs_input_grad[0] else None
         ctx.save_for_backward(hidden, weight, bias, labels, torch.cat(log_totals), kept)
         ctx.chunk, ctx.product = chunk, product
@@ -64,16 +63,17 @@ class _TokenLoss(torch.autograd.Function):
         d_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
         for cells in gradients[0].nonzero().squeeze(-1).split(ctx.chunk):
             states = hidden[cells].to(product)
-            d_logits = F.linear(states, w, b) if kept is None else kept[cells]
+            d_logits = F.linear(states, w, b) if kept is None else kept.new_empty(len(cells), kept.shape[1])
             for part, at in zip(d_logits.split(IN_CACHE), cells.split(IN_CACHE), strict=True):
                 d_loss = gradients[0][at, None].to(log_totals.dtype)
+                logits = part if kept is None else kept.index_select(0, at)
                 # (softmax − one-hot) · gradient
-                d_part = (part.to(log_totals.dtype) - log_totals[at]).exp_().mul_(d_loss)
+                d_part = (logits - log_totals[at]).exp_().mul_(d_loss)
                 d_part.scatter_add_(-1, labels[at, None], -d_loss)
                 if d_bias is not None:
                     d_bias += d_part.sum(0)
                 part.copy_(d_part)
-            d_hidden[cells] = (d_logits @ w).to(hidden.dtype)
+            d_hidden.index_copy_(0, cells, (d_logits @ w).to(hidden.dtype))
             if d_weight is not None:
                 d_weight += d_logits.T @ states
         return d_hidden, d_weight, d_bias, None, None

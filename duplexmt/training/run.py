@@ -1,6 +1,7 @@
 """The Lightning trainer of a run: loggers, checkpoints, progress."""
 
 import logging
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from ..tracking import log_artifact
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
 from .throughput import ThroughputMonitor
+
+CORES = "cores"  # a number of devices
+LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
 
 
 class LastCheckpoint(Checkpoint):
@@ -80,6 +84,7 @@ def build_trainer(
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
     warnings.filterwarnings("ignore", message=".*exists and is not empty.*")  # a resumed run's folder
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")  # batches are ready in memory
+    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # what is logged is summed over devices already
     logging.getLogger("lightning.pytorch").propagate = False  # it has a handler of its own
     loggers: list[Logger] = [CSVLogger(folder, name="metrics")]
     if logger["wandb"]:
@@ -128,6 +133,38 @@ def choose_precision(precision: str, accelerator: str) -> str:
         capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
         native = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("arm_bf16"))
     return "bf16-mixed" if native else "32"
+
+
+Batches = dict[str, int | None]  # `batch_size` in pairs, `batch_cells` in cells or None
+
+
+def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, Any], Batches]:
+    """`devices=cores`: on a CPU, one process for each core, which share what one would take as a batch.
+
+    Where the matrices are small, threads help one process little, while processes of one thread each have nothing to
+    wait for but each other's gradients. What is trained stays the same. Where there is a GPU, it trains alone.
+
+    Args:
+        trainer: settings of the trainer.
+        batches: size of a whole batch.
+
+    Returns:
+        Both, with a number of devices and the share of each; any other number of devices stays as it is.
+    """
+    if trainer["devices"] != CORES:
+        return trainer, batches
+    processes = 1
+    if trainer["accelerator"] == "cpu" or not torch.accelerator.is_available():
+        pairs = batches["batch_size"] or 1
+        most = min(usable_cores(), pairs // LEAST_PAIRS)
+        processes = max((n for n in range(1, most + 1) if pairs % n == 0), default=1)
+    shares = {name: None if size is None else max(1, size // processes) for name, size in batches.items()}
+    return trainer | {"devices": processes}, shares
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_strategy(strategy: str, devices: Any, num_nodes: int) -> Any:

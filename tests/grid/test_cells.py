@@ -31,9 +31,9 @@ def test_lines_are_the_rows_and_the_columns(name, expected):
     ]
     assert found == expected
     # Step t holds the t-th cell of every line long enough, longest lines first.
-    for t, step in enumerate(lines.steps):
+    for t, step in enumerate(lines.by_step.split(lines.counts)):
         longest = [expected[line] for line in lines.order.tolist() if len(expected[line]) > t]
-        assert lines.by_step[step].tolist() == [line[t] for line in longest]
+        assert step.tolist() == [line[t] for line in longest]
         assert lines.counts[t] == len(longest)
     assert lines.by_step[lines.to_flat].tolist() == list(range(9))
 

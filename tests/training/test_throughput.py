@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from duplexmt.data.batch import collate
 from duplexmt.grid.backbone import add_lora, freeze_in
 from duplexmt.grid.model import GridModel
-from duplexmt.training.run import build_trainer, choose_precision, choose_strategy, half_precision
+from duplexmt.training.run import build_trainer, choose_precision, choose_strategy, half_precision, share_batches
 from duplexmt.training.throughput import linear_layers, matmul_rate, step_flops
 from tests.helpers import tiny_backbone, tiny_tokenizer
 
@@ -19,7 +19,8 @@ from .test_training import LORA
 
 
 def counted_flops(module, batch, monkeypatch):
-    """Operations of linear layers as PyTorch counts them; attention's own products are left out."""
+    """Operations of linear layers as PyTorch counts them; attention's own products are left out, LoRA's are PEFT's."""
+    monkeypatch.setattr("duplexmt.grid.lora.plain_adapter", lambda _: None)
     with FlopCounterMode(display=False) as counter:
         loss, _ = module.losses(batch)
         loss.total(loss.emit_cells, loss.valid_cells).backward()
@@ -103,3 +104,31 @@ def test_frozen_weights_are_kept_in_half_precision_and_trained_ones_are_not():
     freeze_in(torch.bfloat16, model)
     kinds = {(weight.requires_grad, weight.dtype) for weight in model.parameters()}
     assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
+
+
+@pytest.mark.parametrize(
+    ("cores", "pairs", "processes"), [(2, 16, 2), (1, 16, 1), (16, 16, 4), (3, 16, 2), (8, 4, 1), (8, 3, 1), (5, 20, 5)]
+)
+def test_the_cores_of_a_cpu_share_a_batch_of_at_least_four_pairs_each(monkeypatch, cores, pairs, processes):
+    monkeypatch.setattr("duplexmt.training.run.usable_cores", lambda: cores)
+    trainer = {"devices": "cores", "accelerator": "cpu"}
+    shared, batches = share_batches(trainer, {"batch_size": pairs, "batch_cells": None})
+    assert shared["devices"] == processes
+    assert batches == {"batch_size": pairs // processes, "batch_cells": None}
+
+
+def test_a_number_of_devices_shares_nothing():
+    trainer, batches = {"devices": 2, "accelerator": "cpu"}, {"batch_size": 16, "batch_cells": 900}
+    assert share_batches(trainer, batches) == (trainer, batches)
+
+
+def test_a_gpu_trains_alone(monkeypatch):
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
+    batches = {"batch_size": 16, "batch_cells": 900}
+    assert share_batches({"devices": "cores", "accelerator": "auto"}, batches) == (
+        {"devices": 1, "accelerator": "auto"},
+        batches,
+    )
+    monkeypatch.setattr("duplexmt.training.run.usable_cores", lambda: 2)
+    shared, halves = share_batches({"devices": "cores", "accelerator": "cpu"}, batches)
+    assert (shared["devices"], halves) == (2, {"batch_size": 8, "batch_cells": 450})
