@@ -97,18 +97,25 @@ def scores(q: Tensor, k: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
     return (q.to(dtype) * k.unsqueeze(-2)).sum(-1).mul_(scale)
 
 
+def softmax(score: Tensor) -> tuple[Tensor, Tensor]:
+    """Softmax over the last dimension and its log-sum-exp, in three operations; the first key must not be masked."""
+    logs = score.log_softmax(-1)
+    return logs.exp(), score[..., 0] - logs[..., 0]
+
+
 def attend(score: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Softmax attention: scores `[n, K, G, T]` and values `[n, T, K, E]` → context `[n, K, G, E]`, log-sum-exp."""
-    return score.softmax(-1).to(v.dtype) @ v.transpose(1, 2), score.logsumexp(-1)
+    weights, lse = softmax(score)
+    return weights.to(v.dtype) @ v.transpose(1, 2), lse
 
 
 def prefix_softmax(score: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """`prefix.prefix_softmax` in this module's shapes: `[n, W, K, G]` and `[n, W, K, E]` → `[n, W, K, G, E]`, …"""
     W, G = score.shape[1], score.shape[-1]
     later = torch.full((W, W), float("-inf"), dtype=score.dtype, device=score.device).triu_(1)
-    weights = (score.movedim(1, -1).unsqueeze(-2) + later).softmax(-1).to(v.dtype)  # [n, K, G, W, W]
-    context = weights.flatten(2, 3) @ v.transpose(1, 2)  # [n, K, G·W, E]
-    return context.unflatten(2, (G, W)).permute(0, 3, 1, 2, 4), score.logcumsumexp(1)
+    weights, lse = softmax(score.movedim(1, -1).unsqueeze(-2) + later)  # [n, K, G, W, W]
+    context = weights.to(v.dtype).flatten(2, 3) @ v.transpose(1, 2)  # [n, K, G·W, E]
+    return context.unflatten(2, (G, W)).permute(0, 3, 1, 2, 4), lse.movedim(-1, 1)
 
 
 def join(own: Tensor, own_lse: Tensor, cross: Tensor, cross_lse: Tensor, separate: bool) -> tuple[Tensor, Tensor]:
