@@ -111,6 +111,7 @@ class GridCache:
         self.count = [[0] * slots, [0] * slots]  # tokens of each stream, by slot
         self.start = [0] * slots  # first position of each target stream
         self._tabulate(2 * length)
+        self.views: dict[tuple[int, int, int], Tensor] = {}  # of single streams, see `OneStep`
         self.generation = 0  # counts how often the tensors were replaced
         self.packed: list[PackedLayer] = packed_layers(self.decoder.layers, free_bytes(self.device), self.dtype)
         self.norm = Norm(self.decoder.norm, self.dtype)
@@ -332,6 +333,7 @@ class GridCache:
                 cache.resize(new_slots, new_length)
             self.first_q = resized(self.first_q, new_slots, new_length)
             self.tokens = resized(self.tokens, new_slots, new_length)
+        self.views.clear()
         for numbers in (*self.count, self.start):
             numbers += [0] * (new_slots - have_slots)
         self.generation += 1

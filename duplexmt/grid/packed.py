@@ -32,7 +32,7 @@ class Product:
         self.linears, self.how = linears, how
         if how != APART:
             weight = torch.cat([linear.weight.detach() for linear in linears])
-            self.weight = torch.ops.mkldnn._reorder_linear_weight(weight) if how == REORDERED else weight
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(weight) if how == REORDERED else weight.T
             biases = [linear.bias for linear in linears if linear.bias is not None]
             assert len(biases) in (0, len(linears)), "layers of one input have a bias, all or none of them"
             self.bias = torch.cat([bias.detach() for bias in biases]) if biases else None
@@ -40,7 +40,7 @@ class Product:
     def __call__(self, rows: Tensor) -> Tensor:
         """The product with some rows."""
         if self.how == JOINED:
-            return F.linear(rows, self.weight, self.bias)
+            return rows @ self.weight if self.bias is None else torch.addmm(self.bias, rows, self.weight)
         if self.how == REORDERED and len(rows) >= FEWEST_ROWS:
             return torch.ops.mkldnn._linear_pointwise(rows, self.weight, self.bias, "none", [], "")
         return torch.cat([linear(rows) for linear in self.linears], -1)

@@ -92,7 +92,7 @@ class OneStep:
     def __init__(self, cache: Any, slot: int, emit: bool, W: int, at: int, start: int) -> None:
         self.W, self.at, self.emits, self.waits = W, at, emit, not emit
         self.line_stream, self.new_stream = (I, O) if emit else (O, I)
-        self.slots = slice(slot, slot + 1)
+        self.slot, self.views = slot, cache.views
         both = cache.model.input_attends_output
         new_cells, line_cells = (W if both or emit else 1), (W if both or not emit else 0)
         first, new = (0, start + at) if emit else (start, at)
@@ -105,20 +105,27 @@ class OneStep:
         end = line_cells + new_cells if emit else W
         self.present_cell = slice(end - 1, end)
 
+    def _stream(self, entries: Tensor, stream: int) -> Tensor:
+        """All entries of one of the two streams, `[1, length, …]`: a view, made once."""
+        key = id(entries), stream, self.slot
+        if key not in self.views:
+            self.views[key] = entries[stream, self.slot : self.slot + 1]
+        return self.views[key]
+
     def line(self, entries: Tensor) -> Tensor:
         """A view."""
-        return entries[self.line_stream, self.slots, : self.W]
+        return self._stream(entries, self.line_stream).narrow(1, 0, self.W)
 
     def put_line(self, entries: Tensor, values: Tensor) -> None:
         """Done already: `line` gave a view."""
 
     def new(self, entries: Tensor) -> Tensor:
         """A view."""
-        return entries[self.new_stream, self.slots, : self.at + 1]
+        return self._stream(entries, self.new_stream).narrow(1, 0, self.at + 1)
 
     def put_new(self, entries: Tensor, values: Tensor) -> None:
         """Write the new token's entries."""
-        entries[self.new_stream, self.slots, self.at] = values
+        self._stream(entries, self.new_stream).select(1, self.at).copy_(values)
 
     def last(self, values: Tensor) -> Tensor:
         """Of the only line."""
