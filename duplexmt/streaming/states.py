@@ -111,8 +111,10 @@ class CachedStates:
             slots.append(self.slots[state.index])
             emits.append(emit)
             tokens.append(state.target[y] if emit else state.source[x])
-            self.reached[state.index] = (x, y + 1) if emit else (x + 1, y)
         self._step(states, slots, emits, tokens)
+        for state, emit in zip(states, emits, strict=True):
+            x, y = self.reached[state.index]
+            self.reached[state.index] = (x, y + 1) if emit else (x + 1, y)
 
     def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
         self.hidden |= {state.index: cell for state, cell in zip(states, hidden, strict=True)}

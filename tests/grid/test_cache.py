@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duplexmt.grid import cache as cache_module
-from duplexmt.grid import packed
+from duplexmt.grid import packed, step_attention
 from duplexmt.grid.backbone import add_lora
 from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import GridModel
+from duplexmt.grid.prefix import prefix_softmax
 from tests.helpers import tiny_backbone
 
 GRID_OPTIONS = [
@@ -128,6 +129,28 @@ def test_a_sliding_window_shorter_than_the_streams_is_refused_while_decoding():
         cache.step([0], [emit], [7])
     with pytest.raises(ValueError, match=r"3 \+ 2 tokens exceed the backbone's sliding window of 4"):
         cache.step([0], [False], [7])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 99))
+def test_a_steps_prefix_softmax_is_that_of_the_grid(streams, cells, seed):
+    draw = torch.Generator().manual_seed(seed)
+    score = 20 * torch.randn(streams, cells, 2, 3, generator=draw, dtype=torch.float64)  # 2 key heads, 3 queries each
+    v = torch.randn(streams, cells, 2, 5, generator=draw, dtype=torch.float64)
+    context, lse = step_attention.prefix_softmax(score, v)
+    expected, expected_lse = prefix_softmax(score.flatten(-2), v)
+    torch.testing.assert_close(context.flatten(2, 3), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(lse.flatten(2), expected_lse, rtol=0, atol=1e-12)
+
+
+def test_self_attention_as_one_operation_equals_the_operations_it_stands_for(monkeypatch):
+    fused, _ = opened(model_with({}), 1)
+    plain, _ = opened(model_with({}), 1)
+    for step in random_moves(torch.Generator().manual_seed(4), 1, 8):
+        hidden = fused.step(*step)
+        with monkeypatch.context() as patch:
+            patch.setattr(step_attention, "FLASH", None)
+            torch.testing.assert_close(plain.step(*step), hidden, rtol=0, atol=1e-12)
 
 
 def test_exact_attention_is_refused():
