@@ -195,7 +195,20 @@ def test_however_weights_are_kept_a_step_is_the_same(model_type, monkeypatch):
         torch.testing.assert_close(hidden["joined"], hidden["apart"], rtol=1e-5, atol=1e-5)
 
 
-def test_lora_that_was_not_merged_is_decoded_with(monkeypatch):
+@pytest.mark.parametrize("io", [True, False])
+def test_half_precision_stays_near_the_whole_one_alone_in_company_and_in_fixed_shapes(io):
+    whole, half = (GridModel(tiny_backbone(scale=0.25), input_attends_output=io, anchor=3).eval() for _ in range(2))
+    half.emit_head.load_state_dict(whole.emit_head.state_dict())
+    (exact, _), (moving, _), (static, _) = opened(whole, 3), opened(half.bfloat16(), 3), opened(half, 3)
+    for step in random_moves(torch.Generator().manual_seed(1), 3, 8):
+        expected, hidden = exact.step(*step), moving.step(*step)
+        assert hidden.dtype == torch.bfloat16
+        torch.testing.assert_close(hidden.float(), expected, rtol=0, atol=0.2)
+        rows, _, _ = static.append(*step)
+        torch.testing.assert_close(static.advance(torch.tensor(rows).T, 16, 16).float(), expected, rtol=0, atol=0.2)
+
+
+def test_lora_that_was_not_merged_is_decoded_with():
     adapted = add_lora(tiny_backbone(), rank=4, alpha=8, dropout=0.0, target_modules=["q_proj", "down_proj"])
     draw = torch.Generator().manual_seed(3)
     with torch.no_grad():
