@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import hydra
 from omegaconf import DictConfig
@@ -48,7 +49,7 @@ def translate(cfg: TranslateSettings) -> None:
     engine = Engine(
         loaded.model,
         loaded.tokens,
-        theta=cfg.theta,
+        theta=chosen_theta(cfg.theta, loaded.info, cfg.default_theta),
         max_target_tokens=cfg.max_target_tokens,
         max_streams=1,
         max_repeats=cfg.max_repeats,
@@ -81,6 +82,11 @@ def translate(cfg: TranslateSettings) -> None:
             warn(report.line, messages[reason])
         if part == "\n" and not report.end_line():
             warn(report.line - 1, "no text to translate")
+
+
+def chosen_theta(given: float | None, info: dict[str, Any], default: float) -> float:
+    """The EMIT threshold given, else the operating point recorded in the model folder, else the default."""
+    return info.get("operating_point", {}).get("theta", default) if given is None else given
 
 
 def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:

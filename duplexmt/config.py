@@ -358,7 +358,8 @@ class TranslateSettings:
 
     model_folder: str = MISSING
     text: str | None = MISSING  # null: standard input, as it arrives
-    theta: float = MISSING
+    theta: float | None = MISSING  # null: the operating point recorded in the model folder, or default_theta
+    default_theta: float = MISSING
     max_target_tokens: int = MISSING  # of a sentence
     max_repeats: int | None = MISSING  # how often in a row the same tokens may be written; null: as often as it likes
     max_sentence_tokens: int | None = MISSING  # of the source, at which it is cut; null: as the model was trained
@@ -372,7 +373,9 @@ class TranslateSettings:
     device: str = MISSING
 
     def __post_init__(self) -> None:
-        _check_theta("theta", self.theta)
+        if self.theta is not None:
+            _check_theta("theta", self.theta)
+        _check_theta("default_theta", self.default_theta)
         _check_limit("max_target_tokens", self.max_target_tokens)
         if not self.pause > 0:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")

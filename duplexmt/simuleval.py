@@ -17,7 +17,9 @@ from typing import Any
 from .artifact import load_model_folder
 from .data.tokenizer import token_ids
 from .evaluation import Decoding
+from .streaming.engine import Stream
 from .streaming.events import End, Read, System, Write
+from .streaming.grid import GridSystem
 from .streaming.systems import build_system
 from .streaming.text import GrowingText
 
@@ -73,21 +75,58 @@ def written(system: System, known: Sequence[int], finished: bool, length: int, f
     return writes, finished
 
 
-def serve(model_folder: str, system: str, setting: float | int | None, max_target_tokens: int) -> None:
-    """Answer the agent: `{"units", "finished", "all"}` in, `{"tokens", "text", "finished"}` out, a line each.
+class LiveAnswers:
+    """What a grid model has written once it has read some of a sentence's tokens: one stream, which goes on.
 
-    `all` are the units of the whole sentence; only their number of tokens is used, and only by a model whose RoPE is
-    anchored at the source's length (the paper's, and a leak that its live use has to estimate).
+    Args:
+        system: around the model; one sentence at a time.
+    """
+
+    def __init__(self, system: GridSystem) -> None:
+        self.engine = system.engine
+        self.sentence: int | None = None
+        self.stream: Stream | None = None
+        self.writes: list[Write] = []
+
+    def __call__(self, sentence: int, known: Sequence[int], finished: bool, length: int) -> tuple[list[Write], bool]:
+        """As `written`; `known` only grows while `sentence` stays the same."""
+        if sentence != self.sentence:
+            if self.stream is not None:
+                self.stream.close()
+            self.sentence, self.stream, self.writes = sentence, None, []
+        if not known:
+            return [], False
+        if self.stream is None:
+            self.stream = self.engine.open(source_length=length)
+        stream = self.stream
+        if not stream.over:
+            stream.read(known[stream.text_tokens :])
+            if finished:
+                stream.end()
+            self.writes += [event for event in stream.write() if isinstance(event, Write)]
+        return list(self.writes), stream.over
+
+
+def serve(model_folder: str, system: str, setting: float | int | None, max_target_tokens: int) -> None:
+    """Answer the agent: `{"sentence", "units", "finished", "all"}` in, `{"tokens", "text", "finished"}` out, by lines.
+
+    A grid model's stream goes on from request to request; the other systems decode again what they know. `all` are the
+    units of the whole sentence; only their number of tokens is used, and only by a model whose RoPE is anchored at the
+    source's length (the paper's, and a leak that its live use has to estimate).
     """
     loaded = load_model_folder(model_folder)
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1)
     units, anchored = Units(loaded.tokenizer), loaded.model.anchor == "source_length"
+    live = LiveAnswers(running) if isinstance(running, GridSystem) else None
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin.buffer:
         request = json.loads(line)
         known = [token for unit in request["units"] for token in units.ids(unit)]
         length = sum(len(units.ids(unit)) for unit in request["all"]) if anchored else len(known) + 1
-        writes, ended = written(running, known, request["finished"], length, loaded.tokens.seed)
+        if live is not None:
+            writes, ended = live(request["sentence"], known, request["finished"], length)
+        else:
+            writes, ended = written(running, known, request["finished"], length, loaded.tokens.seed)
         tokens, growing = [write.token for write in writes], GrowingText(loaded.tokenizer)
         for token in tokens:
             growing.add(token)

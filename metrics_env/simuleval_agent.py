@@ -53,6 +53,7 @@ class DuplexAgent(TextToTextAgent):
         if self.fresh:
             self.number, self.fresh = self.number + 1, False
         request = {
+            "sentence": self.number,
             "units": self.states.source,
             "finished": self.states.source_finished,
             "all": self.sentences[self.number],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import translate
 from duplexmt.report.wandb_file import read_wandb_file
 
 pytestmark = pytest.mark.slow
@@ -243,6 +244,19 @@ def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, eval
     succeeded(run("evaluate.py", *arguments, "policy.theta=recorded"))
     (row,) = rows_in(tmp_path / "run")
     assert row["setting"] == f"θ={recorded['theta']:g}"
+
+
+@pytest.mark.parametrize(
+    ("given", "info", "theta"),
+    [
+        (0.3, {"operating_point": {"theta": 0.8}}, 0.3),
+        (0.0, {"operating_point": {"theta": 0.8}}, 0.0),
+        (None, {"operating_point": {"theta": 0.8, "target_al": 3}}, 0.8),
+        (None, {}, 0.5),
+    ],
+)
+def test_translation_takes_the_theta_given_else_the_recorded_one_else_the_default(given, info, theta):
+    assert translate.chosen_theta(given, info, default=0.5) == theta
 
 
 def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trained):

@@ -13,7 +13,7 @@ from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.evaluation import Decoding, Point, TestSet, tokenise, translate
 from duplexmt.metrics.units import last_tokens
 from duplexmt.scoring import score
-from duplexmt.simuleval import Units, export, shown, written
+from duplexmt.simuleval import LiveAnswers, Units, export, shown, written
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.grid import GridSystem
 
@@ -66,6 +66,44 @@ def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options)
             expected = [token for token, delay in zip(whole.tokens, whole.delays, strict=True) if delay <= read]
             assert [write.token for write in writes] == expected
             assert ended == finished or len(writes) == LIMIT
+
+
+@pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
+def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options, monkeypatch):
+    model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
+    system, live = GridSystem(model, tokens, 0.5, LIMIT), LiveAnswers(GridSystem(model, tokens, 0.5, LIMIT))
+    for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
+        steps = []
+        monkeypatch.setattr(live.engine, "states", Counted(live.engine.states, steps))
+        assert live(number, [], False, 1) == ([], False)
+        for read in range(1, len(source) + 1):
+            finished = read == len(source)
+            length = len(source) if model.anchor == "source_length" else read + 1
+            (found, ended), (expected, expected_end) = (
+                live(number, source[:read], finished, length),
+                written(system, source[:read], finished, length, filler=tokens.seed),
+            )
+            assert [(w.token, w.delay) for w in found] == [(w.token, w.delay) for w in expected]
+            assert ended == expected_end
+            if ended:
+                break
+        assert len(steps) <= read + 2 + LIMIT, "each state is computed once"
+        monkeypatch.undo()
+    for number in (8, 9):  # an unfinished sentence is left for the next
+        live(number, source[:1], False, 3)
+        assert len(live.engine.streams) == 1
+
+
+class Counted:
+    """The states of an engine, and a list that grows with every computation."""
+
+    def __init__(self, states, steps):
+        self.states, self.steps = states, steps
+        self.tokens, self.forget = states.tokens, states.forget
+
+    def __call__(self, states):
+        self.steps.append(len(states))
+        return self.states(states)
 
 
 def test_units_are_tokens_where_they_can_be_and_texts_otherwise():

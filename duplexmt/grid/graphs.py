@@ -7,6 +7,7 @@ a slot of their own, which nobody reads.
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,18 +44,19 @@ class StaticSteps:
         self.generation = self.cache.generation
 
     @torch.no_grad()
-    def __call__(self, slots: Tensor, emit: Tensor, tokens: Tensor) -> tuple[list[float], list[int]]:
+    def __call__(
+        self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]
+    ) -> tuple[list[float], list[int]]:
         """As `GridCache.step`, but for what comes of it.
 
         Returns:
             p(EMIT) and most probable next token of each stream's present cell.
         """
-        inputs, W, T = self.cache.append(slots, emit, tokens)
-        n = len(slots)
+        rows, W, T = self.cache.append(slots, emits, tokens)
+        n = len(rows)
         size = min(1 << (n - 1).bit_length(), self.streams)
         width = min(-(-max(W, T) // LINE_MULTIPLE) * LINE_MULTIPLE, self.cache.tokens.shape[2])
-        if n < size:
-            inputs = torch.cat((inputs, self._nobody(size - n)), 1)
+        inputs = torch.tensor([*rows, *[self._nobody] * (size - n)]).T
         compute = self._replay if self.graphs else self._compute
         predicted = compute(inputs.to(self.cache.device, non_blocking=True), width)
         p_emit, next_tokens = predicted[:, :n].tolist()
@@ -76,9 +78,10 @@ class StaticSteps:
         p_emit = self.model.emit_logits(hidden).float().softmax(-1)[:, EMIT]
         return torch.stack((p_emit.double(), self.model.text_logits(hidden).argmax(-1).double()))
 
-    def _nobody(self, rows: int) -> Tensor:
-        """Rows of `GridCache.advance` that step the slot nobody reads."""
-        return torch.tensor([[self.streams], [1], [0], [1], [1], [0]]).expand(-1, rows)
+    @property
+    def _nobody(self) -> tuple[int, ...]:
+        """A row of `GridCache.advance` that steps the slot nobody reads."""
+        return self.streams, 1, 0, 1, 1, 0
 
     def _replay(self, inputs: Tensor, width: int) -> Tensor:
         if self.generation != self.cache.generation:  # graphs hold addresses of tensors that were replaced
@@ -100,7 +103,7 @@ class StaticSteps:
 
     def _record(self, size: int, width: int) -> tuple[Any, Tensor, Tensor]:
         """Capture one shape, after a few runs that let libraries set themselves up. They touch nobody's slot only."""
-        given = self._nobody(size).to(self.cache.device).contiguous()
+        given = torch.tensor([self._nobody] * size, device=self.cache.device).T.contiguous()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -43,8 +43,13 @@ Event = Read | Write | End
 class System(Protocol):
     """A simultaneous translation system."""
 
-    def translate(self, sources: Sequence[Sequence[int]]) -> Iterator[Event]:
-        """Translate sentences given as token ids without end token; events of a stream come in order."""
+    def translate(
+        self, sources: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]] | None = None
+    ) -> Iterator[Event]:
+        """Translate sentences given as token ids without end token; events of a stream come in order.
+
+        `contexts` are the sentences before, for a model trained with context.
+        """
         ...
 
 

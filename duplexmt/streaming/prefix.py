@@ -58,11 +58,17 @@ class PrefixSystem(ABC):
         self.prefix = len(tokens.source_prefix)
 
     @torch.no_grad()
-    def translate(self, sources: Sequence[Sequence[int]]) -> Iterator[Event]:
+    def translate(
+        self, sources: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]] | None = None
+    ) -> Iterator[Event]:
         """Yield the read and write events of every source; sentences of similar length are decoded side by side.
 
+        Args:
+            sources: text tokens of each sentence.
+            contexts: those of the sentence before each, for a model trained with context.
+
         Raises:
-            ValueError: for a source without tokens.
+            ValueError: for a source without tokens, and for context where the model was trained without.
         """
         for index, source in enumerate(sources):
             if not source:
@@ -72,7 +78,7 @@ class PrefixSystem(ABC):
             batch = [
                 Stream(
                     index,
-                    source=[*self.tokens.source_prefix, *sources[index], self.tokens.end],
+                    source=[*self.tokens.prefix(contexts[index] if contexts else ()), *sources[index], self.tokens.end],
                     target=[self.tokens.seed, *self.tokens.target_prefix],
                 )
                 for index in order[begin : begin + self.batch_size]

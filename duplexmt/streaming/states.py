@@ -100,25 +100,26 @@ class CachedStates:
             self.slots[state.index] = self.free.pop() if self.free else len(self.slots)
             self.reached[state.index] = (1, 1)
         firsts = [(self.slots[s.index], s.source[0], s.target[0], s.source_length) for s in states]
-        self._keep_opened(states, self.cache.open(*torch.tensor(firsts).unbind(1)))
+        self._keep_opened(states, self.cache.open(*zip(*firsts, strict=True)))
 
     def _advance(self, states: list[StreamState]) -> None:
         """One token further for each: source tokens first, should several be missing."""
-        steps = []
+        slots, emits, tokens = [], [], []
         for state in states:
             x, y = self.reached[state.index]
             emit = x == state.read
-            steps.append((self.slots[state.index], emit, state.target[y] if emit else state.source[x]))
-        slots, emits, tokens = torch.tensor(steps).unbind(1)
-        self._step(states, slots, emits.bool(), tokens)
-        for state, emit in zip(states, emits.tolist(), strict=True):
+            slots.append(self.slots[state.index])
+            emits.append(emit)
+            tokens.append(state.target[y] if emit else state.source[x])
+        self._step(states, slots, emits, tokens)
+        for state, emit in zip(states, emits, strict=True):
             x, y = self.reached[state.index]
             self.reached[state.index] = (x, y + 1) if emit else (x + 1, y)
 
     def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
         self.hidden |= {state.index: cell for state, cell in zip(states, hidden, strict=True)}
 
-    def _step(self, states: list[StreamState], slots: Tensor, emits: Tensor, tokens: Tensor) -> None:
+    def _step(self, states: list[StreamState], slots: list[int], emits: list[bool], tokens: list[int]) -> None:
         self._keep_opened(states, self.cache.step(slots, emits, tokens))
 
     def _emit_probabilities(self, states: Sequence[StreamState]) -> list[float]:
@@ -152,7 +153,7 @@ class StaticStates(CachedStates):
     def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
         self._keep(states, *self.steps.predict(hidden).tolist())
 
-    def _step(self, states: list[StreamState], slots: Tensor, emits: Tensor, tokens: Tensor) -> None:
+    def _step(self, states: list[StreamState], slots: list[int], emits: list[bool], tokens: list[int]) -> None:
         self._keep(states, *self.steps(slots, emits, tokens))
 
     def _keep(self, states: list[StreamState], p_emit: list[float], tokens: list[float] | list[int]) -> None:

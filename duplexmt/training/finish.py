@@ -44,7 +44,7 @@ def demonstrate(
     how = {"grid": f"at θ = {setting}", "waitk": f"by wait-{setting}", "offline": "offline"}[system]
     blocks = [f"held-out sentences {how}: what is written after each source token"]
     for source, target in pairs:
-        ids = loaded.sources.ids([source])
-        steps = staircase(translate(ids), loaded.tokenizer, loaded.tokens.end)
+        events = translate(loaded.sources.ids([source]), loaded.sources.contexts([source]))
+        steps = staircase(events, loaded.tokenizer, loaded.tokens.end)
         blocks.append(f"{source}\n{steps}\n  reference: {target}")
     return "\n\n".join(blocks)

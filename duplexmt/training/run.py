@@ -214,10 +214,11 @@ def sample_callback(
 ) -> SimultaneousSample:
     """The callback that translates the first `size` validation pairs by a system after each validation."""
     sample = prepared.splits["validation"][:size]
-    sources = prepared.sources.ids([source for source, _ in sample])
+    texts = [source for source, _ in sample]
+    sources, contexts = prepared.sources.ids(texts), prepared.sources.contexts(texts)
     references = [target for _, target in sample]
     return SimultaneousSample(
-        sources, references, prepared.tokenizer, target_language, system, setting, max_target_tokens
+        sources, references, prepared.tokenizer, target_language, system, setting, max_target_tokens, contexts
     )
 
 

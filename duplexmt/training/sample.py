@@ -21,12 +21,13 @@ class SimultaneousSample(L.Callback):
     """After every validation: BLEU, AL and AL_all of a fixed sample, decoded greedily by one system.
 
     Args:
-        sources, references: texts of the sample.
-        source_tokens: their source token ids, without end token.
+        source_tokens: source token ids of the sample, without end token.
+        references: their translations.
         tokenizer: for the target text.
         target_language: decides how BLEU splits words.
         system, setting: name of the system, and its θ, k or n, as `build_system` takes them.
         max_target_tokens: length guard.
+        contexts: token ids of the sentences before, for a model trained with context.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class SimultaneousSample(L.Callback):
         system: str,
         setting: float | int | None,
         max_target_tokens: int,
+        contexts: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.source_tokens, self.references, self.tokenizer = source_tokens, references, tokenizer
+        self.contexts = contexts
         self.target_language, self.max_target_tokens = target_language, max_target_tokens
         self.system, self.setting = system, setting
 
@@ -54,7 +57,7 @@ class SimultaneousSample(L.Callback):
             system = build_system(
                 pl_module, self.system, self.setting, max_target_tokens=self.max_target_tokens, static=False
             )
-            hypotheses = collect(system.translate(self.source_tokens), len(self.source_tokens))
+            hypotheses = collect(system.translate(self.source_tokens, self.contexts), len(self.source_tokens))
         texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
         reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]
         latency = corpus_latency(

@@ -5,9 +5,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duplexmt.grid import packed
+from duplexmt.grid import cache as cache_module
+from duplexmt.grid import packed, step_attention
+from duplexmt.grid.backbone import add_lora
 from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import GridModel
+from duplexmt.grid.prefix import prefix_softmax
 from tests.helpers import tiny_backbone
 
 GRID_OPTIONS = [
@@ -48,10 +51,10 @@ class Live:
 
 def open_streams(cache, streams):
     hidden = cache.open(
-        torch.tensor([s.slot for s in streams]),
-        torch.tensor([s.source[0] for s in streams]),
-        torch.tensor([s.target[0] for s in streams]),
-        torch.tensor([s.total for s in streams]),
+        [s.slot for s in streams],
+        [s.source[0] for s in streams],
+        [s.target[0] for s in streams],
+        [s.total for s in streams],
     )
     for stream, state in zip(streams, hidden, strict=True):
         stream.assert_equal(state)
@@ -59,7 +62,7 @@ def open_streams(cache, streams):
 
 def step_streams(cache, streams, emits):
     tokens = [stream.token() for stream in streams]
-    hidden = cache.step(torch.tensor([s.slot for s in streams]), torch.tensor(emits), torch.tensor(tokens))
+    hidden = cache.step([s.slot for s in streams], emits, tokens)
     for stream, emit, token, state in zip(streams, emits, tokens, hidden, strict=True):
         (stream.target if emit else stream.source).append(token)
         stream.assert_equal(state)
@@ -108,24 +111,46 @@ def test_a_reused_slot_remembers_nothing():
     model = model_with({})
     cache, fresh = GridCache(model), GridCache(model)
     for emit in (True, False, True):
-        if emit is True and not cache.count[0, 0]:
-            cache.open(*(torch.tensor([value]) for value in (0, 5, 6, 9)))
-        cache.step(torch.tensor([0]), torch.tensor([emit]), torch.tensor([7]))
-    arguments = [torch.tensor([value]) for value in (0, 11, 12, 4)]
+        if emit is True and not cache.count[0][0]:
+            cache.open([0], [5], [6], [9])
+        cache.step([0], [emit], [7])
+    arguments = [0], [11], [12], [4]
     assert torch.equal(cache.open(*arguments), fresh.open(*arguments))
     for emit in (False, True):
-        step = torch.tensor([0]), torch.tensor([emit]), torch.tensor([13])
+        step = [0], [emit], [13]
         assert torch.equal(cache.step(*step), fresh.step(*step))
 
 
 def test_a_sliding_window_shorter_than_the_streams_is_refused_while_decoding():
     model = GridModel(tiny_backbone("mistral", sliding_window=4))
     cache = GridCache(model)
-    cache.open(*(torch.tensor([value]) for value in (0, 5, 6, 9)))
+    cache.open([0], [5], [6], [9])
     for emit in (True, False):
-        cache.step(torch.tensor([0]), torch.tensor([emit]), torch.tensor([7]))
+        cache.step([0], [emit], [7])
     with pytest.raises(ValueError, match=r"3 \+ 2 tokens exceed the backbone's sliding window of 4"):
-        cache.step(torch.tensor([0]), torch.tensor([False]), torch.tensor([7]))
+        cache.step([0], [False], [7])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 99))
+def test_a_steps_prefix_softmax_is_that_of_the_grid(streams, cells, seed):
+    draw = torch.Generator().manual_seed(seed)
+    score = 20 * torch.randn(streams, cells, 2, 3, generator=draw, dtype=torch.float64)  # 2 key heads, 3 queries each
+    v = torch.randn(streams, cells, 2, 5, generator=draw, dtype=torch.float64)
+    context, lse = step_attention.prefix_softmax(score, v)
+    expected, expected_lse = prefix_softmax(score.flatten(-2), v)
+    torch.testing.assert_close(context.flatten(2, 3), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(lse.flatten(2), expected_lse, rtol=0, atol=1e-12)
+
+
+def test_self_attention_as_one_operation_equals_the_operations_it_stands_for(monkeypatch):
+    fused, _ = opened(model_with({}), 1)
+    plain, _ = opened(model_with({}), 1)
+    for step in random_moves(torch.Generator().manual_seed(4), 1, 8):
+        hidden = fused.step(*step)
+        with monkeypatch.context() as patch:
+            patch.setattr(step_attention, "FLASH", None)
+            torch.testing.assert_close(plain.step(*step), hidden, rtol=0, atol=1e-12)
 
 
 def test_exact_attention_is_refused():
@@ -137,9 +162,11 @@ def test_memory_is_that_of_the_entries():
     model = model_with({}).float()
     cache = GridCache(model, slots=3, length=16)
     layers, K, H, E = 3, 2, 4, 8
-    a_token = 2 * K * E + 2 * H * E + 2 * H  # keys and values; two contexts; two log-sum-exps
+    a_token = 2 * K * E + H * E + H  # keys and values; a context; its log-sum-exp
     layer_0 = H * E  # queries
     assert cache.bytes == 2 * 3 * 16 * (layers * a_token + layer_0) * 4 == 3 * 16 * cache.bytes_per_token
+    separate = GridCache(model_with({"softmax": "separate"}).float(), slots=3, length=16)
+    assert separate.bytes == cache.bytes + 2 * 3 * 16 * layers * H * E * 4 == 3 * 16 * separate.bytes_per_token
     MODELS.clear()
 
 
@@ -148,24 +175,53 @@ def test_a_cache_larger_than_the_memory_is_refused_before_it_is_allocated():
     with pytest.raises(ValueError, match=r"a cache of 1000000 streams of 1000000 tokens takes .* MiB, and there are"):
         GridCache(model, slots=10**6, length=10**6)
     cache = GridCache(model, slots=1, length=4, max_bytes=GridCache(model, length=4).bytes)
-    cache.open(*(torch.tensor([value]) for value in (0, 5, 6, 9)))
+    cache.open([0], [5], [6], [9])
     with pytest.raises(ValueError, match=r"a cache of 2 streams of 4 tokens .*decode fewer streams at once"):
-        cache.open(*(torch.tensor([value]) for value in (1, 5, 6, 9)))
+        cache.open([1], [5], [6], [9])
 
 
-def test_weights_reordered_for_small_products_change_nothing(monkeypatch):
-    monkeypatch.setattr(packed, "SMALLEST", 0)
-    model = model_with({"anchor": 3}).float()
-    reordered, _ = opened(model, 3)
-    monkeypatch.setattr(packed, "SMALLEST", 10**9)
-    plain, _ = opened(model, 3)
-    assert plain.packed is None
-    assert len(reordered.packed) == 3
-    for slots, emit, tokens in random_moves(torch.Generator().manual_seed(2), 3, 12):
-        hidden = reordered.step(slots, emit, tokens)
-        torch.testing.assert_close(hidden, plain.step(slots, emit, tokens), rtol=1e-5, atol=1e-5)
-    assert packed.packed_blocks(reordered.decoder.layers, free=1000) is None, "too little memory"
-    MODELS.clear()
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])  # with biases, with norms of heads
+def test_however_weights_are_kept_a_step_is_the_same(model_type, monkeypatch):
+    model = GridModel(tiny_backbone(model_type, scale=0.25), anchor=3).float().eval()
+    caches = {}
+    for how, (smallest, free) in {"reordered": (0, 2**40), "joined": (2**40, 2**40), "apart": (0, 1000)}.items():
+        monkeypatch.setattr(packed, "SMALLEST", smallest)
+        monkeypatch.setattr(cache_module, "free_bytes", lambda device, free=free: free)
+        caches[how], _ = opened(model, 3, max_bytes=2**40)
+        assert {product.how for layer in caches[how].packed for product in (layer.qkv, layer.down)} == {how}
+    for step in random_moves(torch.Generator().manual_seed(2), 3, 12):
+        hidden = {how: cache.step(*step) for how, cache in caches.items()}
+        torch.testing.assert_close(hidden["reordered"], hidden["apart"], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(hidden["joined"], hidden["apart"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("io", [True, False])
+def test_half_precision_stays_near_the_whole_one_alone_in_company_and_in_fixed_shapes(io):
+    whole, half = (GridModel(tiny_backbone(scale=0.25), input_attends_output=io, anchor=3).eval() for _ in range(2))
+    half.emit_head.load_state_dict(whole.emit_head.state_dict())
+    (exact, _), (moving, _), (static, _) = opened(whole, 3), opened(half.bfloat16(), 3), opened(half, 3)
+    for step in random_moves(torch.Generator().manual_seed(1), 3, 8):
+        expected, hidden = exact.step(*step), moving.step(*step)
+        assert hidden.dtype == torch.bfloat16
+        torch.testing.assert_close(hidden.float(), expected, rtol=0, atol=0.2)
+        rows, _, _ = static.append(*step)
+        torch.testing.assert_close(static.advance(torch.tensor(rows).T, 16, 16).float(), expected, rtol=0, atol=0.2)
+
+
+def test_lora_that_was_not_merged_is_decoded_with():
+    adapted = add_lora(tiny_backbone(), rank=4, alpha=8, dropout=0.0, target_modules=["q_proj", "down_proj"])
+    draw = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                weight.copy_(torch.randn(weight.shape, generator=draw) * 0.3)
+    model = GridModel(adapted, anchor=3).double().eval()
+    cache = GridCache(model)
+    assert cache.packed[0].qkv.how == "apart"
+    stream = Live(0, model, draw, total=3)
+    open_streams(cache, [stream])
+    for emit in (True, False, True):
+        step_streams(cache, [stream], [emit])
 
 
 def random_moves(draw, open_slots, steps):
@@ -173,12 +229,12 @@ def random_moves(draw, open_slots, steps):
     for _ in range(steps):
         slots = torch.randperm(open_slots, generator=draw)[: int(torch.randint(1, open_slots + 1, (), generator=draw))]
         emit = torch.rand(len(slots), generator=draw) < 0.5
-        yield slots, emit, torch.randint(97, (len(slots),), generator=draw)
+        yield slots.tolist(), emit.tolist(), torch.randint(97, (len(slots),), generator=draw).tolist()
 
 
 def opened(model, streams, **values):
     cache = GridCache(model, slots=streams, length=16, **values)
-    return cache, cache.open(torch.arange(streams), *(torch.arange(streams) + shift for shift in (5, 15, 9)))
+    return cache, cache.open(range(streams), *([slot + shift for slot in range(streams)] for shift in (5, 15, 9)))
 
 
 @pytest.mark.parametrize("options", GRID_OPTIONS, ids=str)
@@ -186,9 +242,9 @@ def test_a_step_of_rounded_up_sizes_with_all_cells_computed_changes_nothing(opti
     model = model_with(options)
     (exact, _), (static, _) = opened(model, 3), opened(model, 3)
     for slots, emit, tokens in random_moves(torch.Generator().manual_seed(1), 3, 12):
-        inputs, W, T = static.append(slots, emit, tokens)
+        rows, W, T = static.append(slots, emit, tokens)
         assert max(W, T) <= 16
-        hidden = static.advance(inputs, 16, 16)
+        hidden = static.advance(torch.tensor(rows).T, 16, 16)
         torch.testing.assert_close(hidden, exact.step(slots, emit, tokens), rtol=0, atol=1e-9)
 
 
@@ -198,6 +254,6 @@ def test_a_step_reads_nothing_back_from_the_device_so_that_it_can_be_one_graph(i
     advance = torch.compile(cache.advance, backend="eager", fullgraph=True, dynamic=False)
     other, _ = opened(model_with({"input_attends_output": io}), 2)
     for emit in (True, False):
-        slots, emits, tokens = torch.tensor([1, 0]), torch.tensor([emit, True]), torch.tensor([3, 4])
-        inputs, _, _ = cache.append(slots, emits, tokens)
-        torch.testing.assert_close(advance(inputs, 8, 8), other.step(slots, emits, tokens), rtol=0, atol=1e-9)
+        step = [1, 0], [emit, True], [3, 4]
+        rows, _, _ = cache.append(*step)
+        torch.testing.assert_close(advance(torch.tensor(rows).T, 8, 8), other.step(*step), rtol=0, atol=1e-9)

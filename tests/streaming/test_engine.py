@@ -141,6 +141,24 @@ def test_a_stream_stalls_at_a_wait_until_there_is_more_source():
     assert isinstance(events[-1], End)
 
 
+def test_the_text_head_is_read_only_where_a_token_may_be_written():
+    model, asked = tiny_grid(tiny_backbone(vocab_size=7, layers=2), anchor=0).double(), []
+
+    def text_logits(hidden):
+        asked.append(len(hidden))
+        return torch.eye(7, dtype=hidden.dtype)[3].expand(len(hidden), 7)
+
+    model.text_logits = text_logits
+    stream = engine_of(model, theta=1.0, limit=4).open()
+    stream.read([2, 3, 4])
+    assert len(list(stream.write())) == 3
+    assert asked == [], "WAITs ask for p(EMIT) alone"
+    stream.end()
+    events = list(stream.write())
+    assert [type(event) for event in events] == [Read, *[Write] * 4, End]
+    assert asked == [1] * 5
+
+
 def test_theta_may_be_changed_while_a_stream_waits():
     model = tiny_grid(tiny_backbone(vocab_size=7, layers=2), anchor=0).double()
     model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[3].expand(len(hidden), 7)

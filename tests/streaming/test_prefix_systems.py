@@ -276,3 +276,19 @@ def test_settings_out_of_range_are_refused(system, setting, limit, message):
 def test_an_empty_source_is_refused_by_its_number():
     with pytest.raises(ValueError, match="source 1 has no tokens"):
         list(WaitKSystem(small_talk(), TOKENS, 2, 6).translate([[2], []]))
+
+
+# --- the sentence before -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("build", [lambda *a: WaitKSystem(*a[:2], 2, 6), lambda *a: LocalAgreementSystem(*a[:2], 2, 6)])
+def test_a_previous_sentence_is_read_in_the_place_kept_for_it(build):
+    tokens = StreamTokens(end=END, seed=SEED, source_prefix=(3, END, END), context=2)
+    model, contexts = small_talk(2), [[5, 6, 4], [], [2]]
+    found = list(build(model, tokens).translate(SOURCES[:3], contexts))
+    for index, (source, context) in enumerate(zip(SOURCES, contexts, strict=False)):
+        same = StreamTokens(end=END, seed=SEED, source_prefix=tokens.prefix(context))
+        alone = list(build(model, same).translate([source]))
+        assert timeless(found, index) == timeless(alone)
+    with pytest.raises(ValueError, match="trained without the previous sentence"):
+        list(build(model, TOKENS).translate(SOURCES[:1], [[2]]))

@@ -1,0 +1,66 @@
+"""What is shown of a model while and after it trains is decoded as it was trained: with the previous sentence, too."""
+
+import torch
+
+from duplexmt.artifact import save_model_folder
+from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+from duplexmt.report.steps import staircase
+from duplexmt.streaming.events import collect
+from duplexmt.streaming.grid import GridSystem
+from duplexmt.training import sample as sample_module
+from duplexmt.training.data import PreparedCorpus
+from duplexmt.training.finish import demonstrate
+from duplexmt.training.module import GridTranslation
+from duplexmt.training.run import sample_callback
+
+from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from .small_run import small_trainer
+
+TOKENS = stream_tokens(tiny_tokenizer(), context_tokens=4)
+SOURCES = SourceTokens(tiny_tokenizer(), context_separator="|||")
+PAIRS = [(f"我们走。|||{source}", target) for source, target in SENTENCES[:3]] + [SENTENCES[3]]
+TEXTS = [source for source, _ in PAIRS]
+
+
+def prepared():
+    return PreparedCorpus({"validation": PAIRS, "test": PAIRS}, tiny_tokenizer(), None, sources=SOURCES)
+
+
+def translated(model, contexts):
+    """Greedy translations of the pairs."""
+    system = GridSystem(model, TOKENS, 0.4, 8)
+    return [hypothesis.tokens for hypothesis in collect(system.translate(SOURCES.ids(TEXTS), contexts), len(PAIRS))]
+
+
+def test_the_validation_sample_reads_the_previous_sentence_first(monkeypatch):
+    model = spoken_grid(seed=5).double()
+    expected = translated(model, SOURCES.contexts(TEXTS))
+    assert expected != translated(model, None), "the context matters"
+    texts = []
+    decode = sample_module.decode
+    monkeypatch.setattr(
+        sample_module, "decode", lambda tokenizer, tokens: texts.append(tokens) or decode(tokenizer, tokens)
+    )
+    callback = sample_callback(prepared(), 4, "en", "grid", 0.4, 8)
+    module = GridTranslation(model, TOKENS, lam=0.1, learning_rate=1e-3, warmup_steps=0)
+    module.log = lambda *_, **__: None
+    trainer = small_trainer()
+    trainer.strategy.connect(module)
+    with torch.no_grad():
+        callback.on_validation_epoch_end(trainer, module)
+    assert texts == expected
+
+
+def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
+    model = spoken_grid(seed=5)
+    data = {
+        "source_language": "zh", "target_language": "en", "licence": "CC0", "path": "-", "max_tokens": None,
+        "context_tokens": 4, "context_separator": "|||",
+    }  # fmt: skip
+    folder = save_model_folder(
+        tmp_path / "model", model, tiny_tokenizer(), TOKENS, backbone=None, data=data, training={}, scores={}
+    )
+    shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8)
+    system = GridSystem(model, TOKENS, 0.4, 8)
+    events = system.translate(SOURCES.ids(TEXTS[:1]), SOURCES.contexts(TEXTS[:1]))
+    assert f"{TEXTS[0]}\n{staircase(events, tiny_tokenizer(), TOKENS.end)}\n" in shown
