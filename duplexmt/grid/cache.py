@@ -35,6 +35,7 @@ from torch import Tensor
 
 from .model import GridModel
 from .packed import Norm, PackedLayer, packed_layers
+from .rope import signed
 from .step_attention import Heads, StepAttention, join, scores
 from .steps import I, ManySteps, O, OneStep, Steps
 
@@ -306,8 +307,7 @@ class GridCache:
         """Numbers from 0 and the rotations of so many positions, `[positions, 2, E]`; half of the sines negated."""
         self.counting = torch.arange(positions, device=self.device)
         cos, sin = self.decoder.rotary_emb(self.first_q, self.counting[None])
-        low, high = sin[0].chunk(2, -1)
-        self.rope = torch.stack((cos[0], torch.cat((-low, high), -1)), 1).to(self.dtype)
+        self.rope = torch.stack((cos[0], signed(sin[0])), 1).to(self.dtype)
 
     def make_room(self, slots: int, length: int, start: int = 0) -> None:
         """Double slots, length or rotary table until there are so many slots, tokens, and positions from `start` on.

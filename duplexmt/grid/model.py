@@ -12,7 +12,7 @@ from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, ex
 from .cells import Cells
 from .lora import linear
 from .norm import rms_norm
-from .rope import VISIBLE_LENGTH, check_anchor, signed, target_positions, turn
+from .rope import VISIBLE_LENGTH, check_anchor, rotate, signed, target_positions
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
 SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
@@ -226,7 +226,7 @@ def join(*rotations: Iterable[Tensor]) -> Rotation:
 
 
 def rotation(decoder: Any, like: Tensor, positions: Tensor) -> Rotation:
-    """`(cos, sin)`, `[n, 1, E]` each, of positions `[n]`, as `rope.turn` takes them."""
+    """`(cos, sin)`, `[n, 1, E]` each, of positions `[n]`, as `rotate` takes them."""
     cos, sin = decoder.rotary_emb(like, positions[None])
     return cos[0, :, None], signed(sin[0, :, None])
 
@@ -250,7 +250,7 @@ def add_mlp(layer: Any, states: Tensor) -> Tensor:
 def project_and_rotate(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The first half of a decoder block, up to attention: states `[n, D]` → rotated queries and keys, and values."""
     q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
-    return turn(q, cos, sin), turn(k, cos, sin), v
+    return rotate(q, cos, sin), rotate(k, cos, sin), v
 
 
 def project_qkv(attention: Any, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:

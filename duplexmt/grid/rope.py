@@ -36,20 +36,18 @@ def target_positions(anchor: str | int, source_lengths: Tensor, y: Tensor) -> Te
     return y + (source_lengths if anchor == "source_length" else int(anchor))
 
 
-def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate `states [..., heads, E]` by the backbone's `cos`, `sin`, broadcastable to `[..., 1, E]`."""
-    first, second = states.chunk(2, dim=-1)
-    return states * cos.to(states.dtype) + torch.cat((-second, first), dim=-1) * sin.to(states.dtype)
+def rotate(states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+    """Rotate states by the backbone's cosines and sines.
 
-
-def turn(states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
-    """`rotate` in fewer passes, by the sines of `signed`."""
-    return torch.addcmul(
-        states * cos.to(states.dtype), states.roll(states.shape[-1] // 2, -1), signed_sin.to(states.dtype)
-    )
+    Args:
+        states: `[..., heads, E]`.
+        cos, signed_sin: broadcastable to `[..., 1, E]`; sines as `signed` gives them.
+    """
+    cos, signed_sin = cos.to(states.dtype), signed_sin.to(states.dtype)
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), signed_sin)
 
 
 def signed(sin: Tensor) -> Tensor:
-    """The sines with the sign that the rotation gives the half they are multiplied with, once for many `turn`s."""
+    """Sines with the sign of the half they are multiplied with in a rotation: the first half's negated."""
     first, second = sin.chunk(2, dim=-1)
     return torch.cat((-first, second), dim=-1)

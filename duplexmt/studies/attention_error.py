@@ -19,7 +19,8 @@ from torch import Tensor
 
 from ..grid.attention import approximate_attention, exact_attention
 from ..grid.cells import Cells
-from ..grid.model import GridModel, finish_block, project_and_rotate, rms_norm, rotation
+from ..grid.model import GridModel, finish_block, project_and_rotate, rotation
+from ..grid.norm import rms_norm
 from ..grid.prefix import merge
 from ..grid.rope import VISIBLE_LENGTH, target_positions
 
