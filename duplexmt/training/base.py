@@ -90,7 +90,7 @@ class TranslationModule(L.LightningModule):
     def configure_optimizers(self) -> Any:
         """Adam over the trainable weights, with warm-up (`tab:train-hparam`)."""
         trainable = [weight for weight in self.parameters() if weight.requires_grad]
-        optimizer = Adam(trainable, lr=self.learning_rate, betas=self.betas)
+        optimizer = Adam(trainable, lr=self.learning_rate, betas=self.betas, foreach=True)  # on a CPU, too
         total = self.trainer.estimated_stepping_batches if self.schedule == "linear" else None
 
         def factor(step: int) -> float:
