@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from data_prep import Report
+from data_prep.blocks import read_block
 from data_prep.clean_corpus import processes_available, source_blocks
 from data_prep.cleaning import Cleaning
 from data_prep.files import locked
@@ -274,5 +274,5 @@ SIDES = ("source", "target")
 
 
 def _column(block: Path, side: str) -> pa.Array:
-    column = pq.read_table(block, columns=[side])[side]
+    column = read_block(block, [side])[side]
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())
