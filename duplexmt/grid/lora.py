@@ -28,8 +28,8 @@ def linear(layer: nn.Module, states: Tensor) -> Tensor:
 def plain_adapter(layer: Any) -> tuple[Tensor, Tensor, float] | None:
     """`(A, B, s)` of a PEFT layer that computes `W·x + b + s·B(A·x)` and nothing else; None for any other layer.
 
-    Others are layers without LoRA, with several adapters, merged or switched off, with dropout, or of another kind
-    (such as DoRA).
+    Others are layers without LoRA, with several adapters, merged or switched off, with dropout, with a base weight or
+    bias that is trained, too, or of another kind (such as DoRA).
     """
     if not hasattr(layer, "lora_A") or not isinstance(getattr(layer, "base_layer", None), nn.Linear):
         return None
@@ -39,7 +39,8 @@ def plain_adapter(layer: Any) -> tuple[Tensor, Tensor, float] | None:
     (name,) = active
     A, B, dropout = layer.lora_A[name], layer.lora_B[name], layer.lora_dropout[name]
     drops = getattr(dropout, "p", 0.0) > 0 and layer.training
-    if drops or A.bias is not None or B.bias is not None or layer.base_layer.weight.requires_grad:
+    trained = any(weight.requires_grad for weight in layer.base_layer.parameters())
+    if drops or trained or A.bias is not None or B.bias is not None:
         return None
     return A.weight, B.weight, layer.scaling[name]
 

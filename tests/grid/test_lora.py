@@ -83,3 +83,11 @@ def test_layers_that_do_anything_else_compute_themselves():
 def test_dropout_that_is_off_in_evaluation_is_no_hindrance():
     layer = lora_layer(lora_dropout=0.5).eval()
     assert plain_adapter(layer) is not None
+
+
+def test_a_bias_that_is_trained_gets_its_gradient():
+    layer = lora_layer()
+    layer.base_layer.bias.requires_grad_()
+    assert plain_adapter(layer) is None
+    linear(layer, torch.randn(2, 6, dtype=torch.float64)).sum().backward()
+    torch.testing.assert_close(layer.base_layer.bias.grad, torch.full((10,), 2.0, dtype=torch.float64))
