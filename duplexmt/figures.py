@@ -21,7 +21,7 @@ from .report.grid_figures import heatmap_figure, output_figure
 from .report.schematics import schematics
 from .report.step_figures import emission_figure, emission_markdown, staircase_figure
 from .report.steps import read_write_steps
-from .report.training_figure import joined, read_curves, training_figure
+from .report.training_figure import read_run_curves, training_figure
 from .streaming.events import Event, Write
 from .streaming.systems import build_system
 from .training.probe import sentence_grid, token_text
@@ -111,10 +111,10 @@ def training(run_folder: Path, out: Path) -> list[Path]:
     Raises:
         ValueError: for a folder without metrics, or with none that can be shown.
     """
-    files = sorted(run_folder.glob("metrics/*/metrics.csv"), key=lambda path: path.stat().st_mtime)
-    if not files:
+    curves = read_run_curves(run_folder)
+    if not curves:
         raise ValueError(f"{str(run_folder)!r} has no metrics/*/metrics.csv: give the folder of a run with logger=csv")
-    return training_figure(joined([read_curves(path) for path in files]), out)
+    return training_figure(curves, out)
 
 
 def main() -> None:

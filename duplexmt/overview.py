@@ -14,7 +14,7 @@ from .evaluated import holds_evaluations, model_of, point_for_examples, read_eva
 from .evaluation import DECODING, Record, Setting, model_digest, tokenise, translate
 from .report.examples import Example, examples
 from .report.page import Report
-from .report.training_figure import read_curves
+from .report.training_figure import read_run_curves
 from .streaming.systems import build_system
 from .thresholds import THETAS, viewer_of
 
@@ -235,19 +235,6 @@ def translated(
 
 
 # --- the run -----------------------------------------------------------------------------------------------------
-
-
-def read_run_curves(run: Path) -> dict[str, list[tuple[int, float]]]:
-    """The curves a run has logged; none if it has logged nothing.
-
-    A run that was resumed went on from a checkpoint: what it had logged after that counts no more.
-    """
-    curves: dict[str, list[tuple[int, float]]] = {}
-    for path in sorted(run.glob("metrics/*/metrics.csv"), key=lambda path: path.stat().st_mtime):
-        if path.stat().st_size:
-            for name, points in read_curves(path).items():
-                curves[name] = [point for point in curves.get(name, []) if point[0] < points[0][0]] + points
-    return curves
 
 
 def facts(info: Mapping[str, Any]) -> list[tuple[str, str]]:

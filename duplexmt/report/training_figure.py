@@ -60,6 +60,12 @@ def joined(parts: Sequence[Mapping[str, Curve]]) -> dict[str, list[tuple[int, fl
     return curves
 
 
+def read_run_curves(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """The curves that a run has logged to CSV, each time it was started; none if it has logged nothing."""
+    files = sorted(run.glob("metrics/*/metrics.csv"), key=lambda path: path.stat().st_mtime)
+    return joined([read_curves(path) for path in files if path.stat().st_size])
+
+
 def training_figure(
     curves: Mapping[str, Curve],
     folder: Path,
