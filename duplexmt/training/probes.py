@@ -191,13 +191,12 @@ class ProbeCallback(L.Callback):
         with spared(f"translations of the probes at step {step}"):
             sources = [probe.source_tokens for probe in self.probes]
             contexts = [probe.context for probe in self.probes]
-            more = {"contexts": contexts} if self.system == "grid" and any(contexts) else {}
             for setting in self.settings:
                 # No CUDA graphs: the weights have changed by the next look.
                 running: Any = build_system(
                     module, self.system, setting, max_target_tokens=self.max_target_tokens, static=False
                 )
-                for number, found in enumerate(collect(running.translate(sources, **more), len(sources)), start=1):
+                for number, found in enumerate(collect(running.translate(sources, contexts), len(sources)), start=1):
                     probe = self.probes[number - 1]
                     lengths = ([len(probe.source_tokens)], [len(probe.target_tokens)])
                     rows.append(
