@@ -168,7 +168,13 @@ def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """Token ids of each text, without special tokens: one spelt out in a text is tokenised like any other text."""
     if not texts:
         return []
-    return tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    if not tokenizer.is_fast:
+        return tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    backend = tokenizer.backend_tokenizer  # called by itself, it takes a third of the time: only ids are asked for
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = True
+    return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
 def token_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:
@@ -224,6 +230,8 @@ class SourceTokens:
 
     def contexts(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of the previous sentences."""
+        if self.context_separator is None:
+            return [[] for _ in texts]
         return source_ids(self.tokenizer, [self.split(text)[0] for text in texts], self.segmentation)
 
 

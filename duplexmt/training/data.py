@@ -222,14 +222,17 @@ class GridDataModule(L.LightningDataModule):
         super().__init__()
         self.prepared, self.tokens, self.batch_size, self.seed = prepared, tokens, batch_size, seed
         self.batch_cells = batch_cells
+        self._examples: dict[str, list[Example]] = {}
 
     def examples(self, split: str) -> list[Example]:
-        """Tokenised pairs of a split."""
-        pairs, sources = self.prepared.splits[split], self.prepared.sources
-        texts = [source for source, _ in pairs]
-        targets = token_ids(self.prepared.tokenizer, [target for _, target in pairs])
-        parts = zip(sources.ids(texts), targets, sources.contexts(texts), strict=True)
-        return [self.tokens.example(*part) for part in parts]
+        """Tokenised pairs of a split; tokenised once."""
+        if split not in self._examples:
+            pairs, sources = self.prepared.splits[split], self.prepared.sources
+            texts = [source for source, _ in pairs]
+            targets = token_ids(self.prepared.tokenizer, [target for _, target in pairs])
+            parts = zip(sources.ids(texts), targets, sources.contexts(texts), strict=True)
+            self._examples[split] = [self.tokens.example(*part) for part in parts]
+        return self._examples[split]
 
     @property
     def typical_source_length(self) -> int:

@@ -94,6 +94,18 @@ def test_special_tokens_spelt_out_in_a_text_are_plain_text():
     assert len(token_spans(tokenizer, text)) == len(ids)
 
 
+@pytest.mark.parametrize("build", [tiny_tokenizer, byte_level_tokenizer])
+def test_ids_are_those_of_a_call_of_the_tokenizer_whatever_it_was_used_for_before(build):
+    tokenizer = build()
+    texts = [*TEXTS, "", "a<|endoftext|>b", "😀 你好"]
+    plain = {"add_special_tokens": False, "split_special_tokens": True}
+    expected = [tokenizer(text, **plain)["input_ids"] for text in texts]
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer(texts, truncation=True, max_length=2, padding="max_length")
+    assert token_ids(tokenizer, texts) == expected
+    assert tokenizer(texts[0], truncation=True, max_length=2)["input_ids"] == expected[0][:2]
+
+
 def test_a_saved_tokenizer_loads_as_the_same_tokenizer(tmp_path):
     tokenizer = tiny_tokenizer()
     save_tokenizer(tokenizer, tmp_path)
