@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 VICTIMS = 50
@@ -56,7 +56,7 @@ class Account:
         }
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
+        return json.dumps(vars(self), ensure_ascii=False, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Account":

@@ -28,12 +28,12 @@ def write_block(table: pa.Table, account: Account, path: Path) -> None:
 
 
 def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a block."""
+    """Some columns of a block; pages of the others are not touched."""
     with pa.memory_map(str(path)) as file:
-        schema = pa.ipc.open_file(file).schema
-        fields = sorted(schema.get_field_index(name) for name in columns)
-        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
-        return pa.ipc.open_file(file, options=options).read_all().select(columns).combine_chunks()
+        reader = pa.ipc.open_file(file)
+        batches = [reader.get_batch(number).select(list(columns)) for number in range(reader.num_record_batches)]
+        schema = pa.schema([reader.schema.field(name) for name in columns])
+        return pa.Table.from_batches(batches, schema).combine_chunks()
 
 
 def block_pairs(path: Path) -> int:

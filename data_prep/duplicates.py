@@ -5,43 +5,60 @@ punctuation (`splitting.text_key`). The first one in the order of sources and li
 of texts, a share of all hash values at a time, so that memory does not grow with the corpus.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.blocks import block_pairs, read_block
+from data_prep.blocks import read_block
 
-_AT_ONCE = 4_000_000  # hashes in memory
+_AT_ONCE = 4_000_000  # hashes of a share
+_TABLE_BITS = 20
 
 
-def repeated(blocks: Sequence[Path], column: str) -> list[np.ndarray]:
-    """For each block file, in order, a mask of the pairs whose hash in `column` an earlier pair has."""
-    sizes = [block_pairs(path) for path in blocks]
+def repeated(blocks: Sequence[Path], sizes: Sequence[int], column: str, pool: Executor) -> list[np.ndarray]:
+    """For each block file, in order, a mask of the pairs whose hash in `column` an earlier pair has.
+
+    Args:
+        blocks: the files.
+        sizes: how many pairs each has.
+        column: of hashes.
+        pool: does the shares.
+    """
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     mask = np.zeros(starts[-1], bool)
-    shares = int(starts[-1] // _AT_ONCE) + 1
-    for share in range(shares):
-        hashes, positions = [], []
-        for start, values in zip(starts[:-1], _columns(blocks, column), strict=True):
-            chosen = np.flatnonzero(values % np.uint64(shares) == share) if shares > 1 else np.arange(len(values))
-            hashes.append(values[chosen])
-            positions.append(chosen + start)
-        if not hashes:
-            break
-        together, places = np.concatenate(hashes), np.concatenate(positions)
-        order = np.argsort(together)
-        together, places = together[order], places[order]
-        equal = together[1:] == together[:-1]  # to the one before
-        alike = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
-        together, places = together[alike], places[alike]
-        order = np.lexsort((places, together))  # of equal ones the first in place stays
-        together, places = together[order], places[order]
-        mask[places[1:][together[1:] == together[:-1]]] = True
+    shares = int(starts[-1] // _AT_ONCE) + 2
+    for found in pool.map(partial(_repeated_in, blocks, column, shares), range(shares)):
+        mask[found] = True
     return [mask[start:end] for start, end in pairwise(starts)]
 
 
-def _columns(blocks: Sequence[Path], column: str) -> Iterator[np.ndarray]:
+def _repeated_in(blocks: Sequence[Path], column: str, shares: int, share: int) -> np.ndarray:
+    """Positions, in all blocks together, of the repeated pairs whose hashes fall into a share."""
+
+    def hashes(path: Path) -> np.ndarray:
+        return read_block(path, [column])[column].to_numpy()
+
+    def of_share(values: np.ndarray) -> np.ndarray:
+        return values % np.uint64(shares) == share
+
+    ordered = np.sort(np.concatenate([np.empty(0, np.uint64), *(h[of_share(h)] for h in map(hashes, blocks))]))
+    several = ordered[1:][ordered[1:] == ordered[:-1]]
+    alike = np.zeros(1 << _TABLE_BITS, bool)  # of hashes by their first bits: nearly all others are passed over
+    alike[several >> np.uint64(64 - _TABLE_BITS)] = True
+    positions, start = [np.empty(0, np.int64)], 0
+    values = [np.empty(0, np.uint64)]
     for path in blocks:
-        yield read_block(path, [column])[column].to_numpy()
+        block = hashes(path)
+        chosen = np.flatnonzero(alike[block >> np.uint64(64 - _TABLE_BITS)])
+        chosen = chosen[of_share(block[chosen])]
+        values.append(block[chosen])
+        positions.append(chosen + start)
+        start += len(block)
+    together, places = np.concatenate(values), np.concatenate(positions)
+    order = np.argsort(together, kind="stable")  # of equal ones the first in place stays first
+    together, places = together[order], places[order]
+    return places[1:][together[1:] == together[:-1]]

@@ -104,7 +104,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     folder, aside = plan.output / "splits", plan.output / ".splits.tmp"
     if manifest := _finished(plan.output, settings):
         return manifest
-    corpus, duplicates, account = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed)
+    corpus, duplicates, account = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool)
     count = counter.count if counter else None
     drawn = draw(corpus, plan.sample, count, list(plan.sources), pool)
     shutil.rmtree(aside, ignore_errors=True)

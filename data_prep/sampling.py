@@ -101,16 +101,17 @@ class CleanedCorpus:
 
 
 def without_duplicates(
-    blocks: list[tuple[str, Path]], duplicates: str, seed: int
+    blocks: list[tuple[str, Path]], duplicates: str, seed: int, pool: Executor
 ) -> tuple[CleanedCorpus, dict[str, int], Account]:
     """A corpus without duplicates ("none", "exact", "near"), how many there were of either kind, and some of them."""
     paths = [path for _, path in blocks]
-    masks = [np.ones(block_pairs(path), bool) for path in paths]
+    sizes = [block_pairs(path) for path in paths]
+    masks = [np.ones(size, bool) for size in sizes]
     counts: dict[str, int] = {}
     account = Account()
     before = CleanedCorpus(blocks, masks, seed)
-    exact = repeated(paths, "exact") if duplicates != "none" else []
-    near = repeated(paths, "near") if duplicates == "near" else []
+    exact = repeated(paths, sizes, "exact", pool) if duplicates != "none" else []
+    near = repeated(paths, sizes, "near", pool) if duplicates == "near" else []
     for name, found in (("duplicate", exact), ("near_duplicate", near)):
         found = [each & mask for each, mask in zip(found, before.masks, strict=False)]
         counts[name] = int(sum(each.sum() for each in found))
@@ -153,14 +154,15 @@ def _in_process(function: Callable, arguments: list) -> list:
 def _candidates(task: tuple[str, Path, np.ndarray, int, int, int]) -> list[Candidate]:
     """The pairs of a block with `low <= rank < high`, in order."""
     name, path, mask, seed, low, high = task
-    lines = read_block(path, ["line"])["line"].to_numpy()
+    chosen = np.flatnonzero(mask)
+    lines = read_block(path, ["line"])["line"].to_numpy()[chosen]
     order = ranks(seed, name, lines)
-    chosen = np.flatnonzero(mask & (order >= np.uint64(low)) & (order <= np.uint64(high - 1)))
-    if not len(chosen):
+    inside = np.flatnonzero((order >= np.uint64(low)) & (order <= np.uint64(high - 1)))
+    if not len(inside):
         return []
-    chosen = chosen[np.argsort(order[chosen])]
-    texts = read_block(path, ["source", "target"]).take(pa.array(chosen))
-    columns = order[chosen].tolist(), lines[chosen].tolist(), texts["source"].to_pylist(), texts["target"].to_pylist()
+    inside = inside[np.argsort(order[inside])]
+    texts = read_block(path, ["source", "target"]).take(pa.array(chosen[inside]))
+    columns = order[inside].tolist(), lines[inside].tolist(), texts["source"].to_pylist(), texts["target"].to_pylist()
     return [Candidate(rank, name, *rest) for rank, *rest in zip(*columns, strict=True)]
 
 

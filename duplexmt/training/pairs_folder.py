@@ -203,7 +203,8 @@ def training_pairs(
     blocks: list[tuple[str, Path]], duplicates: str, forbidden: Texts, held: Texts, seed: int, report: Report
 ) -> list[Pair]:
     """All pairs that share no text with a test file or a held-out pair, duplicates once, in a random order."""
-    corpus, counts, _ = without_duplicates(blocks, duplicates, seed)
+    with workers(1) as pool:
+        corpus, counts, _ = without_duplicates(blocks, duplicates, seed, pool)
     for reason, count in counts.items():
         report.add("train", reason, count)
     keys = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
@@ -106,7 +107,7 @@ def build_trainer(
     }
     checkpoints = LastCheckpoint(folder / "checkpoints" / "last.ckpt", checkpoint_every_n_steps)
     try:
-        return L.Trainer(
+        built = L.Trainer(
             default_root_dir=folder,
             logger=loggers,
             callbacks=[
@@ -121,6 +122,9 @@ def build_trainer(
         )
     except MisconfigurationException as error:  # such as a GPU this machine does not have
         raise ValueError(f"trainer settings: {error}") from error
+    if isinstance(built.accelerator, CPUAccelerator):
+        torch.set_num_threads(min(torch.get_num_threads(), max(1, usable_cores() // built.num_devices)))
+    return built
 
 
 def choose_precision(precision: str, accelerator: str) -> str:

@@ -25,7 +25,7 @@ from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import clean
 from data_prep.duplicates import repeated
 from data_prep.files import locked
-from data_prep.prepare import finished, prepare, read_manifest, read_split
+from data_prep.prepare import finished, prepare, read_manifest, read_split, workers
 from data_prep.ranking import ranks
 from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
@@ -255,14 +255,16 @@ def test_consecutive_blocks_fill_shards_and_none_are_one_empty_shard():
 
 
 @pytest.mark.parametrize("at_once", [7, 1 << 20])
-def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_are_in_memory(tmp_path, monkeypatch, at_once):
+@pytest.mark.parametrize("factor", [1, 0x9E3779B97F4A7C15])  # alike in their first bits, or nowhere
+def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_at_once(tmp_path, monkeypatch, at_once, factor):
     monkeypatch.setattr("data_prep.duplicates._AT_ONCE", at_once)
-    hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64)
+    hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64) * np.uint64(factor)
     paths = [tmp_path / str(number) for number in range(4)]
     for path, part in zip(paths, np.split(hashes, [0, 30, 31]), strict=True):
         write_block(pa.table({"exact": part}), Account(), path)
     expected = [value in hashes[:index] for index, value in enumerate(hashes)]
-    assert np.concatenate(repeated(paths, "exact")).tolist() == expected
+    with workers(1) as pool:
+        assert np.concatenate(repeated(paths, [0, 30, 1, 69], "exact", pool)).tolist() == expected
 
 
 def test_a_run_that_was_stopped_anywhere_goes_on_to_the_same_bytes(raw, tmp_path, monkeypatch):
