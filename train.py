@@ -101,6 +101,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         "warmup_steps": cfg.training.warmup_steps,
         "schedule": cfg.training.schedule,
         "betas": (cfg.training.betas[0], cfg.training.betas[1]),
+        "optimizer": cfg.training.optimizer,
     }
     model: GridModel | PrefixModel
     module: GridTranslation | PrefixTranslation

@@ -164,6 +164,7 @@ class TrainingConfig:
     learning_rate: float = MISSING
     warmup_steps: int = MISSING
     schedule: str = MISSING  # constant | linear
+    optimizer: str = MISSING  # adam | muon (of the layers' matrices; Adam of all else)
     betas: list[float] = MISSING
     recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory)
     compile: bool = MISSING  # torch.compile what runs per position

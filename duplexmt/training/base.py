@@ -7,10 +7,10 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
-from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
 from ..data.tokenizer import StreamTokens
+from .optimizers import OPTIMIZERS, optimizer_of
 
 SCHEDULES = ("constant", "linear")
 SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which training gives up
@@ -27,6 +27,7 @@ class TranslationModule(L.LightningModule):
         warmup_steps: optimiser steps over which the learning rate rises linearly.
         schedule: after warm-up, `constant` (the paper's) or `linear` decay to 0 at the last step.
         betas: of Adam.
+        optimizer: `adam` or `muon`, see `optimizer_of`.
 
     Raises:
         ValueError: for a setting out of range.
@@ -41,16 +42,20 @@ class TranslationModule(L.LightningModule):
         warmup_steps: int,
         schedule: str,
         betas: tuple[float, float],
+        optimizer: str = "adam",
     ) -> None:
         super().__init__()
         if schedule not in SCHEDULES:
             raise ValueError(f"training.schedule={schedule!r}: must be one of {', '.join(SCHEDULES)}")
+        if optimizer not in OPTIMIZERS:
+            raise ValueError(f"training.optimizer={optimizer!r}: must be one of {', '.join(OPTIMIZERS)}")
         if not learning_rate > 0:
             raise ValueError(f"training.learning_rate={learning_rate}: must be above 0")
         if warmup_steps < 0:
             raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
         self.model, self.tokens = model, tokens
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
+        self.optimizer = optimizer
         self.last_losses: dict[str, Tensor] = {}  # of the last batch, by name
         self.skipped = 0  # optimiser steps left out in a row
         self.train()  # Hugging Face hands out pretrained models in evaluation mode
@@ -76,7 +81,7 @@ class TranslationModule(L.LightningModule):
         losses = {name: value.item() for name, value in self.last_losses.items()}
         if self.trainer.precision == "16-mixed" and all(map(isfinite, losses.values())):
             return
-        optimizer.zero_grad(set_to_none=True)  # Adam leaves weights without a gradient as they are
+        optimizer.zero_grad(set_to_none=True)  # weights without a gradient stay as they are
         self.skipped += 1
         where = f"epoch {self.current_epoch}, batch {self.trainer.fit_loop.batch_idx}, step {self.global_step}"
         shown = ", ".join(f"{name} loss {value:.4g}" for name, value in losses.items())
@@ -88,9 +93,8 @@ class TranslationModule(L.LightningModule):
             )
 
     def configure_optimizers(self) -> Any:
-        """Adam over the trainable weights, with warm-up (`tab:train-hparam`)."""
-        trainable = [weight for weight in self.parameters() if weight.requires_grad]
-        optimizer = Adam(trainable, lr=self.learning_rate, betas=self.betas, foreach=True)  # on a CPU, too
+        """The optimiser of the trainable weights, with warm-up (`tab:train-hparam`)."""
+        optimizer = optimizer_of(self.optimizer, self, self.learning_rate, self.betas)
         total = self.trainer.estimated_stepping_batches if self.schedule == "linear" else None
 
         def factor(step: int) -> float:

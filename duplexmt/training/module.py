@@ -55,7 +55,7 @@ class GridTranslation(TranslationModule):
         model: the grid model.
         tokens: the stream tokens its data was made with; states inside prefixes are not scored.
         lam: λ of the path score.
-        learning_rate, warmup_steps, schedule, betas: as for `TranslationModule`.
+        learning_rate, warmup_steps, schedule, betas, optimizer: as for `TranslationModule`.
     """
 
     def __init__(
@@ -68,9 +68,16 @@ class GridTranslation(TranslationModule):
         warmup_steps: int,
         schedule: str = "constant",
         betas: tuple[float, float] = (0.9, 0.999),
+        optimizer: str = "adam",
     ) -> None:
         super().__init__(
-            model, tokens, learning_rate=learning_rate, warmup_steps=warmup_steps, schedule=schedule, betas=betas
+            model,
+            tokens,
+            learning_rate=learning_rate,
+            warmup_steps=warmup_steps,
+            schedule=schedule,
+            betas=betas,
+            optimizer=optimizer,
         )
         self.lam = check_lam(lam)
         self.cells_of_step: tuple[Tensor, Tensor] | None = None

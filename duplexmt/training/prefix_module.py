@@ -18,7 +18,7 @@ class PrefixTranslation(TranslationModule):
     Args:
         model: the prefix model, with the k it is to be trained with.
         tokens: the stream tokens its data was made with; positions inside the target prefix are not scored.
-        learning_rate, warmup_steps, schedule, betas: as for `TranslationModule`.
+        learning_rate, warmup_steps, schedule, betas, optimizer: as for `TranslationModule`.
     """
 
     def __init__(
@@ -30,9 +30,16 @@ class PrefixTranslation(TranslationModule):
         warmup_steps: int,
         schedule: str = "constant",
         betas: tuple[float, float] = (0.9, 0.999),
+        optimizer: str = "adam",
     ) -> None:
         super().__init__(
-            model, tokens, learning_rate=learning_rate, warmup_steps=warmup_steps, schedule=schedule, betas=betas
+            model,
+            tokens,
+            learning_rate=learning_rate,
+            warmup_steps=warmup_steps,
+            schedule=schedule,
+            betas=betas,
+            optimizer=optimizer,
         )
         self.tokens_of_step: Tensor | None = None
         self.validation_sums: Tensor | None = None

@@ -77,9 +77,9 @@ def test_two_processes_give_the_gradients_of_one(tmp_path, batch_size, accumulat
     assert [path.name for path in sorted((tmp_path / "probes").iterdir())] == ["step-000000", "step-000001"]
 
 
-def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, schedule="constant", **limits):
+def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, schedule="constant", optimizer="adam", **limits):
     """Train in a folder as `train.py` does; returns the weights and the optimiser steps taken."""
-    module = small_module(schedule=schedule)
+    module = small_module(schedule=schedule, optimizer=optimizer)
     data = small_data(3 if accumulate == 1 else 1)
     sentences = [pair[0] for pair in SENTENCES[:2]]
     callback = SimultaneousSample(
@@ -110,12 +110,13 @@ def assert_same_weights(one, other):
         assert torch.equal(weight, other[name]), name
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(("accumulate", "optimizer"), [(1, "adam"), (2, "adam"), (1, "muon")])
 @pytest.mark.parametrize("stop", [2, 4, 5])  # in the first epoch, at its end (4 steps of 3 pairs), in the second
-def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, stop, accumulate):
-    whole, _ = fit(tmp_path / "whole", accumulate=accumulate, max_epochs=-1, max_steps=7)
-    assert fit(tmp_path / "parts", accumulate=accumulate, max_epochs=-1, max_steps=stop)[1] == stop
-    resumed, steps = fit(tmp_path / "parts", accumulate=accumulate, resume=True, max_epochs=-1, max_steps=7)
+def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, stop, accumulate, optimizer):
+    settings = {"accumulate": accumulate, "optimizer": optimizer, "max_epochs": -1}
+    whole, _ = fit(tmp_path / "whole", **settings, max_steps=7)
+    assert fit(tmp_path / "parts", **settings, max_steps=stop)[1] == stop
+    resumed, steps = fit(tmp_path / "parts", **settings, resume=True, max_steps=7)
     assert steps == 7
     assert_same_weights(whole, resumed)
 
@@ -245,6 +246,7 @@ def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
         ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be above 0"),
         ({"warmup_steps": -5}, "training.warmup_steps=-5"),
         ({"schedule": "cosine"}, "training.schedule='cosine': must be one of constant, linear"),
+        ({"optimizer": "sgd"}, "training.optimizer='sgd': must be one of adam, muon"),
     ],
 )
 def test_bad_settings_are_refused_by_value_and_rule(values, message):

@@ -1,0 +1,52 @@
+"""The optimisers of a training run: Adam, the paper's, and Muon for the matrices of the layers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Adam, Muon, Optimizer
+
+OPTIMIZERS = ("adam", "muon")
+
+
+def optimizer_of(name: str, model: nn.Module, learning_rate: float, betas: tuple[float, float]) -> Optimizer:
+    """An optimiser of the trainable weights of a model.
+
+    Args:
+        name: `adam` (`tab:train-hparam`), or `muon`: Muon for the matrices of the decoder layers, Adam for all else.
+        model: with a backbone of Hugging Face's naming.
+        learning_rate: of both; Muon's steps are scaled to be as large as Adam's.
+        betas: of Adam.
+    """
+    weights = {id(w): (key, w) for key, w in model.named_parameters() if w.requires_grad}
+    matrices = [w for key, w in weights.values() if name == "muon" and ".layers." in key and w.ndim == 2]
+    taken = set(map(id, matrices))
+    others = [w for key, w in weights.values() if id(w) not in taken]
+    adam = Adam(others, lr=learning_rate, betas=betas, foreach=True)  # on a CPU, too
+    if not matrices:
+        return adam
+    return Together(Muon(matrices, lr=learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"), adam)
+
+
+class Together(Optimizer):
+    """Several optimisers that step as one, each over a group of weights of its own.
+
+    Schedules, gradient scalers and checkpoints see the groups and states of all of them.
+    """
+
+    def __init__(self, *parts: Optimizer) -> None:
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        self.parts = parts
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step of each; the closure is called once, before."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part, group in zip(self.parts, self.param_groups, strict=True):
+            part.param_groups, part.state = [group], self.state  # a checkpoint that was loaded has replaced them
+            part.step()
+        return loss

@@ -1,0 +1,78 @@
+"""Optimisers of a run: which weights go to which, and that several step as each would alone."""
+
+from copy import deepcopy
+
+import torch
+from torch.optim import Adam, Muon
+from torch.optim.lr_scheduler import LambdaLR
+
+from duplexmt.training.optimizers import Together, optimizer_of
+from tests.helpers import spoken_grid
+from tests.training.small_run import small_module
+
+
+def test_adam_has_all_trained_weights():
+    module = small_module()
+    next(module.parameters()).requires_grad_(False)
+    optimizer = optimizer_of("adam", module, 0.1, (0.8, 0.9))
+    assert isinstance(optimizer, Adam)
+    assert optimizer.defaults["betas"] == (0.8, 0.9)
+    trained = [w for w in module.parameters() if w.requires_grad]
+    assert list(map(id, optimizer.param_groups[0]["params"])) == list(map(id, trained))
+
+
+def test_muon_has_the_matrices_of_the_layers_and_adam_all_else():
+    model = spoken_grid()
+    groups = optimizer_of("muon", model, 0.1, (0.8, 0.9)).param_groups
+    names = {id(w): name for name, w in model.named_parameters()}
+    of = [{names[id(w)] for w in group["params"]} for group in groups]
+    layers = {name for name in names.values() if ".layers." in name}
+    assert of[0] == {name for name in layers if name.endswith("proj.weight")}
+    assert of[1] == set(names.values()) - of[0]
+    assert any("embed_tokens" in name for name in of[1])
+
+
+def gradients(weights, seed):
+    torch.manual_seed(seed)
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+
+
+def test_together_they_step_as_each_alone_before_and_after_a_checkpoint():
+    torch.manual_seed(0)
+    weights = [torch.nn.Parameter(torch.randn(4, 3)) for _ in range(4)]
+    twins = deepcopy(weights)
+
+    def parts(weights):
+        return Muon(weights[:2], lr=0.1, adjust_lr_fn="match_rms_adamw"), Adam(weights[2:], lr=0.1)
+
+    def halved(optimizer):
+        return LambdaLR(optimizer, lambda step: 0.5**step)
+
+    together, alone = Together(*parts(weights)), parts(twins)
+    schedules = [halved(together), *map(halved, alone)]
+    for step in range(4):
+        if step == 2:  # as a resumed run does
+            state = deepcopy(together.state_dict())
+            together = Together(*parts(weights))
+            schedules[0] = halved(together)
+            together.load_state_dict(state)
+            schedules[0].last_epoch = 2
+        gradients(weights, step)
+        gradients(twins, step)
+        for optimizer in (together, *alone):
+            optimizer.step()
+        for schedule in schedules:
+            schedule.step()
+        assert all(map(torch.equal, weights, twins)), step
+
+
+def test_weights_without_a_gradient_stay_as_they_are():
+    weights = [torch.nn.Parameter(torch.ones(4, 3)) for _ in range(2)]
+    together = Together(Muon(weights[:1], lr=0.1), Adam(weights[1:], lr=0.1))
+    gradients(weights, 0)
+    together.step()
+    before = deepcopy(weights)
+    together.zero_grad(set_to_none=True)
+    together.step()
+    assert all(map(torch.equal, weights, before))
