@@ -132,3 +132,23 @@ def test_a_gpu_trains_alone(monkeypatch):
     monkeypatch.setattr("duplexmt.training.run.usable_cores", lambda: 2)
     shared, halves = share_batches({"devices": "cores", "accelerator": "cpu"}, batches)
     assert (shared["devices"], halves) == (2, {"batch_size": 8, "batch_cells": 450})
+
+
+@pytest.mark.parametrize(("devices", "threads"), [(1, 4), (2, 2), (8, 1)])
+def test_processes_on_a_cpu_share_its_cores_instead_of_waiting_for_each_other(tmp_path, monkeypatch, devices, threads):
+    monkeypatch.setattr("duplexmt.training.run.usable_cores", lambda: 4)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        build_trainer(
+            tmp_path,
+            trainer=PLAIN | {"devices": devices},
+            logger={"wandb": False, "offline": True, "project": ""},
+            name="test",
+            settings={},
+            checkpoint_every_n_steps=1,
+            callbacks=[],
+        )
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
