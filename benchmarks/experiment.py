@@ -5,16 +5,20 @@
     python benchmarks/experiment.py --data FOLDER --size medium --jobs 1
     python benchmarks/experiment.py --data FOLDER --size medium --jobs 1 --out runs/experiment-seed2 \\
         --base runs/experiment-medium/base training.seed=2           # from the same base, another seed
+    python benchmarks/experiment.py --data FOLDER --size small \
+        --variant io_off model.input_attends_output=false            # another grid beside the paper's
 
-Stages: base; grid, wait1, wait3, wait5, wait7, offline (as many at a time as --jobs says); evaluation; timing. Each has
-a folder in OUT, and a log beside it. Killed at any point, the same command goes on: what is complete is skipped, a
-training with a checkpoint and an evaluation with hypotheses are resumed. Further arguments go to all trainings.
+Stages: base; grid, its variants, wait1, wait3, wait5, wait7, offline (as many at a time as --jobs says); evaluation;
+timing. Each has a folder in OUT, and a log beside it. Killed at any point, the same command goes on: what is complete
+is skipped, a training with a checkpoint and an evaluation with hypotheses are resumed. Further arguments go to all
+trainings.
 """
 
 import argparse
 import fcntl
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -68,7 +72,14 @@ def training(name: str, folder: Path, arguments: list[str]) -> Stage:
 
 
 def stages(
-    out: Path, data: Path, size: str, base: Path | None, quality: str, limit: int | None, extra: list[str]
+    out: Path,
+    data: Path,
+    size: str,
+    base: Path | None,
+    quality: str,
+    limit: int | None,
+    extra: list[str],
+    variants: dict[str, list[str]],
 ) -> tuple[list[Stage], list[Stage], list[Stage]]:
     """The base, the systems trained from it, and what is made of them; each in the order in which they run.
 
@@ -80,13 +91,17 @@ def stages(
         quality: `basic` or `neural`.
         limit: test sentences; None for all.
         extra: further arguments of the trainings.
+        variants: further grids by name, and the settings by which they differ.
     """
+    recipes = {"grid": SYSTEMS["grid"]}
+    recipes |= {f"grid-{name}": [*SYSTEMS["grid"], *settings] for name, settings in variants.items()}
+    recipes |= SYSTEMS
     where = [quoted("data.path", data), *extra]
     own_base = training("base", out / "base", [f"experiment=[base_pretrain,{size}_base]", *where])
     backbone = quoted("model.backbone", (base or own_base.folder) / "model")
     systems = [
         training(name, out / name, [*(part.format(size=size) for part in arguments), backbone, *where])
-        for name, arguments in SYSTEMS.items()
+        for name, arguments in recipes.items()
     ]
     folders = ",".join(f"'{system.folder / 'model'}'" for system in systems)
     evaluation = out / "evaluation"
@@ -159,15 +174,26 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="fine-tunings at a time (on one GPU: 1)")
     parser.add_argument("--quality", choices=("basic", "neural"), default="basic", help="neural: COMET and BLEURT, too")
     parser.add_argument("--limit", type=int, help="test sentences; default: all")
+    parser.add_argument(
+        "--variant",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar=("NAME", "KEY=VALUE"),
+        help="a further grid, which differs in these settings; several times",
+    )
     parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
     asked = parser.parse_args(arguments)
     if asked.jobs < 1:
         parser.error(f"--jobs {asked.jobs}: must be at least 1")
+    variants = {name: settings for name, *settings in asked.variant}
+    if strange := [name for name in variants if not re.fullmatch(r"\w+", name)]:
+        parser.error(f"--variant {strange[0]}: a name of letters, digits and _ comes first, then its settings")
     out = (asked.out or ROOT / "runs" / f"experiment-{asked.size}").resolve()
     out.mkdir(parents=True, exist_ok=True)
     base = asked.base.resolve() if asked.base else None
     before, systems, after = stages(
-        out, asked.data.resolve(), asked.size, base, asked.quality, asked.limit, asked.extra
+        out, asked.data.resolve(), asked.size, base, asked.quality, asked.limit, asked.extra, variants
     )
     cores = len(os.sched_getaffinity(0))
     seconds: dict[str, float | None] = {}

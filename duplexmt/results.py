@@ -134,7 +134,7 @@ def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[s
 
 def _with_kind(entry: Scores) -> dict[str, Any]:
     assert entry.point is not None
-    return entry.row | {"kind": entry.point.system, "value": entry.point.setting}
+    return entry.row | {"system": entry.system, "kind": entry.point.system, "value": entry.point.setting}
 
 
 def evaluations_in(folders: Sequence[Path]) -> list[Path]:

@@ -23,7 +23,7 @@ def touched(file):
 
 
 def chain(out, **options):
-    settings = {"size": "mini", "base": None, "quality": "basic", "limit": None, "extra": []} | options
+    settings = {"size": "mini", "base": None, "quality": "basic", "limit": None, "extra": [], "variants": {}} | options
     return experiment.stages(out, Path("/corpora"), **settings)
 
 
@@ -55,6 +55,19 @@ def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
     cfg = checked("evaluate", *arguments_of(evaluation))
     assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
     assert (cfg.agreements, cfg.limit, cfg.claims, cfg.quality.comet) == ([2], 7, True, None)
+
+
+def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_beside_it(tmp_path):
+    _, systems, (evaluation, _) = chain(tmp_path, variants={"io_off": ["model.input_attends_output=false"]})
+    grid, variant, *others = systems
+    assert (variant.name, variant.folder) == ("grid-io_off", tmp_path / "grid-io_off")
+    assert [stage.name for stage in others] == ["wait1", "wait3", "wait5", "wait7", "offline"]
+    one, other = (checked("train", *arguments_of(stage)) for stage in (grid, variant))
+    assert one.model.input_attends_output
+    assert not other.model.input_attends_output
+    other.model.input_attends_output = True
+    assert one == other
+    assert str(variant.folder / "model") in checked("evaluate", *arguments_of(evaluation)).model_folders
 
 
 def test_a_base_that_is_there_is_used_and_not_pretrained(tmp_path):

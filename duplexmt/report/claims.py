@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-Row = Mapping[str, Any]  # of the result table, with `kind` (grid, waitk, offline) and `value` (θ, k)
+Row = Mapping[str, Any]  # of the result table, with its `system`, `kind` (grid, waitk, offline) and `value` (θ, k)
 
 HELD, NOT_HELD, UNKNOWN = "yes", "no", "not checked"
 QUALITY = ("COMET", "BLEURT", "BLEU", "chrF")
@@ -20,8 +20,20 @@ def check_claims(rows: Sequence[Row]) -> list[dict[str, str]]:
     """Each claim with the paper's figures, those found, and whether it holds: `yes`, `no` or `not checked`.
 
     Args:
-        rows: every system at every setting; quality columns that were not measured may be missing.
+        rows: every system at every setting; quality columns that were not measured may be missing. Of several grids,
+            told apart by `system`, each is checked by itself.
     """
+    grids = list(dict.fromkeys(row["system"] for row in rows if row["kind"] == "grid"))
+    if len(grids) < 2:
+        return _claims_of_one(rows)
+    return [
+        claim | {"claim": f"{name}: {claim['claim']}"}
+        for name in grids
+        for claim in _claims_of_one([row for row in rows if row["kind"] != "grid" or row["system"] == name])
+    ]
+
+
+def _claims_of_one(rows: Sequence[Row]) -> list[dict[str, str]]:
     grid = sorted((row for row in rows if row["kind"] == "grid"), key=lambda row: row["value"])
     waits = sorted((row for row in rows if row["kind"] == "waitk"), key=lambda row: row["value"])
     offline = [row for row in rows if row["kind"] == "offline"]

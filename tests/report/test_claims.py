@@ -2,9 +2,9 @@
 
 from duplexmt.report.claims import check_claims
 
-COLUMNS = ("kind", "value", "BLEURT", "COMET", "AL_all", "AP", "FRL")
+COLUMNS = ("system", "value", "BLEURT", "COMET", "AL_all", "AP", "FRL")
 PAPER = [
-    dict(zip(COLUMNS, row, strict=True))
+    {"kind": row[0]} | dict(zip(COLUMNS, row, strict=True))
     for row in [  # tab:duplex-results
         ("offline", None, 54.03, 63.85, 9.39, 1.00, 18.06),
         ("waitk", 3, 43.20, 52.06, 4.98, 0.79, 3.00),
@@ -59,3 +59,12 @@ def test_what_was_not_evaluated_is_told_and_not_passed_over():
 def test_missing_latency_of_empty_hypotheses_is_no_number():
     rows = [row | {"FRL": None, "AP": None, "AL_all": None} for row in PAPER]
     assert verdicts(rows)["at the FRL of wait-5 the grid has the higher COMET"] == "not checked"
+
+
+def test_of_two_grids_each_is_checked_by_itself():
+    worse = [row | {"system": "worse", "COMET": 10.0 - row["value"]} for row in PAPER if row["kind"] == "grid"]
+    found = verdicts([*PAPER, *worse])
+    assert len(found) == 28
+    assert {claim: found[f"grid: {claim}"] for claim in verdicts(PAPER)} == verdicts(PAPER)
+    assert found["worse: COMET rises with θ at every step"] == "no"
+    assert found["worse: FRL rises with θ at every step"] == "yes"
