@@ -40,8 +40,8 @@ class TranslationModule(L.LightningModule):
         *,
         learning_rate: float,
         warmup_steps: int,
-        schedule: str,
-        betas: tuple[float, float],
+        schedule: str = "constant",
+        betas: tuple[float, float] = (0.9, 0.999),
         optimizer: str = "adam",
     ) -> None:
         super().__init__()

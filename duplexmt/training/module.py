@@ -1,6 +1,7 @@
 """The training loop of Section V as a LightningModule: model → heatmap → best path → mask → losses."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,30 +56,11 @@ class GridTranslation(TranslationModule):
         model: the grid model.
         tokens: the stream tokens its data was made with; states inside prefixes are not scored.
         lam: λ of the path score.
-        learning_rate, warmup_steps, schedule, betas, optimizer: as for `TranslationModule`.
+        optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.
     """
 
-    def __init__(
-        self,
-        model: GridModel,
-        tokens: StreamTokens,
-        *,
-        lam: float,
-        learning_rate: float,
-        warmup_steps: int,
-        schedule: str = "constant",
-        betas: tuple[float, float] = (0.9, 0.999),
-        optimizer: str = "adam",
-    ) -> None:
-        super().__init__(
-            model,
-            tokens,
-            learning_rate=learning_rate,
-            warmup_steps=warmup_steps,
-            schedule=schedule,
-            betas=betas,
-            optimizer=optimizer,
-        )
+    def __init__(self, model: GridModel, tokens: StreamTokens, *, lam: float, **optimisation: Any) -> None:
+        super().__init__(model, tokens, **optimisation)
         self.lam = check_lam(lam)
         self.cells_of_step: tuple[Tensor, Tensor] | None = None
         self.validation_sums: Tensor | None = None

@@ -1,5 +1,7 @@
 """Training of the baselines as a LightningModule: next-token prediction under the mask of their schedule."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,29 +20,11 @@ class PrefixTranslation(TranslationModule):
     Args:
         model: the prefix model, with the k it is to be trained with.
         tokens: the stream tokens its data was made with; positions inside the target prefix are not scored.
-        learning_rate, warmup_steps, schedule, betas, optimizer: as for `TranslationModule`.
+        optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.
     """
 
-    def __init__(
-        self,
-        model: PrefixModel,
-        tokens: StreamTokens,
-        *,
-        learning_rate: float,
-        warmup_steps: int,
-        schedule: str = "constant",
-        betas: tuple[float, float] = (0.9, 0.999),
-        optimizer: str = "adam",
-    ) -> None:
-        super().__init__(
-            model,
-            tokens,
-            learning_rate=learning_rate,
-            warmup_steps=warmup_steps,
-            schedule=schedule,
-            betas=betas,
-            optimizer=optimizer,
-        )
+    def __init__(self, model: PrefixModel, tokens: StreamTokens, **optimisation: Any) -> None:
+        super().__init__(model, tokens, **optimisation)
         self.tokens_of_step: Tensor | None = None
         self.validation_sums: Tensor | None = None
 
