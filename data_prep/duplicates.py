@@ -16,7 +16,7 @@ import numpy as np
 from data_prep.blocks import read_block
 
 _AT_ONCE = 4_000_000  # hashes of a share
-_TABLE_BITS = 20
+_TABLE_BITS = 20  # first bits of a hash
 
 
 def repeated(blocks: Sequence[Path], sizes: Sequence[int], column: str, pool: Executor) -> list[np.ndarray]:

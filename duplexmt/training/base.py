@@ -23,7 +23,7 @@ class TranslationModule(L.LightningModule):
     Args:
         model: a `GridModel` or `PrefixModel`.
         tokens: the stream tokens its data was made with.
-        learning_rate: of Adam, after warm-up.
+        learning_rate: of the optimiser, after warm-up.
         warmup_steps: optimiser steps over which the learning rate rises linearly.
         schedule: after warm-up, `constant` (the paper's) or `linear` decay to 0 at the last step.
         betas: of Adam.
