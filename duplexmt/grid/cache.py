@@ -26,18 +26,15 @@ What a step computes depends on tensors and on two sizes only, the longest line 
 replay (`graphs.py`).
 """
 
-import os
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from .model import GridModel
-from .packed import Norm, PackedLayer, packed_layers
-from .rope import signed
 from .step_attention import Heads, StepAttention, join, scores
-from .steps import I, ManySteps, O, OneStep, Steps
+from .steps import ManySteps, OneStep, Steps
+from .stream_cache import I, O, StreamCache, resized
 
 
 class LayerCache:
@@ -73,14 +70,12 @@ class LayerCache:
             setattr(self, name, resized(entries, slots, length))
 
 
-class GridCache:
+class GridCache(StreamCache):
     """States of many independent streams, each at its own `(x, y)`; a step takes any of them one token further.
 
     Args:
         model: an approximate-attention grid model in evaluation mode.
-        slots: streams held at the start.
-        length: tokens of either stream held at the start. Both grow by doubling.
-        max_bytes: memory the cache may take; by default what is free on its device when it grows.
+        slots, length, max_bytes: of `StreamCache`.
 
     Raises:
         ValueError: for exact attention, which would need keys and values of every cell, and for a cache larger than
@@ -90,32 +85,25 @@ class GridCache:
     def __init__(self, model: GridModel, slots: int = 1, length: int = 64, max_bytes: int | None = None) -> None:
         if not model.cacheable:
             raise ValueError(
-                "exact attention keeps no cache, nor does anchor visible_length: decode such a model by recomputation"
+                "neither exact attention nor anchor visible_length fits this cache: with I←O off RowCache holds exact "
+                "attention; decode other models by recomputation"
             )
-        self.model, self.max_bytes = model, max_bytes
-        self.decoder: Any = model.causal_lm.model
         self.joint = model.softmax == "joint"
-        weight = model.emit_head.weight.detach()
-        self.device, self.dtype = weight.device, weight.dtype
+        super().__init__(model, slots, length, max_bytes)
+        weight, heads = self.like, (self.K, self.G, self.E)
         self.statistics = torch.promote_types(weight.dtype, torch.float32)
-        attention = self.decoder.layers[0].self_attn
-        E = attention.head_dim
-        K = attention.k_proj.out_features // E
-        G = attention.q_proj.out_features // (K * E)
-        contexts = 1 if self.joint else 2
-        a_layer = (2 * K * E + contexts * K * G * E) * weight.itemsize + K * G * self.statistics.itemsize
-        self.bytes_per_token = 2 * (len(self.decoder.layers) * a_layer + K * G * E * weight.itemsize)  # of both streams
-        self._check_memory(slots, length)
-        self.layers = [LayerCache(slots, length, (K, G, E), weight, not self.joint) for _ in self.decoder.layers]
-        self.first_q = weight.new_zeros(2, slots, length, K, G, E)  # layer 0's queries, which no step changes
-        self.tokens = torch.zeros(2, slots, length, dtype=torch.int64, device=self.device)
-        self.count = [[0] * slots, [0] * slots]  # tokens of each stream, by slot
-        self.start = [0] * slots  # first position of each target stream
-        self._tabulate(2 * length)
+        self.layers = [LayerCache(slots, length, heads, weight, not self.joint) for _ in self.decoder.layers]
+        self.first_q = weight.new_zeros(2, slots, length, *heads)  # layer 0's queries, which no step changes
         self.views: dict[tuple[int, int, int], Tensor] = {}  # of single streams, see `OneStep`
-        self.generation = 0  # counts how often the tensors were replaced
-        self.packed: list[PackedLayer] = packed_layers(self.decoder.layers, free_bytes(self.device), self.dtype)
-        self.norm = Norm(self.decoder.norm, self.dtype)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory of a token of both streams."""
+        contexts = 1 if self.joint else 2
+        keys, queries = self.K * self.E, self.K * self.G * self.E
+        statistics = torch.promote_types(self.dtype, torch.float32).itemsize
+        a_layer = (2 * keys + contexts * queries) * self.dtype.itemsize + self.K * self.G * statistics
+        return 2 * (len(self.decoder.layers) * a_layer + queries * self.dtype.itemsize)
 
     @property
     def bytes(self) -> int:
@@ -126,18 +114,8 @@ class GridCache:
     def open(
         self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]
     ) -> Tensor:
-        """Start streams afresh with their first source token and the seed: cell (0, 0).
-
-        Args:
-            slots: which slots; more than there are make the cache grow.
-            source, seed: token ids, one a slot.
-            source_lengths: whole length of each source, end token included; read with anchor `source_length`.
-
-        Returns:
-            Final-normed target state of cell (0, 0), `[n, D]`.
-        """
-        anchor, n = self.model.anchor, len(slots)
-        starts = list(source_lengths) if anchor == "source_length" else [int(anchor)] * n
+        """See `StreamCache.open`."""
+        n, starts = len(slots), self._starts(source_lengths)
         self.make_room(max(slots) + 1, 1, max(starts))
         for slot, start in zip(slots, starts, strict=True):
             self.count[I][slot] = self.count[O][slot] = 1
@@ -164,19 +142,7 @@ class GridCache:
 
     @torch.inference_mode()
     def step(self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]) -> Tensor:
-        """Take streams one token further, WAITs and EMITs mixed.
-
-        Args:
-            slots: distinct open slots.
-            emits: whether the token is appended to the target (EMIT) or to the source (WAIT).
-            tokens: token ids.
-
-        Returns:
-            Final-normed target state of each stream's present cell, its last row and column, `[n, D]`.
-
-        Raises:
-            ValueError: if a stream outgrows a sliding window of the backbone, or the cache the memory.
-        """
+        """See `StreamCache.step`."""
         rows, W, T = self.append(slots, emits, tokens)
         if len(rows) > 1:
             kinds = any(emits), not all(emits)
@@ -298,65 +264,9 @@ class GridCache:
             for one, other in zip(emitted, read, strict=True)
         )
 
-    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of positions, `[m]` → `[m, 1, E]` each, as `PackedLayer.project` takes them."""
-        cos, sin = self.rope.index_select(0, positions).split(1, 1)
-        return cos, sin
-
-    def _tabulate(self, positions: int) -> None:
-        """Numbers from 0 and the rotations of so many positions, `[positions, 2, E]`; half of the sines negated."""
-        self.counting = torch.arange(positions, device=self.device)
-        cos, sin = self.decoder.rotary_emb(self.first_q, self.counting[None])
-        self.rope = torch.stack((cos[0], signed(sin[0])), 1).to(self.dtype)
-
-    def make_room(self, slots: int, length: int, start: int = 0) -> None:
-        """Double slots, length or rotary table until there are so many slots, tokens, and positions from `start` on.
-
-        Raises:
-            ValueError: for more than the memory can hold.
-        """
-        have_slots, have_length = self.tokens.shape[1:]
-        new_slots, new_length = have_slots, have_length
-        while new_slots < slots:
-            new_slots *= 2
-        while new_length < length:
-            new_length *= 2
-        if len(self.counting) < start + new_length:
-            with torch.inference_mode(False), torch.no_grad():  # tensors that may be written to in any mode
-                self._tabulate(2 * (start + new_length))
-            self.generation += 1
-        if (new_slots, new_length) == (have_slots, have_length):
-            return
-        self._check_memory(new_slots, new_length)
-        with torch.inference_mode(False), torch.no_grad():
-            for cache in self.layers:
-                cache.resize(new_slots, new_length)
-            self.first_q = resized(self.first_q, new_slots, new_length)
-            self.tokens = resized(self.tokens, new_slots, new_length)
+    def _resize(self, slots: int, length: int) -> None:
+        """All entries."""
+        for cache in self.layers:
+            cache.resize(slots, length)
+        self.first_q = resized(self.first_q, slots, length)
         self.views.clear()
-        for numbers in (*self.count, self.start):
-            numbers += [0] * (new_slots - have_slots)
-        self.generation += 1
-
-    def _check_memory(self, slots: int, length: int) -> None:
-        needed = slots * length * self.bytes_per_token
-        free = free_bytes(self.device) if self.max_bytes is None else self.max_bytes
-        if needed > free:
-            raise ValueError(
-                f"a cache of {slots} streams of {length} tokens takes {needed / 2**20:,.0f} MiB, and there are "
-                f"{free / 2**20:,.0f} MiB: decode fewer streams at once (batch_size), or shorter ones"
-            )
-
-
-def free_bytes(device: torch.device) -> int:
-    """Memory that may still be taken on a device."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def resized(old: Tensor, slots: int, length: int) -> Tensor:
-    """`[2, slots, length, …]` in a larger tensor, zeros where there was nothing."""
-    new = old.new_zeros(2, slots, length, *old.shape[3:])
-    new[:, : old.shape[1], : old.shape[2]] = old
-    return new

@@ -82,8 +82,13 @@ class GridModel(nn.Module):
 
     @property
     def cacheable(self) -> bool:
-        """Whether the states of earlier cells stay as they are while a stream grows, and few enough to be kept."""
+        """Whether the states of earlier cells stay as they are while a stream grows, and few enough for `GridCache`."""
         return self.attention == "approximate" and self.anchor != VISIBLE_LENGTH
+
+    @property
+    def row_cacheable(self) -> bool:
+        """Whether no cell reads another row, so that `RowCache` can hold the present one."""
+        return self.attention == "exact" and not self.input_attends_output and self.softmax == "joint"
 
     @property
     def causal_lm(self) -> Any:

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-I, O = 0, 1  # streams, as index into the cache
+from .stream_cache import I, O
+
 NO_KEY = float("-inf")
 
 

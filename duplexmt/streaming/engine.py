@@ -36,8 +36,9 @@ def check_theta(theta: float) -> float:
 class Engine:
     """Live streams of one model, decoded side by side.
 
-    States come from the incremental cache: on CUDA in fixed shapes, replayed as graphs. A model with exact attention
-    is decoded by recomputing the grid of all that is visible, which is slower and the same.
+    States come from the incremental cache: on CUDA in fixed shapes, replayed as graphs. Exact attention has one with
+    I←O off (`grid.row_cache`); with I←O on it is decoded by recomputing the grid of all that is visible, which is
+    slower and the same.
 
     Args:
         model: in evaluation mode, on its device (`artifact.load_model_folder` merges LoRA).
@@ -52,7 +53,7 @@ class Engine:
         typical_source_length: what the anchor `source_length` takes for the length of a source nobody knows.
         tokenizer: for the text of what is written; without one, events carry no text.
         recompute: whether to do without the cache.
-        static: whether to step in fixed shapes; by default on CUDA.
+        static: whether to step in fixed shapes, where attention is approximate; by default on CUDA.
         compiled: whether fixed shapes are compiled first (see `grid.graphs`).
 
     Raises:
@@ -95,9 +96,9 @@ class Engine:
         self.opened = 0
         on_cuda = model.emit_head.weight.is_cuda
         self.states: States
-        if recompute or not model.cacheable:
+        if recompute or not (model.cacheable or model.row_cacheable):
             self.states = RecomputedStates(model)
-        elif on_cuda if static is None else static:
+        elif model.cacheable and (on_cuda if static is None else static):
             self.states = StaticStates(model, max_streams, compiled=compiled)
         else:
             self.states = CachedStates(model)

@@ -23,7 +23,7 @@ class GridSystem:
         theta: EMIT threshold in [0, 1].
         max_target_tokens: length at which a translation is stopped.
         batch_size: streams decoded side by side.
-        recompute: whether to do without the cache; exact attention always does.
+        recompute: whether to do without the cache; exact attention with I←O on always does.
         static: whether to step in fixed shapes; by default on CUDA.
 
     Raises:

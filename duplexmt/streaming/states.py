@@ -11,6 +11,8 @@ from ..data.batch import PADDING_ID
 from ..grid.cache import GridCache
 from ..grid.graphs import StaticSteps
 from ..grid.model import EMIT, GridModel
+from ..grid.row_cache import RowCache
+from ..grid.stream_cache import StreamCache
 
 
 @dataclass
@@ -42,7 +44,7 @@ class States(Protocol):
 
 
 class RecomputedStates:
-    """The grid of all that is visible, computed every time: oracle of `CachedStates`, and all exact attention has."""
+    """The grid of all that is visible, computed every time: oracle of `CachedStates`, and all that some models have."""
 
     def __init__(self, model: GridModel) -> None:
         self.model = model
@@ -74,7 +76,8 @@ class CachedStates:
     """Keeps the streams in an incremental cache, and takes each to its present cell a row or column at a time."""
 
     def __init__(self, model: GridModel) -> None:
-        self.model, self.cache = model, GridCache(model)
+        self.model = model
+        self.cache: StreamCache = GridCache(model) if model.cacheable else RowCache(model)
         self.slots: dict[int, int] = {}  # by sentence
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
         self.free: list[int] = []  # slots that were left

@@ -69,7 +69,7 @@ def test_naive_positions_keep_causality_and_are_decoded_by_recomputation():
     whole = model(source, target)
     torch.testing.assert_close(model(source[:, :3], target[:, :4]), whole[:, :3, :4], rtol=0, atol=1e-12)
     assert not model.cacheable
-    with pytest.raises(ValueError, match="nor does anchor visible_length"):
+    with pytest.raises(ValueError, match="nor anchor visible_length fits this cache"):
         GridCache(model)
 
 

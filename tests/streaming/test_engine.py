@@ -16,7 +16,8 @@ END, SEED = 0, 1
 TOKENS = StreamTokens(end=END, seed=SEED)
 PREFIXED = StreamTokens(end=END, seed=SEED, source_prefix=(3, 4, 2), target_prefix=(5, 2))
 SOURCES = [[2, 3, 4, 5, 6, 2, 3], [4], [6, 6, 5], [5, 2, 2, 4, 3], [3, 2]]
-OPTIONS = [{}, {"input_attends_output": False}, {"anchor": 0}, {"attention": "exact"}]
+ROWS = {"attention": "exact", "input_attends_output": False}
+OPTIONS = [{}, {"input_attends_output": False}, {"anchor": 0}, {"attention": "exact"}, ROWS]
 MODELS = {}
 
 

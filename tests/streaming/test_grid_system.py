@@ -18,6 +18,7 @@ PREFIXED = StreamTokens(end=END, seed=SEED, source_prefix=(3, 4, 2), target_pref
 OPTIONS = [
     {},
     {"attention": "exact"},
+    {"attention": "exact", "input_attends_output": False},
     {"input_attends_output": False},
     {"softmax": "separate"},
     {"anchor": 0},
