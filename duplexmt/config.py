@@ -165,6 +165,7 @@ class TrainingConfig:
     warmup_steps: int = MISSING
     schedule: str = MISSING  # constant | linear
     optimizer: str = MISSING  # adam | muon (of the layers' matrices; Adam of all else)
+    emit_weight: float = MISSING  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float] = MISSING
     recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory)
     compile: bool = MISSING  # torch.compile what runs per position
@@ -177,6 +178,10 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
             raise ValueError(f"training.betas={self.betas}: Adam needs two numbers, such as [0.9, 0.999]")
+        if not 0 < self.emit_weight < float("inf"):
+            raise ValueError(
+                f"training.emit_weight={self.emit_weight}: must be a finite number above 0 (the paper uses 1)"
+            )
         if self.recompute not in ("nothing", "elementwise", "layers"):
             raise ValueError(f"training.recompute={self.recompute!r}: must be 'nothing', 'elementwise' or 'layers'")
         if self.max_shard_size is not None and not re.fullmatch(r"[1-9][0-9]*(KB|MB|GB)", self.max_shard_size):

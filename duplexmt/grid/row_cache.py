@@ -39,7 +39,7 @@ class RowCache(StreamCache):
             raise ValueError("a cache of rows holds exact attention with joint softmax and I←O off, nothing else")
         super().__init__(model, slots, length, max_bytes)
         shape = len(self.decoder.layers), 2, slots, length, self.K, self.E
-        self.keys, self.values = (list(self.like.new_zeros(shape)) for _ in range(2))  # a layer: [2, slots, length, K, E]
+        self.keys, self.values = (list(self.like.new_zeros(shape)) for _ in range(2))  # of each layer, stream first
 
     @property
     def bytes_per_token(self) -> int:

@@ -1,4 +1,4 @@
-"""What all caches of live streams share: their tokens and places, rotary tables, weights as decoding likes them, memory."""
+"""What all caches of live streams share: tokens and places, rotary tables, weights as decoding likes them, memory."""
 
 import os
 from abc import ABC, abstractmethod

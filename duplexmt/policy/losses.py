@@ -21,9 +21,9 @@ class GridLoss:
     valid_cells: Tensor  # |𝒱|
     correct: Tensor  # cells of 𝒱 whose EMIT decision agrees with the mask
 
-    def total(self, emit_cells: Tensor, valid_cells: Tensor) -> Tensor:
-        """`L_total = L_LM + L_emit` (`eq:total-loss`) under the given denominators `|M_+|` and `|𝒱|`."""
-        return self.lm_sum / emit_cells + self.emit_sum / valid_cells
+    def total(self, emit_cells: Tensor, valid_cells: Tensor, emit_weight: float = 1.0) -> Tensor:
+        """`L_total = L_LM + w · L_emit` (`eq:total-loss`: w = 1) under the given denominators `|M_+|` and `|𝒱|`."""
+        return self.lm_sum / emit_cells + emit_weight * self.emit_sum / valid_cells
 
 
 def grid_loss(heatmap: Tensor, emit_logits: Tensor, mask: Tensor) -> GridLoss:

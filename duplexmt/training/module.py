@@ -56,12 +56,15 @@ class GridTranslation(TranslationModule):
         model: the grid model.
         tokens: the stream tokens its data was made with; states inside prefixes are not scored.
         lam: λ of the path score.
+        emit_weight: of `L_emit` in the loss.
         optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.
     """
 
-    def __init__(self, model: GridModel, tokens: StreamTokens, *, lam: float, **optimisation: Any) -> None:
+    def __init__(
+        self, model: GridModel, tokens: StreamTokens, *, lam: float, emit_weight: float = 1.0, **optimisation: Any
+    ) -> None:
         super().__init__(model, tokens, **optimisation)
-        self.lam = check_lam(lam)
+        self.lam, self.emit_weight = check_lam(lam), emit_weight
         self.cells_of_step: tuple[Tensor, Tensor] | None = None
         self.validation_sums: Tensor | None = None
         self.calibration: Tensor | None = None
@@ -79,7 +82,7 @@ class GridTranslation(TranslationModule):
         self.log("train/emit_loss", emit_loss, prog_bar=True)
         self.log("train/area", area, prog_bar=True)
         self.log("train/emit_accuracy", loss.correct / loss.valid_cells, prog_bar=True)
-        return loss.total(emit_cells, valid) * share
+        return loss.total(emit_cells, valid, self.emit_weight) * share
 
     def step_flops(self, batch: Batch) -> int:
         """Model FLOPs of a training step on a batch."""

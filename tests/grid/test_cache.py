@@ -165,7 +165,7 @@ def test_self_attention_as_one_operation_equals_the_operations_it_stands_for(mon
 
 
 def test_a_cache_refuses_models_that_do_not_fit_it():
-    with pytest.raises(ValueError, match=r"neither exact attention nor .* fits this cache: with I←O off RowCache holds"):
+    with pytest.raises(ValueError, match=r"neither exact attention nor .* fits this cache: with I←O off RowCache"):
         GridCache(GridModel(tiny_backbone(), attention="exact"))
     for options in ({}, {"attention": "exact"}, {**ROW_OPTIONS[0], "softmax": "separate"}):
         with pytest.raises(ValueError, match=r"a cache of rows holds exact attention with joint softmax and I←O off"):

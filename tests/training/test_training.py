@@ -28,11 +28,11 @@ from .small_run import PLAIN, KeepGradients, small_data, small_module, small_tra
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj"]}
 
 
-def first_gradients(tmp_path, batch_size, accumulate=1):
+def first_gradients(tmp_path, batch_size, accumulate=1, **values):
     path = tmp_path / f"{batch_size}-{accumulate}.pt"
     callbacks = [KeepGradients(path)]
     trainer = small_trainer(accumulate_grad_batches=accumulate, max_steps=1, callbacks=callbacks)
-    trainer.fit(small_module(), small_data(batch_size))
+    trainer.fit(small_module(**values), small_data(batch_size))
     return torch.load(path, weights_only=True)
 
 
@@ -43,7 +43,8 @@ def assert_same(one, other, tolerance=1e-12):
         torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path):
+@pytest.mark.parametrize("emit_weight", [1.0, 0.25])
+def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, emit_weight):
     """Worked without module, loader or heatmap: full logits, plain means (`eq:lm-loss`, `eq:emit-loss`)."""
     module, data = small_module(), small_data(12)
     batch = collate(data.examples("train"))
@@ -56,9 +57,9 @@ def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path):
         mask = emit_mask(y_at, Y)[0]
         lm.append(losses[mask])
         emit.append(F.cross_entropy(decisions[b, :X, :Y].mT, mask.long(), reduction="none").flatten())
-    (torch.cat(lm).mean() + torch.cat(emit).mean()).backward()
+    (torch.cat(lm).mean() + emit_weight * torch.cat(emit).mean()).backward()
     expected = {f"{name}": w.grad for name, w in module.named_parameters()}
-    assert_same(first_gradients(tmp_path, 12), expected)
+    assert_same(first_gradients(tmp_path, 12, emit_weight=emit_weight), expected)
 
 
 @pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (4, 3), (1, 12)])
