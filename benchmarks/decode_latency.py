@@ -1,6 +1,6 @@
 """How long does a simultaneous translation take to compute, beside recomputation, `generate` and re-encoding wait-k?
 
-    python benchmarks/decode_latency.py [--quick] [--device cpu|cuda] [--layers N] [--processor-time]
+    python benchmarks/decode_latency.py [--quick] [--device cpu|cuda] [--layers N] [--processor-time] [--exact]
 
 One sentence of 32 → 32 tokens along the path of wait-3, with random weights of the shape of Qwen2.5-0.5B (its 4-layer
 slice on CPU), through the streaming engine with I←O on and off, and side by side in the same run:
@@ -10,7 +10,8 @@ slice on CPU), through the streaming engine with I←O on and off, and side by s
     re-encode       wait-3 on a causal LM whose prompt is encoded anew at each read (990 positions in all)
 
 then many live streams at once, and the memory of a stream. A ratio is our time over theirs. The last line is one JSON
-object; the keys with `_io_off` are the same with I←O off, those under `small` are of the small model of `conf/model`.
+object; the keys with `_io_off` are the same with I←O off, those with `_exact_io_off` (`--exact`) with exact
+attention and I←O off, those under `small` are of the small model of `conf/model`.
 
 On a busy machine `OMP_NUM_THREADS=1 … --processor-time` counts the time this process computed, not what it waited.
 """
@@ -30,11 +31,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import GridModel
 from duplexmt.streaming.engine import Engine, Stream
 from duplexmt.streaming.events import End, Read, Write
-from duplexmt.streaming.states import RecomputedStates, StreamState
+from duplexmt.streaming.states import CachedStates, RecomputedStates, StreamState
 
 QWEN = {
     "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2,
@@ -44,6 +44,8 @@ SMALL = {
     "hidden_size": 128, "intermediate_size": 384, "num_attention_heads": 4, "num_key_value_heads": 2,
     "num_hidden_layers": 3, "vocab_size": 3_000, "tie_word_embeddings": True,
 }  # fmt: skip
+MODELS: dict[str, dict[str, Any]] = {"": {}, "_io_off": {"input_attends_output": False}}
+EXACT: dict[str, dict[str, Any]] = {"_exact_io_off": {"attention": "exact", "input_attends_output": False}}
 LENGTH, K = 32, 3
 TOKENS = StreamTokens(end=0, seed=1)
 
@@ -56,9 +58,9 @@ def backbone(shape: dict[str, Any], device: str) -> Any:
     return AutoModelForCausalLM.from_config(config, dtype=dtype).eval().to(device)
 
 
-def grid(causal_lm: Any, io: bool) -> GridModel:
+def grid(causal_lm: Any, options: dict[str, Any]) -> GridModel:
     """The grid model around it, with a constant anchor; the text head never predicts the end token."""
-    model = GridModel(causal_lm, input_attends_output=io, anchor=128)
+    model = GridModel(causal_lm, **options, anchor=128)
     model.emit_head.to(causal_lm.lm_head.weight)
     text_logits = model.text_logits
     model.text_logits = lambda hidden: text_logits(hidden)[..., 1:].roll(1, -1)  # type: ignore[method-assign]
@@ -225,15 +227,21 @@ def engine_of(model: GridModel, streams: int, length: int = LENGTH) -> Engine:
 
 
 def measure(
-    causal_lm: Any, device: str, counts: list[int], many_length: int, repeats: int, every: int
+    causal_lm: Any,
+    device: str,
+    kinds: dict[str, dict[str, Any]],
+    counts: list[int],
+    many_length: int,
+    repeats: int,
+    every: int,
 ) -> dict[str, Any]:
-    """All numbers of one backbone.
+    """All numbers of one backbone, for several kinds of grid model: options by the suffix of their keys.
 
     What is compared takes turns, so that a busy moment meets all, and of each step the least of the repeats counts,
     ours and theirs. Of the recomputed steps every so many are measured.
     """
     result: dict[str, Any] = {}
-    models = {"": grid(causal_lm, True), "_io_off": grid(causal_lm, False)}
+    models = {suffix: grid(causal_lm, options) for suffix, options in kinds.items()}
     engines = {suffix: engine_of(model, 1) for suffix, model in models.items()}
     path = wait_k_path()[every // 2 :: every]
     for engine in engines.values():  # warm
@@ -263,7 +271,7 @@ def measure(
             f"step_ms_p50{suffix}": milliseconds(steps, 0.5),
             f"step_ms_p99{suffix}": milliseconds(steps, 0.99),
             f"step_ms_line{suffix}": straight_line(sizes, steps),
-            f"cache_bytes_per_stream{suffix}": GridCache(model, slots=1, length=2 * LENGTH).bytes,
+            f"cache_bytes_per_stream{suffix}": CachedStates.cache_of(model, slots=1, length=2 * LENGTH).bytes,
         }
         many = {"1": row_of(written / seconds, steps, LENGTH)}
         for count in counts:
@@ -312,6 +320,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="4 layers, few repeats, short sentences for many streams")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--layers", type=int, help="of the Qwen2.5-0.5B shape; by default 24 on CUDA, 4 on CPU")
+    parser.add_argument("--exact", action="store_true", help="exact attention with I←O off, too")
     parser.add_argument(
         "--processor-time", action="store_true", help="of this process, in place of wall clock; CPU only"
     )
@@ -324,6 +333,7 @@ def main() -> None:
     layers = arguments.layers or (4 if quick or device == "cpu" else 24)
     counts = [8, 64, 256] if device == "cuda" and not quick else [8, 64]
     many_length, repeats, every = (4, 2, 12) if quick and device == "cpu" else (LENGTH, 5, 1)
+    kinds = MODELS | (EXACT if arguments.exact else {})
     causal_lm = backbone(QWEN | {"num_hidden_layers": layers}, device)
     result = {
         "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads",
@@ -331,13 +341,13 @@ def main() -> None:
         "dtype": str(causal_lm.dtype).removeprefix("torch."),
         "layers": layers,
         "sentence": f"{LENGTH} → {LENGTH}",
-        **measure(causal_lm, device, counts, many_length, repeats, every),
+        **measure(causal_lm, device, kinds, counts, many_length, repeats, every),
         **formulas(causal_lm.config, 2 * LENGTH, 2 * LENGTH, causal_lm.dtype.itemsize),
     }
     del causal_lm
     # Small steps are short, so more of them fit: the least of many is steadier.
     small = 10 if quick else 20
-    result["small"] = measure(backbone(SMALL, device), device, counts, many_length, small, min(every, 4))
+    result["small"] = measure(backbone(SMALL, device), device, kinds, counts, many_length, small, min(every, 4))
     print(json.dumps(rounded(result)))
 
 

@@ -77,11 +77,16 @@ class CachedStates:
 
     def __init__(self, model: GridModel) -> None:
         self.model = model
-        self.cache: StreamCache = GridCache(model) if model.cacheable else RowCache(model)
+        self.cache = self.cache_of(model)
         self.slots: dict[int, int] = {}  # by sentence
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
         self.free: list[int] = []  # slots that were left
         self.hidden: dict[int, Tensor] = {}
+
+    @staticmethod
+    def cache_of(model: GridModel, **sizes: int) -> StreamCache:
+        """The cache that fits a model."""
+        return RowCache(model, **sizes) if model.row_cacheable else GridCache(model, **sizes)
 
     def __call__(self, states: Sequence[StreamState]) -> list[float]:
         """One step where a stream has one more token, several where it has a prefix."""
