@@ -116,8 +116,8 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         model.recompute = cfg.training.recompute
         if cfg.training.compile:
             model.compile_blocks()
-        emit_weight = cfg.training.emit_weight
-        module = GridTranslation(model, tokens, lam=cfg.policy.lam, emit_weight=emit_weight, **optimisation)
+        emit = {"emit_loss": cfg.training.emit_loss, "emit_weight": cfg.training.emit_weight}
+        module = GridTranslation(model, tokens, lam=cfg.policy.lam, **emit, **optimisation)
     else:
         model = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
         module = PrefixTranslation(model, tokens, **optimisation)

@@ -125,7 +125,7 @@ class Bench:
 
         def loss_of(batch: Batch) -> torch.Tensor:
             loss, _ = module.losses(batch)
-            return loss.total(loss.emit_cells, loss.valid_cells)
+            return loss.total(loss.emit_cells, loss.emit_weights)
 
         return self.trainer(model, loss_of)
 

@@ -165,6 +165,7 @@ class TrainingConfig:
     warmup_steps: int = MISSING
     schedule: str = MISSING  # constant | linear
     optimizer: str = MISSING  # adam | muon (of the layers' matrices; Adam of all else)
+    emit_loss: str = MISSING  # what the EMIT head learns: mask (eq:emit-loss) | regret
     emit_weight: float = MISSING  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float] = MISSING
     recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory)

@@ -19,26 +19,38 @@ class GridLoss:
     emit_sum: Tensor  # nats, over 𝒱
     emit_cells: Tensor  # |M_+|
     valid_cells: Tensor  # |𝒱|
+    emit_weights: Tensor  # sum of the weights of emit_sum: |𝒱|, or where decisions are weighted all they are worth
     correct: Tensor  # cells of 𝒱 whose EMIT decision agrees with the mask
 
-    def total(self, emit_cells: Tensor, valid_cells: Tensor, emit_weight: float = 1.0) -> Tensor:
-        """`L_total = L_LM + w · L_emit` (`eq:total-loss`: w = 1) under the given denominators `|M_+|` and `|𝒱|`."""
-        return self.lm_sum / emit_cells + emit_weight * self.emit_sum / valid_cells
+    def total(self, emit_cells: Tensor, emit_weights: Tensor, emit_weight: float = 1.0) -> Tensor:
+        """`L_total = L_LM + w · L_emit` (`eq:total-loss`: w = 1) under the given denominators, `|M_+|` and `|𝒱|`."""
+        return self.lm_sum / emit_cells + emit_weight * self.emit_sum / emit_weights
 
 
-def grid_loss(heatmap: Tensor, emit_logits: Tensor, mask: Tensor) -> GridLoss:
+def grid_loss(heatmap: Tensor, emit_logits: Tensor, mask: Tensor, advantages: Tensor | None = None) -> GridLoss:
     """Sums of `eq:lm-loss` and `eq:emit-loss` over the cells of a batch.
 
     Args:
         heatmap: `L(x, y)` of each cell `[N]`.
         emit_logits: WAIT and EMIT of each cell, `[N, 2]`.
         mask: the EMIT mask, booleans `[N]`.
+        advantages: of EMIT over WAIT `[N]` (`regret.emit_advantages`), to train the EMIT head on the better decision of
+            each cell, weighted by what it is worth; by default it is trained on the mask.
     """
     decisions = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32))
+    valid_cells = torch.tensor(len(mask), device=mask.device)
+    if advantages is None:
+        emit_sum, emit_weights = F.cross_entropy(decisions, mask.long(), reduction="sum"), valid_cells
+    else:
+        weights = advantages.abs().to(decisions.dtype)
+        # A batch without any choice to make has no weight: the least positive number keeps its mean 0.
+        emit_weights = weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
+        emit_sum = F.cross_entropy(decisions, (advantages > 0).long(), reduction="none") @ weights
     return GridLoss(
         lm_sum=torch.where(mask, heatmap, 0.0).sum(),
-        emit_sum=F.cross_entropy(decisions, mask.long(), reduction="sum"),
+        emit_sum=emit_sum,
         emit_cells=mask.sum(),
-        valid_cells=torch.tensor(len(mask), device=mask.device),
+        valid_cells=valid_cells,
+        emit_weights=emit_weights,
         correct=(decisions.argmax(-1) == mask.long()).sum(),
     )

@@ -91,7 +91,7 @@ def test_joint_loss_equals_the_papers_means():
     expected_lm = heatmap[mask].mean()  # eq:lm-loss
     log_p = decisions.log_softmax(-1)
     expected_emit = -torch.where(mask, log_p[:, 1], log_p[:, 0]).mean()  # eq:emit-loss
-    total = loss.total(loss.emit_cells, loss.valid_cells)
+    total = loss.total(loss.emit_cells, loss.emit_weights)
     torch.testing.assert_close(total, expected_lm + expected_emit)  # eq:total-loss
     assert loss.correct == ((decisions[:, 1] > decisions[:, 0]) == mask).sum()
     assert (loss.emit_cells, loss.valid_cells) == (mask.sum(), 24)

@@ -51,7 +51,7 @@ def loss_curve(model_options, steps=STEPS, recompute="nothing"):
     for batch, _ in zip(StepLoader(data.examples("train"), 4, seed=1), range(steps), strict=False):
         loss, area = module.losses(batch)
         optimizer.zero_grad()
-        loss.total(loss.emit_cells, loss.valid_cells).backward()
+        loss.total(loss.emit_cells, loss.emit_weights).backward()
         optimizer.step()
         curve.append([(loss.lm_sum / loss.emit_cells).item(), (loss.emit_sum / loss.valid_cells).item(), area.item()])
     return curve

@@ -204,7 +204,7 @@ def test_training_learns_a_dozen_sentences():
 
     def total():
         loss, _ = module.losses(batch)
-        return loss.total(loss.emit_cells, loss.valid_cells).item()
+        return loss.total(loss.emit_cells, loss.emit_weights).item()
 
     before = total()
     small_trainer(max_epochs=30).fit(module, small_data(12))
@@ -229,7 +229,7 @@ def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
     for _ in range(8):
         with torch.autocast("cpu", dtype=torch.float16):
             loss, _ = module.losses(batch)
-            total = loss.total(loss.emit_cells, loss.valid_cells)
+            total = loss.total(loss.emit_cells, loss.emit_weights)
         assert total.dtype == torch.float32
         scaler.scale(total).backward()
         scaler.step(optimizer)
