@@ -1,10 +1,10 @@
 """What a decision is worth: the path score that EMIT gains over WAIT at a cell, if all goes best from there on.
 
-The paper trains its EMIT head on the side of the best path a cell lies on (`eq:emit-mask`), each cell alike: a WAIT that
-would have saved 0.01 nats counts as much as one that would have saved 5, and cells off the path are labelled by where
-they lie, not by what is best there. The difference of the two scores says both: its sign is the better decision at this
-very cell, and its size what the other one costs. Weighted by it, the head's p(EMIT) = 1/2 is where EMIT and WAIT are
-worth the same *on average* over what the model cannot tell apart.
+The paper trains its EMIT head on the side of the best path a cell lies on (`eq:emit-mask`), each cell alike: a WAIT
+that would have saved 0.01 nats counts as much as one that would have saved 5, and cells off the path are labelled by
+where they lie, not by what is best there. The difference of the two scores says both: its sign is the better decision
+at this very cell, and its size what the other one costs. Weighted by it, the head's p(EMIT) = 1/2 is where EMIT and
+WAIT are worth the same *on average* over what the model cannot tell apart.
 """
 
 import torch

@@ -21,3 +21,14 @@ def best_row_exits(heatmap, lam):
         elif score == best:
             winners.append(y_at)
     return best, winners
+
+
+def best_score_from(heatmap, lam, x, y):
+    """The highest score of a path from state `(x, y)` to the end, by trying every one (`eq:path-score`)."""
+    X, Y = len(heatmap), len(heatmap[0])
+    if x == X:
+        return 0.0
+    ways = [lam * y + best_score_from(heatmap, lam, x + 1, y)] if x < X - 1 or y == Y else []
+    if y < Y:
+        ways.append(best_score_from(heatmap, lam, x, y + 1) - heatmap[x][y])
+    return max(ways)

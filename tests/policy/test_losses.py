@@ -95,3 +95,15 @@ def test_joint_loss_equals_the_papers_means():
     torch.testing.assert_close(total, expected_lm + expected_emit)  # eq:total-loss
     assert loss.correct == ((decisions[:, 1] > decisions[:, 0]) == mask).sum()
     assert (loss.emit_cells, loss.valid_cells) == (mask.sum(), 24)
+
+
+def test_weighted_decisions_count_by_what_they_are_worth():
+    heatmap = torch.rand(3, dtype=torch.float64)
+    decisions = torch.randn(3, 2, dtype=torch.float64)
+    mask = torch.tensor([True, True, False])
+    loss = grid_loss(heatmap, decisions, mask, torch.tensor([2.0, -6.0, 0.0], dtype=torch.float64))
+    log_p = decisions.log_softmax(-1)
+    expected = -(2 * log_p[0, 1] + 6 * log_p[1, 0]) / 8  # WAIT is better in cell 1, whatever the mask; cell 2 is even
+    torch.testing.assert_close(loss.total(loss.emit_cells, loss.emit_weights), heatmap[mask].mean() + expected)
+    no_choice = grid_loss(heatmap, decisions, mask, torch.zeros(3, dtype=torch.float64))
+    torch.testing.assert_close(no_choice.total(no_choice.emit_cells, no_choice.emit_weights), heatmap[mask].mean())

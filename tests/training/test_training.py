@@ -18,6 +18,7 @@ from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import EMIT, GridModel
 from duplexmt.policy.calibration import calibration_error, calibration_sums
 from duplexmt.policy.path import best_path, emit_mask
+from duplexmt.policy.regret import emit_advantages
 from duplexmt.training.module import guide
 from duplexmt.training.run import build_trainer
 from duplexmt.training.sample import SimultaneousSample
@@ -43,28 +44,33 @@ def assert_same(one, other, tolerance=1e-12):
         torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize("emit_weight", [1.0, 0.25])
-def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, emit_weight):
+@pytest.mark.parametrize(("emit_loss", "emit_weight"), [("mask", 1.0), ("mask", 0.25), ("regret", 1.0)])
+def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, emit_loss, emit_weight):
     """Worked without module, loader or heatmap: full logits, plain means (`eq:lm-loss`, `eq:emit-loss`)."""
     module, data = small_module(), small_data(12)
     batch = collate(data.examples("train"))
     hidden = module.model(batch.source, batch.target, batch.source_lengths)
     logits, decisions = module.model.text_logits(hidden), module.model.emit_logits(hidden)
-    lm, emit = [], []
+    lm, emit, weights = [], [], []
     for b, (X, Y) in enumerate(zip(batch.source_lengths.tolist(), batch.target_lengths.tolist(), strict=True)):
         losses = F.cross_entropy(logits[b, :X, :Y].mT, batch.labels[b, :Y].expand(X, Y), reduction="none")
         y_at = best_path(losses.detach()[None], torch.tensor([X]), torch.tensor([Y]), 0.1)
         mask = emit_mask(y_at, Y)[0]
         lm.append(losses[mask])
-        emit.append(F.cross_entropy(decisions[b, :X, :Y].mT, mask.long(), reduction="none").flatten())
-    (torch.cat(lm).mean() + emit_weight * torch.cat(emit).mean()).backward()
+        worth = emit_advantages(losses.detach()[None], torch.tensor([X]), torch.tensor([Y]), 0.1)[0]
+        better, weight = (mask, torch.ones(X, Y)) if emit_loss == "mask" else (worth > 0, worth.abs())
+        emit.append((F.cross_entropy(decisions[b, :X, :Y].mT, better.long(), reduction="none") * weight).sum())
+        weights.append(weight.sum())
+    (torch.cat(lm).mean() + emit_weight * sum(emit) / sum(weights)).backward()
     expected = {f"{name}": w.grad for name, w in module.named_parameters()}
-    assert_same(first_gradients(tmp_path, 12, emit_weight=emit_weight), expected)
+    assert_same(first_gradients(tmp_path, 12, emit_loss=emit_loss, emit_weight=emit_weight), expected)
 
 
+@pytest.mark.parametrize("emit_loss", ["mask", "regret"])
 @pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (4, 3), (1, 12)])
-def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate):
-    assert_same(first_gradients(tmp_path, batch_size, accumulate), first_gradients(tmp_path, 12))
+def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate, emit_loss):
+    parts = first_gradients(tmp_path, batch_size, accumulate, emit_loss=emit_loss)
+    assert_same(parts, first_gradients(tmp_path, 12, emit_loss=emit_loss))
 
 
 @pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 1), (3, 2)])
@@ -246,6 +252,7 @@ def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
         ({"lam": -1.0}, "policy.lam=-1.0: λ must be a finite number of at least 0"),
         ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be above 0"),
         ({"warmup_steps": -5}, "training.warmup_steps=-5"),
+        ({"emit_loss": "dp"}, "training.emit_loss='dp': must be one of mask, regret"),
         ({"schedule": "cosine"}, "training.schedule='cosine': must be one of constant, linear"),
         ({"optimizer": "sgd"}, "training.optimizer='sgd': must be one of adam, muon"),
     ],

@@ -1,0 +1,71 @@
+"""What a decision is worth, against every path there is."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duplexmt.policy.path import best_path
+from duplexmt.policy.regret import emit_advantages
+
+from .brute_force import best_score_from
+from .test_path import heatmaps
+
+
+def advantages(heatmap, lam):
+    rows, columns = len(heatmap), len(heatmap[0])
+    found = emit_advantages(
+        torch.tensor([heatmap], dtype=torch.float64), torch.tensor([rows]), torch.tensor([columns]), lam
+    )
+    return found[0].tolist()
+
+
+@given(heatmaps(), st.sampled_from([0.0, 0.125, 0.25, 1.0, 4.0]))
+def test_advantage_equals_the_best_of_all_paths_that_emit_over_the_best_that_wait(heatmap, lam):
+    X, Y = len(heatmap), len(heatmap[0])
+    expected = [
+        [
+            best_score_from(heatmap, lam, x, y + 1) - heatmap[x][y] - best_score_from(heatmap, lam, x + 1, y) - lam * y
+            for y in range(Y)
+        ]
+        for x in range(X - 1)
+    ]
+    assert advantages(heatmap, lam) == [*expected, [0.0] * Y]  # no choice in the last row
+
+
+@given(heatmaps(), st.sampled_from([0.125, 1.0]))
+def test_on_the_best_path_no_decision_can_be_bettered(heatmap, lam):
+    X, Y = len(heatmap), len(heatmap[0])
+    y_at = best_path(torch.tensor([heatmap]), torch.tensor([X]), torch.tensor([Y]), lam)[0].tolist()
+    worth, height = advantages(heatmap, lam), 0
+    for x in range(X - 1):
+        assert all(worth[x][y] >= 0 for y in range(height, y_at[x]))
+        height = y_at[x]
+        assert height == Y or worth[x][height] <= 0
+
+
+def test_hand_worked_worth():
+    # Token 0 costs 3 nats at once and nothing a row later; token 1, which can follow it at once, the same in any row.
+    found = advantages([[3.0, 1.0], [0.0, 1.0], [0.0, 1.0]], 0.5)
+    assert found[0][0] == pytest.approx(-3 + 2 * 0.5)  # for which row 0 is left two tokens higher
+    assert found[0][1] == pytest.approx(0.5)
+
+
+def test_pairs_of_a_padded_batch_are_worth_what_they_are_alone():
+    draw = torch.Generator().manual_seed(3)
+    shapes = [(1, 1), (5, 2), (2, 6), (4, 4)]
+    batch = torch.full((4, 5, 6), 1e9, dtype=torch.float64)  # what padding holds must not matter
+    alone = [torch.rand(X, Y, generator=draw, dtype=torch.float64) for X, Y in shapes]
+    for grid, (X, Y), one in zip(batch, shapes, alone, strict=True):
+        grid[:X, :Y] = one
+    rows, columns = torch.tensor(shapes).unbind(1)
+    together = emit_advantages(batch, rows, columns, 0.1)
+    for found, (X, Y), one in zip(together, shapes, alone, strict=True):
+        torch.testing.assert_close(found[:X, :Y], torch.tensor(advantages(one.tolist(), 0.1), dtype=torch.float64))
+        assert (found[X:] == 0).all()
+        assert (found[:, Y:] == 0).all()
+
+
+def test_a_negative_lambda_is_refused():
+    with pytest.raises(ValueError, match=r"policy.lam=-1: λ must be a finite number of at least 0"):
+        emit_advantages(torch.zeros(1, 1, 1), torch.tensor([1]), torch.tensor([1]), -1)
