@@ -76,7 +76,12 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
     """The options in which models that are run as one system may differ, by name (k is a setting, not one of them)."""
     options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
     if info["system"] == "grid":
-        options["λ"] = info["training"].get("lam")
+        training = info["training"]
+        options |= {
+            "λ": training.get("lam"),
+            "EMIT loss": training.get("emit_loss", "mask"),
+            "EMIT weight": training.get("emit_weight", 1.0),
+        }
     options.pop("k", None)
     return options
 
