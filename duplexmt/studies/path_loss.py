@@ -1,0 +1,105 @@
+"""What a policy costs, without sampling noise of translations: the reference's loss along the path each setting takes.
+
+Given the reference, a setting decides when each of its tokens is written: θ by the EMIT head, k by the schedule. The
+mean loss of the tokens at those states, beside the AL of the path, compares policies and models with a fraction of the
+scatter of BLEU. What the model would have written itself plays no part.
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ..artifact import ModelFolder
+from ..baselines.mask import visible_source
+from ..data.batch import Example, collate
+from ..grid.model import EMIT, GridModel
+from ..metrics.latency import average_lagging
+from ..training.module import guide
+
+BATCH = 25
+FIXED = (1, 3, 5, 7)  # k of the fixed schedules a grid is also asked about
+
+
+def threshold_rows(p_emit: Sequence[Sequence[float]], theta: float) -> list[int]:
+    """Row in which each target token is written when EMIT follows from `p(EMIT) > θ`.
+
+    Args:
+        p_emit: `[X, Y]`; the last column is the end token's.
+        theta: EMIT threshold.
+
+    Returns:
+        `[Y]`; the end token is written in the last row, as in decoding.
+    """
+    X, Y = len(p_emit), len(p_emit[0])
+    rows, x = [], 0
+    for y in range(Y - 1):
+        while x < X - 1 and not p_emit[x][y] > theta:
+            x += 1
+        rows.append(x)
+    return [*rows, X - 1]
+
+
+def schedule_rows(k: int, X: int, Y: int) -> list[int]:
+    """The same under wait-k."""
+    return [*(min(y + k, X) - 1 for y in range(Y - 1)), X - 1]
+
+
+def lagging(rows: Sequence[int], X: int) -> float:
+    """AL in source tokens of a path; neither end token counts, and having read the source's counts as all text."""
+    return average_lagging([min(row + 1, X - 1) for row in rows[:-1]], X - 1, len(rows) - 1)
+
+
+@torch.no_grad()
+def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequence[float]) -> list[dict[str, Any]]:
+    """Loss and AL of each setting of a model.
+
+    Args:
+        loaded: a model folder.
+        examples: at least one, with text on both sides, made by its tokenizer.
+        thetas: of a grid, which is also asked about fixed schedules (wait-k for k in `FIXED`, and the whole source).
+
+    Returns:
+        For each setting `setting`, `AL` (mean over sentences) and `loss` (nats a target token, end tokens included).
+
+    Raises:
+        ValueError: for a model with prefixes, whose states are not scored.
+    """
+    tokens = loaded.tokens
+    if tokens.source_prefix or tokens.target_prefix:
+        raise ValueError("path losses of a model with prefixes or context: not supported, train it without")
+    ordered = sorted(examples, key=lambda example: example.cells)
+    device = next(loaded.model.parameters()).device
+    lags: dict[str, list[float]] = {}
+    losses: dict[str, float] = {}
+    written = 0
+    for begin in range(0, len(ordered), BATCH):
+        batch = collate(ordered[begin : begin + BATCH]).to(device)
+        written += int(batch.target_lengths.sum())
+        if isinstance(loaded.model, GridModel):
+            guided = guide(loaded.model, tokens, batch, lam=0.0)
+            probabilities = loaded.model.emit_logits(guided.hidden).double().softmax(-1)[:, EMIT]
+            heatmaps, p_emit = guided.cells.padded(guided.heatmap), guided.cells.padded(probabilities)
+            for heatmap, p, (X, Y) in zip(heatmaps, p_emit.tolist(), batch.shapes, strict=True):
+                paths = {f"θ={theta:g}": threshold_rows([row[:Y] for row in p[:X]], theta) for theta in thetas}
+                paths |= {f"k={k}": schedule_rows(k, X, Y) for k in FIXED} | {"whole source": [X - 1] * Y}
+                for setting, rows in paths.items():
+                    lags.setdefault(setting, []).append(lagging(rows, X))
+                    losses[setting] = losses.get(setting, 0.0) + float(heatmap[rows, range(Y)].sum())
+        else:
+            k = loaded.model.k
+            setting = "whole source" if k is None else f"k={k}"
+            visible = visible_source(k, batch.source_lengths, batch.target.shape[1], 0, 0)
+            pairs = torch.arange(len(visible), device=device)
+            visible[pairs, batch.target_lengths - 1] = batch.source_lengths  # the end token, as for the grid
+            hidden = loaded.model(batch.source, batch.target, batch.source_lengths, visible)
+            valid = torch.arange(visible.shape[1], device=device) < batch.target_lengths[:, None]
+            loss = F.cross_entropy(loaded.model.text_logits(hidden[valid]), batch.labels[valid], reduction="sum")
+            losses[setting] = losses.get(setting, 0.0) + float(loss)
+            for row, (X, Y) in zip(visible.tolist(), batch.shapes, strict=True):
+                lags.setdefault(setting, []).append(lagging([seen - 1 for seen in row[:Y]], X))
+    return [
+        {"setting": setting, "AL": fmean(lags[setting]), "loss": loss / written} for setting, loss in losses.items()
+    ]

@@ -1,0 +1,96 @@
+"""Losses along paths, against the plain definitions."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from benchmarks import path_loss
+from duplexmt.data.tokenizer import StreamTokens, stream_tokens
+from duplexmt.metrics.latency import average_lagging
+from duplexmt.studies.path_loss import lagging, path_losses, schedule_rows, threshold_rows
+from tests.helpers import SENTENCES, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
+from tests.test_artifact import save
+
+TOKENS = StreamTokens(end=0, seed=1)
+EXAMPLES = [TOKENS.example(source, target) for source, target in (((5, 6, 7), (8, 9)), ((4,), (3, 2, 9, 6)))]
+
+
+def test_a_threshold_reads_until_it_is_passed_and_ends_with_the_source():
+    p = [[0.4, 0.9, 0.9, 0.9], [0.6, 0.3, 0.9, 0.9], [0.9, 0.4, 0.2, 0.9], [0.0, 0.0, 0.0, 0.0]]
+    assert threshold_rows(p, 0.5) == [1, 3, 3, 3]
+    assert threshold_rows(p, 0.3) == [0, 0, 0, 3]
+    assert threshold_rows(p, 1.0) == [3, 3, 3, 3]
+    assert schedule_rows(2, 4, 5) == [1, 2, 3, 3, 3]
+
+
+def test_the_lag_of_a_path_is_that_of_its_delays():
+    assert lagging([0, 1, 1, 3], 4) == average_lagging([1, 2, 2], 3, 3)
+    assert lagging([3, 3, 3], 4) == 3  # offline: the source's length
+
+
+@torch.no_grad()
+def test_a_grids_losses_are_those_of_its_full_logits():
+    model = tiny_grid(tiny_backbone(layers=2), seed=1).double()
+    loaded = SimpleNamespace(model=model, tokens=TOKENS)
+    found = {row["setting"]: row for row in path_losses(loaded, EXAMPLES, [0.5])}
+    sums, lags = dict.fromkeys(("θ=0.5", "k=1", "whole source"), 0.0), {name: [] for name in ("θ=0.5", "k=1")}
+    for example in EXAMPLES:
+        source, target = torch.tensor([example.source]), torch.tensor([example.target[:-1]])
+        hidden = model(source, target)[0]
+        X, Y = hidden.shape[:2]
+        loss = F.cross_entropy(
+            model.text_logits(hidden).mT, torch.tensor(example.target[1:]).expand(X, Y), reduction="none"
+        )
+        p_emit = model.emit_logits(hidden).softmax(-1)[..., 1].tolist()
+        paths = {"θ=0.5": threshold_rows(p_emit, 0.5), "k=1": [*(min(y, X - 1) for y in range(Y - 1)), X - 1]}
+        for name, rows in (paths | {"whole source": [X - 1] * Y}).items():
+            sums[name] += loss[rows, range(Y)].sum().item()
+            if name in lags:
+                lags[name].append(lagging(rows, X))
+    tokens = sum(len(example.target) - 1 for example in EXAMPLES)
+    for name, total in sums.items():
+        assert found[name]["loss"] == pytest.approx(total / tokens, abs=1e-9)
+    for name, values in lags.items():
+        assert found[name]["AL"] == pytest.approx(sum(values) / len(values))
+
+
+@torch.no_grad()
+def test_a_baselines_loss_is_that_of_its_schedule():
+    model = tiny_prefix(k=2).double()
+    (row,) = path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, [])
+    total = 0.0
+    for example in EXAMPLES:
+        source, target = torch.tensor([example.source]), torch.tensor([example.target[:-1]])
+        X, Y = source.shape[1], target.shape[1]
+        visible = torch.tensor([[*(min(y + 2, X) for y in range(Y - 1)), X]])  # the end token sees the whole source
+        logits = model.text_logits(model(source, target, torch.tensor([X]), visible))[0]
+        total += F.cross_entropy(logits, torch.tensor(example.target[1:]), reduction="sum").item()
+    assert row["setting"] == "k=2"
+    assert row["loss"] == pytest.approx(total / sum(len(example.target) - 1 for example in EXAMPLES), abs=1e-9)
+
+
+def test_prefixes_are_refused():
+    loaded = SimpleNamespace(model=None, tokens=StreamTokens(end=0, seed=1, source_prefix=(3,)))
+    with pytest.raises(ValueError, match="path losses of a model with prefixes or context: not supported"):
+        path_losses(loaded, EXAMPLES, [0.5])
+
+
+def test_the_script_takes_model_folders_and_names_what_is_wrong(tmp_path, capsys):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("\n".join("\t".join(pair) for pair in SENTENCES), encoding="utf-8")
+    grid = tiny_grid(tiny_backbone(vocab_size=len(tiny_tokenizer()), layers=2), seed=1)
+    folder = save(tmp_path / "model", grid, tokens=stream_tokens(tiny_tokenizer()))
+    manifest = folder / "duplexmt.json"
+    info = json.loads(manifest.read_text(encoding="utf-8"))
+    info["data"] |= {"source_field": 0, "target_field": 1}
+    manifest.write_text(json.dumps(info), encoding="utf-8")
+    path_loss.main([str(folder), "--pairs", str(pairs), "--theta", "0.5", "--limit", "4"])
+    out = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert out["pairs"] == 4
+    assert [row["setting"] for row in out["rows"]] == ["θ=0.5", "k=1", "k=3", "k=5", "k=7", "whole source"]
+    with pytest.raises(SystemExit):
+        path_loss.main([str(tmp_path / "nothing"), "--pairs", str(pairs)])
+    assert "nothing" in capsys.readouterr().err
