@@ -91,7 +91,7 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
         else:
             k = loaded.model.k
             setting = "whole source" if k is None else f"k={k}"
-            visible = visible_source(k, batch.source_lengths, batch.target.shape[1], 0, 0)
+            visible = visible_source(k, batch.source_lengths, batch.target.shape[1], 0, 0).clone()
             pairs = torch.arange(len(visible), device=device)
             visible[pairs, batch.target_lengths - 1] = batch.source_lengths  # the end token, as for the grid
             hidden = loaded.model(batch.source, batch.target, batch.source_lengths, visible)

@@ -58,17 +58,20 @@ def test_a_grids_losses_are_those_of_its_full_logits():
 
 
 @torch.no_grad()
-def test_a_baselines_loss_is_that_of_its_schedule():
-    model = tiny_prefix(k=2).double()
+@pytest.mark.filterwarnings("error")  # such as writing to a tensor whose entries share memory
+@pytest.mark.parametrize("k", [2, None])
+def test_a_baselines_loss_is_that_of_its_schedule(k):
+    model = tiny_prefix(k=k).double()
     (row,) = path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, [])
     total = 0.0
     for example in EXAMPLES:
         source, target = torch.tensor([example.source]), torch.tensor([example.target[:-1]])
         X, Y = source.shape[1], target.shape[1]
-        visible = torch.tensor([[*(min(y + 2, X) for y in range(Y - 1)), X]])  # the end token sees the whole source
+        # The end token sees the whole source.
+        visible = torch.tensor([[*(min(y + (k or X), X) for y in range(Y - 1)), X]])
         logits = model.text_logits(model(source, target, torch.tensor([X]), visible))[0]
         total += F.cross_entropy(logits, torch.tensor(example.target[1:]), reduction="sum").item()
-    assert row["setting"] == "k=2"
+    assert row["setting"] == ("k=2" if k else "whole source")
     assert row["loss"] == pytest.approx(total / sum(len(example.target) - 1 for example in EXAMPLES), abs=1e-9)
 
 
