@@ -111,6 +111,14 @@ def score(
     return Scores("", "", row, samples, notes)
 
 
+SHORT = {  # options as they are written in tables and figures
+    ("attention", "approximate"): "approximate",
+    ("attention", "exact"): "exact",
+    ("input_attends_output", True): "I←O on",
+    ("input_attends_output", False): "I←O off",
+}
+
+
 def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
     """System and setting of each point as shown; options that models of one system differ in become part of its name.
 
@@ -121,7 +129,7 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
     for point in points:
         siblings = [other for other in points if other.system == point.system]
         differing = [
-            f"{name} {value}"
+            SHORT.get((name, value), f"{name} {value}")
             for name, value in point.options.items()
             if any(other.options.get(name) != value for other in siblings)
         ]

@@ -135,6 +135,14 @@ def test_models_of_one_system_are_told_apart_by_the_options_they_differ_in():
     assert name_points(points) == [("grid λ 0.1", "θ=0.5"), ("grid λ 0.3", "θ=0.5")]
 
 
+def test_options_with_long_names_are_shortened():
+    paper = {"attention": "approximate", "input_attends_output": True}
+    rows = {"attention": "exact", "input_attends_output": False}
+    assert [name for name, _ in name_points([point(**paper), point(folder="b", **rows)])] == [
+        "grid approximate I←O on", "grid exact I←O off"
+    ]  # fmt: skip
+
+
 def test_models_without_a_difference_are_told_apart_by_their_runs():
     points = [point(folder="/runs/first/model"), point(folder="/runs/second/model"), point(folder="/runs/b", setting=1)]
     assert name_points(points) == [("grid (first)", "θ=0.5"), ("grid (second)", "θ=0.5"), ("grid", "θ=1")]

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+CHARACTERS = 80  # of a legend fit below a panel
+
 
 def pareto_figure(
     curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str], folder: Path, latency: str = "AL"
@@ -46,12 +48,23 @@ def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence
     for axes in panels[len(metrics) :]:
         axes.set_axis_off()
     for axes, metric in zip(panels, metrics, strict=False):
-        draw_curves(axes, curves, metric, latency)
+        draw_curves(axes, curves, metric, latency, legend=False)
+    handles = {
+        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if handles:  # below the panels: over them it would hide points
+        widest = max(map(len, handles))
+        fitting = max(1, CHARACTERS * columns // (widest + 8))
+        figure.legend(handles.values(), handles, loc="outside lower center", ncols=fitting, fontsize=8)
     return figure
 
 
 def draw_curves(
-    axes: "Axes", curves: Mapping[str, Sequence[Mapping[str, Any]]], metric: str, latency: str = "AL"
+    axes: "Axes",
+    curves: Mapping[str, Sequence[Mapping[str, Any]]],
+    metric: str,
+    latency: str = "AL",
+    legend: bool = True,
 ) -> None:
     """Draw one panel: a line for each system, its settings written beside the points."""
     for index, (system, unsorted) in enumerate(curves.items()):
@@ -81,7 +94,7 @@ def draw_curves(
     axes.set_xlabel(f"{latency} (model tokens)")
     axes.set_ylabel(metric)
     axes.grid(alpha=0.3, linewidth=0.5)
-    if axes.get_legend_handles_labels()[0]:
+    if legend and axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=8)
 
 

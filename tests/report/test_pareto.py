@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from duplexmt.report.pareto import draw_curves, pareto_figure
+from duplexmt.report.pareto import _panels, draw_curves, pareto_figure
 
 CURVES = {
     "grid": [
@@ -29,6 +29,18 @@ def test_the_figure_is_written_twice_over_and_is_the_same_every_time(tmp_path: P
 def test_three_metrics_have_three_panels_and_a_system_without_a_metric_is_left_out_of_its_own(tmp_path: Path) -> None:
     paths = pareto_figure(CURVES, ["COMET", "BLEU", "chrF"], tmp_path)
     assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_the_legend_stands_below_the_panels_whatever_its_length() -> None:
+    long = {f"{name} of a system with a very long name": points for name, points in CURVES.items()}
+    for curves in (CURVES, long):
+        figure = _panels(curves, ["COMET", "BLEU"], "AL")
+        figure.draw_without_rendering()
+        (legend,), panels = figure.legends, figure.axes
+        assert [text.get_text() for text in legend.get_texts()] == list(curves)
+        box = legend.get_window_extent()
+        assert box.y1 <= min(axes.get_tightbbox().y0 for axes in panels)  # type: ignore[union-attr]
+        assert (box.x0 >= 0, box.x1 <= figure.bbox.x1) == (True, True)
 
 
 def test_names_in_chinese_and_with_a_dollar_are_drawn_as_they_are(tmp_path: Path) -> None:
