@@ -115,14 +115,9 @@ class GridCache(StreamCache):
         self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]
     ) -> Tensor:
         """See `StreamCache.open`."""
-        n, starts = len(slots), self._starts(source_lengths)
-        self.make_room(max(slots) + 1, 1, max(starts))
-        for slot, start in zip(slots, starts, strict=True):
-            self.count[I][slot] = self.count[O][slot] = 1
-            self.start[slot] = start
-        index, tokens = (torch.tensor(values, device=self.device) for values in (slots, [source, seed]))
-        self.tokens[:, index, 0] = tokens
-        states = self.decoder.embed_tokens(tokens.flatten())  # [2n, D]
+        n, starts = len(slots), self._begin(slots, source, seed, source_lengths)
+        index = torch.tensor(slots, device=self.device)
+        states = self.decoder.embed_tokens(self.tokens[:, index, 0].flatten())  # [2n, D]
         cos, sin = self._rotation(torch.tensor([[0] * n, starts], device=self.device).flatten())
         for layer, cache in zip(self.packed, self.layers, strict=True):
             q, k, v = layer.split(layer.project(states, cos, sin).unflatten(0, (2, n)))

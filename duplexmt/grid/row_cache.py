@@ -56,12 +56,7 @@ class RowCache(StreamCache):
         self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]
     ) -> Tensor:
         """See `StreamCache.open`."""
-        starts = self._starts(source_lengths)
-        self.make_room(max(slots) + 1, 1, max(starts))
-        for slot, start in zip(slots, starts, strict=True):
-            self.count[I][slot] = self.count[O][slot] = 1
-            self.start[slot] = start
-        self.tokens[:, torch.tensor(slots), 0] = torch.tensor([source, seed], device=self.device)
+        self._begin(slots, source, seed, source_lengths)
         return self._advance(slots, [False] * len(slots))  # a new row, with its first column
 
     @torch.inference_mode()
@@ -89,8 +84,8 @@ class RowCache(StreamCache):
         """
         n = len(slots)
         needed = [self._needed(slot, emit) for slot, emit in zip(slots, emits, strict=True)]
-        states_of, counts = [state for states in needed for state in states], [len(states) for states in needed]
-        w, m = max(counts), len(states_of)
+        counts = [len(states) for states in needed]
+        w, m = max(counts), sum(counts)
         table = [(slot, stream, place) for slot, states in zip(slots, needed, strict=True) for stream, place in states]
         at_row = [row * w + i for row, count in enumerate(counts) for i in range(count)]
         visible, start = [self.count[I][slot] for slot in slots], [self.start[slot] for slot in slots]

@@ -91,11 +91,19 @@ class StreamCache(ABC):
     def _resize(self, slots: int, length: int) -> None:
         """Keep all entries in larger tensors."""
 
-    def _starts(self, source_lengths: Sequence[int]) -> list[int]:
-        """First positions of the targets of streams whose sources are so long."""
-        if self.model.anchor == "source_length":
-            return list(source_lengths)
-        return [1 if self.model.anchor == VISIBLE_LENGTH else int(self.model.anchor)] * len(source_lengths)
+    def _begin(
+        self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]
+    ) -> list[int]:
+        """Account for opened streams, see `open`; returns the first positions of their targets."""
+        anchor = self.model.anchor
+        first = 1 if anchor == VISIBLE_LENGTH else anchor
+        starts = list(source_lengths) if anchor == "source_length" else [int(first)] * len(slots)
+        self.make_room(max(slots) + 1, 1, max(starts))
+        for slot, start in zip(slots, starts, strict=True):
+            self.count[I][slot] = self.count[O][slot] = 1
+            self.start[slot] = start
+        self.tokens[:, list(slots), 0] = torch.tensor([source, seed], device=self.device)
+        return starts
 
     def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines of positions, `[m]` → `[m, 1, E]` each, as `PackedLayer.project` takes them."""

@@ -5,7 +5,7 @@ mean loss of the tokens at those states, beside the AL of the path, compares pol
 scatter of BLEU. What the model would have written itself plays no part.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -13,13 +13,13 @@ import torch
 from torch.nn import functional as F
 
 from ..artifact import ModelFolder
-from ..baselines.mask import visible_source
-from ..data.batch import Example, collate
+from ..data.batch import Batch, Example, collate
 from ..grid.model import EMIT, GridModel
 from ..metrics.latency import average_lagging
 from ..training.module import guide
 
 BATCH = 25
+WHOLE = "whole source"
 FIXED = (1, 3, 5, 7)  # k of the fixed schedules a grid is also asked about
 
 
@@ -74,32 +74,40 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
     device = next(loaded.model.parameters()).device
     lags: dict[str, list[float]] = {}
     losses: dict[str, float] = {}
-    written = 0
     for begin in range(0, len(ordered), BATCH):
         batch = collate(ordered[begin : begin + BATCH]).to(device)
-        written += int(batch.target_lengths.sum())
-        if isinstance(loaded.model, GridModel):
-            guided = guide(loaded.model, tokens, batch, lam=0.0)
-            probabilities = loaded.model.emit_logits(guided.hidden).double().softmax(-1)[:, EMIT]
-            heatmaps, p_emit = guided.cells.padded(guided.heatmap), guided.cells.padded(probabilities)
-            for heatmap, p, (X, Y) in zip(heatmaps, p_emit.tolist(), batch.shapes, strict=True):
-                paths = {f"θ={theta:g}": threshold_rows([row[:Y] for row in p[:X]], theta) for theta in thetas}
-                paths |= {f"k={k}": schedule_rows(k, X, Y) for k in FIXED} | {"whole source": [X - 1] * Y}
-                for setting, rows in paths.items():
-                    lags.setdefault(setting, []).append(lagging(rows, X))
-                    losses[setting] = losses.get(setting, 0.0) + float(heatmap[rows, range(Y)].sum())
-        else:
-            k = loaded.model.k
-            setting = "whole source" if k is None else f"k={k}"
-            visible = visible_source(k, batch.source_lengths, batch.target.shape[1], 0, 0).clone()
-            pairs = torch.arange(len(visible), device=device)
-            visible[pairs, batch.target_lengths - 1] = batch.source_lengths  # the end token, as for the grid
-            hidden = loaded.model(batch.source, batch.target, batch.source_lengths, visible)
-            valid = torch.arange(visible.shape[1], device=device) < batch.target_lengths[:, None]
-            loss = F.cross_entropy(loaded.model.text_logits(hidden[valid]), batch.labels[valid], reduction="sum")
-            losses[setting] = losses.get(setting, 0.0) + float(loss)
-            for row, (X, Y) in zip(visible.tolist(), batch.shapes, strict=True):
-                lags.setdefault(setting, []).append(lagging([seen - 1 for seen in row[:Y]], X))
+        paths = _grid_paths(loaded, batch, thetas) if isinstance(loaded.model, GridModel) else _own_path(loaded, batch)
+        for setting, lag, loss in paths:
+            lags.setdefault(setting, []).append(lag)
+            losses[setting] = losses.get(setting, 0.0) + loss
+    written = sum(len(example.target) - 1 for example in ordered)
     return [
         {"setting": setting, "AL": fmean(lags[setting]), "loss": loss / written} for setting, loss in losses.items()
     ]
+
+
+def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> Iterator[tuple[str, float, float]]:
+    """Setting, AL and summed loss of every path through each pair's grid."""
+    model: Any = loaded.model
+    guided = guide(model, loaded.tokens, batch, lam=0.0)
+    probabilities = model.emit_logits(guided.hidden).double().softmax(-1)[:, EMIT]
+    heatmaps, p_emit = guided.cells.padded(guided.heatmap), guided.cells.padded(probabilities)
+    for heatmap, p, (X, Y) in zip(heatmaps, p_emit.tolist(), batch.shapes, strict=True):
+        paths = {f"θ={theta:g}": threshold_rows([row[:Y] for row in p[:X]], theta) for theta in thetas}
+        paths |= {f"k={k}": schedule_rows(k, X, Y) for k in FIXED} | {WHOLE: [X - 1] * Y}
+        for setting, rows in paths.items():
+            yield setting, lagging(rows, X), float(heatmap[rows, range(Y)].sum())
+
+
+def _own_path(loaded: ModelFolder, batch: Batch) -> Iterator[tuple[str, float, float]]:
+    """The same of the one schedule a prefix model was trained for."""
+    model: Any = loaded.model
+    k = model.k
+    rows = [schedule_rows(k or X, X, Y) for X, Y in batch.shapes]
+    visible = torch.ones_like(batch.target)
+    for seen, path in zip(visible, rows, strict=True):
+        seen[: len(path)] = torch.tensor(path) + 1
+    hidden = model(batch.source, batch.target, batch.source_lengths, visible)
+    for states, labels, path, (X, Y) in zip(hidden, batch.labels, rows, batch.shapes, strict=True):
+        loss = F.cross_entropy(model.text_logits(states[:Y]), labels[:Y], reduction="sum")
+        yield WHOLE if k is None else f"k={k}", lagging(path, X), float(loss)
