@@ -19,7 +19,7 @@ SOFTMAX_KINDS = ("joint", "separate")
 
 def approximate_attention(
     cells: Cells,
-    q_I: Tensor,
+    q_I: Tensor | None,
     k_I: Tensor,
     v_I: Tensor,
     q_O: Tensor,
@@ -28,21 +28,20 @@ def approximate_attention(
     scale: float,
     input_attends_output: bool = True,
     softmax: str = "joint",
-    target_only: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Broadcast (`eq:broadcast-approx`) and Hadamard (`eq:io-hadamard`) attention: `X² + Y² + 2XY` scores a pair.
 
     Args:
         cells: layout of the batch.
-        q_I, q_O: `[N, H, E]` (or by token), rotated.
+        q_I, q_O: `[N, H, E]` (or by token), rotated; `q_I` is None where `ctx_I` is of no use to the caller.
         k_I, v_I, k_O, v_O: `[N, K, E]` (or by token), keys rotated.
         scale: the paper's `s`.
         input_attends_output: whether source states attend to target states (I←O).
         softmax: `joint` (one denominator for self and cross keys) or `separate` (the rejected sum of two softmaxes).
-        target_only: whether `ctx_I` is of no use to the caller; an empty tensor stands for it.
 
     Returns:
-        `ctx_I` and `ctx_O`, `[N, H, E]`; with I←O off `ctx_I` comes by token if `q_I` does.
+        `ctx_I` and `ctx_O`, `[N, H, E]`; with I←O off `ctx_I` comes by token if `q_I` does, and without `q_I` it is
+        an empty tensor.
     """
     # O→O on row x = 0, then O←I down each column from there.
     padded_X, padded_Y = ((len(cells.shapes), width) for width in cells.width)
@@ -51,7 +50,7 @@ def approximate_attention(
         cells.over_columns(q_O), cells.over_rows(k_I), cells.over_rows(v_I), own_O, cells.columns, cells.target_token,
         scale, softmax,
     )  # fmt: skip
-    if target_only:
+    if q_I is None:
         return ctx_O[:0], ctx_O
     # I→I on column y = 0, then I←O along each row from there.
     own_I = self_attention(
@@ -100,7 +99,7 @@ def cross_attention(
 
 def exact_attention(
     cells: Cells,
-    q_I: Tensor,
+    q_I: Tensor | None,
     k_I: Tensor,
     v_I: Tensor,
     q_O: Tensor,
@@ -109,7 +108,6 @@ def exact_attention(
     scale: float,
     input_attends_output: bool = True,
     softmax: str = "joint",
-    target_only: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The four attention types of `tab:attn-types` without approximation, `O(X²Y + XY²)` scores a pair.
 
@@ -128,7 +126,7 @@ def exact_attention(
         return causal_attention(q, k_O, v_O, scale)
 
     ctx_O = cells.flat(merge(*row(q_O), *column(q_O), softmax))
-    if target_only:
+    if q_I is None:
         return ctx_O[:0], ctx_O
     by_token, q_I = len(q_I) == len(cells.x), cells.padded(cells.over_rows(q_I))
     if not input_attends_output:

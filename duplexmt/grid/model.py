@@ -158,8 +158,7 @@ class GridModel(nn.Module):
             return on_both_streams(partial(self._finish, layer), (grow_I(I), cells.over_columns(O)), contexts)
 
         def last_block(layer: Any, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
-            # Nothing reads the source stream after the last layer's keys and values.
-            _, ctx_O = self._contexts(layer, cells, I, O, rope, target_only=True)
+            ctx_O = self._last_context(layer, cells, I, O, rope)
             return self._finish(layer, cells.over_columns(O), ctx_O)
 
         for layer in decoder.layers[:-1]:
@@ -182,23 +181,38 @@ class GridModel(nn.Module):
         """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
         return self.emit_head(hidden)
 
-    def _contexts(
-        self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation, target_only: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def _contexts(self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation) -> tuple[Tensor, Tensor]:
         """Attention contexts `[n, H, E]` of both streams; `rope` covers the states of I, then those of O."""
         cos, sin = rope
         (q_I, q_O), (k_I, k_O), (v_I, v_O) = on_both_streams(
             lambda states: self._project(layer, states, cos, sin), (I, O)
         )
+        return self._attend(layer, cells, q_I, k_I, v_I, q_O, k_O, v_O)
+
+    def _last_context(self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
+        """Attention context `[n, H, E]` of the target stream in the last layer, projecting only what it reads.
+
+        Nothing reads the source stream any more but for its keys and values, so it has no queries; and under broadcast
+        attention target states attend to those of row x = 0 alone, so only these have keys and values.
+        """
+        (cos_I, cos_O), (sin_I, sin_O) = (part.split((len(I), len(O))) for part in rope)
+        if self.attention == "exact":
+            k_I, v_I = self._project(layer, I, cos_I, sin_I, "kv")
+            q_O, k_O, v_O = self._project(layer, O, cos_O, sin_O)
+        else:
+            (q_O,) = self._project(layer, O, cos_O, sin_O, "q")
+            O, cos_O, sin_O = map(cells.row_0, (O, cos_O, sin_O))
+            (k_I, k_O), (v_I, v_O) = on_both_streams(
+                lambda *states: self._project(layer, *states, "kv"), (I, O), (cos_I, cos_O), (sin_I, sin_O)
+            )
+        return self._attend(layer, cells, None, k_I, v_I, q_O, k_O, v_O)[1]
+
+    def _attend(self, layer: Any, cells: Cells, *projected: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Contexts of both streams, by the kind of attention this model has."""
+        attend: Callable[..., tuple[Tensor, Tensor]]
         attend = approximate_attention if self.attention == "approximate" else exact_attention
-        return attend(
-            cells,
-            *(q_I, k_I, v_I, q_O, k_O, v_O),
-            scale=layer.self_attn.scaling,
-            input_attends_output=self.input_attends_output,
-            softmax=self.softmax,
-            target_only=target_only,
-        )
+        scale, io, softmax = layer.self_attn.scaling, self.input_attends_output, self.softmax
+        return attend(cells, *projected, scale=scale, input_attends_output=io, softmax=softmax)
 
     def check_window(self, X: int, Y: int) -> None:
         """Raise `ValueError` where streams of `X` and `Y` tokens exceed a sliding window of the backbone."""
@@ -252,24 +266,30 @@ def add_mlp(layer: Any, states: Tensor) -> Tensor:
     return states + linear(mlp.down_proj, mlp.act_fn(linear(mlp.gate_proj, normed)) * linear(mlp.up_proj, normed))
 
 
-def project_and_rotate(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The first half of a decoder block, up to attention: states `[n, D]` → rotated queries and keys, and values."""
-    q, k, v = project_qkv(layer.self_attn, rms_norm(states, layer.input_layernorm))
-    return rotate(q, cos, sin), rotate(k, cos, sin), v
-
-
-def project_qkv(attention: Any, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries `[..., H, E]`, keys and values `[..., K, E]` of normed states `[..., D]`, before rotation.
+def project_and_rotate(layer: Any, states: Tensor, cos: Tensor, sin: Tensor, parts: str = "qkv") -> tuple[Tensor, ...]:
+    """The first half of a decoder block, up to attention.
 
     Covers what tells the supported decoders apart: biases (Qwen2) sit in the linear layers, per-head norms of queries
     and keys (Qwen3) are applied where the module has them.
+
+    Args:
+        layer: a decoder block.
+        states: `[n, D]`.
+        cos, sin: rotation of each position, as `rotate` takes it.
+        parts: which of rotated queries (q), rotated keys (k) and values (v) to compute.
+
+    Returns:
+        The parts in their order: queries `[n, H, E]`, keys and values `[n, K, E]`.
     """
-    E = attention.head_dim
-    layers = attention.q_proj, attention.k_proj, attention.v_proj
-    q, k, v = (linear(layer, normed).unflatten(-1, (-1, E)) for layer in layers)
-    if hasattr(attention, "q_norm"):
-        q, k = rms_norm(q, attention.q_norm), rms_norm(k, attention.k_norm)
-    return q, k, v
+    attention, normed = layer.self_attn, rms_norm(states, layer.input_layernorm)
+    found = []
+    for part in parts:
+        heads = linear(getattr(attention, f"{part}_proj"), normed).unflatten(-1, (-1, attention.head_dim))
+        if part != "v":
+            norm = getattr(attention, f"{part}_norm", None)
+            heads = rotate(heads if norm is None else rms_norm(heads, norm), cos, sin)
+        found.append(heads)
+    return tuple(found)
 
 
 def check_backbone(config: Any) -> int | None:

@@ -61,8 +61,9 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...]) -> int:
     """Operations of the linear layers in one training step, two for a multiplication and its addition.
 
     Every linear layer counts once forward, once for the gradient of its input, and once for its weight's where that is
-    trained; layer 0's projections and I←O off by token, the last layer's source stream up to its keys and values, and
-    the text head's gradients for half the cells. Recomputation in the backward pass does not count (model FLOPs).
+    trained; layer 0's projections and I←O off by token; of the last layer's projections what `GridModel` reads (source:
+    keys and values; target: queries, and keys and values of row 0 or, with exact attention, of all rows); and the text
+    head's gradients for half the cells. Recomputation in the backward pass does not count (model FLOPs).
 
     Args:
         model: a grid model.
@@ -76,9 +77,12 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...]) -> int:
     for index, layer in enumerate(layers):
         before_I, before_O = (S, T) if index == 0 else (source, N)
         last = index == len(layers) - 1
+        keys_O = T if last and model.attention == "approximate" else before_O
         for name, linear in linear_layers(layer):
-            if any(part in name for part in ("q_proj", "k_proj", "v_proj")):
-                positions = before_I + before_O
+            if "q_proj" in name:
+                positions = before_O if last else before_I + before_O
+            elif "k_proj" in name or "v_proj" in name:
+                positions = before_I + keys_O
             else:
                 positions = N if last else source + N
             flops += positions * weight_flops(linear)

@@ -64,7 +64,7 @@ def test_streams_that_do_not_depend_on_the_other_index_may_come_by_token(exact, 
     by_cell = [cells.over_rows(s) for s in source[:3]] + [cells.over_columns(s) for s in target[3:]]
     for a, b in zip(attend(cells, *by_token, 0.4, io, softmax), attend(cells, *by_cell, 0.4, io, softmax), strict=True):
         torch.testing.assert_close(cells.over_rows(a), b, rtol=0, atol=1e-12)
-    ctx_I, ctx_O = attend(cells, *by_cell, 0.4, io, softmax, target_only=True)
+    ctx_I, ctx_O = attend(cells, None, *by_cell[1:], 0.4, io, softmax)
     assert ctx_I.numel() == 0
     torch.testing.assert_close(ctx_O, attend(cells, *by_cell, 0.4, io, softmax)[1], rtol=0, atol=0)
 

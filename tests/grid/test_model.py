@@ -234,7 +234,8 @@ def test_compiled_blocks_give_the_same_and_compile_once_for_all_layers_and_sizes
         source, target = tokens(2, X), tokens(2, Y)
         for a, b in zip(gradients_of(compiled, source, target), gradients_of(plain, source, target), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3 * b.abs().max().item() + 1e-6)
-    assert counters["stats"]["unique_graphs"] == 2
+    # The last layer projects the source's and row 0's keys and values, and the target's queries, by themselves.
+    assert counters["stats"]["unique_graphs"] == 4
     assert not counters["graph_break"]
 
 

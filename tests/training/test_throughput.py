@@ -29,11 +29,12 @@ def counted_flops(module, batch, monkeypatch):
     return sum(value for operation, value in counts.items() if operation in linear), loss
 
 
+@pytest.mark.parametrize("attention", ["approximate", "exact"])
 @pytest.mark.parametrize("io", [True, False])
 @pytest.mark.parametrize("lora", [True, False])
-def test_step_flops_are_those_pytorch_counts(io, lora, monkeypatch):
+def test_step_flops_are_those_pytorch_counts(attention, io, lora, monkeypatch):
     backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()), tie_word_embeddings=False)
-    model = GridModel(add_lora(backbone, **LORA) if lora else backbone, input_attends_output=io)
+    model = GridModel(add_lora(backbone, **LORA) if lora else backbone, attention=attention, input_attends_output=io)
     batch = collate(small_data(12).examples("train"))
     counted, loss = counted_flops(small_module(model), batch, monkeypatch)
     N = loss.valid_cells.item()
