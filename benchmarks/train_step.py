@@ -62,7 +62,7 @@ LORA = {
 }  # fmt: skip
 TOKENS = StreamTokens(end=0, seed=1, source_prefix=(), target_prefix=())
 PRECISIONS = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-GEMM = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "gemm", "cutlass", "nvjet", "xmma")
+GEMM = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::_linear", "gemm", "cutlass", "nvjet", "xmma")
 
 
 class Bench:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .products import product as times
+
 
 def linear(layer: nn.Module, states: Tensor) -> Tensor:
     """`layer(states)`, `[n, D]` → `[n, D']`, the same value whether or not the layer has LoRA weights to train."""
@@ -58,7 +60,7 @@ class _LoRALinear(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             if product.itemsize >= 4:
                 ctx.save_for_backward(x, W, A, B, None)
-                return F.linear(x, torch.addmm(W, B, A, alpha=scale), b)
+                return times(x, torch.addmm(W, B, A, alpha=scale), b)
             u = x @ A.T
             ctx.save_for_backward(x, W, A, B, u)
             return torch.addmm(F.linear(x, W, b), u, (scale * B).T)
@@ -70,10 +72,10 @@ class _LoRALinear(torch.autograd.Function):
         (x_dtype, A_dtype, B_dtype), scale = ctx.dtypes, ctx.scale
         g, d_x = gradients[0], None
         with torch.autocast(x.device.type, enabled=False):
-            t = g @ (scale * B)
+            t = times(g, (scale * B).T)
             if ctx.needs_input_grad[0]:
-                d_x = g @ torch.addmm(W, B, A, alpha=scale) if u is None else torch.addmm(g @ W, t, A)
+                d_x = times(g, torch.addmm(W, B, A, alpha=scale).T) if u is None else torch.addmm(g @ W, t, A)
                 d_x = d_x.to(x_dtype)
-            u = x @ A.T if u is None else u
+            u = times(x, A) if u is None else u
             d_A, d_B = t.T @ x, (g.T @ u).mul_(scale)
         return d_x, None, None, d_A.to(A_dtype), d_B.to(B_dtype), None, None

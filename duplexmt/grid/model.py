@@ -207,12 +207,26 @@ class GridModel(nn.Module):
             )
         return self._attend(layer, cells, None, k_I, v_I, q_O, k_O, v_O)[1]
 
-    def _attend(self, layer: Any, cells: Cells, *projected: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _attend(
+        self,
+        layer: Any,
+        cells: Cells,
+        q_I: Tensor | None,
+        k_I: Tensor,
+        v_I: Tensor,
+        q_O: Tensor,
+        k_O: Tensor,
+        v_O: Tensor,
+    ) -> tuple[Tensor, Tensor]:
         """Contexts of both streams, by the kind of attention this model has."""
-        attend: Callable[..., tuple[Tensor, Tensor]]
         attend = approximate_attention if self.attention == "approximate" else exact_attention
-        scale, io, softmax = layer.self_attn.scaling, self.input_attends_output, self.softmax
-        return attend(cells, *projected, scale=scale, input_attends_output=io, softmax=softmax)
+        return attend(
+            cells,
+            *(q_I, k_I, v_I, q_O, k_O, v_O),
+            scale=layer.self_attn.scaling,
+            input_attends_output=self.input_attends_output,
+            softmax=self.softmax,
+        )
 
     def check_window(self, X: int, Y: int) -> None:
         """Raise `ValueError` where streams of `X` and `Y` tokens exceed a sliding window of the backbone."""

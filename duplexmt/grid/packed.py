@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .products import has_onednn
+
 FEWEST_ROWS = 2  # with one row it is the reading of the weights that takes the time
 SMALLEST = 2**20  # entries of a layer's largest weight below which reordering gains nothing
 APART, JOINED, REORDERED = "apart", "joined", "reordered"
@@ -144,6 +146,6 @@ def packed_layers(layers: Any, free: int, dtype: torch.dtype) -> list[PackedLaye
 
 def reordering_helps(weights: Sequence[Tensor]) -> bool:
     """Whether oneDNN's layout is to be had, and the faster one."""
-    float32 = all(w.dtype == torch.float32 and w.device.type == "cpu" for w in weights)
-    known = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    float32 = all(w.dtype == torch.float32 for w in weights)
+    known = has_onednn(weights[0].device) and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
     return float32 and known and max(w.numel() for w in weights) >= SMALLEST

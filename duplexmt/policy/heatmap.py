@@ -4,9 +4,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+
+from ..grid.products import product as times
 
 IN_CACHE = 128  # cells whose softmax is taken at a time: rows of 3,000 logits stay in a processor's cache
+# Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time, and touching it
+# anew costs more than the product.
+REUSED = 2**21
 
 
 def cells_at_once(vocab_size: int) -> int:
@@ -14,17 +18,23 @@ def cells_at_once(vocab_size: int) -> int:
     return max(1, 2**26 // vocab_size)
 
 
+def cells_of_piece(weight: Tensor) -> int:
+    """Cells whose logits should be in one tensor, given the text head's weight `[vocabulary, D]`."""
+    return max(1, (2**26 if weight.is_cuda else REUSED) // len(weight))
+
+
 def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int) -> Tensor:
     """`L(x, y) = −log p[x, y](o_{y+1})` of a list of cells (`eq:grid-loss`).
 
-    Logits exist for one chunk of cells at a time, and again in the backward pass, there only of cells whose loss has a
-    gradient: those of the EMIT mask. Where one chunk holds all cells, its logits are kept instead.
+    Logits exist for one chunk of cells at a time (or, on a CPU, a piece of it), and again in the backward pass, there
+    only of cells whose loss has a gradient: those of the EMIT mask. Where one chunk holds all cells, their logits are
+    kept instead.
 
     Args:
         hidden: final-normed target states `[N, D]`.
         weight, bias: of the text head, `[vocabulary, D]` and `[vocabulary]`.
         labels: the token each cell is to predict, `o_{y+1}`, `[N]`.
-        chunk: cells whose logits exist at a time.
+        chunk: cells whose logits may exist at a time.
 
     Returns:
         `[N]` in nats, at least float32.
@@ -40,40 +50,50 @@ class _TokenLoss(torch.autograd.Function):
         device = hidden.device.type
         product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         w, b = weight.to(product), None if bias is None else bias.to(product)
-        log_totals, losses, kept = [], [], None
-        for states, targets in zip(hidden.split(chunk), labels.split(chunk), strict=True):
-            logits = F.linear(states.to(product), w, b)
+        piece = min(chunk, cells_of_piece(weight))
+        keep = len(hidden) <= chunk and ctx.needs_input_grad[0]
+        log_totals, losses, kept = [], [], []
+        for states, targets in zip(hidden.split(piece), labels.split(piece), strict=True):
+            logits = times(states.to(product), w, b)
             for part, label in zip(logits.split(IN_CACHE), targets.split(IN_CACHE), strict=True):
                 precise, label = part.to(torch.promote_types(product, torch.float32)), label[:, None]
                 loss = precise.log_softmax(-1).gather(-1, label).neg_()
                 log_totals.append(precise.gather(-1, label).add_(loss))
                 losses.append(loss.squeeze(-1))
-            kept = logits if len(hidden) <= chunk and ctx.needs_input_grad[0] else None
-        ctx.save_for_backward(hidden, weight, bias, labels, torch.cat(log_totals), kept)
-        ctx.chunk, ctx.product = chunk, product
+            if keep:
+                kept.append(logits)
+        ctx.save_for_backward(hidden, weight, bias, labels, torch.cat(log_totals), *kept)
+        ctx.piece, ctx.product = piece, product
         return torch.cat(losses)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
-        hidden, weight, bias, labels, log_totals, kept = ctx.saved_tensors
+        hidden, weight, bias, labels, log_totals, *kept = ctx.saved_tensors
         product = ctx.product
         w, b = weight.to(product), None if bias is None else bias.to(product)
         d_hidden = torch.zeros_like(hidden)
         d_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         d_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
-        for cells in gradients[0].nonzero().squeeze(-1).split(ctx.chunk):
+        # Pieces as they were kept, or as many cells with a gradient as make one.
+        cells_with_gradient = gradients[0].nonzero().squeeze(-1)
+        if kept:
+            ends = torch.tensor(range(ctx.piece, len(hidden), ctx.piece), dtype=torch.int64, device=hidden.device)
+            pieces = cells_with_gradient.tensor_split(torch.searchsorted(cells_with_gradient, ends).cpu())
+        else:
+            pieces = cells_with_gradient.split(ctx.piece)
+        for number, cells in enumerate(pieces):
             states = hidden[cells].to(product)
-            d_logits = F.linear(states, w, b) if kept is None else kept.new_empty(len(cells), kept.shape[1])
+            d_logits = kept[number].new_empty(len(cells), len(w)) if kept else times(states, w, b)
             for part, at in zip(d_logits.split(IN_CACHE), cells.split(IN_CACHE), strict=True):
                 d_loss = gradients[0][at, None].to(log_totals.dtype)
-                logits = part if kept is None else kept.index_select(0, at)
+                logits = kept[number].index_select(0, at - number * ctx.piece) if kept else part
                 # (softmax − one-hot) · gradient
                 d_part = (logits - log_totals[at]).exp_().mul_(d_loss)
                 d_part.scatter_add_(-1, labels[at, None], -d_loss)
                 if d_bias is not None:
                     d_bias += d_part.sum(0)
                 part.copy_(d_part)
-            d_hidden.index_copy_(0, cells, (d_logits @ w).to(hidden.dtype))
+            d_hidden.index_copy_(0, cells, times(d_logits, w.T).to(hidden.dtype))
             if d_weight is not None:
                 d_weight += d_logits.T @ states
         return d_hidden, d_weight, d_bias, None, None

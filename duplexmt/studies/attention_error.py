@@ -97,7 +97,14 @@ def layer_inputs(
             stream(I, rms_norm(I, layer.input_layernorm), of_I, transpose=False),
             stream(O, rms_norm(O, layer.input_layernorm), of_O, transpose=True),
         )
-        ctx_I, ctx_O = attend(cells, *of_I, *of_O, layer.self_attn.scaling, model.input_attends_output, model.softmax)
+        (q_I, k_I, v_I), (q_O, k_O, v_O) = of_I, of_O
+        ctx_I, ctx_O = attend(
+            cells,
+            *(q_I, k_I, v_I, q_O, k_O, v_O),
+            scale=layer.self_attn.scaling,
+            input_attends_output=model.input_attends_output,
+            softmax=model.softmax,
+        )
         I, O = finish_block(layer, I, ctx_I), finish_block(layer, O, ctx_O)
     ends = [
         StreamStates(

@@ -42,17 +42,31 @@ def test_a_frozen_head_gets_no_gradient():
 @pytest.mark.parametrize("chunk", [5, 100])
 def test_logits_exist_for_a_chunk_at_a_time_and_backwards_for_masked_cells_only(chunk, monkeypatch):
     hidden, head, labels = small_cells()
-    sizes, linear = [], F.linear
+    sizes = []
 
-    def watched(states, *args):
-        sizes.append(len(states))
-        return linear(states, *args)
+    def watched(states, weight, *bias):
+        if weight.shape == head.weight.shape:
+            sizes.append(len(states))
+        return F.linear(states, weight, *bias)
 
-    monkeypatch.setattr("duplexmt.policy.heatmap.F.linear", watched)
+    monkeypatch.setattr("duplexmt.policy.heatmap.times", watched)
     mask = torch.arange(24) % 3 == 0
     loss_heatmap(hidden, head.weight, head.bias, labels, chunk)[mask].sum().backward()
     # 24 cells forward; of the 8 masked ones again where the logits were not kept.
     assert sizes == ([5, 5, 5, 5, 4, 5, 3] if chunk == 5 else [24])
+
+
+@pytest.mark.parametrize("cells", [1, 7, 24, 100])
+def test_kept_logits_may_lie_in_several_tensors(cells, monkeypatch):
+    hidden, head, labels = small_cells()
+    monkeypatch.setattr("duplexmt.policy.heatmap.REUSED", cells * len(head.weight))
+    inputs, mask = [hidden, head.weight, head.bias], torch.arange(24) % 5 == 0
+    full = F.cross_entropy(head(hidden), labels, reduction="none")
+    pieces = loss_heatmap(*inputs, labels, 100)
+    torch.testing.assert_close(pieces, full, rtol=0, atol=1e-12)
+    expected = torch.autograd.grad(full[mask].sum(), inputs)
+    for a, b in zip(torch.autograd.grad(pieces[mask].sum(), inputs), expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
 def test_nothing_is_kept_where_there_is_no_backward_pass():

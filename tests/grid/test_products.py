@@ -1,0 +1,30 @@
+"""Products of training steps against `F.linear`, whichever library computes them."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from duplexmt.grid.products import has_onednn, product
+
+
+@pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
+def test_onednn_takes_float32_on_a_cpu_and_nothing_else(monkeypatch):
+    used = []
+    monkeypatch.setattr("duplexmt.grid.products.F.linear", lambda rows, *_: used.append(rows.dtype) or rows)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        product(torch.ones(3, 4, dtype=dtype), torch.ones(5, 4, dtype=dtype))
+    product(torch.ones(0, 4), torch.ones(5, 4))  # nothing to multiply
+    assert used == [torch.float64, torch.bfloat16, torch.float32]
+    assert not has_onednn(torch.device("meta"))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("transposed", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, 37])
+def test_values_are_those_of_a_linear_layer(rows, transposed, bias):
+    torch.manual_seed(0)
+    states, shift = torch.randn(rows, 24), torch.randn(40) if bias else None
+    weight = torch.randn(24, 40).T if transposed else torch.randn(40, 24)
+    found = product(states, weight, shift)
+    expected = F.linear(states.double(), weight.double(), None if shift is None else shift.double())
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-5)
