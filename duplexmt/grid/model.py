@@ -13,6 +13,7 @@ from .cells import Cells
 from .lora import linear
 from .norm import rms_norm
 from .rope import VISIBLE_LENGTH, check_anchor, rotate, signed, target_positions
+from .swiglu import gated
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
 SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
@@ -277,7 +278,8 @@ def finish_block(layer: Any, states: Tensor, context: Tensor) -> Tensor:
 def add_mlp(layer: Any, states: Tensor) -> Tensor:
     """The second half of a decoder block, with its residual: `[..., D]` → `[..., D]`."""
     mlp, normed = layer.mlp, rms_norm(states, layer.post_attention_layernorm)
-    return states + linear(mlp.down_proj, mlp.act_fn(linear(mlp.gate_proj, normed)) * linear(mlp.up_proj, normed))
+    hidden = gated(mlp.act_fn, linear(mlp.gate_proj, normed), linear(mlp.up_proj, normed))
+    return states + linear(mlp.down_proj, hidden)
 
 
 def project_and_rotate(layer: Any, states: Tensor, cos: Tensor, sin: Tensor, parts: str = "qkv") -> tuple[Tensor, ...]:
