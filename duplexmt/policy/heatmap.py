@@ -1,5 +1,6 @@
 """The loss heatmap (`eq:grid-loss`), without ever holding cells × vocabulary logits."""
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -42,6 +43,40 @@ def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Te
     return _TokenLoss.apply(hidden, weight, bias, labels, chunk)
 
 
+def piecewise_losses(
+    states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, piece: int, keep: bool
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Loss `[N]` and log-sum-exp of the logits `[N, 1]` of each state, and, if `keep`, the logits, by pieces."""
+    log_totals, losses, kept = [], [], []
+    for rows, targets in zip(states.split(piece), labels.split(piece), strict=True):
+        logits = times(rows, weight, bias)
+        for part, label in zip(logits.split(IN_CACHE), targets.split(IN_CACHE), strict=True):
+            precise, label = part.to(torch.promote_types(part.dtype, torch.float32)), label[:, None]
+            loss = precise.log_softmax(-1).gather(-1, label).neg_()
+            log_totals.append(precise.gather(-1, label).add_(loss))
+            losses.append(loss.squeeze(-1))
+        if keep:
+            kept.append(logits)
+    return torch.cat(losses), torch.cat(log_totals), kept
+
+
+def use_fused(states: Tensor, bias: Tensor | None) -> bool:
+    """Whether Apple's cut-cross-entropy takes these states: on a GPU where it is installed, for a head without bias."""
+    return states.is_cuda and bias is None and find_spec("cut_cross_entropy") is not None
+
+
+def fused_losses(states: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """As `piecewise_losses`, by a kernel whose logits never leave the processor; the backward pass stays ours.
+
+    That kernel's own would go over all cells, also those whose loss has no gradient.
+    """
+    from cut_cross_entropy import linear_cross_entropy
+
+    losses = linear_cross_entropy(states.contiguous(), weight.contiguous(), labels, reduction="none").float()
+    of_labels = (states.float() * weight[labels].float()).sum(-1)
+    return losses, (losses + of_labels)[:, None]
+
+
 class _TokenLoss(torch.autograd.Function):
     """Linear layer and cross-entropy in one; products in autocast's type, where it is on."""
 
@@ -50,21 +85,15 @@ class _TokenLoss(torch.autograd.Function):
         device = hidden.device.type
         product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         w, b = weight.to(product), None if bias is None else bias.to(product)
-        piece = min(chunk, cells_of_piece(weight))
-        keep = len(hidden) <= chunk and ctx.needs_input_grad[0]
-        log_totals, losses, kept = [], [], []
-        for states, targets in zip(hidden.split(piece), labels.split(piece), strict=True):
-            logits = times(states.to(product), w, b)
-            for part, label in zip(logits.split(IN_CACHE), targets.split(IN_CACHE), strict=True):
-                precise, label = part.to(torch.promote_types(product, torch.float32)), label[:, None]
-                loss = precise.log_softmax(-1).gather(-1, label).neg_()
-                log_totals.append(precise.gather(-1, label).add_(loss))
-                losses.append(loss.squeeze(-1))
-            if keep:
-                kept.append(logits)
-        ctx.save_for_backward(hidden, weight, bias, labels, torch.cat(log_totals), *kept)
-        ctx.piece, ctx.product = piece, product
-        return torch.cat(losses)
+        ctx.piece, ctx.product = min(chunk, cells_of_piece(weight)), product
+        if use_fused(hidden, bias):
+            losses, log_totals = fused_losses(hidden.to(product), w, labels)
+            kept = []
+        else:
+            keep = len(hidden) <= chunk and ctx.needs_input_grad[0]
+            losses, log_totals, kept = piecewise_losses(hidden.to(product), w, b, labels, ctx.piece, keep)
+        ctx.save_for_backward(hidden, weight, bias, labels, log_totals, *kept)
+        return losses
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:

@@ -1,10 +1,13 @@
 """Heatmap and joint loss against the plain formulas."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.policy.heatmap import cells_at_once, loss_heatmap
+from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, use_fused
 from duplexmt.policy.losses import grid_loss
 
 
@@ -67,6 +70,31 @@ def test_kept_logits_may_lie_in_several_tensors(cells, monkeypatch):
     expected = torch.autograd.grad(full[mask].sum(), inputs)
     for a, b in zip(torch.autograd.grad(pieces[mask].sum(), inputs), expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_a_fused_kernel_gives_the_losses_and_the_gradients_stay_ours(monkeypatch):
+    hidden, head, labels = small_cells(torch.float32, bias=False)
+
+    def linear_cross_entropy(states, weight, targets, reduction):
+        assert states.is_contiguous()
+        assert weight.is_contiguous()
+        return F.cross_entropy(states @ weight.T, targets, reduction=reduction)
+
+    package = SimpleNamespace(linear_cross_entropy=linear_cross_entropy)  # its kernels need a GPU
+    monkeypatch.setitem(sys.modules, "cut_cross_entropy", package)
+    monkeypatch.setattr("duplexmt.policy.heatmap.use_fused", lambda states, bias: bias is None)
+    full = F.cross_entropy(head(hidden), labels, reduction="none")
+    fused = loss_heatmap(hidden, head.weight, None, labels, 7)
+    torch.testing.assert_close(fused, full, rtol=0, atol=1e-6)
+    mask, inputs = torch.arange(24) % 3 == 0, [hidden, head.weight]
+    expected = torch.autograd.grad(full[mask].sum(), inputs)
+    for a, b in zip(torch.autograd.grad(fused[mask].sum(), inputs), expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+
+
+def test_a_fused_kernel_is_for_a_gpu_with_the_package():
+    hidden, _, _ = small_cells()
+    assert not use_fused(hidden, None)
 
 
 def test_nothing_is_kept_where_there_is_no_backward_pass():
