@@ -33,7 +33,7 @@ SYSTEMS = {
     **{f"wait{k}": ["experiment=[waitk_finetune,{size}_finetune]", f"system.k={k}"] for k in (1, 3, 5, 7)},
     "offline": ["experiment=[offline_finetune,{size}_finetune]"],
 }
-THETAS = "[0.3,0.5,0.7,0.8,0.9,0.95,0.99]"
+THETAS = "[0.3,0.5,0.6,0.7,0.8,0.9,0.95,0.99]"
 
 
 @dataclass(frozen=True)
