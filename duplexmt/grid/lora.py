@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .products import product as times
+from ..products import product as times
 
 
 def linear(layer: nn.Module, states: Tensor) -> Tensor:

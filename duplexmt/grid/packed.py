@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .products import has_onednn
+from ..products import has_onednn
 
 FEWEST_ROWS = 2  # with one row it is the reading of the weights that takes the time
 SMALLEST = 2**20  # entries of a layer's largest weight below which reordering gains nothing

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..grid.products import product as times
+from ..products import product as times
 
 IN_CACHE = 128  # cells whose softmax is taken at a time: rows of 3,000 logits stay in a processor's cache
 # Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time, and touching it

@@ -21,7 +21,7 @@ from .test_training import LORA
 def counted_flops(module, batch, monkeypatch):
     """Operations of linear layers as PyTorch counts them; attention's own products are left out, LoRA's are PEFT's."""
     monkeypatch.setattr("duplexmt.grid.lora.plain_adapter", lambda _: None)
-    monkeypatch.setattr("duplexmt.grid.products.has_onednn", lambda _: False)  # whose products are not counted
+    monkeypatch.setattr("duplexmt.products.has_onednn", lambda _: False)  # whose products are not counted
     with FlopCounterMode(display=False) as counter:
         loss, _ = module.losses(batch)
         loss.total(loss.emit_cells, loss.emit_weights).backward()

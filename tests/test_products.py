@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.grid.products import has_onednn, product
+from duplexmt.products import has_onednn, product
 
 
 @pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
 def test_onednn_takes_float32_on_a_cpu_and_nothing_else(monkeypatch):
     used = []
-    monkeypatch.setattr("duplexmt.grid.products.F.linear", lambda rows, *_: used.append(rows.dtype) or rows)
+    monkeypatch.setattr("duplexmt.products.F.linear", lambda rows, *_: used.append(rows.dtype) or rows)
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         product(torch.ones(3, 4, dtype=dtype), torch.ones(5, 4, dtype=dtype))
     product(torch.ones(0, 4), torch.ones(5, 4))  # nothing to multiply
