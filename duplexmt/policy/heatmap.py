@@ -86,9 +86,9 @@ class _TokenLoss(torch.autograd.Function):
         product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         w, b = weight.to(product), None if bias is None else bias.to(product)
         ctx.piece, ctx.product = min(chunk, cells_of_piece(weight)), product
+        kept: list[Tensor] = []
         if use_fused(hidden, bias):
             losses, log_totals = fused_losses(hidden.to(product), w, labels)
-            kept = []
         else:
             keep = len(hidden) <= chunk and ctx.needs_input_grad[0]
             losses, log_totals, kept = piecewise_losses(hidden.to(product), w, b, labels, ctx.piece, keep)
