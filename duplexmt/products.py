@@ -4,6 +4,8 @@ A step multiplies thousands of positions by matrices of a few hundred columns. O
 to 104 GFLOP/s on such shapes (2,460 positions, 64 to 1,024 columns) where `mm` does 49 to 91.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,3 +25,9 @@ def has_onednn(device: torch.device) -> bool:
     """Whether oneDNN's linear layer is there for tensors of a device."""
     mkldnn = torch.backends.mkldnn
     return device.type == "cpu" and mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def matrix_products() -> list[Any]:
+    """The operations that a step's products are, as PyTorch dispatches them."""
+    onednn = [torch.ops.mkldnn._linear_pointwise.default] if has_onednn(torch.device("cpu")) else []
+    return [torch.ops.aten.mm.default, torch.ops.aten.addmm.default, *onednn]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+from ..products import matrix_products
 from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
 from .cells import Cells
 from .lora import linear
@@ -20,7 +21,6 @@ SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
 # What is computed again in the backward pass rather than kept: nothing; all but matrix products; or whole layers, of
 # which only the input is kept.
 RECOMPUTE = ("nothing", "elementwise", "layers")
-MATRIX_PRODUCTS = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
 Rotation = tuple[Tensor, Tensor]  # cos and sin
 STATIC_ROPE_TYPES = ("default", "linear", "yarn", "llama3")  # frequencies that do not change with the length seen
 
@@ -78,7 +78,7 @@ class GridModel(nn.Module):
             return block(*inputs)
         if self.recompute == "layers":
             return checkpoint(block, *inputs, use_reentrant=False)
-        kept = partial(create_selective_checkpoint_contexts, MATRIX_PRODUCTS)
+        kept = partial(create_selective_checkpoint_contexts, matrix_products())
         return checkpoint(block, *inputs, use_reentrant=False, context_fn=kept)
 
     @property

@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from duplexmt.grid.backbone import add_lora
 from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import RECOMPUTE, GridModel, finish_block
+from duplexmt.products import matrix_products
 from tests.helpers import tiny_backbone
 
 OPTIONS = [
@@ -257,3 +260,28 @@ def test_a_frozen_backbone_in_half_precision_leaves_the_residual_stream_in_float
     assert seen == [torch.float32] * 3
     assert hidden.dtype == torch.bfloat16  # the final norm's, which the heads read
     assert (hidden.float() - expected).square().mean().sqrt() < 0.2 * expected.square().mean().sqrt()
+
+
+class Counted(TorchDispatchMode):
+    """Counts the matrix products that are really computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.products = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.products += operation in matrix_products()
+        return operation(*args, **(kwargs or {}))
+
+
+def test_elementwise_recomputation_repeats_no_product():
+    lora = {"rank": 3, "alpha": 6, "dropout": 0.0, "target_modules": ["q_proj", "up_proj", "down_proj"]}
+
+    def products(recompute):
+        model = GridModel(add_lora(tiny_backbone(), **lora)).train()  # float32: oneDNN's and PyTorch's own
+        model.recompute = recompute
+        with Counted() as counted:
+            model(tokens(2, 6), tokens(2, 6)).square().sum().backward()
+        return counted.products
+
+    assert products("nothing") == products("elementwise") < products("layers")
