@@ -188,7 +188,7 @@ class GridModel(nn.Module):
         (q_I, q_O), (k_I, k_O), (v_I, v_O) = on_both_streams(
             lambda states: self._project(layer, states, cos, sin), (I, O)
         )
-        return self._attend(layer, cells, q_I, k_I, v_I, q_O, k_O, v_O)
+        return self._attention(layer)(cells, q_I, k_I, v_I, q_O, k_O, v_O)
 
     def _last_context(self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
         """Attention context `[n, H, E]` of the target stream in the last layer, projecting only what it reads.
@@ -206,24 +206,12 @@ class GridModel(nn.Module):
             (k_I, k_O), (v_I, v_O) = on_both_streams(
                 lambda *states: self._project(layer, *states, "kv"), (I, O), (cos_I, cos_O), (sin_I, sin_O)
             )
-        return self._attend(layer, cells, None, k_I, v_I, q_O, k_O, v_O)[1]
+        return self._attention(layer)(cells, None, k_I, v_I, q_O, k_O, v_O)[1]
 
-    def _attend(
-        self,
-        layer: Any,
-        cells: Cells,
-        q_I: Tensor | None,
-        k_I: Tensor,
-        v_I: Tensor,
-        q_O: Tensor,
-        k_O: Tensor,
-        v_O: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Contexts of both streams, by the kind of attention this model has."""
-        attend = approximate_attention if self.attention == "approximate" else exact_attention
-        return attend(
-            cells,
-            *(q_I, k_I, v_I, q_O, k_O, v_O),
+    def _attention(self, layer: Any) -> Callable[..., tuple[Tensor, Tensor]]:
+        """Attention of this model's kind, of the layout and the projections of both streams."""
+        return partial(
+            approximate_attention if self.attention == "approximate" else exact_attention,
             scale=layer.self_attn.scaling,
             input_attends_output=self.input_attends_output,
             softmax=self.softmax,
