@@ -19,11 +19,6 @@ def cells_at_once(vocab_size: int) -> int:
     return max(1, 2**26 // vocab_size)
 
 
-def cells_of_piece(weight: Tensor) -> int:
-    """Cells whose logits should be in one tensor, given the text head's weight `[vocabulary, D]`."""
-    return max(1, (2**26 if weight.is_cuda else REUSED) // len(weight))
-
-
 def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int) -> Tensor:
     """`L(x, y) = −log p[x, y](o_{y+1})` of a list of cells (`eq:grid-loss`).
 
@@ -85,7 +80,8 @@ class _TokenLoss(torch.autograd.Function):
         device = hidden.device.type
         product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         w, b = weight.to(product), None if bias is None else bias.to(product)
-        ctx.piece, ctx.product = min(chunk, cells_of_piece(weight)), product
+        ctx.piece = min(chunk, max(1, REUSED // len(weight))) if device == "cpu" else chunk
+        ctx.product = product
         kept: list[Tensor] = []
         if use_fused(hidden, bias):
             losses, log_totals = fused_losses(hidden.to(product), w, labels)
