@@ -102,6 +102,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         "schedule": cfg.training.schedule,
         "betas": (cfg.training.betas[0], cfg.training.betas[1]),
         "optimizer": cfg.training.optimizer,
+        "emit_learning_rate": cfg.training.emit_learning_rate,
     }
     model: GridModel | PrefixModel
     module: GridTranslation | PrefixTranslation
@@ -112,6 +113,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
             input_attends_output=cfg.model.input_attends_output,
             softmax=cfg.model.softmax,
             anchor=cfg.model.anchor,
+            emit_hidden=cfg.model.emit_hidden,
         )
         model.recompute = cfg.training.recompute
         if cfg.training.compile:

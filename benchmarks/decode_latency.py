@@ -222,7 +222,7 @@ def milliseconds(seconds: list[float], share: float) -> float:
 
 def engine_of(model: GridModel, streams: int, length: int = LENGTH) -> Engine:
     """An engine that writes as many tokens as it reads."""
-    compiled = model.emit_head.weight.is_cuda
+    compiled = model.device.type == "cuda"
     return Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams, compiled=compiled)
 
 

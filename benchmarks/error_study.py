@@ -41,7 +41,7 @@ def random_weights(model: GridModel, seed: int) -> GridModel:
     """A model of the same shape and options before any training."""
     torch.manual_seed(seed)
     backbone = type(model.causal_lm)(model.causal_lm.config)
-    return GridModel(backbone, **model.options).to(model.emit_head.weight).eval()
+    return GridModel(backbone, **model.options).to(model.device, model.dtype).eval()
 
 
 def decays(

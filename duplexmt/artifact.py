@@ -295,10 +295,12 @@ def _system_lines(info: dict[str, Any]) -> tuple[str, str, str, str]:
     """What the model card says of the system: tag, options, recipe of its training, command."""
     if info["system"] == "grid":
         grid = info["grid"]
+        units = grid.get("emit_hidden", 0)
+        head = f", EMIT head with {units} hidden units" if units else ""
         return (
             "grid-attention",
             f"- **Grid:** attention {grid['attention']}, I←O {'on' if grid['input_attends_output'] else 'off'}, "
-            f"softmax {grid['softmax']}, anchor {grid['anchor']}.",
+            f"softmax {grid['softmax']}, anchor {grid['anchor']}{head}.",
             f"λ = {info['training'].get('lam')}, ",
             "python translate.py model_folder=THIS_FOLDER theta=0.7",
         )

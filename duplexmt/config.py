@@ -40,6 +40,7 @@ class ModelConfig:
     input_attends_output: bool = MISSING  # I←O
     softmax: str = MISSING  # joint | separate
     anchor: Any = MISSING  # source_length, a constant position, or visible_length (an ablation)
+    emit_hidden: int = MISSING  # units of a hidden layer in the EMIT head; 0: the paper's linear one
 
     def __post_init__(self) -> None:
         if self.adaptation not in ("full", "lora"):
@@ -166,6 +167,7 @@ class TrainingConfig:
     schedule: str = MISSING  # constant | linear
     optimizer: str = MISSING  # adam | muon (of the layers' matrices; Adam of all else)
     emit_loss: str = MISSING  # what the EMIT head learns: mask (eq:emit-loss) | regret
+    emit_learning_rate: float | None = MISSING  # of the EMIT head; null: learning_rate
     emit_weight: float = MISSING  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float] = MISSING
     recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory)

@@ -77,10 +77,12 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
     options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
     if info["system"] == "grid":
         training = info["training"]
+        options.setdefault("emit_hidden", 0)  # a folder written before it was an option
         options |= {
             "λ": training.get("lam"),
             "EMIT loss": training.get("emit_loss", "mask"),
             "EMIT weight": training.get("emit_weight", 1.0),
+            "EMIT learning rate": training.get("emit_learning_rate"),
         }
     options.pop("k", None)
     return options

@@ -133,7 +133,7 @@ def timings(
         raise ValueError(f"the model that judges must be a grid, not {judge.info['system']}: its heatmap is asked for")
     if tokens.context:
         raise ValueError("results do not hold the previous sentence, which this model was trained with")
-    device = model.emit_head.weight.device
+    device = model.device
     found = {}
     for label, (key, point) in zip(name_points(list(decoding.points.values())), decoding.points.items(), strict=True):
         judged = []

@@ -63,7 +63,10 @@ def trained_with_lora(base, seed=3, **options):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"attention": "exact", "input_attends_output": False, "softmax": "separate", "anchor": 12}],
+    [
+        {},
+        {"attention": "exact", "input_attends_output": False, "softmax": "separate", "anchor": 12, "emit_hidden": 8},
+    ],
     ids=["default", "every option changed"],
 )
 def test_a_model_trained_in_full_comes_back_with_identical_logits(tmp_path, options):

@@ -224,11 +224,18 @@ def test_a_folder_without_evaluation_or_with_a_damaged_one_is_refused(tmp_path):
 
 def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
     grid = {"system": "grid", "grid": {"softmax": "joint"}, "training": {"lam": 0.1}}
-    usual = {"EMIT loss": "mask", "EMIT weight": 1.0}  # of a folder written before these were options, too
+    usual = {
+        "emit_hidden": 0,
+        "EMIT loss": "mask",
+        "EMIT weight": 1.0,
+        "EMIT learning rate": None,
+    }  # of a folder written before these were options, too
     assert telling_apart(grid) == {"softmax": "joint", "λ": 0.1, "trained as": "grid", **usual}
-    grid["training"] |= {"emit_loss": "regret", "emit_weight": 0.5}
+    grid["training"] |= {"emit_loss": "regret", "emit_weight": 0.5, "emit_learning_rate": 0.01}
+    grid["grid"]["emit_hidden"] = 64
     assert telling_apart(grid) == {
-        "softmax": "joint", "λ": 0.1, "trained as": "grid", "EMIT loss": "regret", "EMIT weight": 0.5
+        "softmax": "joint", "λ": 0.1, "trained as": "grid", "emit_hidden": 64, "EMIT loss": "regret",
+        "EMIT weight": 0.5, "EMIT learning rate": 0.01,
     }  # fmt: skip
     waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
     assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk"}

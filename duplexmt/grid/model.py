@@ -35,6 +35,7 @@ class GridModel(nn.Module):
         softmax: `joint` (one denominator for self and cross keys) or `separate` (the rejected variant).
         anchor: first rotary position of the target stream: `source_length`, a constant, or `visible_length` (the
             naive `x_vis + y`, an ablation: every read moves the whole target, so nothing can be cached).
+        emit_hidden: units of a hidden layer in the EMIT head; 0 for the paper's linear one.
 
     Raises:
         ValueError: for an unknown option, or a backbone whose attention the grid cannot honour.
@@ -48,6 +49,7 @@ class GridModel(nn.Module):
         input_attends_output: bool = True,
         softmax: str = "joint",
         anchor: str | int = "source_length",
+        emit_hidden: int = 0,
     ) -> None:
         super().__init__()
         if attention not in ATTENTION_KINDS:
@@ -63,9 +65,8 @@ class GridModel(nn.Module):
         self.recompute = "nothing"  # one of RECOMPUTE, in training
         self._project: Callable[..., Any] = project_and_rotate
         self._finish: Callable[..., Any] = finish_block
-        self.emit_head = nn.Linear(self.causal_lm.config.hidden_size, 2)
-        nn.init.normal_(self.emit_head.weight, std=0.02)
-        nn.init.zeros_(self.emit_head.bias)
+        self.emit_hidden = emit_hidden
+        self.emit_head = emit_head(self.causal_lm.config.hidden_size, emit_hidden)
 
     def compile_blocks(self) -> None:
         """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells."""
@@ -92,6 +93,16 @@ class GridModel(nn.Module):
         return self.attention == "exact" and not self.input_attends_output and self.softmax == "joint"
 
     @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.emit_head.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of what is trained, and so of the residual streams; a frozen backbone's may be lower."""
+        return next(self.emit_head.parameters()).dtype
+
+    @property
     def causal_lm(self) -> Any:
         """The Hugging Face causal language model inside (with LoRA layers, where there are any)."""
         return self.backbone.get_base_model() if hasattr(self.backbone, "get_base_model") else self.backbone
@@ -99,7 +110,7 @@ class GridModel(nn.Module):
     @property
     def options(self) -> dict[str, Any]:
         """The keyword arguments that build this model again around the same backbone."""
-        names = ("attention", "input_attends_output", "softmax", "anchor")
+        names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
         return {name: getattr(self, name) for name in names}
 
     def forward(self, source: Tensor, target: Tensor, source_lengths: Tensor | None = None) -> Tensor:
@@ -144,7 +155,7 @@ class GridModel(nn.Module):
         # eq:grid-init: I does not depend on y yet, nor O on x. So layer 0 projects each token once; after it O has a
         # state for each cell, and so has I where it attends to O.
         # The residual stream has the precision of what is trained, even where the frozen backbone is in half precision.
-        I, O = (decoder.embed_tokens(tokens).to(self.emit_head.weight.dtype) for tokens in (source, target))
+        I, O = (decoder.embed_tokens(tokens).to(self.dtype) for tokens in (source, target))
         if self.anchor == VISIBLE_LENGTH:
             O = cells.over_columns(O)
             positions = cells.x[cells.source_token] + 1 + cells.y[cells.target_token]
@@ -224,6 +235,20 @@ class GridModel(nn.Module):
                 f"streams of {X} + {Y} tokens exceed the backbone's sliding window of {self.window}, which grid "
                 "attention cannot honour: shorten the sentences (data.max_tokens) or take a backbone without it"
             )
+
+
+def emit_head(width: int, hidden: int) -> nn.Module:
+    """The EMIT head (`eq:emit-loss`): linear, or with a hidden layer of `hidden` units.
+
+    Raises:
+        ValueError: for a negative number of units.
+    """
+    if hidden < 0:
+        raise ValueError(f"model.emit_hidden={hidden}: a number of units, or 0 for the paper's linear head")
+    classes = nn.Linear(hidden or width, 2)
+    nn.init.normal_(classes.weight, std=0.02)
+    nn.init.zeros_(classes.bias)
+    return nn.Sequential(nn.Linear(width, hidden), nn.SiLU(), classes) if hidden else classes
 
 
 def on_both_streams(function: Callable[..., Any], *streams: tuple[Tensor, Tensor]) -> Any:

@@ -31,8 +31,8 @@ class StreamCache(ABC):
     def __init__(self, model: GridModel, slots: int = 1, length: int = 64, max_bytes: int | None = None) -> None:
         self.model, self.max_bytes = model, max_bytes
         self.decoder: Any = model.causal_lm.model
-        weight = model.emit_head.weight.detach()
-        self.like, self.device, self.dtype = weight, weight.device, weight.dtype
+        self.device, self.dtype = model.device, model.dtype
+        self.like = torch.empty(0, device=self.device, dtype=self.dtype)
         attention = self.decoder.layers[0].self_attn
         self.E = attention.head_dim
         self.K = attention.k_proj.out_features // self.E

@@ -94,7 +94,7 @@ class Engine:
         self.vocabulary = config.vocab_size
         self.streams: dict[int, Stream] = {}
         self.opened = 0
-        on_cuda = model.emit_head.weight.is_cuda
+        on_cuda = model.device.type == "cuda"
         self.states: States
         if recompute or not (model.cacheable or model.row_cacheable):
             self.states = RecomputedStates(model)

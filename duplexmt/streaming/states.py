@@ -52,7 +52,7 @@ class RecomputedStates:
 
     def __call__(self, states: Sequence[StreamState]) -> list[float]:
         """Compute the whole grid of each stream."""
-        device = self.model.emit_head.weight.device
+        device = self.model.device
         X, Y = max(state.read for state in states), max(len(state.target) for state in states)
         source = torch.tensor([_padded(state.source[: state.read], X) for state in states], device=device)
         target = torch.tensor([_padded(state.target, Y) for state in states], device=device)

@@ -74,8 +74,8 @@ def layer_inputs(
     X, Y = len(source), len(target)
     cells = Cells.of([(X, Y)], source.device)
     decoder = model.causal_lm.model
-    I = cells.over_rows(decoder.embed_tokens(source).to(model.emit_head.weight.dtype))
-    O = cells.over_columns(decoder.embed_tokens(target).to(model.emit_head.weight.dtype))
+    I = cells.over_rows(decoder.embed_tokens(source).to(model.dtype))
+    O = cells.over_columns(decoder.embed_tokens(target).to(model.dtype))
     x, y = cells.x[cells.source_token], cells.y[cells.target_token]
     lengths = torch.full_like(y, source_length or X)
     positions = x + 1 + y if model.anchor == VISIBLE_LENGTH else target_positions(model.anchor, lengths, y)

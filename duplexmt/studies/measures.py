@@ -56,7 +56,7 @@ def layer_errors(model: GridModel, example: Example, bound: bool = True) -> dict
         `violations` and `printed_violations` (shares of scores), `largest_use` (numerator: the largest measured error
         over its bound).
     """
-    source, target = streams_of(example, model.emit_head.weight.device)
+    source, target = streams_of(example, model.device)
     runs = {kind: layer_inputs(with_attention(model, kind), source, target) for kind in ("approximate", "exact")}
     found: dict[tuple[int, str], Sums] = {}
     layers = len(model.causal_lm.model.layers)
@@ -175,7 +175,7 @@ def output_differences(model: GridModel, tokens: StreamTokens, example: Example,
         (mean |ΔL|, nats), `loss_exact`, `loss_approximate` (mean L over the cells both masks hold), `same_mask`; over
         sentences: `area_exact`, `area_approximate`, `same_path`. And `largest_logit_difference` (numerator).
     """
-    batch = collate([example]).to(model.emit_head.weight.device)
+    batch = collate([example]).to(model.device)
     runs = {kind: with_attention(model, kind) for kind in ("exact", "approximate")}
     guided = {kind: guide(run, tokens, batch, lam) for kind, run in runs.items()}
     exact, approximate = guided["exact"], guided["approximate"]
@@ -246,7 +246,7 @@ def decay_curves(
     gathered: dict[tuple[int, str], dict[str, list[Any]]] = defaultdict(lambda: {name: [] for name in CURVES})
     layers = len(model.causal_lm.model.layers)
     for example in found:
-        for index, (layer, I, O) in enumerate(layer_inputs(model, *streams_of(example, model.emit_head.weight.device))):
+        for index, (layer, I, O) in enumerate(layer_inputs(model, *streams_of(example, model.device))):
             if layer is None:
                 break
             for stream, own, other in (("source", I, O), ("target", O, I)):

@@ -56,7 +56,7 @@ def policy_measures(loaded: ModelFolder, pairs: Sequence[Pair], lam: float) -> d
     calibration = torch.zeros(BINS, 3, dtype=torch.float64)
     for begin in range(0, len(pairs), 25):
         part = pairs[begin : begin + 25]
-        batch = collate(examples(loaded, part)).to(model.emit_head.weight.device)
+        batch = collate(examples(loaded, part)).to(model.device)
         guided = guide(model, loaded.tokens, batch, lam)
         probabilities = model.emit_logits(guided.hidden).double().softmax(-1)[:, EMIT]
         decided = probabilities > 0.5

@@ -28,6 +28,7 @@ class TranslationModule(L.LightningModule):
         schedule: after warm-up, `constant` (the paper's) or `linear` decay to 0 at the last step.
         betas: of Adam.
         optimizer: `adam` or `muon`, see `optimizer_of`.
+        emit_learning_rate: of an EMIT head, after warm-up; None: `learning_rate`.
 
     Raises:
         ValueError: for a setting out of range.
@@ -43,19 +44,21 @@ class TranslationModule(L.LightningModule):
         schedule: str = "constant",
         betas: tuple[float, float] = (0.9, 0.999),
         optimizer: str = "adam",
+        emit_learning_rate: float | None = None,
     ) -> None:
         super().__init__()
         if schedule not in SCHEDULES:
             raise ValueError(f"training.schedule={schedule!r}: must be one of {', '.join(SCHEDULES)}")
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"training.optimizer={optimizer!r}: must be one of {', '.join(OPTIMIZERS)}")
-        if not learning_rate > 0:
-            raise ValueError(f"training.learning_rate={learning_rate}: must be above 0")
+        for name, rate in (("learning_rate", learning_rate), ("emit_learning_rate", emit_learning_rate)):
+            if rate is not None and not rate > 0:
+                raise ValueError(f"training.{name}={rate}: must be above 0")
         if warmup_steps < 0:
             raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
         self.model, self.tokens = model, tokens
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
-        self.optimizer = optimizer
+        self.optimizer, self.emit_learning_rate = optimizer, emit_learning_rate
         self.last_losses: dict[str, Tensor] = {}  # of the last batch, by name
         self.skipped = 0  # optimiser steps left out in a row
         self.train()  # Hugging Face hands out pretrained models in evaluation mode
@@ -94,7 +97,7 @@ class TranslationModule(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimiser of the trainable weights, with warm-up (`tab:train-hparam`)."""
-        optimizer = optimizer_of(self.optimizer, self, self.learning_rate, self.betas)
+        optimizer = optimizer_of(self.optimizer, self, self.learning_rate, self.betas, self.emit_learning_rate)
         total = self.trainer.estimated_stepping_batches if self.schedule == "linear" else None
 
         def factor(step: int) -> float:

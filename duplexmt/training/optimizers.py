@@ -1,6 +1,7 @@
 """The optimisers of a training run: Adam, the paper's, and Muon for the matrices of the layers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,13 @@ from torch.optim import Adam, Muon, Optimizer
 OPTIMIZERS = ("adam", "muon")
 
 
-def optimizer_of(name: str, model: nn.Module, learning_rate: float, betas: tuple[float, float]) -> Optimizer:
+def optimizer_of(
+    name: str,
+    model: nn.Module,
+    learning_rate: float,
+    betas: tuple[float, float],
+    emit_learning_rate: float | None = None,
+) -> Optimizer:
     """An optimiser of the trainable weights of a model.
 
     Args:
@@ -18,15 +25,24 @@ def optimizer_of(name: str, model: nn.Module, learning_rate: float, betas: tuple
         model: with a backbone of Hugging Face's naming.
         learning_rate: of both; Muon's steps are scaled to be as large as Adam's.
         betas: of Adam.
+        emit_learning_rate: of the EMIT head, which begins at random where the rest may be pretrained; None: the same.
     """
     weights = {id(w): (key, w) for key, w in model.named_parameters() if w.requires_grad}
     matrices = [w for key, w in weights.values() if name == "muon" and ".layers." in key and w.ndim == 2]
     taken = set(map(id, matrices))
-    others = [w for key, w in weights.values() if id(w) not in taken]
-    adam = Adam(others, lr=learning_rate, betas=betas, foreach=True)  # on a CPU, too
+    groups: list[dict[str, Any]] = [{"params": [w for _, w in weights.values() if id(w) not in taken]}]
+    if emit_learning_rate is not None:
+        head = {id(w) for key, w in weights.values() if "emit_head." in key}
+        both = groups[0]["params"]
+        groups = [
+            {"params": [w for w in both if id(w) not in head]},
+            {"params": [w for w in both if id(w) in head], "lr": emit_learning_rate},
+        ]
+    adam = partial(Adam, lr=learning_rate, betas=betas, foreach=True)  # on a CPU, too
     if not matrices:
-        return adam
-    return Together(Muon(matrices, lr=learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"), adam)
+        return adam(groups)
+    muon = Muon(matrices, lr=learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    return Together(muon, *(adam([group]) for group in groups))
 
 
 class Together(Optimizer):

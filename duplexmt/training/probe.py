@@ -33,7 +33,7 @@ def sentence_grid(
         lam: λ of the path.
         context: text tokens of the previous sentence, for a model trained with context.
     """
-    batch = collate([tokens.example(source, target, context)]).to(model.emit_head.weight.device)
+    batch = collate([tokens.example(source, target, context)]).to(model.device)
     guided = guide(model, tokens, batch, lam)
     top = torch.cat([model.text_logits(states).argmax(-1) for states in guided.hidden.split(256)])
     emit = model.emit_logits(guided.hidden).float().softmax(-1)[:, EMIT]

@@ -187,6 +187,7 @@ def test_an_unsupported_decoder_is_refused_with_the_supported_ones():
         ({"anchor": -1}, "model.anchor=-1: must be 'source_length' or a position of at least 0"),
         ({"anchor": "x_vis"}, "model.anchor='x_vis'"),
         ({"anchor": True}, "model.anchor=True"),
+        ({"emit_hidden": -1}, "model.emit_hidden=-1: a number of units, or 0 for the paper's linear head"),
     ],
 )
 def test_unknown_options_are_refused_by_value_and_rule(options, message):

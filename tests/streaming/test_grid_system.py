@@ -23,6 +23,8 @@ OPTIONS = [
     {"softmax": "separate"},
     {"anchor": 0},
     {"anchor": 20, "input_attends_output": False},
+    {"emit_hidden": 5},
+    {"emit_hidden": 5, "attention": "exact", "input_attends_output": False},
 ]
 SOURCES = [[2, 3, 4, 5, 6, 2, 3], [4], [6, 6, 5], [5, 2, 2, 4, 3], [3, 2]]
 

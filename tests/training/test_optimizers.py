@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 
+import pytest
 import torch
 from torch.optim import Adam, Muon
 from torch.optim.lr_scheduler import LambdaLR
@@ -30,6 +31,21 @@ def test_muon_has_the_matrices_of_the_layers_and_adam_all_else():
     assert of[0] == {name for name in layers if name.endswith("proj.weight")}
     assert of[1] == set(names.values()) - of[0]
     assert any("embed_tokens" in name for name in of[1])
+
+
+@pytest.mark.parametrize("name", ["adam", "muon"])
+def test_the_emit_head_may_have_a_learning_rate_of_its_own(name):
+    model = spoken_grid(emit_hidden=6)
+    optimizer = optimizer_of(name, model, 0.1, (0.8, 0.9), emit_learning_rate=0.01)
+    names = {id(w): name for name, w in model.named_parameters()}
+    rates = {names[id(w)]: group["lr"] for group in optimizer.param_groups for w in group["params"]}
+    assert set(rates) == set(names.values())
+    assert {name for name, rate in rates.items() if rate == 0.01} == {n for n in rates if n.startswith("emit_head.")}
+    assert len([name for name, rate in rates.items() if rate == 0.01]) == 4
+    before = {name: w.detach().clone() for name, w in model.named_parameters()}
+    gradients(model.parameters(), 0)
+    optimizer.step()
+    assert all(not torch.equal(before[name], w) for name, w in model.named_parameters())
 
 
 def gradients(weights, seed):
