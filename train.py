@@ -38,6 +38,27 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     """The whole run of one configuration in one folder; returns validation BLEU for sweeps."""
     import lightning as L
 
+    from duplexmt.training.processes import other_processes
+    from duplexmt.training.run import build_trainer, share_batches
+
+    L.seed_everything(cfg.training.seed, verbose=False)
+    sizes = {"batch_size": cfg.data.batch_size, "batch_cells": cfg.data.batch_cells}
+    trainer_settings, batches = share_batches(asdict(cfg.trainer), sizes)
+    trainer = build_trainer(
+        folder,
+        trainer=trainer_settings,
+        logger=asdict(cfg.logger),
+        name=name,
+        group=group,
+        settings=asdict(cfg),
+        checkpoint_every_n_steps=cfg.training.checkpoint_every_n_steps,
+    )
+    with other_processes(trainer):
+        return run(cfg, folder, trainer, batches)
+
+
+def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
+    """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.artifact import save_model_folder
     from duplexmt.baselines.model import PrefixModel
     from duplexmt.data.tokenizer import stream_tokens
@@ -49,26 +70,23 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     from duplexmt.training.prefix_module import PrefixTranslation
     from duplexmt.training.probes import ProbeCallback, choose_probes
     from duplexmt.training.run import (
-        build_trainer,
+        add_callbacks,
         choose_precision,
         close_loggers,
         half_precision,
         log_model,
         sample_callback,
-        share_batches,
     )
     from duplexmt.training.snapshots import Snapshots
 
     system: tuple[str, float | int | None] = (cfg.system.name, cfg.system.k)
     if cfg.system.name == "grid":
         system = ("grid", cfg.policy.thetas[0])
-    L.seed_everything(cfg.training.seed, verbose=False)
     data = asdict(cfg.data)
     names = ("end_token", "seed_token", "source_prefix", "target_prefix")
     stream = {name: data.pop(name) for name in names} | {"context_tokens": data["context_tokens"]}
-    batches = {name: data.pop(name) for name in ("batch_size", "batch_cells")}
-    trainer_settings, batches = share_batches(asdict(cfg.trainer), batches)
-    del data["licence"]
+    for name in (*batches, "licence"):
+        del data[name]
     if cfg.resume and data["tokenizer"] is None:
         data["tokenizer"] = str(folder / "tokenizer")  # not trained again
     prepared = prepare_corpus(**data)
@@ -134,21 +152,13 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         max_shard_size=cfg.training.max_shard_size,
     )
     training = asdict(cfg.training) | recipe | {"typical_source_length": datamodule.typical_source_length}
-    trainer = build_trainer(
-        folder,
-        trainer=trainer_settings,
-        logger=asdict(cfg.logger),
-        name=name,
-        group=group,
-        settings=asdict(cfg),
-        checkpoint_every_n_steps=cfg.training.checkpoint_every_n_steps,
-        callbacks=[
-            sample_callback(
-                prepared, cfg.training.sample_size, cfg.data.target_language, *system, cfg.policy.max_target_tokens
-            ),
-            probes,
-            Snapshots(folder / "snapshots", cfg.training.snapshots, partial(save, training=training, scores={})),
-        ],
+    add_callbacks(
+        trainer,
+        sample_callback(
+            prepared, cfg.training.sample_size, cfg.data.target_language, *system, cfg.policy.max_target_tokens
+        ),
+        probes,
+        Snapshots(folder / "snapshots", cfg.training.snapshots, partial(save, training=training, scores={})),
     )
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)

@@ -405,6 +405,39 @@ def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tm
     assert "model folder" in done.stdout
 
 
+def test_a_sweep_of_two_devices_runs_each_job_on_both(trained, tmp_path):
+    pairs = trained[0].parent / "pairs.tsv"
+    settings = [
+        "data=pairs", f"data.path='{pairs}'", "data.vocab_size=400", "data.validation_size=6", "data.test_size=7",
+        "data.batch_size=4", "model.architecture.hidden_size=32", "model.architecture.num_hidden_layers=1",
+        "training.sample_size=3", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.enable_progress_bar=false",
+        "trainer.max_steps=2", "demonstrate=0", "probes.count=0", f"hydra.sweep.dir='{tmp_path}'",
+    ]  # fmt: skip
+    succeeded(run("train.py", "-m", "policy.lam=0.01,0.1", *settings))
+    for job, lam in enumerate((0.01, 0.1)):
+        manifest = json.loads((tmp_path / str(job) / "model" / "duplexmt.json").read_text(encoding="utf-8"))
+        assert manifest["training"]["lam"] == lam
+        assert (tmp_path / str(job) / "train_ddp_process_1.log").is_file()
+
+
+def test_a_mistake_with_two_devices_is_told_once_and_leaves_no_process(tmp_path):
+    settings = ["data=pairs", "data.path=nothing.tsv", "trainer.accelerator=cpu", "trainer.devices=2"]
+    done = run("train.py", *settings, f"hydra.run.dir='{tmp_path}'")
+    assert done.returncode == 2
+    assert done.stderr.count("error: no corpus at nothing.tsv") == 1
+    assert "Traceback" not in done.stderr
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _reads(path, str(tmp_path))]
+    assert not left, "the other process was started, and has to end, too"
+
+
+def _reads(path, text):
+    """Whether a file of /proc names something; its process may just have ended."""
+    try:
+        return text in path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
 # --- baselines -----------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import logging
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def build_trainer(
     name: str,
     settings: dict[str, Any],
     checkpoint_every_n_steps: int,
-    callbacks: list[L.Callback],
+    callbacks: Sequence[L.Callback] = (),
     group: str | None = None,
 ) -> L.Trainer:
     """A trainer that writes metrics, and checkpoints to resume from, into the run's folder.
@@ -75,7 +76,7 @@ def build_trainer(
         name: of the run.
         settings: the whole configuration, for W&B.
         checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one after each epoch.
-        callbacks: further callbacks.
+        callbacks: further callbacks, see `add_callbacks`.
         group: of the W&B run, such as the sweep it belongs to.
 
     Raises:
@@ -114,7 +115,6 @@ def build_trainer(
                 checkpoints,
                 LearningRateMonitor("step"),
                 ThroughputMonitor(trainer["log_every_n_steps"]),
-                *callbacks,
             ],
             use_distributed_sampler=False,  # StepLoader shares the pairs out itself
             enable_model_summary=False,
@@ -124,7 +124,14 @@ def build_trainer(
         raise ValueError(f"trainer settings: {error}") from error
     if isinstance(built.accelerator, CPUAccelerator):
         torch.set_num_threads(min(torch.get_num_threads(), max(1, usable_cores() // built.num_devices)))
+    add_callbacks(built, *callbacks)
     return built
+
+
+def add_callbacks(trainer: Any, *callbacks: L.Callback) -> None:
+    """Have a trainer call more, before it writes its checkpoints."""
+    first = next(i for i, callback in enumerate(trainer.callbacks) if isinstance(callback, Checkpoint))
+    trainer.callbacks[first:first] = callbacks
 
 
 def choose_precision(precision: str, accelerator: str) -> str:

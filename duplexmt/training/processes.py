@@ -1,0 +1,29 @@
+"""The other processes of a run on one machine: started before the data is prepared, so that all prepare at once."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import lightning as L
+from lightning.fabric.strategies.launchers.subprocess_script import _launch_process_observer
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
+
+
+@contextmanager
+def other_processes(trainer: L.Trainer) -> Iterator[None]:
+    """Start at once the processes that Lightning would start in `fit`; what goes wrong inside ends them.
+
+    Started in `fit`, each begins with what the first has done by then: imports, and the preparation of the data. Where
+    `torchrun` or SLURM starts all processes, or one process is all there is, nothing is to be done.
+    """
+    launcher = trainer.strategy.launcher
+    if not isinstance(launcher, _SubprocessScriptLauncher) or launcher.cluster_environment.creates_processes_externally:
+        yield
+        return
+    launcher._call_children_scripts()  # tells the environment, so `fit` takes them for processes started elsewhere
+    _launch_process_observer(launcher.procs)  # if one dies they all do
+    try:
+        yield
+    except BaseException:
+        launcher.kill(signal.SIGKILL)  # they may be waiting for this one
+        raise
