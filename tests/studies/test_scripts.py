@@ -4,11 +4,17 @@ import json
 import shutil
 
 import pytest
+from omegaconf import OmegaConf
 
 from benchmarks import error_study, loop_study
-from duplexmt.data.tokenizer import stream_tokens
+from benchmarks import unseen_pairs as unseen_script
+from duplexmt.data.tokenizer import save_tokenizer, stream_tokens, token_ids
+from duplexmt.training import pairs_folder
+from duplexmt.training.data import prepare_corpus
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 from tests.test_artifact import save
+from tests.training.test_data import DATA
+from tests.training.test_pairs_folder import OPTIONS, sentences, write
 
 TOKENS = stream_tokens(tiny_tokenizer())
 
@@ -139,3 +145,37 @@ def test_only_what_is_missing_is_trained_and_what_was_stopped_goes_on(tmp_path, 
         [f"resume={tmp_path / 'lam-0.1'}"],
         ["experiment=loop_lambda", "policy.lam=1", f"hydra.run.dir={tmp_path / 'lam-1.0'}", "data.train_size=6000"],
     ]
+
+
+def test_unseen_pairs_are_behind_those_a_run_has_taken_and_share_no_text_with_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pairs_folder, "processes_available", lambda: 1)
+    write(tmp_path / "corpora", "one", sentences(1, 300))
+    write(
+        tmp_path / "corpora", "two", [*sentences(2, 200), *[(source, "said twice") for source, _ in sentences(3, 40)]]
+    )
+    run = tmp_path / "run"
+    settings = DATA | OPTIONS | {
+        "corpus": "pairs_folder", "path": str(tmp_path / "corpora"), "train_size": 200, "max_tokens": 32,
+        "exclude": [], "prepared": str(tmp_path / "prepared"), "vocab_size": 300, "tokenizer": None,
+    }  # fmt: skip
+    taken = prepare_corpus(**settings)
+    save_tokenizer(taken.tokenizer, run / "tokenizer")
+    (run / ".hydra").mkdir()
+    OmegaConf.save({"data": settings | {"licence": "none", "batch_size": 4}}, run / ".hydra" / "config.yaml")
+    out = tmp_path / "unseen.tsv"
+    unseen_script.main([str(run), "--out", str(out), "--corpus", "two", "--least", "4", "--count", "50"])
+    found = [tuple(line.split("\t")) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert len(found) == len(set(found)) == 50
+    known = [pair for pairs in taken.splits.values() for pair in pairs]
+    for side in (0, 1):
+        assert not {pair[side] for pair in found} & {pair[side] for pair in known}
+        assert len({pair[side] for pair in found}) == 50
+    assert {source for source, _ in found} <= {source for source, _ in sentences(2, 200) + sentences(3, 40)}
+    lengths = [len(ids) for ids in token_ids(taken.tokenizer, [source for source, _ in found])]
+    assert min(lengths) >= 4
+    with pytest.raises(SystemExit):
+        unseen_script.main([str(run), "--out", str(out), "--corpus", "two", "--count", "5000"])
+    assert "of 5,000 such pairs are left; ask for fewer, or shorter ones" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        unseen_script.main([str(run), "--out", str(out), "--corpus", "ten"])
+    assert "corpus=ten: the run has no such file; it has ['one', 'two']" in capsys.readouterr().err
