@@ -1,12 +1,16 @@
 """Both studies from end to end, on tiny models."""
 
 import json
+import shlex
 import shutil
+import subprocess
+import sys
+import time
 
 import pytest
 from omegaconf import OmegaConf
 
-from benchmarks import error_study, loop_study
+from benchmarks import error_study, loop_study, take_turns
 from benchmarks import unseen_pairs as unseen_script
 from duplexmt.data.tokenizer import save_tokenizer, stream_tokens, token_ids
 from duplexmt.training import pairs_folder
@@ -179,3 +183,43 @@ def test_unseen_pairs_are_behind_those_a_run_has_taken_and_share_no_text_with_th
     with pytest.raises(SystemExit):
         unseen_script.main([str(run), "--out", str(out), "--corpus", "ten"])
     assert "corpus=ten: the run has no such file; it has ['one', 'two']" in capsys.readouterr().err
+
+
+def busy(seconds, mark):
+    """A command of a given processor time."""
+    code = f"import time\nwhile time.process_time() < {seconds}: pass\nprint({mark!r})"
+    return f"{shlex.quote(sys.executable)} -S -c {shlex.quote(code)}"
+
+
+def test_commands_that_take_turns_pay_for_their_own_seconds_only(tmp_path, capsys):
+    began = time.monotonic()
+    take_turns.main([busy(1.5, "long"), busy(0.5, "short"), "--every", "0.2", "--logs", str(tmp_path)])
+    whole = time.monotonic() - began
+    result = json.loads(capsys.readouterr().out)
+    long, short = (command["seconds"] for command in result["commands"])
+    assert long >= 1.5
+    assert short >= 0.5
+    assert long + short <= whole, "never both at once"
+    assert long > 1.4 * short
+    assert result["ratios"][1] == pytest.approx(short / long, abs=0.01)
+    assert [(tmp_path / f"{job}.log").read_text() for job in (0, 1)] == ["long\n", "short\n"]
+    with pytest.raises(SystemExit):
+        take_turns.main(["true", "exit 3", "--logs", str(tmp_path)])
+    assert [command["status"] for command in json.loads(capsys.readouterr().out)["commands"]] == [0, 3]
+
+
+def test_commands_that_take_turns_end_with_what_runs_them(tmp_path, monkeypatch):
+    def interrupted(self, every):
+        raise KeyboardInterrupt
+
+    started = []
+
+    def start(*arguments, start=subprocess.Popen, **options):
+        started.append(start(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(take_turns.Job, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        take_turns.take_turns(["sleep 60", "sleep 61"], 1, tmp_path)
+    assert [process.returncode for process in started] == [-9, -9]
