@@ -30,14 +30,12 @@ def optimizer_of(
     weights = {id(w): (key, w) for key, w in model.named_parameters() if w.requires_grad}
     matrices = [w for key, w in weights.values() if name == "muon" and ".layers." in key and w.ndim == 2]
     taken = set(map(id, matrices))
-    groups: list[dict[str, Any]] = [{"params": [w for _, w in weights.values() if id(w) not in taken]}]
-    if emit_learning_rate is not None:
-        head = {id(w) for key, w in weights.values() if "emit_head." in key}
-        both = groups[0]["params"]
-        groups = [
-            {"params": [w for w in both if id(w) not in head]},
-            {"params": [w for w in both if id(w) in head], "lr": emit_learning_rate},
-        ]
+    others = [(key, w) for key, w in weights.values() if id(w) not in taken]
+    head = [w for key, w in others if "emit_head." in key and emit_learning_rate is not None]
+    own = set(map(id, head))
+    groups: list[dict[str, Any]] = [{"params": [w for _, w in others if id(w) not in own]}]
+    if head:  # a baseline has none
+        groups.append({"params": head, "lr": emit_learning_rate})
     adam = partial(Adam, lr=learning_rate, betas=betas, foreach=True)  # on a CPU, too
     if not matrices:
         return adam(groups)

@@ -8,7 +8,7 @@ from torch.optim import Adam, Muon
 from torch.optim.lr_scheduler import LambdaLR
 
 from duplexmt.training.optimizers import Together, optimizer_of
-from tests.helpers import spoken_grid
+from tests.helpers import spoken_grid, tiny_prefix
 from tests.training.small_run import small_module
 
 
@@ -46,6 +46,11 @@ def test_the_emit_head_may_have_a_learning_rate_of_its_own(name):
     gradients(model.parameters(), 0)
     optimizer.step()
     assert all(not torch.equal(before[name], w) for name, w in model.named_parameters())
+
+
+def test_a_baseline_has_no_emit_head_to_learn_at_another_rate():
+    optimizer = optimizer_of("adam", tiny_prefix(), 0.1, (0.8, 0.9), emit_learning_rate=0.01)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1]
 
 
 def gradients(weights, seed):
