@@ -138,7 +138,7 @@ def check_knobs(cfg: EvaluateSettings, folders: list[Path]) -> None:
 def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str) -> Any:
     """The pairs of a split: a file's, or those held out from the corpus the model was trained on."""
     from duplexmt.evaluation import TestSet, further_references
-    from duplexmt.training.data import prepare_corpus, read_evaluation_file
+    from duplexmt.training.data import corpus_settings, prepare_corpus, read_evaluation_file
 
     data = recorded_data(loaded.info["data"], cfg.data, arguments)
     settings_of_data = asdict(data)
@@ -149,11 +149,7 @@ def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, spli
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
         name = Path(own_file).name
     else:
-        for key in (
-            "end_token", "seed_token", "source_prefix", "target_prefix", "licence", "batch_size", "batch_cells",
-        ):  # fmt: skip
-            del settings_of_data[key]  # the model brings its own, or does not need them
-        pairs = prepare_corpus(**settings_of_data | {"tokenizer": loaded.tokenizer}).splits[split]
+        pairs = prepare_corpus(**corpus_settings(settings_of_data) | {"tokenizer": loaded.tokenizer}).splits[split]
         name = f"{Path(data.path or data.train_path or 'built-in corpus').name}, {split} split"
     references = further_references([target for _, target in pairs], cfg.references)[: cfg.limit]
     sources = [source for source, _ in pairs][: cfg.limit]

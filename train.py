@@ -64,7 +64,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     from duplexmt.data.tokenizer import stream_tokens
     from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone, random_backbone
     from duplexmt.grid.model import GridModel
-    from duplexmt.training.data import GridDataModule, prepare_corpus
+    from duplexmt.training.data import STREAM_SETTINGS, GridDataModule, corpus_settings, prepare_corpus
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
@@ -82,11 +82,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     system: tuple[str, float | int | None] = (cfg.system.name, cfg.system.k)
     if cfg.system.name == "grid":
         system = ("grid", cfg.policy.thetas[0])
-    data = asdict(cfg.data)
-    names = ("end_token", "seed_token", "source_prefix", "target_prefix")
-    stream = {name: data.pop(name) for name in names} | {"context_tokens": data["context_tokens"]}
-    for name in (*batches, "licence"):
-        del data[name]
+    stream = {name: getattr(cfg.data, name) for name in (*STREAM_SETTINGS, "context_tokens")}
+    data = corpus_settings(asdict(cfg.data))
     if cfg.resume and data["tokenizer"] is None:
         data["tokenizer"] = str(folder / "tokenizer")  # not trained again
     prepared = prepare_corpus(**data)

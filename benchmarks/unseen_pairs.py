@@ -19,12 +19,7 @@ from omegaconf import OmegaConf
 from data_prep.blocks import read_block
 from data_prep.clean_corpus import source_blocks
 from data_prep.splitting import Texts
-from duplexmt.training.data import prepare_corpus
-
-NOT_OF_THE_CORPUS = (
-    *("licence", "batch_size", "batch_cells"),
-    *("end_token", "seed_token", "source_prefix", "target_prefix"),
-)
+from duplexmt.training.data import corpus_settings, prepare_corpus
 
 
 def unseen_pairs(run: Path, corpus: str | None, least: int, count: int) -> list[tuple[str, str]]:
@@ -46,9 +41,7 @@ def unseen_pairs(run: Path, corpus: str | None, least: int, count: int) -> list[
     seen_size = data["train_size"]
     if data["corpus"] != "pairs_folder" or seen_size is None:
         raise ValueError(f"{run}: a run with data=pairs_folder and a data.train_size has left pairs out, not this one")
-    for name in NOT_OF_THE_CORPUS:
-        data.pop(name, None)
-    prepared = prepare_corpus(**data | {"train_size": None, "tokenizer": str(run / "tokenizer")})
+    prepared = prepare_corpus(**corpus_settings(data) | {"train_size": None, "tokenizer": str(run / "tokenizer")})
     pairs = prepared.splits["train"]
     known = Texts()
     known.add(pairs[:seen_size])

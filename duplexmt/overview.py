@@ -20,11 +20,6 @@ from .thresholds import THETAS, viewer_of
 
 HELD_OUT = 60  # sentences translated where there is no evaluation
 THETA = 0.5  # of those translations, where the model has no recorded operating point
-# Settings of the data that a model folder brings itself, or that splitting does not need.
-NOT_OF_SPLITS = (
-    "end_token", "seed_token", "source_prefix", "target_prefix", "licence", "batch_size", "batch_cells",
-)  # fmt: skip
-
 Pair = tuple[str, str]
 
 
@@ -193,16 +188,15 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     Raises:
         ValueError: for a file without pairs.
     """
-    from .training.data import prepare_corpus, read_evaluation_file
+    from .training.data import corpus_settings, prepare_corpus, read_evaluation_file
 
     data = loaded.info["data"]
     if pairs is not None:
         names = ("source_field", "target_field", "source_language", "target_language")
         texts, _ = read_evaluation_file(str(pairs), **{name: data[name] for name in names})
         return texts[:HELD_OUT], pairs.name
-    settings = {name: value for name, value in data.items() if name not in NOT_OF_SPLITS}
     try:
-        splits = prepare_corpus(**settings | {"tokenizer": loaded.tokenizer}).splits
+        splits = prepare_corpus(**corpus_settings(data) | {"tokenizer": loaded.tokenizer}).splits
     except (ValueError, OSError, TypeError) as error:  # moved, or a model folder of somebody else's corpus
         notes.append(f"No examples: the corpus of the model cannot be read ({error}). Give --pairs FILE.")
         return [], ""

@@ -1,6 +1,7 @@
 """The LightningDataModule: from raw pairs to tokenised batches."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -41,6 +42,15 @@ class PreparedCorpus:
         """What was read and left out, by reason, and the size of each split."""
         sizes = ", ".join(f"{len(pairs):,} {name}" for name, pairs in self.splits.items())
         return f"{self.report.summary()}\n{sizes} pairs; vocabulary of {len(self.tokenizer):,}".strip()
+
+
+STREAM_SETTINGS = ("end_token", "seed_token", "source_prefix", "target_prefix")  # of `stream_tokens`
+
+
+def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `prepare_corpus` takes of a configuration's `data`: all but stream tokens, batches and licence."""
+    others = (*STREAM_SETTINGS, "licence", "batch_size", "batch_cells")
+    return {name: value for name, value in data.items() if name not in others}
 
 
 def prepare_corpus(
