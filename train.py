@@ -38,6 +38,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     """The whole run of one configuration in one folder; returns validation BLEU for sweeps."""
     import lightning as L
 
+    from duplexmt.allocator import keep_freed_memory
     from duplexmt.training.processes import other_processes
     from duplexmt.training.run import build_trainer, share_batches
 
@@ -53,6 +54,8 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         settings=asdict(cfg),
         checkpoint_every_n_steps=cfg.training.checkpoint_every_n_steps,
     )
+    if trainer.strategy.root_device.type == "cpu":
+        keep_freed_memory()
     with other_processes(trainer):
         return run(cfg, folder, trainer, batches)
 

@@ -40,6 +40,7 @@ from padded import padded_losses
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
+from duplexmt.allocator import keep_freed_memory
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
@@ -307,6 +308,8 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="torch.compile the grid's blocks")
     arguments = parser.parse_args()
     arguments.precision = arguments.precision or ("bf16" if arguments.device == "cuda" else "32")
+    if arguments.device == "cpu":
+        keep_freed_memory()  # as train.py does; all steps of the comparison profit
     bench = Bench(arguments)
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     result: dict[str, object] = {
