@@ -1,4 +1,4 @@
-"""Memory that was freed stays with the process, so that a step on a CPU does not wait for the system to hand it out again.
+"""Memory that was freed stays with the process: a step on a CPU does not wait for the system to hand it out again.
 
 glibc asks the system for each block of 32 MB or more, returns it as soon as it is freed, and returns what lies free at
 the end of its heap. A training step frees and asks for the same hundreds of megabytes each time, and the system
