@@ -1,6 +1,7 @@
 """A grid training step against a plain Transformer's, against the padded step, and against the device.
 
-    python benchmarks/train_step.py [--quick] [--device cpu|cuda] [--precision 32|bf16|fp16] [--compile] [--memory-only]
+    python benchmarks/train_step.py [--quick] [--device cpu|cuda] [--precision 32|bf16|fp16] [--compile]
+                                    [--steps N] [--speed-only | --memory-only]
 
 Forward, path, backward and optimiser of LoRA r = 64 with a full text head, on real sentence lengths (lengths.json:
 how many pairs of each size Tatoeba and the WMT news sets have under the Qwen2 tokenizer, up to 32 tokens a side, end
@@ -73,7 +74,7 @@ class Bench:
         self.device, self.half = torch.device(arguments.device), PRECISIONS[arguments.precision]
         self.cuda, self.compile = self.device.type == "cuda", arguments.compile
         self.shape, self.vocab = (QWEN, 151_936) if self.cuda else (SMALL, 4000)
-        self.steps = 3 if arguments.quick else 15
+        self.steps = arguments.steps or (3 if arguments.quick else 15)
         self.news_pairs = 24 if self.cuda else 3 if arguments.quick else 6  # a batch
         self.lengths = json.loads((Path(__file__).parent / "lengths.json").read_text())
 
@@ -302,11 +303,16 @@ def main() -> None:
     """Run what was asked for; the last line is the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few steps, no scaling: under 90 s on two cores")
-    parser.add_argument("--memory-only", action="store_true", help="peak_memory and scaling alone")
+    parser.add_argument("--steps", type=int, help="of each comparison; default: 15, quick 3")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--speed-only", action="store_true", help="without peak_memory and scaling")
+    parts.add_argument("--memory-only", action="store_true", help="peak_memory and scaling alone")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", choices=PRECISIONS)
     parser.add_argument("--compile", action="store_true", help="torch.compile the grid's blocks")
     arguments = parser.parse_args()
+    if arguments.steps is not None and arguments.steps < 1:
+        parser.error(f"--steps {arguments.steps}: must be at least 1")
     arguments.precision = arguments.precision or ("bf16" if arguments.device == "cuda" else "32")
     if arguments.device == "cpu":
         keep_freed_memory()  # as train.py does; all steps of the comparison profit
@@ -323,9 +329,10 @@ def main() -> None:
     for part in () if arguments.memory_only else (against_hugging_face, io_off, against_padded):
         result |= part(bench)
         print(json.dumps(result), file=sys.stderr)
-    result["peak_memory"] = peak_memory(bench)
-    bench.steps = min(bench.steps, 3)  # the largest take long
-    result["scaling"] = scaling(bench, [8, 16] if arguments.quick else [8, 16, 32, 64, 128])
+    if not arguments.speed_only:
+        result["peak_memory"] = peak_memory(bench)
+        bench.steps = min(bench.steps, 3)  # the largest take long
+        result["scaling"] = scaling(bench, [8, 16] if arguments.quick else [8, 16, 32, 64, 128])
     print(json.dumps(result))
 
 
