@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.products import has_onednn, product
+from duplexmt.products import has_onednn, product, weight_gradient
 
 
 @pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
@@ -28,3 +28,16 @@ def test_values_are_those_of_a_linear_layer(rows, transposed, bias):
     found = product(states, weight, shift)
     expected = F.linear(states.double(), weight.double(), None if shift is None else shift.double())
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(("n", "D_out", "D_in"), [(0, 4, 8), (1, 8, 4), (300, 64, 24), (300, 24, 64), (300, 16, 16)])
+def test_gradients_of_weights_are_those_of_autograd(n, D_out, D_in, dtype):
+    torch.manual_seed(0)
+    inputs, outputs = torch.randn(n, D_in).to(dtype), torch.randn(n, D_out).to(dtype)
+    weight = torch.zeros(D_out, D_in, dtype=torch.float64, requires_grad=True)
+    F.linear(inputs.double(), weight).backward(outputs.double())
+    found = weight_gradient(outputs, inputs)
+    assert found.dtype == dtype
+    rtol = 1e-2 if dtype == torch.bfloat16 else 0
+    torch.testing.assert_close(found.double(), weight.grad, rtol=rtol, atol=rtol + 1e-4)

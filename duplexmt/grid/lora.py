@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..products import product as times
+from ..products import weight_gradient
 
 
 def linear(layer: nn.Module, states: Tensor) -> Tensor:
@@ -77,5 +78,5 @@ class _LoRALinear(torch.autograd.Function):
                 d_x = times(g, torch.addmm(W, B, A, alpha=scale).T) if u is None else torch.addmm(g @ W, t, A)
                 d_x = d_x.to(x_dtype)
             u = times(x, A) if u is None else u
-            d_A, d_B = t.T @ x, (g.T @ u).mul_(scale)
+            d_A, d_B = weight_gradient(t, x), scale * weight_gradient(g, u).contiguous()
         return d_x, None, None, d_A.to(A_dtype), d_B.to(B_dtype), None, None

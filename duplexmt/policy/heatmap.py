@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..products import product as times
+from ..products import weight_gradient
 
 IN_CACHE = 128  # cells whose softmax is taken at a time: rows of 3,000 logits stay in a processor's cache
 # Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time, and touching it
@@ -120,5 +121,5 @@ class _TokenLoss(torch.autograd.Function):
                 part.copy_(d_part)
             d_hidden.index_copy_(0, cells, times(d_logits, w.T).to(hidden.dtype))
             if d_weight is not None:
-                d_weight += d_logits.T @ states
+                d_weight += weight_gradient(d_logits, states)
         return d_hidden, d_weight, d_bias, None, None
