@@ -1,8 +1,8 @@
 """Matrix products of training steps: on a CPU in float32 by oneDNN, which is faster there than PyTorch's own BLAS.
 
 A step multiplies thousands of positions by matrices of a few hundred columns. On one core of an AMD EPYC oneDNN does 81
-to 104 GFLOP/s on such shapes (2,460 positions, 64 to 1,024 columns) where `mm` does 49 to 91; on a newer one, with
-AVX-512, 110 to 190 where `mm` does 70 to 90.
+to 104 GFLOP/s on such shapes (2,460 positions, 64 to 1,024 columns) where `mm` does 49 to 91; on another one 110 to 190
+where `mm` does 70 to 90.
 """
 
 from typing import Any
