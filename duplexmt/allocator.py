@@ -2,7 +2,8 @@
 
 glibc asks the system for each block of 32 MB or more, returns it as soon as it is freed, and returns what lies free at
 the end of its heap. A training step frees and asks for the same hundreds of megabytes each time, and the system
-clears every page anew: some 4 µs for 4 KiB on a virtual machine, in 30,000 to 80,000 pages a step of half a gigabyte.
+clears every page anew: some 4 µs for 4 KiB on a virtual machine, for 30,000 to 80,000 pages where a step has six news
+pairs and a backbone of 4 layers of width 256 in float32.
 """
 
 import ctypes
