@@ -49,3 +49,11 @@ def matrix_products() -> list[Any]:
     """The operations that a step's products are, as PyTorch dispatches them."""
     onednn = [torch.ops.mkldnn._linear_pointwise.default] if has_onednn(torch.device("cpu")) else []
     return [torch.ops.aten.mm.default, torch.ops.aten.addmm.default, *onednn]
+
+
+def native_bfloat16(device_type: str) -> bool:
+    """Whether this machine has instructions for products in bfloat16; without them they take far longer than float32."""
+    if device_type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "arm_bf16"))

@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Adam, Muon, Optimizer
+from torch.optim import Adam, Optimizer
+
+from .muon import Muon
 
 OPTIMIZERS = ("adam", "muon")
 
@@ -39,8 +41,7 @@ def optimizer_of(
     adam = partial(Adam, lr=learning_rate, betas=betas, foreach=True)  # on a CPU, too
     if not matrices:
         return adam(groups)
-    muon = Muon(matrices, lr=learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
-    return Together(muon, *(adam([group]) for group in groups))
+    return Together(Muon(matrices, learning_rate), *(adam([group]) for group in groups))
 
 
 class Together(Optimizer):

@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from ..products import native_bfloat16
 from ..tracking import log_artifact
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
@@ -138,12 +139,8 @@ def choose_precision(precision: str, accelerator: str) -> str:
     """`auto` is bf16-mixed where the machine multiplies bfloat16 natively, else 32; anything else stays as it is."""
     if precision != "auto":
         return precision
-    if torch.cuda.is_available() and accelerator in ("auto", "gpu", "cuda"):
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-        native = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("arm_bf16"))
-    return "bf16-mixed" if native else "32"
+    on_gpu = torch.cuda.is_available() and accelerator in ("auto", "gpu", "cuda")
+    return "bf16-mixed" if native_bfloat16("cuda" if on_gpu else "cpu") else "32"
 
 
 Batches = dict[str, int | None]  # `batch_size` in pairs, `batch_cells` in cells or None

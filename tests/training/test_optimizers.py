@@ -4,9 +4,10 @@ from copy import deepcopy
 
 import pytest
 import torch
-from torch.optim import Adam, Muon
+from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
+from duplexmt.training.muon import Muon
 from duplexmt.training.optimizers import Together, optimizer_of
 from tests.helpers import spoken_grid, tiny_prefix
 from tests.training.small_run import small_module
@@ -65,7 +66,7 @@ def test_together_they_step_as_each_alone_before_and_after_a_checkpoint():
     twins = deepcopy(weights)
 
     def parts(weights):
-        return Muon(weights[:2], lr=0.1, adjust_lr_fn="match_rms_adamw"), Adam(weights[2:], lr=0.1)
+        return Muon(weights[:2], lr=0.1), Adam(weights[2:], lr=0.1)
 
     def halved(optimizer):
         return LambdaLR(optimizer, lambda step: 0.5**step)
