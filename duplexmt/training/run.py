@@ -19,6 +19,7 @@ from ..products import native_bfloat16
 from ..tracking import log_artifact
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
+from .termination import StopOnTermination
 from .throughput import ThroughputMonitor
 
 CORES = "cores"  # a number of devices
@@ -107,13 +108,14 @@ def build_trainer(
         "precision": choose_precision(trainer["precision"], trainer["accelerator"]),
         "strategy": choose_strategy(trainer["strategy"], trainer["devices"], trainer["num_nodes"]),
     }
-    checkpoints = LastCheckpoint(folder / "checkpoints" / "last.ckpt", checkpoint_every_n_steps)
+    last = folder / "checkpoints" / "last.ckpt"
     try:
         built = L.Trainer(
             default_root_dir=folder,
             logger=loggers,
             callbacks=[
-                checkpoints,
+                LastCheckpoint(last, checkpoint_every_n_steps),
+                StopOnTermination(last),
                 LearningRateMonitor("step"),
                 ThroughputMonitor(trainer["log_every_n_steps"]),
             ],

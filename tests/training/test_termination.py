@@ -1,0 +1,93 @@
+"""SIGTERM ends a run in all its processes, with a checkpoint from which it goes on."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import lightning as L
+import pytest
+import torch
+
+from duplexmt.training.run import build_trainer
+from duplexmt.training.termination import StopOnTermination
+
+from .small_run import PLAIN, small_data, small_module
+
+ROOT = Path(__file__).parents[2]
+
+
+class Terminate(L.Callback):
+    """Sends SIGTERM to its own process in one batch, in some of the processes."""
+
+    def __init__(self, batch, ranks=(0,)):
+        self.batch, self.ranks = batch, ranks
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_index):
+        if batch_index == self.batch and trainer.global_rank in self.ranks:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def trainer_in(folder, *callbacks, **settings):
+    return build_trainer(
+        folder,
+        trainer=PLAIN | {"accumulate_grad_batches": 1, "gradient_clip_val": 1.0, "max_epochs": 1, **settings},
+        logger={"wandb": False, "offline": True, "project": ""},
+        name="test",
+        settings={},
+        checkpoint_every_n_steps=1000,
+        callbacks=callbacks,
+    )
+
+
+@pytest.mark.parametrize(("accumulate", "batch"), [(1, 3), (2, 4)])
+def test_a_run_stops_after_its_step_and_goes_on_as_if_undisturbed(tmp_path, caplog, accumulate, batch):
+    def fit(folder, *callbacks, checkpoint=None):
+        module = small_module()
+        trainer = trainer_in(folder, *callbacks, accumulate_grad_batches=accumulate)
+        trainer.fit(module, small_data(2), ckpt_path=checkpoint, weights_only=True)
+        return module.state_dict()
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as stopped, caplog.at_level(logging.WARNING):
+        fit(tmp_path / "parts", Terminate(batch))
+    assert stopped.value.code == 143
+    steps = batch // accumulate + 1
+    assert f"SIGTERM: stopped after step {steps}, checkpoint: " in caplog.text
+    assert signal.getsignal(signal.SIGTERM) == before
+    last = tmp_path / "parts" / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["global_step"] == steps
+    resumed, whole = fit(tmp_path / "parts", checkpoint=last), fit(tmp_path / "whole")
+    assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
+
+
+def test_a_handler_that_was_there_before_is_left_alone(tmp_path):
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+    try:
+        callback = StopOnTermination(tmp_path / "last.ckpt")
+        callback.on_train_start(SimpleNamespace(global_step=0), None)
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [1]
+    assert not callback.asked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", ["0", "1", "0,1"])
+def test_all_processes_stop_whichever_of_them_was_asked(tmp_path, ranks):
+    command = [sys.executable, "-m", "tests.training.test_termination", str(tmp_path), ranks]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "SIGTERM: stopped after step 2" in done.stderr
+    assert torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 2
+
+
+if __name__ == "__main__":
+    folder, ranks = Path(sys.argv[1]), [int(rank) for rank in sys.argv[2].split(",")]
+    logging.basicConfig(level=logging.WARNING)
+    trainer_in(folder, Terminate(1, ranks), devices=2, strategy="ddp_fork").fit(small_module(), small_data(2))
