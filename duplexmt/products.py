@@ -52,7 +52,7 @@ def matrix_products() -> list[Any]:
 
 
 def native_bfloat16(device_type: str) -> bool:
-    """Whether this machine has instructions for products in bfloat16; without them they take far longer than float32."""
+    """Whether this machine has instructions for products in bfloat16; without, they take far longer than in float32."""
     if device_type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}

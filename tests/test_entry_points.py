@@ -3,11 +3,15 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import torch
 
 import translate
 from duplexmt.report.wandb_file import read_wandb_file
@@ -428,6 +432,43 @@ def test_a_mistake_with_two_devices_is_told_once_and_leaves_no_process(tmp_path)
     assert "Traceback" not in done.stderr
     left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _reads(path, str(tmp_path))]
     assert not left, "the other process was started, and has to end, too"
+
+
+@pytest.mark.parametrize("when", ["preparing", "training"])
+def test_sigterm_ends_both_processes_of_a_run_and_what_was_trained_is_kept(trained, tmp_path, when):
+    folder = tmp_path / "run"
+    settings = [
+        "data=pairs", f"data.path='{trained[0].parent / 'pairs.tsv'}'", "data.vocab_size=400", "data.validation_size=6",
+        "data.test_size=7", "data.batch_size=4", "model.architecture.hidden_size=32",
+        "model.architecture.num_hidden_layers=1", "training.sample_size=0", "training.schedule=constant",
+        "probes.count=0", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.enable_progress_bar=false",
+        "trainer.max_epochs=100000", "trainer.check_val_every_n_epoch=100000", "training.checkpoint_every_n_steps=1",
+        f"hydra.run.dir='{folder}'",
+    ]  # fmt: skip
+    begun = folder / "train_ddp_process_1.log" if when == "preparing" else folder / "checkpoints" / "last.ckpt"
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, str(ROOT / "train.py"), *settings],
+        cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        limit = time.monotonic() + 120
+        while not begun.exists() and process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.01)
+        # While it prepares to the first process alone, as `kill` would; then to both, as SLURM does.
+        (os.kill if when == "preparing" else os.killpg)(process.pid, signal.SIGTERM)
+        try:
+            errors = process.communicate(timeout=60)[1].decode()
+            left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _reads(path, str(tmp_path))]
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # whatever it left behind
+    assert process.returncode == 143, errors
+    assert not left
+    if when == "training":
+        step = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+        assert f"SIGTERM: stopped after step {step}" in errors + (folder / "train.log").read_text(encoding="utf-8")
+        succeeded(run("train.py", f"resume={folder}", f"trainer.max_steps={step + 2}", "demonstrate=0"))
+        assert (folder / "model" / "duplexmt.json").is_file()
 
 
 def _reads(path, text):

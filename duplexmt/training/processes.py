@@ -3,10 +3,13 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import lightning as L
 from lightning.fabric.strategies.launchers.subprocess_script import _launch_process_observer
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
+
+from .termination import EXIT_STATUS
 
 
 @contextmanager
@@ -20,6 +23,7 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
     if not isinstance(launcher, _SubprocessScriptLauncher) or launcher.cluster_environment.creates_processes_externally:
         yield
         return
+    ended = signal.signal(signal.SIGTERM, _end) if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else None
     launcher._call_children_scripts()  # tells the environment, so `fit` takes them for processes started elsewhere
     _launch_process_observer(launcher.procs)  # if one dies they all do
     try:
@@ -27,3 +31,11 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
     except BaseException:
         launcher.kill(signal.SIGKILL)  # they may be waiting for this one
         raise
+    finally:
+        if ended is not None:
+            signal.signal(signal.SIGTERM, ended)
+
+
+def _end(*_: Any) -> None:
+    """SIGTERM while data and model are prepared: an end like any other, so that the other processes end, too."""
+    raise SystemExit(EXIT_STATUS)
