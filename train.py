@@ -136,8 +136,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         model.recompute = cfg.training.recompute
         if cfg.training.compile:
             model.compile_blocks()
-        emit = {"emit_loss": cfg.training.emit_loss, "emit_weight": cfg.training.emit_weight}
-        module = GridTranslation(model, tokens, lam=cfg.policy.lam, **emit, **optimisation)
+        losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight")}
+        module = GridTranslation(model, tokens, lam=cfg.policy.lam, **losses, **optimisation)
     else:
         model = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
         module = PrefixTranslation(model, tokens, **optimisation)

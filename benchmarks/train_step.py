@@ -128,7 +128,7 @@ class Bench:
 
         def loss_of(batch: Batch) -> torch.Tensor:
             loss, _ = module.losses(batch)
-            return loss.total(loss.emit_cells, loss.emit_weights)
+            return loss.total(loss.lm_weights, loss.emit_weights)
 
         return self.trainer(model, loss_of)
 

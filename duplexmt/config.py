@@ -167,6 +167,7 @@ class TrainingConfig:
     schedule: str = MISSING  # constant | linear
     optimizer: str = MISSING  # adam | muon (of the layers' matrices; Adam of all else)
     emit_loss: str = MISSING  # what the EMIT head learns: mask (eq:emit-loss) | regret
+    lm_cells: str = MISSING  # what the language model of a grid learns: mask (eq:lm-loss) | visits
     emit_learning_rate: float | None = MISSING  # of the EMIT head; null: learning_rate
     emit_weight: float = MISSING  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float] = MISSING

@@ -226,16 +226,19 @@ def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
     grid = {"system": "grid", "grid": {"softmax": "joint"}, "training": {"lam": 0.1}}
     usual = {
         "emit_hidden": 0,
+        "LM cells": "mask",
         "EMIT loss": "mask",
         "EMIT weight": 1.0,
         "EMIT learning rate": None,
     }  # of a folder written before these were options, too
     assert telling_apart(grid) == {"softmax": "joint", "λ": 0.1, "trained as": "grid", **usual}
-    grid["training"] |= {"emit_loss": "regret", "emit_weight": 0.5, "emit_learning_rate": 0.01}
+    grid["training"] |= {
+        "lm_cells": "visits", "emit_loss": "regret", "emit_weight": 0.5, "emit_learning_rate": 0.01,
+    }  # fmt: skip
     grid["grid"]["emit_hidden"] = 64
     assert telling_apart(grid) == {
-        "softmax": "joint", "λ": 0.1, "trained as": "grid", "emit_hidden": 64, "EMIT loss": "regret",
-        "EMIT weight": 0.5, "EMIT learning rate": 0.01,
+        "softmax": "joint", "λ": 0.1, "trained as": "grid", "emit_hidden": 64, "LM cells": "visits",
+        "EMIT loss": "regret", "EMIT weight": 0.5, "EMIT learning rate": 0.01,
     }  # fmt: skip
     waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
     assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk"}

@@ -17,17 +17,23 @@ class GridLoss:
 
     lm_sum: Tensor  # nats, over M_+
     emit_sum: Tensor  # nats, over 𝒱
-    emit_cells: Tensor  # |M_+|
+    lm_weights: Tensor  # |M_+|, or where cells are weighted the sum of their weights
     valid_cells: Tensor  # |𝒱|
     emit_weights: Tensor  # sum of the weights of emit_sum: |𝒱|, or where decisions are weighted all they are worth
     correct: Tensor  # cells of 𝒱 whose EMIT decision agrees with the mask
 
-    def total(self, emit_cells: Tensor, emit_weights: Tensor, emit_weight: float = 1.0) -> Tensor:
+    def total(self, lm_weights: Tensor, emit_weights: Tensor, emit_weight: float = 1.0) -> Tensor:
         """`L_total = L_LM + w · L_emit` (`eq:total-loss`: w = 1) under the given denominators, `|M_+|` and `|𝒱|`."""
-        return self.lm_sum / emit_cells + emit_weight * self.emit_sum / emit_weights
+        return self.lm_sum / lm_weights + emit_weight * self.emit_sum / emit_weights
 
 
-def grid_loss(heatmap: Tensor, emit_logits: Tensor, mask: Tensor, advantages: Tensor | None = None) -> GridLoss:
+def grid_loss(
+    heatmap: Tensor,
+    emit_logits: Tensor,
+    mask: Tensor,
+    advantages: Tensor | None = None,
+    cell_weights: Tensor | None = None,
+) -> GridLoss:
     """Sums of `eq:lm-loss` and `eq:emit-loss` over the cells of a batch.
 
     Args:
@@ -36,6 +42,7 @@ def grid_loss(heatmap: Tensor, emit_logits: Tensor, mask: Tensor, advantages: Te
         mask: the EMIT mask, booleans `[N]`.
         advantages: of EMIT over WAIT `[N]` (`regret.emit_advantages`), to train the EMIT head on the better decision of
             each cell, weighted by what it is worth; by default it is trained on the mask.
+        cell_weights: of the language model's loss `[N]`, in place of those of the mask, 1 in M_+ and 0 beside it.
     """
     decisions = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32))
     valid_cells = torch.tensor(len(mask), device=mask.device)
@@ -46,10 +53,15 @@ def grid_loss(heatmap: Tensor, emit_logits: Tensor, mask: Tensor, advantages: Te
         # A batch without any choice to make has no weight: the least positive number keeps its mean 0.
         emit_weights = weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
         emit_sum = F.cross_entropy(decisions, (advantages > 0).long(), reduction="none") @ weights
+    if cell_weights is None:
+        lm_sum, lm_weights = torch.where(mask, heatmap, 0.0).sum(), mask.sum()
+    else:
+        weighted = torch.where(cell_weights > 0, heatmap, 0.0)  # what is infinite without weight does not count
+        lm_sum, lm_weights = weighted @ cell_weights.to(heatmap.dtype), cell_weights.sum()
     return GridLoss(
-        lm_sum=torch.where(mask, heatmap, 0.0).sum(),
+        lm_sum=lm_sum,
         emit_sum=emit_sum,
-        emit_cells=mask.sum(),
+        lm_weights=lm_weights,
         valid_cells=valid_cells,
         emit_weights=emit_weights,
         correct=(decisions.argmax(-1) == mask.long()).sum(),

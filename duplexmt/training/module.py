@@ -15,10 +15,12 @@ from ..policy.heatmap import cells_at_once, loss_heatmap
 from ..policy.losses import GridLoss, grid_loss
 from ..policy.path import best_path, check_lam, emit_mask
 from ..policy.regret import emit_advantages
+from ..policy.visits import visit_shares
 from .base import TranslationModule
 from .throughput import step_flops
 
 EMIT_LOSSES = ("mask", "regret")
+LM_CELLS = ("mask", "visits")
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class GridTranslation(TranslationModule):
         lam: λ of the path score.
         emit_loss: what the EMIT head learns: `mask`, the side of the best path each cell lies on (`eq:emit-loss`), or
             `regret`, the better decision at each cell, weighted by what it is worth (`policy.regret`).
+        lm_cells: what the language model learns: the cells of the `mask` alike (`eq:lm-loss`), or `visits`, the cells
+            its own EMIT head comes to, by how often over θ (`policy.visits`).
         emit_weight: of `L_emit` in the loss.
         optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.
     """
@@ -84,12 +88,16 @@ class GridTranslation(TranslationModule):
         *,
         lam: float,
         emit_loss: str = "mask",
+        lm_cells: str = "mask",
         emit_weight: float = 1.0,
         **optimisation: Any,
     ) -> None:
         super().__init__(model, tokens, **optimisation)
         if emit_loss not in EMIT_LOSSES:
             raise ValueError(f"training.emit_loss={emit_loss!r}: must be one of {', '.join(EMIT_LOSSES)}")
+        if lm_cells not in LM_CELLS:
+            raise ValueError(f"training.lm_cells={lm_cells!r}: must be one of {', '.join(LM_CELLS)}")
+        self.lm_cells = lm_cells
         self.lam, self.regret, self.emit_weight = check_lam(lam), emit_loss == "regret", emit_weight
         self.cells_of_step: tuple[Tensor, Tensor] | None = None
         self.validation_sums: Tensor | None = None
@@ -98,17 +106,17 @@ class GridTranslation(TranslationModule):
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch of the self-guided loop; returns the loss whose gradient is that of the whole step's mean."""
         loss, area = self.losses(batch)
-        emit_cells, emit_weights = self.step_cells(batch, loss)
+        lm_weights, emit_weights = self.step_cells(batch, loss)
         # Lightning averages gradients over devices and divides by the number of accumulated batches; both are undone
         # here, as the denominators already run over the whole step.
         share = self.trainer.world_size * self.trainer.accumulate_grad_batches
-        lm_loss, emit_loss = loss.lm_sum.detach() / loss.emit_cells, loss.emit_sum.detach() / loss.emit_weights
+        lm_loss, emit_loss = loss.lm_sum.detach() / loss.lm_weights, loss.emit_sum.detach() / loss.emit_weights
         self.last_losses = {"LM": lm_loss, "EMIT": emit_loss}
         self.log("train/lm_loss", lm_loss, prog_bar=True)
         self.log("train/emit_loss", emit_loss, prog_bar=True)
         self.log("train/area", area, prog_bar=True)
         self.log("train/emit_accuracy", loss.correct / loss.valid_cells, prog_bar=True)
-        return loss.total(emit_cells, emit_weights, self.emit_weight) * share
+        return loss.total(lm_weights, emit_weights, self.emit_weight) * share
 
     def step_flops(self, batch: Batch) -> int:
         """Model FLOPs of a training step on a batch."""
@@ -123,10 +131,18 @@ class GridTranslation(TranslationModule):
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
         guided = guide(self.model, self.tokens, batch, self.lam, self.regret)
         emit_logits = self.model.emit_logits(guided.hidden)
-        return guided, grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages), emit_logits
+        weights = self.cell_weights(guided, emit_logits.detach(), batch) if self.lm_cells == "visits" else None
+        return guided, grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights), emit_logits
+
+    def cell_weights(self, guided: Guided, emit_logits: Tensor, batch: Batch) -> Tensor:
+        """Weights of the language model's loss `[N]`, by where the EMIT head would write (`policy.visits`)."""
+        p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
+        source_lengths = batch.source_lengths - len(self.tokens.source_prefix)
+        target_lengths = batch.target_lengths - len(self.tokens.target_prefix)
+        return guided.cells.flat(visit_shares(guided.cells.padded(p_emit), source_lengths, target_lengths))
 
     def step_cells(self, batch: Batch, loss: GridLoss) -> tuple[Tensor, Tensor]:
-        """`|M_+|` and the sum of the EMIT weights (`|𝒱|`) over all devices and accumulated batches of this step.
+        """Sums of the weights of cells (`|M_+|`) and decisions (`|𝒱|`), over a step's devices and accumulated batches.
 
         With accumulation the masks of later batches are needed before the first backward pass, so the first batch of a
         step runs all of them once without gradients.
@@ -142,9 +158,10 @@ class GridTranslation(TranslationModule):
 
     def over_devices(self, losses: list[GridLoss]) -> tuple[Tensor, Tensor]:
         """The two denominators, summed over some batches and over devices."""
-        parts = [torch.stack((loss.emit_cells.to(loss.emit_weights), loss.emit_weights)) for loss in losses]
-        emit_cells, emit_weights = self.reduce_sum(torch.stack(parts).sum(0)).unbind()
-        return emit_cells, emit_weights
+        kind = torch.promote_types(losses[0].lm_weights.dtype, losses[0].emit_weights.dtype)
+        parts = [torch.stack((loss.lm_weights.to(kind), loss.emit_weights.to(kind))) for loss in losses]
+        lm_weights, emit_weights = self.reduce_sum(torch.stack(parts).sum(0)).unbind()
+        return lm_weights, emit_weights
 
     def on_validation_epoch_start(self) -> None:
         """Start the sums of `validation_step` afresh."""
@@ -157,7 +174,7 @@ class GridTranslation(TranslationModule):
         guided, loss, emit_logits = self.guided_loss(batch)
         pairs = torch.tensor(len(batch.source), device=self.device)
         parts = (
-            loss.lm_sum, loss.emit_cells, loss.emit_sum, loss.emit_weights, loss.correct, loss.valid_cells,
+            loss.lm_sum, loss.lm_weights, loss.emit_sum, loss.emit_weights, loss.correct, loss.valid_cells,
             guided.area * pairs, pairs,
         )  # fmt: skip
         assert self.validation_sums is not None
@@ -170,8 +187,8 @@ class GridTranslation(TranslationModule):
         """Log the means over all validation cells of all devices."""
         assert self.validation_sums is not None
         assert self.calibration is not None
-        lm, emit_cells, emit, emit_weights, correct, valid, area, pairs = self.reduce_sum(self.validation_sums).unbind()
-        self.log("validation/lm_loss", lm / emit_cells, prog_bar=True)
+        lm, lm_weights, emit, emit_weights, correct, valid, area, pairs = self.reduce_sum(self.validation_sums).unbind()
+        self.log("validation/lm_loss", lm / lm_weights, prog_bar=True)
         self.log("validation/emit_loss", emit / emit_weights)
         self.log("validation/emit_accuracy", correct / valid, prog_bar=True)
         self.log("validation/area", area / pairs, prog_bar=True)

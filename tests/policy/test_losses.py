@@ -133,10 +133,18 @@ def test_joint_loss_equals_the_papers_means():
     expected_lm = heatmap[mask].mean()  # eq:lm-loss
     log_p = decisions.log_softmax(-1)
     expected_emit = -torch.where(mask, log_p[:, 1], log_p[:, 0]).mean()  # eq:emit-loss
-    total = loss.total(loss.emit_cells, loss.emit_weights)
+    total = loss.total(loss.lm_weights, loss.emit_weights)
     torch.testing.assert_close(total, expected_lm + expected_emit)  # eq:total-loss
     assert loss.correct == ((decisions[:, 1] > decisions[:, 0]) == mask).sum()
-    assert (loss.emit_cells, loss.valid_cells) == (mask.sum(), 24)
+    assert (loss.lm_weights, loss.valid_cells) == (mask.sum(), 24)
+
+
+def test_weighted_cells_count_by_their_weights_whatever_the_mask():
+    heatmap = torch.tensor([1.0, 2.0, float("inf")], dtype=torch.float64)
+    decisions, mask = torch.zeros(3, 2, dtype=torch.float64), torch.tensor([False, True, True])
+    loss = grid_loss(heatmap, decisions, mask, cell_weights=torch.tensor([0.5, 0.25, 0.0]))
+    assert (loss.lm_sum / loss.lm_weights).item() == pytest.approx((0.5 * 1 + 0.25 * 2) / 0.75)
+    assert loss.emit_weights == 3, "decisions count as before"
 
 
 def test_weighted_decisions_count_by_what_they_are_worth():
@@ -146,6 +154,6 @@ def test_weighted_decisions_count_by_what_they_are_worth():
     loss = grid_loss(heatmap, decisions, mask, torch.tensor([2.0, -6.0, 0.0], dtype=torch.float64))
     log_p = decisions.log_softmax(-1)
     expected = -(2 * log_p[0, 1] + 6 * log_p[1, 0]) / 8  # WAIT is better in cell 1, whatever the mask; cell 2 is even
-    torch.testing.assert_close(loss.total(loss.emit_cells, loss.emit_weights), heatmap[mask].mean() + expected)
+    torch.testing.assert_close(loss.total(loss.lm_weights, loss.emit_weights), heatmap[mask].mean() + expected)
     no_choice = grid_loss(heatmap, decisions, mask, torch.zeros(3, dtype=torch.float64))
-    torch.testing.assert_close(no_choice.total(no_choice.emit_cells, no_choice.emit_weights), heatmap[mask].mean())
+    torch.testing.assert_close(no_choice.total(no_choice.lm_weights, no_choice.emit_weights), heatmap[mask].mean())

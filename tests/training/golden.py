@@ -51,9 +51,9 @@ def loss_curve(model_options, steps=STEPS, recompute="nothing"):
     for batch, _ in zip(StepLoader(data.examples("train"), 4, seed=1), range(steps), strict=False):
         loss, area = module.losses(batch)
         optimizer.zero_grad()
-        loss.total(loss.emit_cells, loss.emit_weights).backward()
+        loss.total(loss.lm_weights, loss.emit_weights).backward()
         optimizer.step()
-        curve.append([(loss.lm_sum / loss.emit_cells).item(), (loss.emit_sum / loss.valid_cells).item(), area.item()])
+        curve.append([(loss.lm_sum / loss.lm_weights).item(), (loss.emit_sum / loss.valid_cells).item(), area.item()])
     return curve
 
 

@@ -21,7 +21,7 @@ def test_losses_and_gradients_equal_the_padded_steps(io, softmax, anchor):
     module = GridTranslation(model, stream_tokens(tiny_tokenizer()), lam=0.05, learning_rate=1.0, warmup_steps=0)
     batch = collate(small_data(12).examples("train"))
     loss, _ = module.losses(batch)
-    flat = loss.total(loss.emit_cells, loss.emit_weights)
+    flat = loss.total(loss.lm_weights, loss.emit_weights)
     padded, _ = padded_losses(model, batch, lam=0.05)
     torch.testing.assert_close(flat, padded, rtol=0, atol=1e-10)
     weights = list(model.parameters())

@@ -24,7 +24,7 @@ def counted_flops(module, batch, monkeypatch):
     monkeypatch.setattr("duplexmt.products.has_onednn", lambda _: False)  # whose products are not counted
     with FlopCounterMode(display=False) as counter:
         loss, _ = module.losses(batch)
-        loss.total(loss.emit_cells, loss.emit_weights).backward()
+        loss.total(loss.lm_weights, loss.emit_weights).backward()
     counts = counter.get_flop_counts()["Global"]
     linear = (torch.ops.aten.mm, torch.ops.aten.addmm)
     return sum(value for operation, value in counts.items() if operation in linear), loss
@@ -41,7 +41,7 @@ def test_step_flops_are_those_pytorch_counts(attention, io, lora, monkeypatch):
     N = loss.valid_cells.item()
     head = model.text_head.weight.numel()
     expected = step_flops(model, batch.shapes)
-    expected += (2 * loss.emit_cells.item() - N) * 2 * head  # as many masked cells as there really are, not half
+    expected += (2 * loss.lm_weights.item() - N) * 2 * head  # as many masked cells as there really are, not half
     expected += 3 * 2 * N * model.emit_head.weight.numel()  # the EMIT head's two classes are not counted
     # The first layer's input needs a gradient only where the embedding is trained.
     assert counted == pytest.approx(expected, rel=0.04)

@@ -19,6 +19,8 @@ from duplexmt.grid.model import EMIT, GridModel
 from duplexmt.policy.calibration import calibration_error, calibration_sums
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
+from duplexmt.policy.visits import THETAS
+from duplexmt.studies.path_loss import threshold_rows
 from duplexmt.training.module import guide
 from duplexmt.training.run import build_trainer
 from duplexmt.training.sample import SimultaneousSample
@@ -44,8 +46,11 @@ def assert_same(one, other, tolerance=1e-12):
         torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize(("emit_loss", "emit_weight"), [("mask", 1.0), ("mask", 0.25), ("regret", 1.0)])
-def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, emit_loss, emit_weight):
+LOSSES = [("mask", 1.0, "mask"), ("mask", 0.25, "mask"), ("regret", 1.0, "mask"), ("regret", 0.5, "visits")]
+
+
+@pytest.mark.parametrize(("emit_loss", "emit_weight", "lm_cells"), LOSSES)
+def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, emit_loss, emit_weight, lm_cells):
     """Worked without module, loader or heatmap: full logits, plain means (`eq:lm-loss`, `eq:emit-loss`)."""
     module, data = small_module(), small_data(12)
     batch = collate(data.examples("train"))
@@ -56,21 +61,30 @@ def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, e
         losses = F.cross_entropy(logits[b, :X, :Y].mT, batch.labels[b, :Y].expand(X, Y), reduction="none")
         y_at = best_path(losses.detach()[None], torch.tensor([X]), torch.tensor([Y]), 0.1)
         mask = emit_mask(y_at, Y)[0]
-        lm.append(losses[mask])
+        if lm_cells == "mask":
+            lm.append(losses[mask])
+        else:  # the reference's tokens along the path of each threshold
+            p_emit = decisions[b, :X, :Y].softmax(-1)[..., 1].tolist()
+            lm += [losses[threshold_rows(p_emit, theta), range(Y)] for theta in THETAS]
         worth = emit_advantages(losses.detach()[None], torch.tensor([X]), torch.tensor([Y]), 0.1)[0]
         better, weight = (mask, torch.ones(X, Y)) if emit_loss == "mask" else (worth > 0, worth.abs())
         emit.append((F.cross_entropy(decisions[b, :X, :Y].mT, better.long(), reduction="none") * weight).sum())
         weights.append(weight.sum())
     (torch.cat(lm).mean() + emit_weight * sum(emit) / sum(weights)).backward()
     expected = {f"{name}": w.grad for name, w in module.named_parameters()}
-    assert_same(first_gradients(tmp_path, 12, emit_loss=emit_loss, emit_weight=emit_weight), expected)
+    settings = {"emit_loss": emit_loss, "emit_weight": emit_weight, "lm_cells": lm_cells}
+    # Shares are in float32.
+    assert_same(first_gradients(tmp_path, 12, **settings), expected, 1e-12 if lm_cells == "mask" else 1e-7)
 
 
-@pytest.mark.parametrize("emit_loss", ["mask", "regret"])
+@pytest.mark.parametrize(("emit_loss", "lm_cells"), [("mask", "mask"), ("regret", "mask"), ("mask", "visits")])
 @pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (4, 3), (1, 12)])
-def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate, emit_loss):
-    parts = first_gradients(tmp_path, batch_size, accumulate, emit_loss=emit_loss)
-    assert_same(parts, first_gradients(tmp_path, 12, emit_loss=emit_loss))
+def test_accumulated_batches_give_the_gradients_of_one_large_batch(
+    tmp_path, batch_size, accumulate, emit_loss, lm_cells
+):
+    losses = {"emit_loss": emit_loss, "lm_cells": lm_cells}
+    parts = first_gradients(tmp_path, batch_size, accumulate, **losses)
+    assert_same(parts, first_gradients(tmp_path, 12, **losses), 1e-12 if lm_cells == "mask" else 1e-7)
 
 
 @pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 1), (3, 2)])
@@ -210,7 +224,7 @@ def test_training_learns_a_dozen_sentences():
 
     def total():
         loss, _ = module.losses(batch)
-        return loss.total(loss.emit_cells, loss.emit_weights).item()
+        return loss.total(loss.lm_weights, loss.emit_weights).item()
 
     before = total()
     small_trainer(max_epochs=30).fit(module, small_data(12))
@@ -235,7 +249,7 @@ def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
     for _ in range(8):
         with torch.autocast("cpu", dtype=torch.float16):
             loss, _ = module.losses(batch)
-            total = loss.total(loss.emit_cells, loss.emit_weights)
+            total = loss.total(loss.lm_weights, loss.emit_weights)
         assert total.dtype == torch.float32
         scaler.scale(total).backward()
         scaler.step(optimizer)
@@ -252,6 +266,7 @@ def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
         ({"lam": -1.0}, "policy.lam=-1.0: λ must be a finite number of at least 0"),
         ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be above 0"),
         ({"warmup_steps": -5}, "training.warmup_steps=-5"),
+        ({"lm_cells": "all"}, "training.lm_cells='all': must be one of mask, visits"),
         ({"emit_loss": "dp"}, "training.emit_loss='dp': must be one of mask, regret"),
         ({"schedule": "cosine"}, "training.schedule='cosine': must be one of constant, linear"),
         ({"optimizer": "sgd"}, "training.optimizer='sgd': must be one of adam, muon"),
@@ -270,7 +285,7 @@ def test_validation_means_run_over_all_cells_of_all_batches():
     got = trainer.callback_metrics
     batch = collate(data.examples("validation"))
     loss, area = module.losses(replace(batch))
-    torch.testing.assert_close(got["validation/lm_loss"].double(), loss.lm_sum / loss.emit_cells, rtol=0, atol=1e-6)
+    torch.testing.assert_close(got["validation/lm_loss"].double(), loss.lm_sum / loss.lm_weights, rtol=0, atol=1e-6)
     torch.testing.assert_close(got["validation/area"].double(), area.double(), rtol=0, atol=1e-6)
     accuracy = (loss.correct / loss.valid_cells).double()
     torch.testing.assert_close(got["validation/emit_accuracy"].double(), accuracy, rtol=0, atol=1e-6)
