@@ -9,7 +9,7 @@ import lightning as L
 from lightning.fabric.strategies.launchers.subprocess_script import _launch_process_observer
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
-from .termination import EXIT_STATUS
+from .termination import EXIT_STATUS, may_handle
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
     if not isinstance(launcher, _SubprocessScriptLauncher) or launcher.cluster_environment.creates_processes_externally:
         yield
         return
-    ended = signal.signal(signal.SIGTERM, _end) if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else None
+    before = signal.signal(signal.SIGTERM, _end) if may_handle() else None
     launcher._call_children_scripts()  # tells the environment, so `fit` takes them for processes started elsewhere
     _launch_process_observer(launcher.procs)  # if one dies they all do
     try:
@@ -32,8 +32,8 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
         launcher.kill(signal.SIGKILL)  # they may be waiting for this one
         raise
     finally:
-        if ended is not None:
-            signal.signal(signal.SIGTERM, ended)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _end(*_: Any) -> None:

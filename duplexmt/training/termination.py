@@ -20,11 +20,17 @@ log = logging.getLogger(__name__)
 EXIT_STATUS = 128 + signal.SIGTERM  # as a shell tells it
 
 
+def may_handle() -> bool:
+    """Whether SIGTERM is nobody's yet, and this the thread that may take it."""
+    free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    return free and threading.current_thread() is threading.main_thread()
+
+
 class StopOnTermination(Checkpoint):
     """After SIGTERM to any process of a run, saves a checkpoint when the optimiser step is done, and ends them all.
 
-    A `Checkpoint`, so that Lightning calls it when all other callbacks have had the step.
-    Where something else handles SIGTERM before the trainer is built (submitit does), it is left to that.
+    A `Checkpoint`, so that Lightning calls it when all other callbacks have had the step. Where something else handles
+    SIGTERM before the trainer is built (submitit does), it is left to that.
 
     Args:
         path: of the checkpoint.
@@ -34,12 +40,12 @@ class StopOnTermination(Checkpoint):
         self.path = path
         self.asked = False
         self.step = 0  # optimiser steps when processes last told each other
-        self.handled = signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, None)
+        self.ours = may_handle()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Take the place of Lightning's handler (which puts back the one before it when the run is over)."""
         self.step = trainer.global_step
-        if not self.handled and threading.current_thread() is threading.main_thread():
+        if self.ours:
             signal.signal(signal.SIGTERM, self.ask)
 
     def ask(self, *_: Any) -> None:
