@@ -26,7 +26,7 @@ $(METRICS_STAMP): requirements-metrics.txt
 
 train: setup  ## train on the built-in corpus, then translate held-out sentences
 	$(BIN)/python train.py trainer.devices=cores training.optimizer=muon training.learning_rate=6e-3 \
-	  training.warmup_steps=70 data.batch_size=24 data.train_size=28000 $(ARGS)
+	  training.warmup_steps=70 training.lm_cells=visits data.batch_size=24 data.train_size=24000 $(ARGS)
 
 test: setup  ## the whole suite
 	$(BIN)/python -m pytest $(ARGS)
