@@ -4,9 +4,8 @@
 instructions for it spends a hundred times as long as on float32. The same steps here, matrices of one size together.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import sqrt
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,12 +31,8 @@ class Muon(Optimizer):
         super().__init__(matrices, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step; the closure is called once, before."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One step; a closure is `Together`'s to call."""
         for group in self.param_groups:
             of_size: dict[tuple[torch.device, int, int], list[Tensor]] = {}
             for weight in group["params"]:
@@ -48,7 +43,6 @@ class Muon(Optimizer):
                 steps = shared_out(steps.to(torch.bfloat16 if native_bfloat16(device.type) else torch.float32))
                 for weight, step in zip(weights, steps, strict=True):
                     wide(weight).add_(step, alpha=-group["lr"] * 0.2 * sqrt(longer))
-        return loss
 
     def _mean_gradient(self, weight: Tensor, momentum: float) -> Tensor:
         """The running mean of a weight's gradients, one step ahead (Nesterov)."""
