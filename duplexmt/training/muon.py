@@ -1,7 +1,7 @@
 """Muon, which makes the steps of a matrix orthogonal (https://kellerjordan.github.io/posts/muon/).
 
-`torch.optim.Muon` takes one matrix after the other and always multiplies in bfloat16, on which a processor without
-instructions for it spends a hundred times as long as on float32. The same steps here, matrices of one size together.
+`torch.optim.Muon` takes one matrix after the other and always multiplies in bfloat16, for which a processor without
+instructions for it takes dozens of times as long as for float32. The same steps here, matrices of one size together.
 """
 
 from collections.abc import Iterable
