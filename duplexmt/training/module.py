@@ -28,6 +28,8 @@ class Guided:
     """What a model makes of a batch: its heatmap, and the path it will train its EMIT head on."""
 
     cells: Cells  # layout of the scored cells
+    source_lengths: Tensor  # [B], scored rows of each pair
+    target_lengths: Tensor  # [B], scored columns
     hidden: Tensor  # [N, D], final-normed target states
     heatmap: Tensor  # [N], nats
     y_at: Tensor  # [B, X], best path
@@ -63,7 +65,14 @@ def guide(model: GridModel, tokens: StreamTokens, batch: Batch, lam: float, regr
     mask = cells.flat(emit_mask(y_at, cells.width[1]))
     advantages = cells.flat(emit_advantages(*grids, lam)) if regret else None
     area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
-    return Guided(cells, hidden, heatmap, y_at, mask, advantages, area)
+    return Guided(cells, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
+
+
+def cell_weights(guided: Guided, emit_logits: Tensor) -> Tensor:
+    """Weights of the language model's loss `[N]`, by where the EMIT head would write (`policy.visits`)."""
+    p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
+    shares = visit_shares(guided.cells.padded(p_emit), guided.source_lengths, guided.target_lengths)
+    return guided.cells.flat(shares)
 
 
 class GridTranslation(TranslationModule):
@@ -131,15 +140,8 @@ class GridTranslation(TranslationModule):
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
         guided = guide(self.model, self.tokens, batch, self.lam, self.regret)
         emit_logits = self.model.emit_logits(guided.hidden)
-        weights = self.cell_weights(guided, emit_logits.detach(), batch) if self.lm_cells == "visits" else None
+        weights = cell_weights(guided, emit_logits.detach()) if self.lm_cells == "visits" else None
         return guided, grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights), emit_logits
-
-    def cell_weights(self, guided: Guided, emit_logits: Tensor, batch: Batch) -> Tensor:
-        """Weights of the language model's loss `[N]`, by where the EMIT head would write (`policy.visits`)."""
-        p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
-        source_lengths = batch.source_lengths - len(self.tokens.source_prefix)
-        target_lengths = batch.target_lengths - len(self.tokens.target_prefix)
-        return guided.cells.flat(visit_shares(guided.cells.padded(p_emit), source_lengths, target_lengths))
 
     def step_cells(self, batch: Batch, loss: GridLoss) -> tuple[Tensor, Tensor]:
         """Sums of the weights of cells (`|M_+|`) and decisions (`|𝒱|`), over a step's devices and accumulated batches.

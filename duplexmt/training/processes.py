@@ -24,9 +24,9 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
         yield
         return
     before = signal.signal(signal.SIGTERM, _end) if may_handle() else None
-    launcher._call_children_scripts()  # tells the environment, so `fit` takes them for processes started elsewhere
-    _launch_process_observer(launcher.procs)  # if one dies they all do
     try:
+        launcher._call_children_scripts()  # tells the environment, so `fit` takes them for processes started elsewhere
+        _launch_process_observer(launcher.procs)  # if one dies they all do
         yield
     except BaseException:
         launcher.kill(signal.SIGKILL)  # they may be waiting for this one
