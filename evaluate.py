@@ -181,6 +181,7 @@ def results(cfg: EvaluateSettings, folders: list[Path], into: Path, name: str, g
         source_rate=cfg.source_rate,
         resamples=cfg.quality.resamples,
         claims=cfg.claims,
+        over_seeds=cfg.over_seeds,
     )
     log.info("%s\nwritten to %s", shown, os.path.relpath(into))
     if cfg.logger.wandb:

@@ -12,6 +12,7 @@ from .report.latex import HIGHER, LOWER, to_latex
 from .report.pareto import pareto_figure
 from .report.table import summary, to_markdown, write_tables
 from .scoring import QUALITY, Scores, comparisons, curves, in_order, latency_rows, name_points, result_rows, score
+from .seeds import mean_over_seeds
 
 NEURAL = ("COMET", "BLEURT")
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
@@ -28,6 +29,7 @@ def write_results(
     source_rate: float,
     resamples: int,
     claims: bool = False,
+    over_seeds: bool = False,
 ) -> tuple[list[Scores], str, list[str]]:
     """Score the hypotheses of one or several evaluations of one test set, and write all tables and figures.
 
@@ -39,6 +41,7 @@ def write_results(
         source_rate: units of the source a second, for computation-aware latency.
         resamples: of the bootstrap.
         claims: whether to check the claims of Section VI-B.
+        over_seeds: whether models that nothing but their weights tells apart are one system (`seeds`).
 
     Returns:
         Scores in the order of the table, what to show on the terminal, and what could not be scored and why: all else
@@ -90,7 +93,6 @@ def write_results(
             neural[key][metric] = [next(values) for _ in records[key]]
         notes.append(f"{metric} {checkpoint} ({found.version}), × 100, mean over references")
 
-    shown = dict(zip(points, name_points(list(points.values())), strict=True))
     scores = []
     for key, point in points.items():
         entry = score(
@@ -101,10 +103,19 @@ def write_results(
             neural=neural[key],
             resamples=resamples,
         )
-        entry.point, (entry.system, entry.setting) = point, shown[key]
+        entry.point = point
         scores.append(entry)
+    if over_seeds:
+        scores = mean_over_seeds(scores)
+    shown = name_points([entry.point for entry in scores if entry.point is not None])
+    for entry, (system, setting) in zip(scores, shown, strict=True):
+        entry.system, entry.setting = system, setting
     scores = in_order(scores)
-    notes = [*notes, *scores[0].notes, f"±: half the 95 % interval of {resamples} bootstrap resamples of the sentences"]
+    drawn = "sentences and of the trainings" if over_seeds else "sentences"
+    notes = [*notes, *scores[0].notes, f"±: half the 95 % interval of {resamples} bootstrap resamples of the {drawn}"]
+    if over_seeds:
+        notes.append("sd: standard deviation over trainings; scores and latencies are their means")
+        notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
     caption = f"{test['name']}, {test['sentences']} sentences"
     return scores, _write(scores, into, caption, notes, claims), troubles
 

@@ -46,6 +46,8 @@ class Scores:
     samples: dict[str, Array] = field(default_factory=dict)  # resampled corpus scores `[B]`, by column
     notes: list[str] = field(default_factory=list)
     point: Point | None = None
+    spread: dict[str, float] = field(default_factory=dict)  # standard deviation over trainings, by column (`seeds`)
+    models: list[str] = field(default_factory=list)  # folders of these trainings
 
 
 def score(
@@ -158,7 +160,8 @@ def in_order(scores: Sequence[Scores]) -> list[Scores]:
 
 
 def result_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
-    """The main table: quality with half the width of its 95 % interval, and latency in model tokens."""
+    """The main table: quality with half the width of its 95 % interval (of several trainings their standard deviation,
+    too), and latency in model tokens."""
     rows = []
     for entry in scores:
         row: dict[str, Any] = {"system": entry.system, "setting": entry.setting}
@@ -168,10 +171,13 @@ def result_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
                 if name in entry.samples:
                     middle = interval(entry.samples[name])
                     row[f"{name} ±"] = None if middle is None else (middle[1] - middle[0]) / 2
+                if name in entry.spread:
+                    row[f"{name} sd"] = entry.spread[name]
         counts = ("AL", "AL_all", "AP", "FRL", "tokens", "reference", "source", "empty", "cut off", "sentences")
-        rows.append(row | {name: entry.row[name] for name in counts})
+        row |= {name: entry.row[name] for name in counts}
+        rows.append(row | ({"trainings": len(entry.models)} if entry.models else {}))
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    quality = [c for name in QUALITY for c in (name, f"{name} ±") if c in columns]
+    quality = [c for name in QUALITY for c in (name, f"{name} ±", f"{name} sd") if c in columns]
     columns = ["system", "setting", *quality, *[c for c in columns[2:] if c not in quality]]
     return [{column: row.get(column) for column in columns} for row in rows]
 
