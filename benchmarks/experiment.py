@@ -2,16 +2,15 @@
 
     python benchmarks/experiment.py --data FOLDER --size small       # conf/experiment/small_*.yaml say what that is
     python benchmarks/experiment.py --data FOLDER --size mini --jobs 1 --limit 200
-    python benchmarks/experiment.py --data FOLDER --size medium --jobs 1
-    python benchmarks/experiment.py --data FOLDER --size medium --jobs 1 --out runs/experiment-seed2 \\
-        --base runs/experiment-medium/base training.seed=2           # from the same base, another seed
-    python benchmarks/experiment.py --data FOLDER --size small \
+    python benchmarks/experiment.py --data FOLDER --size medium --jobs 1 --seeds 1,2,3   # three fine-tunings of each
+    python benchmarks/experiment.py --data FOLDER --size small \\
         --variant io_off model.input_attends_output=false            # another grid beside the paper's
 
 Stages: base; grid, its variants, wait1, wait3, wait5, wait7, offline (as many at a time as --jobs says); evaluation;
-timing. Each has a folder in OUT, and a log beside it. Killed at any point, the same command goes on: what is complete
-is skipped, a training with a checkpoint and an evaluation with hypotheses are resumed. Further arguments go to all
-trainings.
+timing. With several seeds the systems are trained with each of them from one base, and evaluated together: means, their
+spread, intervals over sentences and trainings. Each stage has a folder in OUT, and a log beside it. Killed at any
+point, the same command goes on: what is complete is skipped, a training with a checkpoint and an evaluation with
+hypotheses are resumed. Further arguments go to all trainings.
 """
 
 import argparse
@@ -23,6 +22,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ SYSTEMS = {
     **{f"wait{k}": ["experiment=[waitk_finetune,{size}_finetune]", f"system.k={k}"] for k in (1, 3, 5, 7)},
     "offline": ["experiment=[offline_finetune,{size}_finetune]"],
 }
+SEED = 1  # the configuration's own
 THETAS = "[0.3,0.5,0.6,0.7,0.8,0.9,0.95,0.99]"
 
 
@@ -80,6 +81,7 @@ def stages(
     limit: int | None,
     extra: list[str],
     variants: dict[str, list[str]],
+    seeds: Sequence[int] = (),
 ) -> tuple[list[Stage], list[Stage], list[Stage]]:
     """The base, the systems trained from it, and what is made of them; each in the order in which they run.
 
@@ -92,6 +94,7 @@ def stages(
         limit: test sentences; None for all.
         extra: further arguments of the trainings.
         variants: further grids by name, and the settings by which they differ.
+        seeds: with which each system is trained; none for the configuration's own.
     """
     recipes = {"grid": SYSTEMS["grid"]}
     recipes |= {f"grid-{name}": [*SYSTEMS["grid"], *settings] for name, settings in variants.items()}
@@ -99,25 +102,33 @@ def stages(
     where = [quoted("data.path", data), *extra]
     own_base = training("base", out / "base", [f"experiment=[base_pretrain,{size}_base]", *where])
     backbone = quoted("model.backbone", (base or own_base.folder) / "model")
+    trainings: dict[str, list[str]] = {"": []} if not seeds else {}
+    trainings |= {"" if seed == SEED else f"-seed{seed}": [f"training.seed={seed}"] for seed in seeds}
     systems = [
-        training(name, out / name, [*(part.format(size=size) for part in arguments), backbone, *where])
-        for name, arguments in recipes.items()
+        training(
+            name + suffix,
+            out / (name + suffix),
+            [part.format(size=size) for part in recipe] + [backbone, *where, *seed],
+        )
+        for suffix, seed in trainings.items()
+        for name, recipe in recipes.items()
     ]
     folders = ",".join(f"'{system.folder / 'model'}'" for system in systems)
-    evaluation = out / "evaluation"
-    limited = [] if limit is None else [f"limit={limit}"]
+    evaluation = out / ("evaluation-seeds" if len(seeds) > 1 else "evaluation")
+    options = [] if limit is None else [f"limit={limit}"]
+    options += ["over_seeds=true"] if len(seeds) > 1 else []
     decode = Stage(
         "evaluation",
         evaluation,
         [
             "evaluate.py", "experiment=duplex_results", f"quality={quality}", f"model_folder=[{folders}]",
-            f"policy.theta={THETAS}", *limited, quoted("hydra.run.dir", evaluation),
+            f"policy.theta={THETAS}", *options, quoted("hydra.run.dir", evaluation),
         ],
         ["evaluate.py", f"resume={evaluation}"],
         complete="results.json",
         begun="decoding.json",
     )  # fmt: skip
-    timing = ["-m", "duplexmt.timing", str(evaluation), str(out / "grid" / "model"), "--out", str(out / "timing")]
+    timing = ["-m", "duplexmt.timing", str(evaluation), str(systems[0].folder / "model"), "--out", str(out / "timing")]
     analysis = Stage("timing", out / "timing", timing, timing, complete="timing.md", begun="timing.md")
     return ([own_base] if base is None else []), systems, [decode, analysis]
 
@@ -164,6 +175,11 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
     return seconds
 
 
+def numbers(text: str) -> list[int]:
+    """Those of a list with commas."""
+    return [int(part) for part in text.split(",")]
+
+
 def main(arguments: list[str] | None = None) -> None:
     """All stages in order; one line of JSON at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -182,10 +198,17 @@ def main(arguments: list[str] | None = None) -> None:
         metavar=("NAME", "KEY=VALUE"),
         help="a further grid, which differs in these settings; several times",
     )
+    parser.add_argument(
+        "--seeds", type=numbers, default=[], metavar="1,2,3", help="train each system with each of them"
+    )
     parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
     asked = parser.parse_args(arguments)
     if asked.jobs < 1:
         parser.error(f"--jobs {asked.jobs}: must be at least 1")
+    if len(set(asked.seeds)) < len(asked.seeds):
+        parser.error(f"--seeds {','.join(map(str, asked.seeds))}: each once")
+    if asked.seeds and any(argument.startswith("training.seed=") for argument in asked.extra):
+        parser.error("give seeds either as --seeds 1,2,3 or as training.seed=…, not both")
     variants = {name: settings for name, *settings in asked.variant}
     if strange := [name for name in variants if not re.fullmatch(r"\w+", name)]:
         parser.error(f"--variant {strange[0]}: a name of letters, digits and _ comes first, then its settings")
@@ -193,7 +216,15 @@ def main(arguments: list[str] | None = None) -> None:
     out.mkdir(parents=True, exist_ok=True)
     base = asked.base.resolve() if asked.base else None
     before, systems, after = stages(
-        out, asked.data.resolve(), asked.size, base, asked.quality, asked.limit, asked.extra, variants
+        out,
+        asked.data.resolve(),
+        asked.size,
+        base,
+        asked.quality,
+        asked.limit,
+        asked.extra,
+        variants,
+        asked.seeds,
     )
     cores = len(os.sched_getaffinity(0))
     seconds: dict[str, float | None] = {}
@@ -208,7 +239,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    print((out / "evaluation" / "results.md").read_text(encoding="utf-8"))
+    print((after[0].folder / "results.md").read_text(encoding="utf-8"))
     print(json.dumps({"benchmark": "experiment", "size": asked.size, "seconds": seconds, "out": str(out)}))
 
 

@@ -70,6 +70,46 @@ def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_be
     assert str(variant.folder / "model") in checked("evaluate", *arguments_of(evaluation)).model_folders
 
 
+def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(tmp_path):
+    _, once, _ = chain(tmp_path)
+    (base,), systems, (evaluation, _) = chain(tmp_path, seeds=[1, 2, 3])
+    assert [stage.name for stage in systems[:6]] == [stage.name for stage in once]  # a run of one seed is gone on with
+    assert [stage.name for stage in systems[6:8]] == ["grid-seed2", "wait1-seed2"]
+    assert len({stage.folder for stage in systems}) == len(systems) == 18
+    first, *_ = found = [checked("train", *arguments_of(stage)) for stage in systems[::6]]
+    assert [cfg.training.seed for cfg in found] == [1, 2, 3]
+    for cfg in found:
+        cfg.training.seed = 1
+        assert cfg == first
+    assert not any(argument.startswith("training.seed") for argument in base.fresh)
+    cfg = checked("evaluate", *arguments_of(evaluation))
+    assert cfg.over_seeds
+    assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
+    assert evaluation.folder != chain(tmp_path)[2][0].folder  # that of one seed stays what it is
+    _, (another, *_), (evaluation, timing) = chain(tmp_path, seeds=[4])
+    assert another.name == "grid-seed4"
+    assert str(another.folder / "model") in timing.fresh
+    assert not checked("evaluate", *arguments_of(evaluation)).over_seeds
+
+
+def test_the_seed_without_a_name_is_the_configurations():
+    assert checked("train").training.seed == experiment.SEED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--seeds", "1,1"], "--seeds 1,1: each once"),
+        (["--seeds", "1,3", "training.seed=2"], "not both"),
+        (["--seeds", "1,x"], "invalid numbers value: '1,x'"),
+    ],
+)
+def test_seeds_given_twice_are_refused(tmp_path, capsys, arguments, told):
+    with pytest.raises(SystemExit):
+        experiment.main(["--data", str(tmp_path), *arguments])
+    assert told in capsys.readouterr().err
+
+
 def test_a_base_that_is_there_is_used_and_not_pretrained(tmp_path):
     base, systems, _ = chain(tmp_path, base=tmp_path / "other")
     assert base == []
