@@ -1,9 +1,13 @@
-"""Where a policy writes: the share of thresholds θ at which it would emit each token in each row.
+"""Where decoding writes: the share of ways to decode in which each token is written in each row.
 
 The paper's language model loss is a mean over all cells of the EMIT mask (`eq:lm-loss`), whether a translation ever
-comes to pass there or not: the row in which the whole source is read has one cell in X, though under most thresholds a
+comes to pass there or not: the row in which the whole source is read has one cell in X, though in most ways to decode a
 large part of the words is written in it, and cells ahead of the best path have none. Weighted by these shares the loss
-is that of the reference along the model's own paths, mean over θ: what decoding runs.
+is that of the reference along the paths of decoding.
+
+Half of these are the model's own, one for each threshold θ, and half those of fixed delays (wait-k for each k). The own
+ones alone can become a trap: a model that writes everything at once, as one from random weights does while it has not
+learnt what the source is good for, would learn in the first row only, and so never learn it.
 """
 
 from collections.abc import Sequence
@@ -50,3 +54,25 @@ def visit_shares(
     counts = torch.zeros(B, X, Y, device=device)
     counts.scatter_add_(1, written.transpose(0, 1), counts.new_ones(B, len(levels), Y))
     return counts / len(levels) * (columns < target_lengths[:, None])[:, None]
+
+
+def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int) -> Tensor:
+    """Share of the delays k = 1 … (source length) at which wait-k writes a cell's token in its row.
+
+    As in decoding the end token is written when the whole source is read.
+
+    Args:
+        source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
+        X, Y: of the padded grid.
+
+    Returns:
+        `[B, X, Y]` in float32: each valid column sums to 1; 0 in padding.
+    """
+    device = source_lengths.device
+    x, y = torch.arange(X, device=device)[:, None], torch.arange(Y, device=device)
+    rows, columns = source_lengths[:, None, None], target_lengths[:, None, None]
+    last = x == rows - 1
+    # Token y waits for row min(k − 1 + y, X − 1): a row before the last has it at one delay, the last at all others.
+    delays = torch.where(last, torch.minimum(y + 1, rows), (x >= y) & (x < rows))
+    delays = torch.where(y == columns - 1, rows * last, delays)
+    return (delays * (y < columns)).float() / rows

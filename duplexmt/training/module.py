@@ -15,7 +15,7 @@ from ..policy.heatmap import cells_at_once, loss_heatmap
 from ..policy.losses import GridLoss, grid_loss
 from ..policy.path import best_path, check_lam, emit_mask
 from ..policy.regret import emit_advantages
-from ..policy.visits import visit_shares
+from ..policy.visits import delay_shares, visit_shares
 from .base import TranslationModule
 from .throughput import step_flops
 
@@ -69,10 +69,11 @@ def guide(model: GridModel, tokens: StreamTokens, batch: Batch, lam: float, regr
 
 
 def cell_weights(guided: Guided, emit_logits: Tensor) -> Tensor:
-    """Weights of the language model's loss `[N]`, by where the EMIT head would write (`policy.visits`)."""
+    """Weights of the language model's loss `[N]`, by how often decoding writes in a cell (`policy.visits`)."""
     p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
-    shares = visit_shares(guided.cells.padded(p_emit), guided.source_lengths, guided.target_lengths)
-    return guided.cells.flat(shares)
+    lengths = guided.source_lengths, guided.target_lengths
+    own = visit_shares(guided.cells.padded(p_emit), *lengths)
+    return guided.cells.flat((own + delay_shares(*lengths, *guided.cells.width)) / 2)
 
 
 class GridTranslation(TranslationModule):
@@ -84,8 +85,8 @@ class GridTranslation(TranslationModule):
         lam: λ of the path score.
         emit_loss: what the EMIT head learns: `mask`, the side of the best path each cell lies on (`eq:emit-loss`), or
             `regret`, the better decision at each cell, weighted by what it is worth (`policy.regret`).
-        lm_cells: what the language model learns: the cells of the `mask` alike (`eq:lm-loss`), or `visits`, the cells
-            its own EMIT head comes to, by how often over θ (`policy.visits`).
+        lm_cells: what the language model learns: the cells of the `mask` alike (`eq:lm-loss`), or `visits`, each
+            cell by how often decoding writes in it, over θ and fixed delays (`policy.visits`).
         emit_weight: of `L_emit` in the loss.
         optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.
     """

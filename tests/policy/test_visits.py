@@ -2,7 +2,7 @@
 
 import torch
 
-from duplexmt.policy.visits import THETAS, visit_shares
+from duplexmt.policy.visits import THETAS, delay_shares, visit_shares
 from duplexmt.studies.path_loss import threshold_rows
 
 
@@ -40,3 +40,14 @@ def test_padding_is_not_read_and_has_no_share():
     assert (shares[0, 2:] == 0).all()
     assert (shares[0, :, 3:] == 0).all()
     torch.testing.assert_close(shares.sum(1), torch.tensor([[1.0, 1, 1, 0, 0], [1, 1, 1, 1, 1]]))
+
+
+def test_shares_of_fixed_delays_are_those_of_all_wait_k_paths():
+    source_lengths, target_lengths = torch.tensor([5, 1, 3, 7]), torch.tensor([4, 6, 1, 5])
+    shares = delay_shares(source_lengths, target_lengths, 7, 6)
+    expected = torch.zeros(4, 7, 6)
+    for b, (X, Y) in enumerate(zip(source_lengths.tolist(), target_lengths.tolist(), strict=True)):
+        for k in range(1, X + 1):
+            for y in range(Y):
+                expected[b, X - 1 if y == Y - 1 else min(k - 1 + y, X - 1), y] += 1 / X
+    torch.testing.assert_close(shares, expected)

@@ -63,9 +63,11 @@ def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, e
         mask = emit_mask(y_at, Y)[0]
         if lm_cells == "mask":
             lm.append(losses[mask])
-        else:  # the reference's tokens along the path of each threshold
+        else:  # the reference's tokens along the paths of all thresholds, and of all fixed delays
             p_emit = decisions[b, :X, :Y].softmax(-1)[..., 1].tolist()
-            lm += [losses[threshold_rows(p_emit, theta), range(Y)] for theta in THETAS]
+            own = [threshold_rows(p_emit, theta) for theta in THETAS]
+            fixed = [[*(min(k + y, X - 1) for y in range(Y - 1)), X - 1] for k in range(X)]
+            lm.append(sum(losses[rows, range(Y)] / len(ways) for ways in (own, fixed) for rows in ways) / 2)
         worth = emit_advantages(losses.detach()[None], torch.tensor([X]), torch.tensor([Y]), 0.1)[0]
         better, weight = (mask, torch.ones(X, Y)) if emit_loss == "mask" else (worth > 0, worth.abs())
         emit.append((F.cross_entropy(decisions[b, :X, :Y].mT, better.long(), reduction="none") * weight).sum())
