@@ -4,17 +4,35 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from duplexmt import products
 from duplexmt.products import has_onednn, product, weight_gradient
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["onednn", "blas"])
+def faster_by_onednn(request, monkeypatch):
+    """Both kinds of processor."""
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "faster"), [({"avx512_f": True}, True), ({"avx512_f": False}, False), ({}, True)]
+)
+def test_processors_without_avx512_multiply_by_their_blas(monkeypatch, capabilities, faster):
+    monkeypatch.undo()
+    monkeypatch.setattr(products, "cpu_capabilities", lambda: capabilities)
+    assert products.onednn_is_faster.__wrapped__() is faster
+
+
 @pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
-def test_onednn_takes_float32_on_a_cpu_and_nothing_else(monkeypatch):
+def test_onednn_takes_float32_on_a_cpu_and_nothing_else(monkeypatch, faster_by_onednn):
     used = []
     monkeypatch.setattr("duplexmt.products.F.linear", lambda rows, *_: used.append(rows.dtype) or rows)
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         product(torch.ones(3, 4, dtype=dtype), torch.ones(5, 4, dtype=dtype))
     product(torch.ones(0, 4), torch.ones(5, 4))  # nothing to multiply
-    assert used == [torch.float64, torch.bfloat16, torch.float32]
+    by_onednn = [] if faster_by_onednn else [torch.float32]
+    assert used == [*by_onednn, torch.float64, torch.bfloat16, torch.float32]
     assert not has_onednn(torch.device("meta"))
 
 
