@@ -138,10 +138,14 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
         knob = KNOBS.get(point.system)
         setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
         shown.append((" ".join([NAMES.get(point.system, point.system), *differing]), setting))
-    repeated = {name for name in shown if shown.count(name) > 1}
-    for index, name in enumerate(shown):
-        if name in repeated:  # the same kind of model, trained twice
-            shown[index] = (f"{name[0]} ({_run_of(points[index].model_folder)})", name[1])
+    # The same kind of model, trained twice: its run tells. Each k has a model of its own, all other curves are of one.
+    trained: dict[Any, set[str]] = {}
+    keys = [name if point.system == "waitk" else name[0] for name, point in zip(shown, points, strict=True)]
+    for key, point in zip(keys, points, strict=True):
+        trained.setdefault(key, set()).add(point.model_folder)
+    for index, (key, point) in enumerate(zip(keys, points, strict=True)):
+        if len(trained[key]) > 1:
+            shown[index] = (f"{shown[index][0]} ({_run_of(point.model_folder)})", shown[index][1])
     if len(set(shown)) < len(shown):
         raise ValueError(f"the same system and setting of one model folder is there twice: {sorted(set(shown))}")
     return shown

@@ -145,7 +145,11 @@ def test_options_with_long_names_are_shortened():
 
 def test_models_without_a_difference_are_told_apart_by_their_runs():
     points = [point(folder="/runs/first/model"), point(folder="/runs/second/model"), point(folder="/runs/b", setting=1)]
-    assert name_points(points) == [("grid (first)", "θ=0.5"), ("grid (second)", "θ=0.5"), ("grid", "θ=1")]
+    assert name_points(points) == [("grid (first)", "θ=0.5"), ("grid (second)", "θ=0.5"), ("grid (b)", "θ=1")]
+    # At other settings, too: a curve is one model's. Of wait-k each k is a model.
+    assert name_points(points[1:]) == [("grid (second)", "θ=0.5"), ("grid (b)", "θ=1")]
+    waits = [point("waitk", k, folder=f"/runs/{name}/model") for k, name in ((1, "a"), (3, "b"), (3, "c"))]
+    assert name_points(waits) == [("wait-k", "k=1"), ("wait-k (b)", "k=3"), ("wait-k (c)", "k=3")]
     with pytest.raises(ValueError, match="is there twice"):
         name_points([point(), unlike(point(), digest="another")])
 
