@@ -2,8 +2,8 @@
 
 A step multiplies thousands of positions by matrices of a few hundred columns. On one core of an AMD EPYC with AVX-512
 oneDNN does 81 to 104 GFLOP/s on such shapes (2,460 positions, 64 to 1,024 columns) where `mm` does 49 to 91; on another
-one 110 to 190 where `mm` does 70 to 90. Without AVX-512 it is the other way round: 57 to 85 and 49 to 85, least where
-weights get their gradients (60 and 80), and a whole step takes 0.9 of the time by `mm`.
+one 110 to 190 where `mm` does 70 to 90. On one without AVX-512 it is 57 to 85 by oneDNN and 59 to 85 by `mm`, for
+gradients of weights 42 to 77 and 49 to 84, and a whole step takes 0.9 of the time by `mm`.
 """
 
 from collections.abc import Mapping

@@ -38,11 +38,12 @@ def mean_over_seeds(scores: Sequence[Scores]) -> list[Scores]:
     for entry in scores:
         point = _point(entry)
         alike.setdefault(json.dumps([_kind(point), point.setting]), []).append(entry)
-    _check_same_models(list(alike.values()))
-    generator = np.random.default_rng(SEED)
+    groups = [sorted(entries, key=lambda entry: _point(entry).model_folder) for entries in alike.values()]
+    _check_same_models(groups)
+    generator = np.random.default_rng([SEED, 1])  # other draws than those of the sentences
     draws: dict[tuple[str, ...], Array] = {}
     means = []
-    for entries in alike.values():
+    for entries in groups:
         models = tuple(_point(entry).model for entry in entries)
         if models not in draws:
             resamples = max((len(sample) for entry in entries for sample in entry.samples.values()), default=0)

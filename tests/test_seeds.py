@@ -66,7 +66,7 @@ def test_a_system_draws_the_same_trainings_at_all_its_settings_and_others_their_
     found = mean_over_seeds([
         scores(system, setting, seed, value, noise=1e-9)
         for system, setting in (("grid", 0.5), ("grid", 0.9), ("waitk", 3))
-        for seed, value in ((1, 0.0), (2, 1.0), (3, 5.0))
+        for seed, value in (((1, 0.0), (2, 1.0), (3, 5.0)) if setting != 0.9 else ((3, 5.0), (1, 0.0), (2, 1.0)))
     ])  # fmt: skip
     fast, slow, wait = (entry.samples["BLEU"].round(3) for entry in found)
     assert np.array_equal(fast, slow)
