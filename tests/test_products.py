@@ -8,7 +8,7 @@ from duplexmt import products
 from duplexmt.products import has_onednn, product, weight_gradient
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["onednn", "blas"])
+@pytest.fixture(params=[True, False], ids=["onednn", "blas"])
 def faster_by_onednn(request, monkeypatch):
     """Both kinds of processor."""
     monkeypatch.setattr(products, "onednn_is_faster", lambda: request.param)
@@ -19,7 +19,6 @@ def faster_by_onednn(request, monkeypatch):
     ("capabilities", "faster"), [({"avx512_f": True}, True), ({"avx512_f": False}, False), ({}, True)]
 )
 def test_processors_without_avx512_multiply_by_their_blas(monkeypatch, capabilities, faster):
-    monkeypatch.undo()
     monkeypatch.setattr(products, "cpu_capabilities", lambda: capabilities)
     assert products.onednn_is_faster.__wrapped__() is faster
 
@@ -36,6 +35,7 @@ def test_onednn_takes_float32_on_a_cpu_and_nothing_else(monkeypatch, faster_by_o
     assert not has_onednn(torch.device("meta"))
 
 
+@pytest.mark.usefixtures("faster_by_onednn")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize("rows", [0, 1, 37])
@@ -48,6 +48,7 @@ def test_values_are_those_of_a_linear_layer(rows, transposed, bias):
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-5)
 
 
+@pytest.mark.usefixtures("faster_by_onednn")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize(("n", "D_out", "D_in"), [(0, 4, 8), (1, 8, 4), (300, 64, 24), (300, 24, 64), (300, 16, 16)])
 def test_gradients_of_weights_are_those_of_autograd(n, D_out, D_in, dtype):

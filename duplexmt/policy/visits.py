@@ -20,6 +20,13 @@ THETAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 @torch.no_grad()
+def decoding_shares(p_emit: Tensor, source_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+    """Half `visit_shares`, half `delay_shares`: weights of the language model's loss; arguments and shape as there."""
+    own = visit_shares(p_emit, source_lengths, target_lengths)
+    return (own + delay_shares(source_lengths, target_lengths, *p_emit.shape[1:])) / 2
+
+
+@torch.no_grad()
 def visit_shares(
     p_emit: Tensor, source_lengths: Tensor, target_lengths: Tensor, thetas: Sequence[float] = THETAS
 ) -> Tensor:

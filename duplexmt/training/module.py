@@ -15,7 +15,7 @@ from ..policy.heatmap import cells_at_once, loss_heatmap
 from ..policy.losses import GridLoss, grid_loss
 from ..policy.path import best_path, check_lam, emit_mask
 from ..policy.regret import emit_advantages
-from ..policy.visits import delay_shares, visit_shares
+from ..policy.visits import decoding_shares
 from .base import TranslationModule
 from .throughput import step_flops
 
@@ -71,9 +71,8 @@ def guide(model: GridModel, tokens: StreamTokens, batch: Batch, lam: float, regr
 def cell_weights(guided: Guided, emit_logits: Tensor) -> Tensor:
     """Weights of the language model's loss `[N]`, by how often decoding writes in a cell (`policy.visits`)."""
     p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
-    lengths = guided.source_lengths, guided.target_lengths
-    own = visit_shares(guided.cells.padded(p_emit), *lengths)
-    return guided.cells.flat((own + delay_shares(*lengths, *guided.cells.width)) / 2)
+    shares = decoding_shares(guided.cells.padded(p_emit), guided.source_lengths, guided.target_lengths)
+    return guided.cells.flat(shares)
 
 
 class GridTranslation(TranslationModule):
