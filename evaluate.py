@@ -110,6 +110,8 @@ def translate_point(
 
 def settings_of(cfg: EvaluateSettings, loaded: Any) -> list[tuple[str, Any]]:
     """The systems and settings to evaluate a model folder with."""
+    from duplexmt.baselines.mask import own_delays
+
     held = loaded.info["system"]
     if held == "grid":
         recorded = loaded.info.get("operating_point", {}).get("theta")
@@ -117,7 +119,7 @@ def settings_of(cfg: EvaluateSettings, loaded: Any) -> list[tuple[str, Any]]:
             raise ValueError("policy.theta=recorded: this model has none; find it with python evaluate.py target_al=3")
         return [("grid", recorded if theta == "recorded" else theta) for theta in cfg.policy.thetas]
     if held == "waitk":
-        return [("waitk", k) for k in cfg.ks or [loaded.model.k]]
+        return [("waitk", k) for k in cfg.ks or own_delays(loaded.model.k)]
     untrained = [("waitk", k) for k in cfg.ks]
     return [("offline", None), *untrained, *[("local_agreement", n) for n in cfg.agreements]]
 

@@ -63,6 +63,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.artifact import save_model_folder
+    from duplexmt.baselines.mask import shown_delay
     from duplexmt.baselines.model import PrefixModel
     from duplexmt.data.tokenizer import stream_tokens
     from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone, random_backbone
@@ -82,7 +83,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     )
     from duplexmt.training.snapshots import Snapshots
 
-    system: tuple[str, float | int | None] = (cfg.system.name, cfg.system.k)
+    system: tuple[str, float | int | None] = (cfg.system.name, shown_delay(cfg.system.k))
     if cfg.system.name == "grid":
         system = ("grid", cfg.policy.thetas[0])
     stream = {name: getattr(cfg.data, name) for name in (*STREAM_SETTINGS, "context_tokens")}
@@ -99,7 +100,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         folder,
         prepared.tokenizer,
         system=cfg.system.name,
-        settings=thetas if cfg.system.name == "grid" else [cfg.system.k],
+        settings=thetas if cfg.system.name == "grid" else [system[1]],
         max_target_tokens=cfg.policy.max_target_tokens,
         lam=cfg.policy.lam,
         every_n_steps=every,

@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
 
 from . import __version__
+from .baselines.mask import MULTI_PATH
 from .baselines.model import PrefixModel
 from .data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from .grid.backbone import pretrained_backbone
@@ -305,7 +306,10 @@ def _system_lines(info: dict[str, Any]) -> tuple[str, str, str, str]:
             "python translate.py model_folder=THIS_FOLDER theta=0.7",
         )
     k, anchor = info["prefix"]["k"], info["prefix"]["anchor"]
-    schedule = "the whole source is read before the first token is written" if k is None else f"wait-k, k = {k}"
+    if k is None:
+        schedule = "the whole source is read before the first token is written"
+    else:
+        schedule = "wait-k, trained at every k (multi-path)" if k == MULTI_PATH else f"wait-k, k = {k}"
     return (
         info["system"],
         f"- **Baseline:** {schedule}, anchor {anchor}.",

@@ -56,13 +56,17 @@ class SystemConfig:
     """What is trained: the grid, or a baseline on the same backbone."""
 
     name: str = MISSING  # grid | waitk | offline
-    k: int | None = MISSING  # waitk: source tokens read before the first is written
+    k: Any = MISSING  # waitk: source tokens read before the first is written; multi: trained at every k
 
     def __post_init__(self) -> None:
         if self.name not in ("grid", "waitk", "offline"):
             raise ValueError(f"system.name={self.name!r}: a model is trained as 'grid', 'waitk' or 'offline'")
-        if self.name == "waitk" and (self.k is None or self.k < 1):
-            raise ValueError(f"system.k={self.k}: wait-k writes once k source tokens are read, so k must be at least 1")
+        whole = isinstance(self.k, int) and not isinstance(self.k, bool)
+        if self.name == "waitk" and self.k != "multi" and not (whole and self.k >= 1):
+            raise ValueError(
+                f"system.k={self.k}: wait-k writes once k source tokens are read, so k must be a whole number of at "
+                "least 1 (or 'multi': one model trained at every k)"
+            )
         if self.name != "waitk" and self.k is not None:
             raise ValueError(f"system.k={self.k}: only wait-k has a k; train one by system=waitk system.k={self.k}")
 

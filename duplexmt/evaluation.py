@@ -14,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from .baselines.mask import MULTI_PATH
 from .data.tokenizer import SourceTokens, source_spans, token_ids
 from .streaming.events import End, System, Write
 from .streaming.text import GrowingText
@@ -58,6 +59,11 @@ class Point:
     options: dict[str, Any] = field(default_factory=dict)  # what tells models of one system apart, by name
     digest: str = ""
 
+    @property
+    def own_model(self) -> bool:
+        """Whether each setting has a model of its own: that is so for wait-k, unless trained at every k."""
+        return self.system == "waitk" and self.options.get("paths") != MULTI_PATH
+
     @classmethod
     def of(cls, system: str, setting: Setting, folder: Path, info: Mapping[str, Any], decoding: Any) -> "Point":
         """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard)."""
@@ -85,7 +91,8 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
             "EMIT weight": training.get("emit_weight", 1.0),
             "EMIT learning rate": training.get("emit_learning_rate"),
         }
-    options.pop("k", None)
+    if options.pop("k", None) == MULTI_PATH:
+        options["paths"] = MULTI_PATH
     return options
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .artifact import ModelFolder, load_model_folder
+from .baselines.mask import own_delays
 from .data.tokenizer import token_ids
 from .grid.model import GridModel
 from .report.grid_figures import heatmap_figure, output_figure
@@ -82,7 +83,7 @@ def sentence(
         if other.sources.ids([source])[0] != source_ids or other.tokenizer.get_vocab() != loaded.tokenizer.get_vocab():
             raise ValueError(f"--beside {folder}: splits the source into other tokens; compare models of one tokenizer")
         system = other.info["system"]
-        settings = thetas if system == "grid" else [other.info["prefix"]["k"]]
+        settings = thetas if system == "grid" else own_delays(other.info["prefix"]["k"])
         for setting in settings:
             label = {"waitk": f"wait-{setting}", "grid": f"grid, θ = {setting}"}.get(system, system)
             if label in delays:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .artifact import MANIFEST, ModelFolder, load_model_folder, read_manifest
+from .baselines.mask import shown_delay
 from .evaluated import holds_evaluations, model_of, point_for_examples, read_evaluation
 from .evaluation import DECODING, Record, Setting, model_digest, tokenise, translate
 from .report.examples import Example, examples
@@ -215,7 +216,7 @@ def translated(
         setting = loaded.info.get("operating_point", {}).get("theta", THETA)
         name = f"grid θ={setting:g}"
     elif system == "waitk":
-        setting = loaded.info["prefix"]["k"]
+        setting = shown_delay(loaded.info["prefix"]["k"])
         name = f"wait-k k={setting}"
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens)
     sources, references = [source for source, _ in pairs], [[reference] for _, reference in pairs]

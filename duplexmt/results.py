@@ -145,7 +145,9 @@ def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[s
 
 def _with_kind(entry: Scores) -> dict[str, Any]:
     assert entry.point is not None
-    return entry.row | {"system": entry.system, "kind": entry.point.system, "value": entry.point.setting}
+    point = entry.point
+    kind = "multi-path" if point.options.get("paths") else point.system  # a model for each k is what the claims are of
+    return entry.row | {"system": entry.system, "kind": kind, "value": point.setting}
 
 
 def evaluations_in(folders: Sequence[Path]) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .baselines.mask import MULTI_PATH
 from .evaluation import Point, Record
 from .metrics.bootstrap import (
     Array,
@@ -133,14 +134,17 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
         differing = [
             SHORT.get((name, value), f"{name} {value}")
             for name, value in point.options.items()
-            if any(other.options.get(name) != value for other in siblings)
+            if name != "paths" and any(other.options.get(name) != value for other in siblings)
         ]
+        system = NAMES.get(point.system, point.system)
+        if point.options.get("paths") == MULTI_PATH:
+            system = f"multi-path {system}"
         knob = KNOBS.get(point.system)
         setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
-        shown.append((" ".join([NAMES.get(point.system, point.system), *differing]), setting))
-    # The same kind of model, trained twice: its run tells. Each k has a model of its own, all other curves are of one.
+        shown.append((" ".join([system, *differing]), setting))
+    # The same kind of model, trained twice: its run tells. A curve is of one model, but that of wait-k.
     trained: dict[Any, set[str]] = {}
-    keys = [name if point.system == "waitk" else name[0] for name, point in zip(shown, points, strict=True)]
+    keys = [name if point.own_model else name[0] for name, point in zip(shown, points, strict=True)]
     for key, point in zip(keys, points, strict=True):
         trained.setdefault(key, set()).add(point.model_folder)
     for index, (key, point) in enumerate(zip(keys, points, strict=True)):

@@ -88,7 +88,7 @@ def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
         if len(models) < len(entries):
             folders = ", ".join(_point(entry).model_folder for entry in entries)
             raise ValueError(f"over_seeds=true: one model is there twice ({folders}); name each once")
-        if point.system != "waitk":  # each k has models of its own
+        if not point.own_model:
             found.setdefault(_kind(point), {}).setdefault(models, f"{point.system} at {point.setting}")
     for sets in found.values():
         if len(sets) > 1:

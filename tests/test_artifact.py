@@ -11,7 +11,7 @@ from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
 
-from .helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
+from .helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
 
 DATA = {
     "source_language": "zh", "target_language": "en", "path": "somewhere/pairs.tsv", "train_path": None,
@@ -182,6 +182,15 @@ def test_the_model_card_names_data_licence_languages_settings_and_scores(tmp_pat
     assert "anchor 12" in card
     assert "full, λ = 0.1, texts of at most 24 tokens" in card
     assert "| validation/BLEU | 31.42 |" in card
+
+
+@pytest.mark.parametrize(
+    ("k", "schedule"), [(3, "wait-k, k = 3"), ("multi", "trained at every k"), (None, "the whole source is read")]
+)
+def test_the_model_card_of_a_baseline_names_its_schedule(tmp_path, k, schedule):
+    model = tiny_prefix(k, vocab_size=len(tiny_tokenizer()))
+    assert schedule in (save(tmp_path / "model", model) / "README.md").read_text(encoding="utf-8")
+    assert load_model_folder(tmp_path / "model").model.k == k
 
 
 def test_a_model_folder_replaces_the_one_before_and_leaves_no_partial_one(tmp_path):

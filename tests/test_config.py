@@ -218,8 +218,9 @@ def test_the_paper_experiment_holds_every_value_of_table_train_hparam():
 def test_baselines_are_trained_with_everything_else_as_for_the_grid():
     grid = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv"))
     assert grid.pop("system") == {"name": "grid", "k": None}
-    for system, k in (("waitk", 3), ("offline", None)):
-        other = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv", f"system={system}"))
+    for system, k in (("waitk", 3), ("waitk", "multi"), ("offline", None)):
+        given = ["system.k=multi"] if k == "multi" else []
+        other = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv", f"system={system}", *given))
         assert other.pop("system") == {"name": system, "k": k}
         assert other == grid
 
@@ -316,6 +317,8 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["model.adaptation=prefix"], r"model\.adaptation='prefix': must be 'full' or 'lora'"),
         ("train", ["system.name=simul"], r"system\.name='simul': .* 'grid', 'waitk' or 'offline'"),
         ("train", ["system=waitk", "system.k=0"], r"system\.k=0: .*at least 1"),
+        ("train", ["system=waitk", "system.k=2.5"], r"system\.k=2\.5: .*a whole number of at least 1"),
+        ("train", ["system=waitk", "system.k=all"], r"system\.k=all: .*or 'multi': one model trained at every k"),
         ("train", ["system=waitk", "system.k=null"], r"system\.k=None: .*at least 1"),
         ("train", ["system.k=3"], r"system\.k=3: only wait-k has a k; train one by system=waitk system\.k=3"),
         ("train", ["system=offline", "system.k=3"], r"system\.k=3: only wait-k"),

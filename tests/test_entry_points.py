@@ -491,17 +491,17 @@ def test_baselines_are_trained_resumed_and_refused_where_a_grid_is_needed(traine
         "trainer.enable_progress_bar=false", "trainer.log_every_n_steps=1", "demonstrate=1",
     ]  # fmt: skip
     succeeded(
-        run("train.py", *settings, "system=waitk", "system.k=2", "trainer.max_steps=2", f"hydra.run.dir='{folder}'")
+        run("train.py", *settings, "system=waitk", "system.k=multi", "trainer.max_steps=2", f"hydra.run.dir='{folder}'")
     )
     done = succeeded(run("train.py", f"resume={folder}", "trainer.max_steps=4"))
     info = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
-    assert (info["system"], info["prefix"]["k"]) == ("waitk", 2)
+    assert (info["system"], info["prefix"]["k"]) == ("waitk", "multi")
     assert {"validation/lm_loss", "validation/BLEU", "validation/AL"} <= set(info["scores"])
-    assert "held-out sentences by wait-2" in done.stdout
+    assert "held-out sentences by wait-3" in done.stdout
     model = f"model_folder='{folder / 'model'}'"
     succeeded(run("evaluate.py", model, f"hydra.run.dir='{tmp_path / 'evaluation'}'"))
-    (row,) = json.loads((tmp_path / "evaluation" / "results.json").read_text(encoding="utf-8"))["rows"]
-    assert row["system"] == "wait-k"
+    rows = json.loads((tmp_path / "evaluation" / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert [(row["system"], row["setting"]) for row in rows] == [("multi-path wait-k", f"k={k}") for k in (1, 3, 5, 7)]
     refused = run("translate.py", model, "text=我看书。")
     assert refused.returncode == 2
     assert "holds a waitk model: live translation needs a grid model" in refused.stderr.splitlines()[-1]

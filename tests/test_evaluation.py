@@ -242,6 +242,8 @@ def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
     }  # fmt: skip
     waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
     assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk"}
+    waitk["prefix"]["k"] = "multi"
+    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "paths": "multi"}
 
 
 def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path):

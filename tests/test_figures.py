@@ -63,8 +63,9 @@ def folder(tmp_path_factory):
 
 def test_all_figures_of_a_sentence_are_written(folder, tmp_path):
     waitk = save(tmp_path / "wait2" / "model", tiny_prefix(2, vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
+    multi = save(tmp_path / "multi" / "model", tiny_prefix("multi", vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
     paths = sentence(
-        folder, SOURCE, TARGET, tmp_path / "out", thetas=(0.3, 0.7), beside=[folder, waitk], max_target_tokens=12
+        folder, SOURCE, TARGET, tmp_path / "out", thetas=(0.3, 0.7), beside=[folder, waitk, multi], max_target_tokens=12
     )
     assert {path.name for path in paths} == {
         *(f"{name}.{kind}" for name in ("heatmap", "grid-output", "emission", "staircase") for kind in ("svg", "png")),

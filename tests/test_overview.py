@@ -156,11 +156,12 @@ def test_damaged_files_are_named(run, evaluation, tmp_path):
         gather(run, [folder])
 
 
-def test_systems_without_grid_have_no_viewer_and_the_report_says_so(tmp_path, pairs):
-    folder = save(tmp_path / "waitk", tiny_prefix(2, vocab_size=len(tiny_tokenizer())))
+@pytest.mark.parametrize(("trained", "shown"), [(2, 2), ("multi", 3)])
+def test_systems_without_grid_have_no_viewer_and_the_report_says_so(tmp_path, pairs, trained, shown):
+    folder = save(tmp_path / "waitk", tiny_prefix(trained, vocab_size=len(tiny_tokenizer())))
     report = gather(folder, pairs=pairs, each=1, max_target_tokens=4)
     assert report.no_viewer == "a waitk model has no grid and no θ."
-    assert report.examples_of.startswith("wait-k k=2 on pairs.tsv")
+    assert report.examples_of.startswith(f"wait-k k={shown} on pairs.tsv")
     assert len(report.examples) == 3
 
 

@@ -150,6 +150,13 @@ def test_models_without_a_difference_are_told_apart_by_their_runs():
     assert name_points(points[1:]) == [("grid (second)", "θ=0.5"), ("grid (b)", "θ=1")]
     waits = [point("waitk", k, folder=f"/runs/{name}/model") for k, name in ((1, "a"), (3, "b"), (3, "c"))]
     assert name_points(waits) == [("wait-k", "k=1"), ("wait-k (b)", "k=3"), ("wait-k (c)", "k=3")]
+    multi = [
+        point("waitk", k, folder=f"/runs/{name}/model", paths="multi") for k, name in ((1, "d"), (3, "d"), (3, "e"))
+    ]
+    assert name_points([waits[0], *multi[:2]]) == [
+        ("wait-k", "k=1"), ("multi-path wait-k", "k=1"), ("multi-path wait-k", "k=3")
+    ]  # fmt: skip
+    assert name_points([multi[0], multi[2]]) == [("multi-path wait-k (d)", "k=1"), ("multi-path wait-k (e)", "k=3")]
     with pytest.raises(ValueError, match="is there twice"):
         name_points([point(), unlike(point(), digest="another")])
 

@@ -100,6 +100,11 @@ def test_models_there_twice_or_at_some_settings_only_are_refused():
     some = [scores("grid", 0.5, 1, 10.0), scores("grid", 0.5, 2, 10.0), scores("grid", 0.9, 1, 10.0)]
     with pytest.raises(ValueError, match=r"grid at 0.5 and grid at 0.9 .*different models \(2 and 1 of them\)"):
         mean_over_seeds(some)
+    waits = [scores("waitk", 1, 1, 10.0), scores("waitk", 3, 2, 10.0)]
+    assert len(mean_over_seeds(waits)) == 2, "each k has models of its own"
+    multi = [scores("waitk", 1, 1, 10.0, paths="multi"), scores("waitk", 3, 2, 10.0, paths="multi")]
+    with pytest.raises(ValueError, match=r"waitk at 1 and waitk at 3 .*different models \(1 and 1 of them\)"):
+        mean_over_seeds(multi)
 
 
 def test_an_evaluation_shows_trainings_as_one_system(tmp_path):

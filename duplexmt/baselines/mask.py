@@ -1,9 +1,20 @@
-"""Who sees whom in a prefix language model: the source is causal, the target sees the source that has been read."""
+"""Who sees whom in a prefix language model: the source is causal, the target sees the source that has been read.
 
+A model is trained for one wait-k schedule, for the whole source, or for all schedules at once: multi-path training
+(Elbayad, Besacier and Verbeek, "Efficient Wait-k Models for Simultaneous Machine Translation", 2020) draws a k for each
+pair, and the model is then run at any.
+"""
+
+from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import Tensor
+
+MULTI_PATH = "multi"  # the k of a model trained at all of them
+DELAYS = (1, 3, 5, 7)  # the k it is evaluated at, unless others are asked for
+SHOWN = 3  # and the one to show translations by
 
 
 def check_k(k: Any, setting: str = "system.k") -> int:
@@ -13,13 +24,51 @@ def check_k(k: Any, setting: str = "system.k") -> int:
     return k
 
 
+def check_trained_k(k: Any) -> int | str:
+    """Return the k a model is to be trained with: that of one schedule, or `multi`; else raise `ValueError`."""
+    return MULTI_PATH if k == MULTI_PATH else check_k(k)
+
+
+def own_delays(k: int | str | None) -> tuple[int | None, ...]:
+    """The k a model trained with `k` is run at unless others are asked for."""
+    return DELAYS if k == MULTI_PATH else (k,)  # type: ignore[return-value]
+
+
+def shown_delay(k: int | str | None) -> int | None:
+    """The one k to show translations of such a model by."""
+    return SHOWN if k == MULTI_PATH else k  # type: ignore[return-value]
+
+
+def drawn_delays(
+    source: Tensor, target: Tensor, shapes: Sequence[tuple[int, int]], epoch: int, source_prefix: int = 0
+) -> Tensor:
+    """A k for each pair, drawn evenly from 1 to the length of its source text, end token included.
+
+    It is drawn by the pair's tokens and the epoch: a pair has the same k in whatever batch or process it comes, and in
+    a resumed run, but another one in the next epoch.
+
+    Args:
+        source, target: token ids `[B, X]` and `[B, Y]`; padding, if any, on the right.
+        shapes: source and target tokens of each pair, padding left out.
+        epoch: number of the pass over the data.
+        source_prefix: tokens before the source text.
+
+    Returns:
+        `[B]`, int64.
+    """
+    pairs = zip(source.tolist(), target.tolist(), shapes, strict=True)
+    drawn = [crc32(repr((epoch, own[:X], other[:Y])).encode()) % (X - source_prefix) for own, other, (X, Y) in pairs]
+    return torch.tensor(drawn, device=source.device) + 1
+
+
 def visible_source(
-    k: int | None, source_lengths: Tensor, Y: int, source_prefix: int = 0, target_prefix: int = 0
+    k: int | Tensor | None, source_lengths: Tensor, Y: int, source_prefix: int = 0, target_prefix: int = 0
 ) -> Tensor:
     """Source tokens read when target token `y + 1` is predicted: `min(k + y, length)`, the end token counted.
 
     Args:
-        k: text tokens read before the first is written; None for the whole source (offline).
+        k: text tokens read before the first is written, for all pairs or for each `[B]`; None for the whole source
+            (offline).
         source_lengths: tokens of each source, prefix and end token included, `[B]`.
         Y: target positions, seed token first.
         source_prefix: tokens before the text that may always be seen.
@@ -32,7 +81,8 @@ def visible_source(
     if k is None:
         return lengths
     written = (torch.arange(Y, device=source_lengths.device) - target_prefix).clamp(min=0)
-    return torch.minimum(source_prefix + k + written, lengths)
+    first = source_prefix + (k[:, None] if isinstance(k, Tensor) else k)
+    return torch.minimum(first + written, lengths)
 
 
 def prefix_mask(visible: Tensor, X: int) -> Tensor:

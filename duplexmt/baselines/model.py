@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..grid.model import check_backbone
 from ..grid.rope import check_anchor
-from .mask import check_k, prefix_mask
+from .mask import check_trained_k, prefix_mask
 
 
 class PrefixModel(nn.Module):
@@ -19,17 +19,18 @@ class PrefixModel(nn.Module):
 
     Args:
         backbone: a `Qwen2ForCausalLM` (or Llama, Mistral, Qwen3), or a `PeftModel` around one.
-        k: the wait-k schedule it is trained with; None for the whole source (offline).
+        k: the wait-k schedule it is trained with; `multi` for all of them (multi-path), None for the whole source
+            (offline).
         anchor: first rotary position of the target: `source_length` or a constant, as in the grid.
 
     Raises:
         ValueError: for k < 1, an unknown anchor, or a backbone that the grid would refuse too.
     """
 
-    def __init__(self, backbone: nn.Module, *, k: int | None = None, anchor: str | int = "source_length") -> None:
+    def __init__(self, backbone: nn.Module, *, k: int | str | None = None, anchor: str | int = "source_length") -> None:
         super().__init__()
         self.backbone: Any = backbone
-        self.k = None if k is None else check_k(k)
+        self.k = None if k is None else check_trained_k(k)
         self.anchor = check_anchor(anchor)
         self.window = check_backbone(self.causal_lm.config)
 

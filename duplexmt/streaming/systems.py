@@ -3,7 +3,7 @@
 import logging
 from typing import Any, Protocol
 
-from ..baselines.mask import check_k
+from ..baselines.mask import MULTI_PATH, check_k
 from ..baselines.model import PrefixModel
 from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
@@ -73,7 +73,7 @@ def build_system(
             raise ValueError(f"setting={setting!r}: the offline system reads the whole source and has no setting")
         return WaitKSystem(model, tokens, None, max_target_tokens, batch_size)
     k = check_k(setting, "k")
-    if k != model.k:
+    if model.k not in (k, MULTI_PATH):
         trained = "the whole source" if model.k is None else f"k = {model.k}"
         log.info("wait-%d by a model trained with %s", k, trained)
     return WaitKSystem(model, tokens, k, max_target_tokens, batch_size)

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from ..artifact import ModelFolder
+from ..baselines.mask import MULTI_PATH
 from ..data.batch import Batch, Example, collate
 from ..grid.model import EMIT, GridModel
 from ..metrics.latency import average_lagging
@@ -76,7 +77,7 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
     losses: dict[str, float] = {}
     for begin in range(0, len(ordered), BATCH):
         batch = collate(ordered[begin : begin + BATCH]).to(device)
-        paths = _grid_paths(loaded, batch, thetas) if isinstance(loaded.model, GridModel) else _own_path(loaded, batch)
+        paths = _grid_paths(loaded, batch, thetas) if isinstance(loaded.model, GridModel) else _own_paths(loaded, batch)
         for setting, lag, loss in paths:
             lags.setdefault(setting, []).append(lag)
             losses[setting] = losses.get(setting, 0.0) + loss
@@ -99,15 +100,15 @@ def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> I
             yield setting, lagging(rows, X), float(heatmap[rows, range(Y)].sum())
 
 
-def _own_path(loaded: ModelFolder, batch: Batch) -> Iterator[tuple[str, float, float]]:
-    """The same of the one schedule a prefix model was trained for."""
+def _own_paths(loaded: ModelFolder, batch: Batch) -> Iterator[tuple[str, float, float]]:
+    """The same of the schedule a prefix model was trained for, or of the fixed ones if it was trained for all."""
     model: Any = loaded.model
-    k = model.k
-    rows = [schedule_rows(k or X, X, Y) for X, Y in batch.shapes]
-    visible = torch.ones_like(batch.target)
-    for seen, path in zip(visible, rows, strict=True):
-        seen[: len(path)] = torch.tensor(path) + 1
-    hidden = model(batch.source, batch.target, batch.source_lengths, visible)
-    for states, labels, path, (X, Y) in zip(hidden, batch.labels, rows, batch.shapes, strict=True):
-        loss = F.cross_entropy(model.text_logits(states[:Y]), labels[:Y], reduction="sum")
-        yield WHOLE if k is None else f"k={k}", lagging(path, X), float(loss)
+    for k in (*FIXED, None) if model.k == MULTI_PATH else (model.k,):
+        rows = [schedule_rows(k or X, X, Y) for X, Y in batch.shapes]
+        visible = torch.ones_like(batch.target)
+        for seen, path in zip(visible, rows, strict=True):
+            seen[: len(path)] = torch.tensor(path) + 1
+        hidden = model(batch.source, batch.target, batch.source_lengths, visible)
+        for states, labels, path, (X, Y) in zip(hidden, batch.labels, rows, batch.shapes, strict=True):
+            loss = F.cross_entropy(model.text_logits(states[:Y]), labels[:Y], reduction="sum")
+            yield WHOLE if k is None else f"k={k}", lagging(path, X), float(loss)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..baselines.mask import visible_source
+from ..baselines.mask import MULTI_PATH, drawn_delays, visible_source
 from ..baselines.model import PrefixModel
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
@@ -30,7 +30,7 @@ class PrefixTranslation(TranslationModule):
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch; returns the loss whose gradient is that of the mean over the whole step's target tokens."""
-        lm_sum = self.lm_sum(batch)
+        lm_sum = self.lm_sum(batch, self.current_epoch)
         # As for the grid: the denominator runs over the whole step, so Lightning's own averages are undone.
         share = self.trainer.world_size * self.trainer.accumulate_grad_batches
         self.last_losses = {"LM": lm_sum.detach() / self.scored(batch)}
@@ -44,10 +44,18 @@ class PrefixTranslation(TranslationModule):
         (_, head), *_ = linear_layers(self.model.causal_lm.lm_head)[-1:]
         return positions * layers + sum(Y for _, Y in batch.shapes) * weight_flops(head)
 
-    def lm_sum(self, batch: Batch) -> Tensor:
-        """Cross-entropy of a batch's target tokens, end tokens included, in nats."""
-        first, (_, Y) = len(self.tokens.target_prefix), batch.target.shape
-        visible = visible_source(self.model.k, batch.source_lengths, Y, len(self.tokens.source_prefix), first)
+    def lm_sum(self, batch: Batch, epoch: int = 0) -> Tensor:
+        """Cross-entropy of a batch's target tokens, end tokens included, in nats.
+
+        Args:
+            batch: on the model's device.
+            epoch: by which, with the pairs, multi-path training draws each pair's k.
+        """
+        before, first, (_, Y) = len(self.tokens.source_prefix), len(self.tokens.target_prefix), batch.target.shape
+        k = self.model.k
+        if k == MULTI_PATH:
+            k = drawn_delays(batch.source, batch.labels, batch.shapes, epoch, before)
+        visible = visible_source(k, batch.source_lengths, Y, before, first)
         hidden = self.model(batch.source, batch.target, batch.source_lengths, visible)[:, first:]
         valid = torch.arange(first, Y, device=hidden.device) < batch.target_lengths[:, None]
         logits = self.model.text_logits(hidden[valid])

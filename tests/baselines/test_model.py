@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from duplexmt.baselines.cache import NOTHING, SOURCE, TARGET, PrefixCache, Slot, arrival_mask
-from duplexmt.baselines.mask import check_k, prefix_mask, visible_source
+from duplexmt.baselines.mask import check_k, check_trained_k, drawn_delays, prefix_mask, visible_source
 from duplexmt.baselines.model import PrefixModel
 
 from ..helpers import float64, tiny_backbone, tiny_prefix
@@ -43,6 +43,35 @@ def test_the_mask_equals_wait_k_written_in_loops(k, prefixes):
             assert set(mask[b, x].nonzero()[:, 0].tolist()) == set(range(x + 1))
         for y in range(Y):
             assert set(mask[b, X + y].nonzero()[:, 0].tolist()) == seen_by_target[y]
+
+
+def test_each_pair_may_have_a_schedule_of_its_own():
+    delays = torch.tensor([3, 1, 2])
+    together = visible_source(delays, LENGTHS + 2, 5, source_prefix=2, target_prefix=1)
+    for b, k in enumerate(delays.tolist()):
+        assert torch.equal(together[b], visible_source(k, LENGTHS[b : b + 1] + 2, 5, 2, 1)[0])
+
+
+def test_delays_of_multi_path_training_are_drawn_by_pair_and_epoch_evenly_over_the_source():
+    draw = random.Random(1)
+    source, target = (torch.tensor([[draw.randrange(3, 90) for _ in range(n)] for _ in range(3000)]) for n in (7, 4))
+    shapes = [(7, 4)] * 3000
+    drawn = drawn_delays(source, target, shapes, epoch=0, source_prefix=2)
+    counts = drawn.bincount(minlength=6)
+    assert counts[0] == 0
+    assert counts.numel() == 6
+    assert counts[1:].min() > 500, "five delays, 600 each expected, with a standard deviation of 22"
+    assert torch.equal(drawn, drawn_delays(source, target, shapes, epoch=0, source_prefix=2))
+    again = drawn_delays(source, target, shapes, epoch=1, source_prefix=2)
+    assert 0.7 < (again != drawn).float().mean() < 0.9, "another epoch, other delays: equal by chance in a fifth"
+    padded = torch.nn.functional.pad(source[:9].flip(0), (0, 3)), torch.nn.functional.pad(target[:9].flip(0), (0, 2))
+    assert torch.equal(drawn_delays(*padded, shapes[:9], 0, 2), drawn[:9].flip(0)), "whatever batch it comes in"
+
+
+def test_the_k_to_train_with_is_a_number_or_all_of_them():
+    assert (check_trained_k(3), check_trained_k("multi")) == (3, "multi")
+    with pytest.raises(ValueError, match=r"system\.k='all': .*whole number ≥ 1"):
+        check_trained_k("all")
 
 
 def test_the_mask_of_arrivals_equals_a_literal_one():

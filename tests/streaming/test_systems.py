@@ -13,7 +13,7 @@ from duplexmt.streaming.systems import SYSTEMS, build_system
 from ..helpers import tiny_grid, tiny_prefix
 
 TOKENS = StreamTokens(end=0, seed=1)
-MODELS = {"grid": tiny_grid(), "waitk": tiny_prefix(3), "offline": tiny_prefix()}
+MODELS = {"grid": tiny_grid(), "waitk": tiny_prefix(3), "offline": tiny_prefix(), "multi": tiny_prefix("multi")}
 SETTINGS = {"grid": 0.5, "waitk": 3, "offline": None, "local_agreement": 2}
 
 
@@ -78,6 +78,7 @@ def test_local_agreement_compares_two_hypotheses_where_nothing_is_said():
     ("held", "k", "said"),
     [
         ("waitk", 3, []),
+        ("multi", 5, []),
         ("waitk", 5, ["wait-5 by a model trained with k = 3"]),
         ("offline", 5, ["wait-5 by a model trained with the whole source"]),
     ],

@@ -75,6 +75,16 @@ def test_a_baselines_loss_is_that_of_its_schedule(k):
     assert row["loss"] == pytest.approx(total / sum(len(example.target) - 1 for example in EXAMPLES), abs=1e-9)
 
 
+@torch.no_grad()
+def test_a_model_of_all_delays_is_asked_about_each_as_one_of_that_delay_would_be():
+    model = tiny_prefix(k="multi").double()
+    found = {row["setting"]: row for row in path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, [])}
+    assert list(found) == ["k=1", "k=3", "k=5", "k=7", "whole source"]
+    for k, setting in ((3, "k=3"), (None, "whole source")):
+        model.k = k
+        assert path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, []) == [found[setting]]
+
+
 def test_prefixes_are_refused():
     loaded = SimpleNamespace(model=None, tokens=StreamTokens(end=0, seed=1, source_prefix=(3,)))
     with pytest.raises(ValueError, match="path losses of a model with prefixes or context: not supported"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import lightning as L
 import torch
 
+from duplexmt.baselines.mask import shown_delay
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.training.data import GridDataModule, PreparedCorpus
 from duplexmt.training.module import GridTranslation
@@ -76,14 +77,15 @@ def small_probes(folder, system="grid", setting=0.5):
 
 if __name__ == "__main__":
     devices, batch_size, accumulate = map(int, sys.argv[1:4])
+    k = None if not sys.argv[5:] else sys.argv[5] if sys.argv[5] == "multi" else int(sys.argv[5])
     trainer = small_trainer(
         devices=devices,
         strategy="ddp_fork" if devices > 1 else "auto",
         accumulate_grad_batches=accumulate,
         max_steps=1,
         callbacks=[
-            small_probes(Path(sys.argv[4]).parent, *(("waitk", int(sys.argv[5])) if sys.argv[5:] else ())),
+            small_probes(Path(sys.argv[4]).parent, *(("waitk", shown_delay(k)) if k else ())),
             KeepGradients(sys.argv[4]),
         ],
     )
-    trainer.fit(small_prefix_module(k=int(sys.argv[5])) if sys.argv[5:] else small_module(), small_data(batch_size))
+    trainer.fit(small_prefix_module(k=k) if k else small_module(), small_data(batch_size))

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from duplexmt.artifact import load_model_folder, save_model_folder
-from duplexmt.baselines.mask import visible_source
+from duplexmt.baselines.mask import drawn_delays, visible_source
 from duplexmt.baselines.model import PrefixModel
 from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
@@ -46,31 +46,33 @@ def first_gradients(tmp_path, batch_size, accumulate=1, k=2):
     return torch.load(path, weights_only=True)
 
 
-@pytest.mark.parametrize("k", [2, None])
+@pytest.mark.parametrize("k", [2, "multi", None])
 def test_gradients_are_those_of_the_mean_over_the_target_tokens_of_the_step(tmp_path, k):
     """Worked pair by pair, without padding, batch or loader."""
     module, losses = small_prefix_module(k=k), []
     for example in small_data(12).examples("train"):
         source, target = torch.tensor([example.source]), torch.tensor([example.target])
         length = torch.tensor([len(example.source)])
-        hidden = module.model(source, target[:, :-1], length, visible_source(k, length, target.shape[1] - 1))
+        own = drawn_delays(source, target[:, 1:], [(len(source[0]), len(target[0]) - 1)], 0) if k == "multi" else k
+        hidden = module.model(source, target[:, :-1], length, visible_source(own, length, target.shape[1] - 1))
         losses.append(F.cross_entropy(module.model.text_logits(hidden[0]), target[0, 1:], reduction="none"))
     torch.cat(losses).mean().backward()
     expected = {name: weight.grad for name, weight in module.named_parameters()}
     assert_same(first_gradients(tmp_path, 12, k=k), expected)
 
 
-@pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (4, 3)])
-def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate):
-    assert_same(first_gradients(tmp_path, batch_size, accumulate), first_gradients(tmp_path, 12))
+@pytest.mark.parametrize(("batch_size", "accumulate", "k"), [(6, 2, 2), (4, 3, 2), (4, 3, "multi")])
+def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate, k):
+    assert_same(first_gradients(tmp_path, batch_size, accumulate, k), first_gradients(tmp_path, 12, k=k))
 
 
-def test_two_processes_give_the_gradients_of_one(tmp_path):
+@pytest.mark.parametrize("k", [2, "multi"])
+def test_two_processes_give_the_gradients_of_one(tmp_path, k):
     out = tmp_path / "ddp.pt"
-    command = [sys.executable, "-m", "tests.training.small_run", "2", "3", "2", str(out), "2"]
+    command = [sys.executable, "-m", "tests.training.small_run", "2", "3", "2", str(out), str(k)]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert_same(torch.load(out, weights_only=True), first_gradients(tmp_path, 12))
+    assert_same(torch.load(out, weights_only=True), first_gradients(tmp_path, 12, k=k))
 
 
 def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_always_seen():
@@ -89,9 +91,9 @@ def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_alway
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
-def fit(folder, *, resume=False, accumulate=2, **limits):
-    """Train wait-2 in a folder as `train.py` does, with the sample that is translated after each validation."""
-    module = small_prefix_module(k=2)
+def fit(folder, *, k=2, resume=False, accumulate=2, **limits):
+    """Train wait-k in a folder as `train.py` does, with the sample that is translated after each validation."""
+    module = small_prefix_module(k=k)
     references = [target for _, target in SENTENCES[:4]]
     trainer = build_trainer(
         folder,
@@ -107,11 +109,11 @@ def fit(folder, *, resume=False, accumulate=2, **limits):
     return module.state_dict(), trainer
 
 
-@pytest.mark.parametrize("stop", [2, 7])  # in the first epoch of 6 steps, in the second
-def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, stop):
-    whole, _ = fit(tmp_path / "whole", max_epochs=-1, max_steps=9)
-    fit(tmp_path / "parts", max_epochs=-1, max_steps=stop)
-    resumed, trainer = fit(tmp_path / "parts", resume=True, max_epochs=-1, max_steps=9)
+@pytest.mark.parametrize(("k", "stop"), [(2, 2), (2, 7), ("multi", 7)])  # in the first epoch of 6 steps, in the second
+def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, k, stop):
+    whole, _ = fit(tmp_path / "whole", k=k, max_epochs=-1, max_steps=9)
+    fit(tmp_path / "parts", k=k, max_epochs=-1, max_steps=stop)
+    resumed, trainer = fit(tmp_path / "parts", k=k, resume=True, max_epochs=-1, max_steps=9)
     assert trainer.global_step == 9
     assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
 
@@ -204,7 +206,11 @@ def translations(trained, name, setting):
 @pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
 @pytest.mark.parametrize(
     ("k", "systems"),
-    [(3, [("waitk", 3), ("waitk", 1)]), (None, [("offline", None), ("local_agreement", 2), ("waitk", 2)])],
+    [
+        (3, [("waitk", 3), ("waitk", 1)]),
+        ("multi", [("waitk", 5)]),
+        (None, [("offline", None), ("local_agreement", 2), ("waitk", 2)]),
+    ],
 )
 def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, systems, lora):
     """A tiny tied Qwen2 on disk goes through from_pretrained, (LoRA,) a training step, save, load and decoding."""
