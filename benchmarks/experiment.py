@@ -6,10 +6,10 @@
     python benchmarks/experiment.py --data FOLDER --size small \\
         --variant io_off model.input_attends_output=false            # another grid beside the paper's
 
-Stages: base; grid, its variants, wait1, wait3, wait5, wait7, offline (as many at a time as --jobs says); evaluation;
-timing. With several seeds the systems are trained with each of them from one base, and evaluated together: means, their
-spread, intervals over sentences and trainings. Each stage has a folder in OUT, and a log beside it. Killed at any
-point, the same command goes on: what is complete is skipped, a training with a checkpoint and an evaluation with
+Stages: base; grid, its variants, wait1, wait3, wait5, wait7, waitmulti, offline (as many at a time as --jobs says);
+evaluation; timing. With several seeds the systems are trained with each of them from one base, and evaluated together:
+means, their spread, intervals over sentences and trainings. Each stage has a folder in OUT, and a log beside it. Killed
+at any point, the same command goes on: what is complete is skipped, a training with a checkpoint and an evaluation with
 hypotheses are resumed. Further arguments go to all trainings.
 """
 
@@ -28,9 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+DELAYS = (1, 3, 5, 7, "multi")  # multi: one model for all k
 SYSTEMS = {
     "grid": ["experiment=[grid_finetune,{size}_finetune]"],
-    **{f"wait{k}": ["experiment=[waitk_finetune,{size}_finetune]", f"system.k={k}"] for k in (1, 3, 5, 7)},
+    **{f"wait{k}": ["experiment=[waitk_finetune,{size}_finetune]", f"system.k={k}"] for k in DELAYS},
     "offline": ["experiment=[offline_finetune,{size}_finetune]"],
 }
 SEED = 1  # the configuration's own

@@ -30,7 +30,7 @@ def chain(out, **options):
 def test_stages_are_the_base_the_papers_systems_and_what_is_made_of_them(tmp_path):
     base, systems, after = chain(tmp_path)
     assert [stage.name for stage in base] == ["base"]
-    assert [stage.name for stage in systems] == ["grid", "wait1", "wait3", "wait5", "wait7", "offline"]
+    assert [stage.name for stage in systems] == ["grid", "wait1", "wait3", "wait5", "wait7", "waitmulti", "offline"]
     assert [stage.name for stage in after] == ["evaluation", "timing"]
 
 
@@ -45,7 +45,7 @@ def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
     assert checked("train", *arguments_of(base)).system.name == "offline"
     for stage, (name, k) in zip(
         systems,
-        [("grid", None), ("waitk", 1), ("waitk", 3), ("waitk", 5), ("waitk", 7), ("offline", None)],
+        [("grid", None), *(("waitk", k) for k in (1, 3, 5, 7, "multi")), ("offline", None)],
         strict=True,
     ):
         cfg = checked("train", *arguments_of(stage))
@@ -61,7 +61,7 @@ def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_be
     _, systems, (evaluation, _) = chain(tmp_path, variants={"io_off": ["model.input_attends_output=false"]})
     grid, variant, *others = systems
     assert (variant.name, variant.folder) == ("grid-io_off", tmp_path / "grid-io_off")
-    assert [stage.name for stage in others] == ["wait1", "wait3", "wait5", "wait7", "offline"]
+    assert [stage.name for stage in others] == ["wait1", "wait3", "wait5", "wait7", "waitmulti", "offline"]
     one, other = (checked("train", *arguments_of(stage)) for stage in (grid, variant))
     assert one.model.input_attends_output
     assert not other.model.input_attends_output
@@ -73,10 +73,10 @@ def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_be
 def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(tmp_path):
     _, once, _ = chain(tmp_path)
     (base,), systems, (evaluation, _) = chain(tmp_path, seeds=[1, 2, 3])
-    assert [stage.name for stage in systems[:6]] == [stage.name for stage in once]  # a run of one seed is gone on with
-    assert [stage.name for stage in systems[6:8]] == ["grid-seed2", "wait1-seed2"]
-    assert len({stage.folder for stage in systems}) == len(systems) == 18
-    first, *_ = found = [checked("train", *arguments_of(stage)) for stage in systems[::6]]
+    assert [stage.name for stage in systems[:7]] == [stage.name for stage in once]  # a run of one seed is gone on with
+    assert [stage.name for stage in systems[7:9]] == ["grid-seed2", "wait1-seed2"]
+    assert len({stage.folder for stage in systems}) == len(systems) == 21
+    first, *_ = found = [checked("train", *arguments_of(stage)) for stage in systems[::7]]
     assert [cfg.training.seed for cfg in found] == [1, 2, 3]
     for cfg in found:
         cfg.training.seed = 1
