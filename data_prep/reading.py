@@ -207,10 +207,10 @@ def _jsonl_rows(file: Path, source_path: list[str], target_path: list[str]) -> I
             source, target = _dig(row, source_path), _dig(row, target_path)
             if "\\ud" in text or "\\uD" in text:  # perhaps half a surrogate pair, which is no text
                 f"{source}{target}".encode()
-        except (json.JSONDecodeError, RecursionError):
-            yield _Row(number, text, None, "invalid_json")
         except UnicodeEncodeError:
             yield _Row(number, text, None, "invalid_utf8")
+        except (ValueError, RecursionError):  # no JSON, or a number of thousands of digits
+            yield _Row(number, text, None, "invalid_json")
         except LookupError:
             yield _Row(number, text, None, "missing_field")
         else:

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -256,11 +257,17 @@ def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
     return base
 
 
+def corpus_name(data: Mapping[str, Any]) -> str:
+    """What the corpus of a model's data settings is called: its file or folder, or that it is the built-in one."""
+    where = data.get("path") or data.get("train_path") or data.get("root")
+    return Path(where).name if where else "built-in corpus"
+
+
 def model_card(info: dict[str, Any]) -> str:
     """The model folder's README: front matter for the hub, then data, licence, settings and scores."""
     data, kind, how, recipe, command = info["data"], *_system_lines(info)
     source, target = data["source_language"], data["target_language"]
-    corpus = data["path"] or data["train_path"] or "the built-in grammar corpus"
+    corpus = data["path"] or data["train_path"] or data.get("root") or "the built-in grammar corpus"
     lines = [
         "---",
         f"language: [{source}, {target}]",

@@ -71,6 +71,16 @@ class SystemConfig:
             raise ValueError(f"system.k={self.k}: only wait-k has a k; train one by system=waitk system.k={self.k}")
 
 
+# Settings that say where pairs come from, by the corpora that read them.
+OF_CORPUS = {
+    "builtin": (),
+    "pairs": ("path", "train_path", "validation_path", "test_path"),
+    "pairs_folder": ("path", "prepared", "cleaning", "sources", "exclude", "held_out"),
+    "wmt21_zhen": ("root", "prepared", "cleaning", "sources"),
+}
+WHERE = tuple(dict.fromkeys(name for names in OF_CORPUS.values() for name in names))
+
+
 @dataclass
 class DataConfig:
     """Corpus, languages, tokenizer and batches."""
@@ -111,6 +121,13 @@ class DataConfig:
     def __post_init__(self) -> None:
         if self.corpus not in ("builtin", "pairs", "pairs_folder", "wmt21_zhen", "recorded"):
             raise ValueError(f"data.corpus={self.corpus!r}: must be 'builtin', 'pairs', 'pairs_folder' or 'wmt21_zhen'")
+        for name in WHERE if self.corpus != "recorded" else ():
+            given = getattr(self, name)
+            if name not in OF_CORPUS[self.corpus] and given != getattr(DataConfig(corpus="recorded"), name):
+                readers = " or ".join(f"data={corpus}" for corpus, names in OF_CORPUS.items() if name in names)
+                raise ValueError(
+                    f"data.{name}={given}: data={self.corpus} does not read it; leave it out, or add {readers}"
+                )
         if self.corpus == "wmt21_zhen" and (self.root is None or self.tokenizer is None):
             raise ValueError(
                 "data=wmt21_zhen needs data.root=FOLDER of its raw files, and data.tokenizer to count with"
@@ -459,18 +476,21 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
         for entry in fields(DataConfig)
         if getattr(given, entry.name) != getattr(defaults, entry.name) or f"data.{entry.name}" in named
     }
-    splitting = ("seed", "max_tokens", "train_size", "validation_size", "test_size")
+    splitting = (
+        "seed", "max_tokens", "train_size", "validation_size", "test_size", "held_out", "exclude", "sources", "cleaning"
+    )  # fmt: skip
     resplit = {name for name in splitting if name in changed and changed[name] != recorded[name]}
-    if resplit and not changed.keys() & {"path", "train_path"}:
+    files = changed.keys() & {"path", "train_path", "validation_path", "test_path"}
+    if recorded["corpus"] == "pairs_folder":  # whose path is the same folder, moved
+        files -= {"path"}
+    if resplit and not files:
         name = min(resplit)
         raise ValueError(
             f"data.{name}={changed[name]}: another split of the recorded corpus would test on pairs the model was "
             "trained on; use limit=… for fewer sentences, or data.test_path=FILE for other ones"
         )
-    if changed.keys() & {"path", "train_path", "validation_path", "test_path"}:
-        recorded = recorded | {
-            "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None
-        }  # fmt: skip
+    if files:
+        recorded = recorded | {name: getattr(defaults, name) for name in WHERE} | {"corpus": "pairs"}
     return DataConfig(**(recorded | changed))
 
 
@@ -514,12 +534,19 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     if not saved.is_file() or not (folder / needs).is_file():
         what = "no run with a checkpoint" if needs.endswith(".ckpt") else f"nothing begun ({needs})"
         raise ValueError(f"resume={folder}: {what} there; give the folder a run was started in")
-    known = [str(value) for value in OmegaConf.load(saved) if not str(value).startswith("resume=")]
-    return [*known, *arguments, run_dir]
+    return [*saved_arguments(saved, arguments, "resume"), *arguments, run_dir]
+
+
+def saved_arguments(saved: Path, arguments: list[str], *left_out: str) -> list[str]:
+    """What a run was started with (`.hydra/overrides.yaml`), but for what is given anew and some settings."""
+    anew = {argument.partition("=")[0].lstrip("+~") for argument in arguments} | {*left_out}
+    known = [str(value) for value in OmegaConf.load(saved)]
+    return [argument for argument in known if argument.partition("=")[0].lstrip("+~") not in anew]
 
 
 def rescore_arguments(arguments: list[str]) -> list[str]:
-    """Command-line arguments with which `rescore=FOLDER` writes into that folder and leaves its `.hydra` alone."""
+    """Command-line arguments with which `rescore=FOLDER` scores as that evaluation did, but for what is given anew, and
+    writes into that folder, whose `.hydra` stays as it is."""
     folders = [argument.removeprefix("rescore=") for argument in arguments if argument.startswith("rescore=")]
     single = folders and folders[-1] not in ("", "null") and not folders[-1].startswith("[")
     if not single or any(argument.startswith("hydra.run.dir=") for argument in arguments):
@@ -527,17 +554,23 @@ def rescore_arguments(arguments: list[str]) -> list[str]:
     folder = folders[-1].strip("'")
     if not Path(folder).is_dir():
         raise ValueError(f"rescore={folder}: there is no such folder")
-    return [*arguments, f"hydra.run.dir='{folder}'", "hydra.output_subdir=null"]
+    saved = Path(folder) / ".hydra" / "overrides.yaml"  # not of a sweep
+    known = saved_arguments(saved, arguments, "resume", "rescore", "target_al") if saved.is_file() else []
+    return [*known, *arguments, f"hydra.run.dir='{folder}'", "hydra.output_subdir=null"]
 
 
 def quote_arguments(arguments: list[str]) -> list[str]:
-    """Command-line arguments with quotes where Hydra's grammar wants them: around `text=…`, and around other letters
-    than ASCII's."""
+    """Command-line arguments with quotes where Hydra's grammar wants them: around `text=…`, which stands for itself
+    whatever it holds, and around other letters than ASCII's."""
     quoted = []
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        plain = not value or value[0] in "'\"[{" or (name != "text" and value.isascii())
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        if name == "text":
+            plain = not value or re.fullmatch(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", value, re.DOTALL) is not None
+            value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)  # no interpolation
+        else:
+            plain = not value or value[0] in "'\"[{" or value.isascii()
+        escaped = re.sub(r"(\\+)(?='|\Z)", r"\1\1", value).replace("'", "\\'")
         quoted.append(argument if plain or not equals else f"{name}='{escaped}'")
     return quoted
 

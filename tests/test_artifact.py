@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from duplexmt.artifact import MANIFEST, load_model_folder, read_manifest, save_model_folder
+from duplexmt.artifact import MANIFEST, corpus_name, load_model_folder, read_manifest, save_model_folder
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
@@ -182,6 +182,14 @@ def test_the_model_card_names_data_licence_languages_settings_and_scores(tmp_pat
     assert "anchor 12" in card
     assert "full, λ = 0.1, texts of at most 24 tokens" in card
     assert "| validation/BLEU | 31.42 |" in card
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [({"path": "a/pairs.tsv"}, "pairs.tsv"), ({"path": None, "root": "raw/wmt21"}, "wmt21"), ({}, "built-in corpus")],
+)
+def test_a_corpus_is_called_by_its_file_or_folder(data, name):
+    assert corpus_name(data) == name
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+import hypothesis
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from duplexmt.config import (
@@ -330,6 +333,8 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["training.max_shard_size=40"], r"training\.max_shard_size='40': .* such as 40MB, or null"),
         ("train", ["data=recorded"], "data=recorded"),
         ("train", ["data=wmt21_zhen"], r"data\.root=FOLDER"),
+        ("train", ["data.path=a.tsv"], r"data\.path=a\.tsv: data=builtin does not read it; .*data=pairs or"),
+        ("train", ["data=pairs", "data.path=a", "data.cleaning=strict"], r"data\.cleaning=strict: data=pairs does not"),
         ("train", ["data=wmt21_zhen", "data.root=raw", "data.tokenizer=null"], r"data\.tokenizer to count with"),
         (
             "train",
@@ -423,6 +428,32 @@ def test_another_split_of_the_recorded_corpus_is_refused_as_it_would_test_on_tra
     assert asdict(recorded_data(RECORDED, checked("evaluate", "data.seed=3").data, ["data.seed=3"])) == RECORDED
 
 
+FOLDER = asdict(
+    DataConfig(corpus="pairs_folder", path="corpora", held_out=["one"], exclude=["test-*"], cleaning="strict")
+)
+
+
+def test_a_folder_of_corpora_that_was_moved_is_split_as_before():
+    now = recorded_data(FOLDER, checked("evaluate", "data.path=elsewhere").data, ["data.path=elsewhere"])
+    assert asdict(now) == FOLDER | {"path": "elsewhere"}
+    now = recorded_data(FOLDER, checked("evaluate", "data.test_path=test.tsv").data, ["data.test_path=test.tsv"])
+    assert asdict(now) == asdict(DataConfig(corpus="pairs", test_path="test.tsv"))
+
+
+@pytest.mark.parametrize(
+    "argument", ["data.held_out=[two]", "data.exclude=[]", "data.sources=[one]", "data.cleaning=paper", "data.seed=9"]
+)
+def test_another_split_of_a_folder_is_refused_wherever_it_lies(argument):
+    for arguments in ([argument], [argument, "data.path=elsewhere"]):
+        with pytest.raises(ValueError, match="another split of the recorded corpus would test on pairs"):
+            recorded_data(FOLDER, checked("evaluate", *arguments).data, arguments)
+
+
+def test_a_file_of_its_own_is_tested_on_whatever_would_split_the_recorded_corpus():
+    arguments = ["data.test_path=test.tsv", "data.max_tokens=64"]
+    assert recorded_data(RECORDED, checked("evaluate", *arguments).data, arguments).max_tokens == 64
+
+
 def test_a_file_given_now_replaces_every_recorded_file():
     recorded = RECORDED | {"corpus": "pairs", "train_path": "train.tsv", "validation_path": "validation.tsv"}
     for before in (recorded, RECORDED):
@@ -454,6 +485,9 @@ def test_resume_brings_the_arguments_of_the_run_and_its_folder(tmp_path):
     assert resume_arguments([f"resume={run}", "trainer.max_epochs=5"]) == [
         "experiment=smoke", "policy.lam=0.3", f"resume={run}", "trainer.max_epochs=5", f"hydra.run.dir='{run}'"
     ]  # fmt: skip
+    assert resume_arguments([f"resume={run}", "experiment=paper"]) == [
+        "policy.lam=0.3", f"resume={run}", "experiment=paper", f"hydra.run.dir='{run}'"
+    ], "Hydra takes a group once"  # fmt: skip
 
 
 @pytest.mark.parametrize("arguments", [[], ["policy.lam=0.1"], ["resume=null"], ["resume="]])
@@ -479,6 +513,8 @@ def test_resume_into_another_folder_is_refused(tmp_path):
         ("text=站在那边。", "text='站在那边。'"),
         ("text=Hello, it's me", "text='Hello, it\\'s me'"),
         ("text='站'", "text='站'"),
+        ("text=[笑]站", "text='[笑]站'"),
+        ("text=a \\ b", "text='a \\ b'"),
         ("text=", "text="),
         ("data.path=语料.tsv", "data.path='语料.tsv'"),
         ("policy.theta=[0.5,0.6]", "policy.theta=[0.5,0.6]"),
@@ -489,6 +525,17 @@ def test_resume_into_another_folder_is_refused(tmp_path):
 def test_quotes_are_put_where_hydras_grammar_wants_them(argument, quoted):
     assert quote_arguments([argument]) == [quoted]
     assert quote_arguments([quoted]) == [quoted]
+
+
+@hypothesis.given(st.lists(st.sampled_from(["\\", "'", '"', "${x}", *"${[，站a :"]), min_size=1).map("".join))
+def test_a_text_stands_for_itself_whatever_it_holds(text):
+    (argument,) = quote_arguments([f"text={text}"])
+    if argument == f"text={text}":  # a complete string in quotes
+        assert text[0] == text[-1]
+        assert text[0] in "'\""
+    else:
+        value = OverridesParser.create().parse_override(argument).value()
+        assert OmegaConf.create({"text": value}).text == text
 
 
 @pytest.mark.parametrize("missing", [".hydra/overrides.yaml", "checkpoints/last.ckpt"])
@@ -516,6 +563,14 @@ def test_rescoring_writes_into_the_folder_and_keeps_how_it_was_made(tmp_path):
         assert rescore_arguments(elsewhere) == elsewhere
     with pytest.raises(ValueError, match="rescore=no/such: there is no such folder"):
         rescore_arguments(["rescore=no/such"])
+
+
+def test_scoring_again_keeps_the_settings_of_the_evaluation_but_for_those_given_anew(tmp_path):
+    run = started_run(tmp_path / "run", ["experiment=duplex_results", "quality=neural", "resume=x", "target_al=3"])
+    assert rescore_arguments([f"rescore={run}", "quality=basic"]) == [
+        "experiment=duplex_results", f"rescore={run}", "quality=basic", f"hydra.run.dir='{run}'",
+        "hydra.output_subdir=null",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("error", [ValueError("λ is wrong"), FileNotFoundError("λ is wrong")])

@@ -11,7 +11,8 @@ from typing import Any
 import lightning as L
 from torch.utils.data import DataLoader
 
-from data_prep import Report, clean_side, finish_splits, read_and_clean, read_pairs
+from data_prep import Report, clean_side, filter_by_length, finish_splits, read_and_clean, read_pairs
+from data_prep.corpus import CountTokens
 from data_prep.rules import check_language
 
 from ..data.batch import Batch, Example, collate
@@ -108,7 +109,12 @@ def prepare_corpus(
             max_tokens=max_tokens, train_size=train_size, validation_size=validation_size, test_size=test_size,
             seed=seed,
         )  # fmt: skip
-        return PreparedCorpus(splits, load_tokenizer(name) if name else tokenizer, report)
+        tokenizer = load_tokenizer(name) if name else tokenizer
+        sources_as = SourceTokens(tokenizer, segmentation, context_separator if context_tokens else None)
+        splits = drop_bare_contexts(splits, sources_as, report)
+        if segmentation != "tokens":  # they were drawn by their length in tokens
+            splits = filter_by_length(splits, max_tokens, *counters(sources_as), report)
+        return PreparedCorpus(splits, tokenizer, report, sources=sources_as)
     report = Report()
     aligned: dict[str, list[AlignedPair]] = {}
     if corpus == "builtin":
@@ -158,13 +164,8 @@ def prepare_corpus(
     sources_as = SourceTokens(tokenizer, segmentation, context_separator if context_tokens else None)
     if corpus == "builtin":
         return PreparedCorpus(parts, tokenizer, report, aligned, sources_as)
-
-    def count_source(texts: list[str]) -> list[int]:
-        return [len(ids) for ids in sources_as.ids(texts)]
-
-    def count(texts: list[str]) -> list[int]:
-        return [len(ids) for ids in token_ids(tokenizer, texts)]
-
+    parts = drop_bare_contexts(parts, sources_as, report)
+    count_source, count = counters(sources_as)
     if corpus == "pairs_folder":
         parts["train"] = draw(
             parts["train"], max_tokens=max_tokens, count_source=count_source, count_target=count, train_size=train_size,
@@ -184,12 +185,42 @@ def prepare_corpus(
     return PreparedCorpus(splits, tokenizer, report, sources=sources_as)
 
 
+def counters(sources: SourceTokens) -> tuple[CountTokens, CountTokens]:
+    """How many tokens source texts and target texts have."""
+    return (
+        lambda texts: [len(ids) for ids in sources.ids(texts)],
+        lambda texts: [len(ids) for ids in token_ids(sources.tokenizer, texts)],
+    )
+
+
+def drop_bare_contexts(parts: dict[str, list[Pair]], sources: SourceTokens, report: Report) -> dict[str, list[Pair]]:
+    """The pairs that have a source behind the sentence before; the others are counted."""
+    if sources.context_separator is None:
+        return parts
+    kept: dict[str, list[Pair]] = {}
+    for name, pairs in parts.items():
+        kept[name] = []
+        for source, target in pairs:
+            if sources.split(source)[1].strip():
+                kept[name].append((source, target))
+            else:
+                report.add_example(f"{name}.context", "no_source_behind_it", f"{source}\t{target}", placed=False)
+    return kept
+
+
 def read_evaluation_file(
-    path: str, *, source_field: int | str, target_field: int | str, source_language: str, target_language: str
+    path: str,
+    *,
+    source_field: int | str,
+    target_field: int | str,
+    source_language: str,
+    target_language: str,
+    context_separator: str | None = None,
 ) -> tuple[list[Pair], Report]:
     """The pairs of a test set, whole and in order: sources are cleaned as in training, references left as they are.
 
-    Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported.
+    Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported, with a `context_separator` also
+    those without a source behind it.
 
     Raises:
         ValueError: for a missing file, an unknown format or language, or a file without any pair.
@@ -200,7 +231,7 @@ def read_evaluation_file(
     pairs = []
     for raw, reference in read_pairs(path, **fields, report=report, stage="evaluation.read"):
         source = clean_side(raw, source_language)
-        if source and reference.strip():
+        if SourceTokens(None, context_separator=context_separator).split(source)[1].strip() and reference.strip():
             pairs.append((source, reference.strip()))
         else:  # nothing but invisible characters
             report.add_example("evaluation.clean", "empty_side", f"{raw}\t{reference}")

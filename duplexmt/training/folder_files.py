@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from data_prep import Report, clean_side, read_pairs
+from data_prep.cleaning import Cleaning, simplify
 from data_prep.splitting import Texts
 
 _NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.zst)?")
@@ -51,13 +52,17 @@ def corpus_files(
 
 
 def test_texts(
-    file: Path, *, source_field: int | str, target_field: int | str, languages: tuple[str, str], report: Report
+    file: Path, *, source_field: int | str, target_field: int | str, cleaning: Cleaning, report: Report
 ) -> Texts:
-    """The texts of a test file, whatever cleaning would say of its pairs."""
+    """The texts of a test file, whatever cleaning would say of its pairs; where it simplifies, simplified ones, too."""
     texts = Texts()
     fields = {"source_field": source_field, "target_field": target_field}
+    of_source, of_target = cleaning.simplifies
     pairs = read_pairs(str(file), **fields, report=report, stage=f"{file.name} (test file)")  # type: ignore[arg-type]
-    texts.add((clean_side(source, languages[0]), clean_side(target, languages[1])) for source, target in pairs)
+    for source, target in pairs:
+        pair = clean_side(source, cleaning.source_language), clean_side(target, cleaning.target_language)
+        texts.add([pair])
+        texts.add([(simplify(pair[0]) if of_source else pair[0], simplify(pair[1]) if of_target else pair[1])])
     return texts
 
 

@@ -13,6 +13,7 @@ any say in it, nor has a tokenizer. What shares either text with a held-out pair
 
 import heapq
 from collections.abc import Callable, Iterable
+from glob import escape
 from pathlib import Path
 
 import numpy as np
@@ -95,7 +96,7 @@ def folder_pairs(
     plan = Preparation(
         name="pairs_folder",
         sources={
-            name: Source("tsv", [file.name], int(source_field), int(target_field), columns=2)
+            name: Source("tsv", [escape(file.name)], int(source_field), int(target_field), columns=2)
             for name, file in files.items()
         },
         root=root,
@@ -114,10 +115,9 @@ def folder_pairs(
         clean(plan, pool, processes)
     blocks = [(name, block) for name in files for block in source_blocks(plan.output / "clean" / name)]
     fields = {"source_field": source_field, "target_field": target_field}
-    languages = source_language, target_language
     forbidden = Texts()
     for name, file in tests.items():
-        texts = test_texts(file, **fields, languages=languages, report=report)
+        texts = test_texts(file, **fields, cleaning=plan.cleaning, report=report)
         refuse_copies(name, texts, blocks)
         forbidden.sources |= texts.sources
         forbidden.targets |= texts.targets

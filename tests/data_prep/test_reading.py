@@ -113,6 +113,7 @@ def test_a_bad_tsv_line_is_counted_and_the_rest_is_read(tmp_path: Path, line: by
     [
         (b"", "empty_line"),
         (b'{"s": "a", "t": ', "invalid_json"),
+        (b'{"s": "a", "t": ' + b"9" * 5000 + b"}", "invalid_json"),
         (b"\xff", "invalid_utf8"),
         (b'{"s": "a"}', "missing_field"),
         (b'["a", "b"]', "missing_field"),

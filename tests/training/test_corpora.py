@@ -39,6 +39,17 @@ def test_raw_files_come_to_splits_and_their_account(settings):
     assert "200 train, 20 validation, 10 test pairs" in prepared.summary()
 
 
+def test_characters_and_contexts_are_those_asked_for_and_characters_count_for_the_limit(settings):
+    tokens = prepare_corpus(**settings)
+    prepared = prepare_corpus(**settings, segmentation="characters", context_tokens=4, context_separator="|||")
+    assert (prepared.sources.segmentation, prepared.sources.context_separator) == ("characters", "|||")
+    for name, pairs in tokens.splits.items():
+        ids = prepared.sources.ids([source for source, _ in pairs])
+        fitting = [pair for pair, own in zip(pairs, ids, strict=True) if len(own) <= settings["max_tokens"]]
+        assert prepared.splits[name] == fitting
+        assert prepared.report.counts[f"{name}.length"]["kept"] == len(fitting)
+
+
 def test_a_prepared_corpus_needs_its_raw_files_no_more_and_an_evaluation_no_name_of_the_tokenizer(settings, tmp_path):
     prepared = prepare_corpus(**settings | {"prepared": str(tmp_path / "made")})
     shutil.rmtree(tmp_path / "raw")

@@ -128,3 +128,17 @@ def test_segmentation_and_context_decide_the_examples_and_the_length_limit(tmp_p
         assert list(example.source) == [*context[-4:], *sentence, tokens.end]
     lengths = [len(example.source) for example in datamodule.examples("train")]
     assert datamodule.typical_source_length == round(sum(lengths) / len(lengths))
+
+
+def test_a_pair_without_a_source_behind_the_sentence_before_is_counted_and_left_out(tmp_path):
+    pairs = [(f"上一句{number}。|||{source}", target) for number, (source, target) in enumerate(SENTENCES)]
+    bare = [(f"上一句{number}。||| ", f"Nothing {number}.") for number in range(5)]
+    settings = {"path": tsv(tmp_path / "all.tsv", [*pairs, *bare]), "max_tokens": None}
+    prepared = prepare_corpus(**DATA | settings, context_tokens=4, context_separator="|||")
+    assert sum(map(len, prepared.splits.values())) == len(SENTENCES)
+    left_out = sum(counts.get("no_source_behind_it", 0) for counts in prepared.report.counts.values())
+    assert left_out == len(bare)
+    fields = {"source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en"}
+    read, report = read_evaluation_file(settings["path"], **fields, context_separator="|||")
+    assert len(read) == len(SENTENCES)
+    assert report.counts["evaluation.clean"] == {"empty_side": len(bare)}

@@ -92,6 +92,21 @@ def test_no_text_of_either_side_is_in_two_splits_nor_in_a_test_file(corpus, tmp_
             assert len({text_key(pair[side]) for pair in pairs}) == len(pairs)
 
 
+def test_a_test_sentence_is_known_in_traditional_characters_too_where_cleaning_simplifies(corpus, tmp_path):
+    test = [("紅書", "A red book."), ("藍書", "A blue book.")]
+    write(corpus, "test-traditional", test, ".tsv")
+    write(corpus, "four", [*sentences(5, 90), ("紅書", "One."), ("蓝书", "Two."), ("綠書", "A red book.")])
+    splits, report = splits_of(corpus, tmp_path)
+    assert report.counts["four"]["shares_test_file"] == 3
+    assert not {"红书", "蓝书", "绿书"} & {source for source, _ in splits["train"]}
+
+
+def test_names_with_brackets_are_no_patterns(corpus, tmp_path):
+    write(corpus, "news[2020]", sentences(6, 40))
+    splits, _ = splits_of(corpus, tmp_path, held_out=["news[2020]"], validation_size=2, test_size=3)
+    assert {len(splits["test"]), len(splits["validation"])} == {2, 3}
+
+
 def test_splits_know_nothing_of_the_order_of_lines_and_files_or_of_further_files(corpus, tmp_path):
     before, _ = splits_of(corpus, tmp_path)
     shuffled = tmp_path / "shuffled"
