@@ -1,9 +1,10 @@
 """Evaluate trained models: `python evaluate.py model_folder=runs/latest/model policy.theta=[0.5,0.7,0.9]`."""
 
+import json
 import logging
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -61,13 +62,15 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     from duplexmt.training.run import choose_device
 
     device, decoding, test, languages = choose_device(cfg.device), None, None, None
-    named = any(argument.startswith("model_folder=") for argument in arguments)
-    if cfg.resume and not named:  # `latest` may be another run by now
-        folders = list(dict.fromkeys(Path(point.model_folder) for point in Decoding.read(folder).points.values()))
-    else:
-        folders = model_folders(cfg)
+    folders = folders_to_run(cfg, arguments, folder)
     check_knobs(cfg, folders)
-    for model_folder in folders:
+    begun: dict[Path, list[tuple[str, Any]]] = {}  # what was begun with other settings than today's is finished, too
+    if cfg.resume:
+        before = Decoding.read(folder)
+        for point in before.points.values():
+            if before.missing(point):
+                begun.setdefault(Path(point.model_folder), []).append((point.system, point.setting))
+    for model_folder in dict.fromkeys([path.resolve() for path in folders] + [*begun]):
         loaded = load_model_folder(model_folder, device)
         own = [loaded.info["data"][f"{side}_language"] for side in ("source", "target")]
         if test is None:
@@ -78,9 +81,20 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
                 f"model_folder={model_folder} translates {' → '.join(own)}, the models before it "
                 f"{' → '.join(languages)}: systems are compared on one test set"
             )
-        for system, setting in settings_of(cfg, loaded):
+        wanted = settings_of(cfg, loaded) if model_folder in [path.resolve() for path in folders] else []
+        for system, setting in dict.fromkeys([*wanted, *begun.get(model_folder, [])]):
             translate_point(cfg, loaded, model_folder, system, setting, test, decoding)
     decoding.finish()
+
+
+def folders_to_run(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:
+    """The model folders asked for; of an evaluation that is gone on with, those it was begun with, unless others are
+    named: `latest` may be another run by now."""
+    from duplexmt.evaluation import Decoding
+
+    if cfg.resume and not any(argument.startswith("model_folder=") for argument in arguments):
+        return list(dict.fromkeys(Path(point.model_folder) for point in Decoding.read(folder).points.values()))
+    return model_folders(cfg)
 
 
 def translate_point(
@@ -139,20 +153,24 @@ def check_knobs(cfg: EvaluateSettings, folders: list[Path]) -> None:
 
 def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str) -> Any:
     """The pairs of a split: a file's, or those held out from the corpus the model was trained on."""
+    from duplexmt.artifact import corpus_name
     from duplexmt.evaluation import TestSet, further_references
     from duplexmt.training.data import corpus_settings, prepare_corpus, read_evaluation_file
 
-    data = recorded_data(loaded.info["data"], cfg.data, arguments)
+    other = "data.validation_path" if split == "test" else "data.test_path"  # says nothing of this split
+    own = [argument for argument in arguments if not argument.startswith(f"{other}=")]
+    data = recorded_data(loaded.info["data"], replace(cfg.data, **{other.removeprefix("data."): None}), own)
     settings_of_data = asdict(data)
     own_file = settings_of_data[f"{split}_path"]
     if own_file:
         names = ("source_field", "target_field", "source_language", "target_language")
-        pairs, report = read_evaluation_file(own_file, **{name: settings_of_data[name] for name in names})
+        given = {name: settings_of_data[name] for name in names}
+        pairs, report = read_evaluation_file(own_file, **given, context_separator=loaded.sources.context_separator)
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
         name = Path(own_file).name
     else:
         pairs = prepare_corpus(**corpus_settings(settings_of_data) | {"tokenizer": loaded.tokenizer}).splits[split]
-        name = f"{Path(data.path or data.train_path or 'built-in corpus').name}, {split} split"
+        name = f"{corpus_name(settings_of_data)}, {split} split"
     references = further_references([target for _, target in pairs], cfg.references)[: cfg.limit]
     sources = [source for source, _ in pairs][: cfg.limit]
     return TestSet(name, sources, references, data.source_language, data.target_language)
@@ -162,7 +180,8 @@ def model_folders(cfg: EvaluateSettings) -> list[Path]:
     """The folders named, patterns such as `runs/sweep/*/model` filled in."""
     found: list[Path] = []
     for name in cfg.model_folders:
-        matches = sorted(glob(name)) if any(character in name for character in "*?[") else [name]
+        pattern = any(character in name for character in "*?[") and not Path(name).is_dir()
+        matches = sorted(glob(name)) if pattern else [name]
         if not matches:
             raise ValueError(f"model_folder={name}: no folder fits this pattern")
         found += [Path(match) for match in matches]
@@ -171,7 +190,7 @@ def model_folders(cfg: EvaluateSettings) -> list[Path]:
 
 def results(cfg: EvaluateSettings, folders: list[Path], into: Path, name: str, group: str | None) -> float:
     """Score, write and show; what could not be scored is told at the end."""
-    from duplexmt.results import write_results
+    from duplexmt.results import SCORED, write_results
 
     scores, shown, troubles = write_results(
         folders,
@@ -197,6 +216,7 @@ def results(cfg: EvaluateSettings, folders: list[Path], into: Path, name: str, g
             troubles.append(str(error))
     if troubles:
         raise ValueError("\nerror: ".join(troubles))
+    (into / SCORED).write_text(json.dumps({"settings": len(scores)}) + "\n", encoding="utf-8")
     return float(scores[-1].row["BLEU"])
 
 
@@ -208,7 +228,7 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
     from duplexmt.search import find_theta
     from duplexmt.training.run import choose_device
 
-    (model_folder, *others) = model_folders(cfg)
+    (model_folder, *others) = folders_to_run(cfg, arguments, folder)
     loaded = load_model_folder(model_folder, choose_device(cfg.device))
     if others or loaded.info["system"] != "grid":
         raise ValueError(f"target_al={cfg.target_al:g} needs one model folder of the grid: only it has a θ")

@@ -67,7 +67,7 @@ def training(name: str, folder: Path, arguments: list[str]) -> Stage:
         name,
         folder,
         ["train.py", *arguments, "trainer.enable_progress_bar=false", quoted("hydra.run.dir", folder)],
-        ["train.py", f"resume={folder}"],
+        ["train.py", quoted("resume", folder)],
         complete="model/duplexmt.json",
         begun="checkpoints/last.ckpt",
     )
@@ -115,7 +115,8 @@ def stages(
         for name, recipe in recipes.items()
     ]
     folders = ",".join(f"'{system.folder / 'model'}'" for system in systems)
-    evaluation = out / ("evaluation-seeds" if len(seeds) > 1 else "evaluation")
+    usual = list(seeds) in ([], [SEED])
+    evaluation = out / ("evaluation" if usual else "-".join(["evaluation-seeds", *map(str, seeds)]))
     options = [] if limit is None else [f"limit={limit}"]
     options += ["over_seeds=true"] if len(seeds) > 1 else []
     decode = Stage(
@@ -125,8 +126,8 @@ def stages(
             "evaluate.py", "experiment=duplex_results", f"quality={quality}", f"model_folder=[{folders}]",
             f"policy.theta={THETAS}", *options, quoted("hydra.run.dir", evaluation),
         ],
-        ["evaluate.py", f"resume={evaluation}"],
-        complete="results.json",
+        ["evaluate.py", quoted("resume", evaluation)],
+        complete="scored.json",
         begun="decoding.json",
     )  # fmt: skip
     timing = ["-m", "duplexmt.timing", str(evaluation), str(systems[0].folder / "model"), "--out", str(out / "timing")]

@@ -21,6 +21,7 @@ from .streaming.text import GrowingText
 
 Record = dict[str, Any]
 Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement; None for offline
+TRAINED_K = "trained k"  # option of a point: the k a wait-k model was trained with
 
 DECODING, HYPOTHESES = "decoding.json", "hypotheses.jsonl"
 
@@ -62,7 +63,7 @@ class Point:
     @property
     def own_model(self) -> bool:
         """Whether each setting has a model of its own: that is so for wait-k, unless trained at every k."""
-        return self.system == "waitk" and self.options.get("paths") != MULTI_PATH
+        return self.system == "waitk" and self.options.get(TRAINED_K) != MULTI_PATH
 
     @classmethod
     def of(cls, system: str, setting: Setting, folder: Path, info: Mapping[str, Any], decoding: Any) -> "Point":
@@ -79,7 +80,7 @@ class Point:
 
 
 def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The options in which models that are run as one system may differ, by name (k is a setting, not one of them)."""
+    """The options in which models that are run as one system may differ, by name (the k in use is a setting)."""
     options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
     if info["system"] == "grid":
         training = info["training"]
@@ -91,8 +92,8 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
             "EMIT weight": training.get("emit_weight", 1.0),
             "EMIT learning rate": training.get("emit_learning_rate"),
         }
-    if options.pop("k", None) == MULTI_PATH:
-        options["paths"] = MULTI_PATH
+    if (k := options.pop("k", None)) is not None:
+        options[TRAINED_K] = k
     return options
 
 
@@ -122,7 +123,7 @@ def further_references(references: Sequence[str], files: Sequence[str]) -> list[
     for name in files:
         if not Path(name).is_file():
             raise ValueError(f"references={name}: there is no such file")
-        lines = Path(name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = Path(name).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
         if len(lines) != len(references):
             raise ValueError(
                 f"references={name} has {len(lines)} lines for {len(references)} test pairs: a line is needed for each "
@@ -142,6 +143,7 @@ class Sentence:
     """A test sentence as a model's tokenizer sees it."""
 
     id: int
+    given: str  # the source as the test set has it: with the sentence before, for a model trained with it
     source: str
     references: list[str]
     context: list[int]  # the sentence before, for a model trained with it
@@ -174,6 +176,7 @@ def tokenise(
     return [
         Sentence(
             id=number,
+            given=given,
             source=source,
             references=list(texts),
             context=context,
@@ -182,8 +185,8 @@ def tokenise(
             token_ends=complete_ends(source_spans(tokenizer, source, how.segmentation)),
             reference_lengths=[next(lengths) for _ in texts],
         )
-        for number, source, texts, context, tokens in zip(
-            numbers, texts_of_sources, references, how.contexts(sources), how.ids(sources), strict=True
+        for number, given, source, texts, context, tokens in zip(
+            numbers, sources, texts_of_sources, references, how.contexts(sources), how.ids(sources), strict=True
         )
     ]
 
@@ -193,7 +196,8 @@ def translate(system: System, sentences: Sequence[Sentence], tokenizer: Any) -> 
 
     Records hold `id`, `source`, `source_tokens`, `references`, `reference_lengths` (model tokens), `text`, `tokens`,
     `delays` (model tokens read before each token), `emit_probabilities`, `elapsed` (seconds of computation until each
-    token), `stopped`, and what latency in the field's units needs: `source_token_ends` and `token_ends`, in characters.
+    token), `stopped`, and what latency in the field's units needs: `source_token_ends` and `token_ends`, in characters;
+    and `given`, the source with the sentence before, where the test set has that.
 
     Raises:
         ValueError: for an empty source.
@@ -213,6 +217,7 @@ def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any
     text, ends = text_and_token_ends(tokenizer, [write.token for write in writes])
     return {
         "id": sentence.id,
+        **({"given": sentence.given} if sentence.given != sentence.source else {}),
         "source": sentence.source,
         "source_tokens": sentence.tokens,
         "source_token_ends": sentence.token_ends,
@@ -390,10 +395,8 @@ class Decoding:
             )
         for key, point in self.points.items():
             lines = self.sorted(key)
-            if (
-                digest([[line["source"] for line in lines], [line["references"] for line in lines]])
-                != (self.test["digest"])
-            ):
+            given = [line.get("given", line["source"]) for line in lines]
+            if digest([given, [line["references"] for line in lines]]) != self.test["digest"]:
                 raise ValueError(
                     f"{self.folder / HYPOTHESES}: sources and references of {point.system} {point.setting} are not "
                     f"those of the test set it was decoded from ({self.test['name']}): decode again"

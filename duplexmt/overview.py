@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .artifact import MANIFEST, ModelFolder, load_model_folder, read_manifest
+from .artifact import MANIFEST, ModelFolder, corpus_name, load_model_folder, read_manifest
 from .baselines.mask import shown_delay
 from .evaluated import holds_evaluations, model_of, point_for_examples, read_evaluation
 from .evaluation import DECODING, Record, Setting, model_digest, tokenise, translate
 from .report.examples import Example, examples
 from .report.page import Report
 from .report.training_figure import read_run_curves
+from .results import evaluations_in
 from .streaming.systems import build_system
 from .thresholds import THETAS, viewer_of
 
@@ -49,12 +50,14 @@ def look(folder: Path) -> Found:
         found.model = folder
         if folder.name == "model" and _is_run(folder.resolve().parent):
             found.run = folder.resolve().parent
-    elif holds_evaluations(folder):
-        found.evaluations = [folder]
     elif _is_run(folder):
         found.run = folder
         if (folder / "model" / MANIFEST).is_file():
             found.model = folder / "model"
+        if holds_evaluations(folder):
+            found.evaluations = evaluations_in([folder])
+    elif holds_evaluations(folder):
+        found.evaluations = [folder]
     else:
         raise ValueError(
             f"{str(folder)!r} is neither a run (metrics/, model/), nor a model ({MANIFEST}), nor an evaluation "
@@ -97,7 +100,8 @@ def gather(
             raise ValueError(f"--sentence number {number}: {list(pair)} lacks a text; give a source and its reference")
     notes: list[str] = []
     shown, evaluated = [], []
-    for evaluation in [*found.evaluations, *results]:
+    given = {path.resolve(): path for path in [*found.evaluations, *results]}
+    for evaluation in given.values():
         read, hypotheses = read_evaluation(evaluation)
         shown.append(read)
         evaluated += hypotheses
@@ -194,16 +198,15 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     data = loaded.info["data"]
     if pairs is not None:
         names = ("source_field", "target_field", "source_language", "target_language")
-        texts, _ = read_evaluation_file(str(pairs), **{name: data[name] for name in names})
+        given = {name: data[name] for name in names} | {"context_separator": loaded.sources.context_separator}
+        texts, _ = read_evaluation_file(str(pairs), **given)
         return texts[:HELD_OUT], pairs.name
     try:
         splits = prepare_corpus(**corpus_settings(data) | {"tokenizer": loaded.tokenizer}).splits
     except (ValueError, OSError, TypeError) as error:  # moved, or a model folder of somebody else's corpus
         notes.append(f"No examples: the corpus of the model cannot be read ({error}). Give --pairs FILE.")
         return [], ""
-    return splits["test"][
-        :HELD_OUT
-    ], f"the held-out pairs of {Path(data['path'] or data['train_path'] or 'the built-in corpus').name}"
+    return splits["test"][:HELD_OUT], f"the held-out pairs of {corpus_name(data)}"
 
 
 def translated(
@@ -242,7 +245,7 @@ def facts(info: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("trained", "all weights" if info["adaptation"] == "full" else info["adaptation"]),
         *[(name.replace("_", " "), _plain(value)) for name, value in options.items()],
         *([("λ", f"{info['training']['lam']:g}")] if "lam" in info["training"] else []),
-        ("data", Path(data.get("path") or data.get("train_path") or "the built-in corpus").name),
+        ("data", corpus_name(data)),
         ("licence of the data", data["licence"]),
         *[(name, f"{value:.4g}") for name, value in info["scores"].items()],
         ("written by", f"duplexmt {info['duplexmt_version']}"),

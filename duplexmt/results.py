@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .artifact import read_manifest
-from .evaluation import DECODING, Decoding, check_models
+from .evaluation import DECODING, TRAINED_K, Decoding, check_models
 from .metrics.neural import Translation, neural_scores
 from .report.claims import check_claims
 from .report.latex import HIGHER, LOWER, to_latex
@@ -15,6 +15,9 @@ from .scoring import QUALITY, Scores, comparisons, curves, in_order, latency_row
 from .seeds import mean_over_seeds
 
 NEURAL = ("COMET", "BLEURT")
+SCORED = "scored.json"  # written last, and only where everything asked for could be scored
+KINDS = ("md", "csv", "json")
+FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
 
 
@@ -121,6 +124,8 @@ def write_results(
 
 
 def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
+    for name in (*(f"{table}.{kind}" for table in ("comparisons", "claims") for kind in KINDS), *FIGURES, SCORED):
+        (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
     rows = result_rows(scores)
     write_tables(rows, into, "results", caption, notes)
     write_tables(latency_rows(scores), into, "latency", caption, notes)
@@ -145,8 +150,11 @@ def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[s
 
 def _with_kind(entry: Scores) -> dict[str, Any]:
     assert entry.point is not None
-    point = entry.point
-    kind = "multi-path" if point.options.get("paths") else point.system  # a model for each k is what the claims are of
+    point, kind = entry.point, entry.point.system
+    # The claims are of wait-k models run at the k they were trained with.
+    untrained = point.options.get("trained as") == "offline"
+    if kind == "waitk" and (untrained or point.options.get(TRAINED_K, point.setting) != point.setting):
+        kind = "waitk, not trained for it"
     return entry.row | {"system": entry.system, "kind": kind, "value": point.setting}
 
 

@@ -4,7 +4,7 @@ Latency is in model tokens, as in the paper; columns marked `c/w` are in the fie
 for Chinese → English; the languages decide).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .baselines.mask import MULTI_PATH
-from .evaluation import Point, Record
+from .evaluation import TRAINED_K, Point, Record
 from .metrics.bootstrap import (
     Array,
     interval,
@@ -134,10 +134,10 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
         differing = [
             SHORT.get((name, value), f"{name} {value}")
             for name, value in point.options.items()
-            if name != "paths" and any(other.options.get(name) != value for other in siblings)
+            if name != TRAINED_K and any(other.options.get(name) != value for other in siblings)
         ]
         system = NAMES.get(point.system, point.system)
-        if point.options.get("paths") == MULTI_PATH:
+        if point.options.get(TRAINED_K) == MULTI_PATH:
             system = f"multi-path {system}"
         knob = KNOBS.get(point.system)
         setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
@@ -149,7 +149,8 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
         trained.setdefault(key, set()).add(point.model_folder)
     for index, (key, point) in enumerate(zip(keys, points, strict=True)):
         if len(trained[key]) > 1:
-            shown[index] = (f"{shown[index][0]} ({_run_of(point.model_folder)})", shown[index][1])
+            run = _run_of(point.model_folder, trained[key])
+            shown[index] = (f"{shown[index][0]} ({run})", shown[index][1])
     if len(set(shown)) < len(shown):
         raise ValueError(f"the same system and setting of one model folder is there twice: {sorted(set(shown))}")
     return shown
@@ -209,7 +210,8 @@ def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str,
     """
     systems: dict[str, list[Scores]] = {}
     for entry in scores:
-        systems.setdefault(entry.system, []).append(entry)
+        if entry.row[latency] is not None:  # not nothing but empty hypotheses
+            systems.setdefault(entry.system, []).append(entry)
     names = sorted(systems, key=lambda name: -len(systems[name]))
     rows = []
     for position, first in enumerate(names):
@@ -326,7 +328,11 @@ def _latency(
     return result
 
 
-def _run_of(folder: str) -> str:
-    """A run's name from its model folder: `runs/NAME/model`."""
-    parts = folder.rstrip("/").split("/")
-    return parts[-2] if parts[-1] == "model" and len(parts) > 1 else parts[-1]
+def _run_of(folder: str, among: Collection[str]) -> str:
+    """A run's name from its model folder, `runs/NAME/model`, with folders before it where others have the same name."""
+    parts = {each: each.rstrip("/").removesuffix("/model").split("/") for each in among}
+    own = parts[folder]
+    for count in range(1, len(own)):
+        if [other[-count:] for other in parts.values()].count(own[-count:]) == 1:
+            return "/".join(own[-count:])
+    return "/".join(own)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .evaluation import Point
+from .evaluation import TRAINED_K, Point
 from .metrics.bootstrap import SEED, Array
 from .scoring import QUALITY, Scores
 
@@ -100,7 +100,10 @@ def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
 
 def _kind(point: Point) -> str:
     """What makes models one system: all but weights and setting."""
-    return json.dumps([point.system, point.options], sort_keys=True, ensure_ascii=False)
+    options = dict(point.options)
+    if point.system == "waitk":  # evaluations of before did not say so
+        options.setdefault(TRAINED_K, point.setting)
+    return json.dumps([point.system, options], sort_keys=True, ensure_ascii=False)
 
 
 def _point(entry: Scores) -> Point:

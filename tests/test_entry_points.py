@@ -200,6 +200,16 @@ def test_a_killed_evaluation_goes_on_from_its_folder_with_the_settings_it_had(tr
     assert [row["BLEU"] for row in rows_in(folder)] == [row["BLEU"] for row in rows_in(evaluated[0])]
 
 
+def test_an_evaluation_that_goes_on_with_other_settings_finishes_what_was_begun_too(evaluated, tmp_path):
+    folder = tmp_path / "killed"
+    shutil.copytree(evaluated[0], folder)
+    lines = (folder / "hypotheses.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "hypotheses.jsonl").write_bytes(b"".join(lines[:7]))
+    succeeded(run("evaluate.py", f"resume={folder}", "policy.theta=[0.4]"))
+    assert [row["setting"] for row in rows_in(folder)] == ["θ=0.3", "θ=0.4", "θ=1"]
+    assert json.loads((folder / "scored.json").read_text(encoding="utf-8")) == {"settings": 3}
+
+
 def test_rescoring_needs_no_model_and_reports_all_but_what_it_lacks_the_environment_for(evaluated, tmp_path):
     folder = tmp_path / "moved"
     shutil.copytree(evaluated[0], folder)
@@ -243,11 +253,21 @@ def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, eval
     arguments = [f"model_folder='{model}'", *EVALUATION[1:], f"hydra.run.dir='{tmp_path / 'run'}'"]
     refused = run("evaluate.py", *arguments, "policy.theta=recorded")
     assert "policy.theta=recorded: this model has none" in refused.stderr
-    succeeded(run("evaluate.py", *arguments[:-1], f"hydra.run.dir='{tmp_path / 'search'}'", "target_al=100"))
+    (tmp_path / "runs" / "latest").mkdir(parents=True)
+    latest, search = tmp_path / "runs" / "latest" / "model", tmp_path / "search"
+    latest.symlink_to(model)
+    # A test file says nothing of the validation pairs that θ is looked for on.
+    files = ["target_al=100", f"data.test_path='{trained[0].parent / 'pairs.tsv'}'"]
+    succeeded(run("evaluate.py", *EVALUATION[1:], *files, f"hydra.run.dir='{search}'", cwd=tmp_path))
     recorded = json.loads((model / "duplexmt.json").read_text(encoding="utf-8"))["operating_point"]
     assert recorded["target_al"] == 100
     assert recorded["AL"] <= 100
     assert "validation" in recorded["validation"]
+    other = shutil.copytree(trained[0] / "model", tmp_path / "other")
+    latest.unlink()
+    latest.symlink_to(other)
+    succeeded(run("evaluate.py", f"resume={search}", cwd=tmp_path))
+    assert "operating_point" not in json.loads((other / "duplexmt.json").read_text(encoding="utf-8"))
     succeeded(run("evaluate.py", *arguments, "policy.theta=recorded"))
     (row,) = rows_in(tmp_path / "run")
     assert row["setting"] == f"θ={recorded['theta']:g}"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from duplexmt.data.tokenizer import token_ids, token_spans
+from duplexmt.data.tokenizer import SourceTokens, token_ids, token_spans
 from duplexmt.evaluation import (
     Decoding,
     TestSet,
@@ -15,10 +15,11 @@ from duplexmt.evaluation import (
     telling_apart,
     text_and_token_ends,
     tokenise,
+    translate,
 )
 
 from .helpers import byte_level_tokenizer, tiny_tokenizer
-from .scripted import SENTENCES, TEST, evaluated, point, records, unlike
+from .scripted import SENTENCES, TEST, Scripted, evaluated, point, records, system_like, unlike
 
 # --- where the text is complete ----------------------------------------------------------------------------------
 
@@ -102,12 +103,40 @@ def test_files_of_references_join_line_by_line_and_an_empty_line_gives_none(tmp_
     assert further_references(["a cat", "the man"], files) == [["a cat", "one cat", "the cat"], ["the man", "that man"]]
 
 
+def test_a_mark_at_the_beginning_and_other_line_ends_are_no_part_of_a_reference(tmp_path):
+    (tmp_path / "b.txt").write_bytes("\ufeffone cat\r\nthe\rman\r\n".encode())
+    found = further_references(["a cat", "the man"], [str(tmp_path / "b.txt")])
+    assert found == [["a cat", "one cat"], ["the man", "the\rman"]]
+
+
 def test_references_and_pairs_of_different_number_are_refused_with_both(tmp_path):
     (tmp_path / "b.txt").write_text("one cat\n", encoding="utf-8")
     with pytest.raises(ValueError, match="has 1 lines for 2 test pairs"):
         further_references(["a cat", "the man"], [str(tmp_path / "b.txt")])
     with pytest.raises(ValueError, match="no such file"):
         further_references(["a cat"], [str(tmp_path / "none.txt")])
+
+
+def test_a_test_set_with_the_sentence_before_is_complete_once_it_is_decoded(tmp_path):
+    given = [f"{before}|||{source}" for (before, _), (source, _) in zip(SENTENCES[1:], SENTENCES, strict=False)]
+    references = [[target] for _, target in SENTENCES[:-1]]
+    test = TestSet("with context", given, references, "zh", "en")
+    decoding, entry = Decoding.start(tmp_path, test), point(test=test)
+    decoding.add(entry)
+    how = SourceTokens(tiny_tokenizer(), context_separator="|||")
+    sentences = tokenise(given, references, tiny_tokenizer(), source_tokens=how)
+    system = system_like("grid", 0.5)
+    system.translate = lambda sources, contexts: Scripted.translate(system, sources)
+    system.script.pop()
+    assert [line["source"] for line in decoding.decode(entry, translate(system, sentences, tiny_tokenizer()))] == [
+        source for source, _ in reversed(SENTENCES[:-1])
+    ]  # fmt: skip
+    decoding.finish()
+    again = Decoding.read(tmp_path)
+    again.check_complete()
+    again.records[entry.digest][0]["given"] = "another|||" + SENTENCES[0][0]
+    with pytest.raises(ValueError, match="are not those of the test set it was decoded from"):
+        again.check_complete()
 
 
 # --- killed, and going on ----------------------------------------------------------------------------------------
@@ -241,9 +270,9 @@ def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
         "EMIT loss": "regret", "EMIT weight": 0.5, "EMIT learning rate": 0.01,
     }  # fmt: skip
     waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
-    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk"}
+    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": 3}
     waitk["prefix"]["k"] = "multi"
-    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "paths": "multi"}
+    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": "multi"}
 
 
 def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path):

@@ -86,6 +86,8 @@ def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(
     assert cfg.over_seeds
     assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
     assert evaluation.folder != chain(tmp_path)[2][0].folder  # that of one seed stays what it is
+    names = [chain(tmp_path, seeds=seeds)[2][0].folder.name for seeds in ([1], [2], [1, 2], [1, 2, 3])]
+    assert names == ["evaluation", "evaluation-seeds-2", "evaluation-seeds-1-2", "evaluation-seeds-1-2-3"]
     _, (another, *_), (evaluation, timing) = chain(tmp_path, seeds=[4])
     assert another.name == "grid-seed4"
     assert str(another.folder / "model") in timing.fresh
@@ -122,13 +124,15 @@ def test_a_stage_is_started_resumed_or_skipped_by_what_lies_in_its_folder(tmp_pa
     touched(base.folder / "model.partial" / "duplexmt.json")  # killed before the model folder got its name
     assert base.command() == base.fresh
     touched(base.folder / "checkpoints" / "last.ckpt")
-    assert base.command() == ["train.py", f"resume={tmp_path / 'base'}"]
+    assert base.command() == ["train.py", f"resume='{tmp_path / 'base'}'"]
     touched(base.folder / "model" / "duplexmt.json")
     assert base.command() is None
     assert evaluation.command() == evaluation.fresh
     touched(evaluation.folder / "decoding.json")
-    assert evaluation.command() == ["evaluate.py", f"resume={tmp_path / 'evaluation'}"]
-    touched(evaluation.folder / "results.json")
+    assert evaluation.command() == ["evaluate.py", f"resume='{tmp_path / 'evaluation'}'"]
+    touched(evaluation.folder / "results.json")  # not the last of them
+    assert evaluation.command() is not None
+    touched(evaluation.folder / "scored.json")
     assert evaluation.command() is None
 
 

@@ -196,6 +196,16 @@ def test_a_resumed_run_has_one_curve_from_the_checkpoint_on(tmp_path):
     assert read_run_curves(tmp_path) == {"train/area": [(50, 0.1), (100, 0.1), (120, 0.2), (150, 0.2), (200, 0.2)]}
 
 
+def test_a_run_with_an_evaluation_inside_it_is_a_run_with_that_evaluation(run, evaluation, tmp_path):
+    own = shutil.copytree(run, tmp_path / "run")
+    inside = shutil.copytree(evaluation, own / "evaluation")
+    found = look(own)
+    assert (found.run, found.model, found.evaluations) == (own, own / "model", [inside])
+    report = gather(own, [inside], each=1, thetas=FEW, max_target_tokens=4)
+    assert report.curves
+    assert len(report.results) == 1, "given twice, shown once"
+
+
 def test_folders_that_are_none_of_the_three_are_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no such folder"):
         look(tmp_path / "none")

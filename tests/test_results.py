@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from duplexmt.evaluation import TestSet
-from duplexmt.results import evaluations_in, write_results
+from duplexmt.results import SCORED, evaluations_in, write_results
 
 from .metrics.test_neural import STAND_IN
 from .scripted import TEST, evaluated, point
@@ -88,6 +88,35 @@ def test_claims_are_checked_beside_what_was_found(tmp_path):
     assert found["BLEU rises with θ at every step"] in ("yes", "no")
     assert found["at the FRL of wait-3 the grid has the higher BLEU"] == "not checked"
     assert "Claims of Section VI-B" in shown
+
+
+def test_claims_are_of_wait_k_run_as_it_was_trained(tmp_path):
+    untrained = {"trained as": "offline"}
+    waits = [
+        point("waitk", 3, "none/offline/model", **untrained),
+        point("waitk", 3, "none/wait5/model", **{"trained as": "waitk", "trained k": 5}),
+        point("waitk", 3, "none/multi/model", **{"trained as": "waitk", "trained k": "multi"}),
+    ]
+    evaluated(tmp_path / "a", [*POINTS, *waits])
+    write_results([tmp_path / "a"], tmp_path / "a", **OPTIONS, claims=True)
+    claim = "at the FRL of wait-3 the grid has the higher BLEU"
+    assert {row["claim"]: row["holds"] for row in rows_of(tmp_path / "a", "claims")}[claim] == "not checked"
+    own = point("waitk", 3, "none/wait3/model", **{"trained as": "waitk", "trained k": 3})
+    evaluated(tmp_path / "b", [*POINTS, *waits, own])
+    write_results([tmp_path / "b"], tmp_path / "b", **OPTIONS, claims=True)
+    assert {row["claim"]: row["holds"] for row in rows_of(tmp_path / "b", "claims")}[claim] in ("yes", "no")
+
+
+def test_what_an_earlier_scoring_showed_and_this_one_does_not_is_gone(tmp_path):
+    evaluated(tmp_path / "both", POINTS)
+    into = tmp_path / "shown"
+    write_results([tmp_path / "both"], into, **OPTIONS, claims=True)
+    assert (into / "comparisons.json").is_file()
+    evaluated(tmp_path / "one", POINTS[:1])
+    (into / SCORED).touch()
+    write_results([tmp_path / "one"], into, **OPTIONS)
+    assert not list(into.glob("comparisons.*")) + list(into.glob("claims.*")) + list(into.glob(SCORED))
+    assert (into / "pareto.svg").is_file()
 
 
 @pytest.fixture

@@ -150,13 +150,18 @@ def test_models_without_a_difference_are_told_apart_by_their_runs():
     assert name_points(points[1:]) == [("grid (second)", "θ=0.5"), ("grid (b)", "θ=1")]
     waits = [point("waitk", k, folder=f"/runs/{name}/model") for k, name in ((1, "a"), (3, "b"), (3, "c"))]
     assert name_points(waits) == [("wait-k", "k=1"), ("wait-k (b)", "k=3"), ("wait-k (c)", "k=3")]
-    multi = [
-        point("waitk", k, folder=f"/runs/{name}/model", paths="multi") for k, name in ((1, "d"), (3, "d"), (3, "e"))
-    ]
+    every = {"trained k": "multi"}
+    multi = [point("waitk", k, folder=f"/runs/{name}/model", **every) for k, name in ((1, "d"), (3, "d"), (3, "e"))]
     assert name_points([waits[0], *multi[:2]]) == [
         ("wait-k", "k=1"), ("multi-path wait-k", "k=1"), ("multi-path wait-k", "k=3")
     ]  # fmt: skip
     assert name_points([multi[0], multi[2]]) == [("multi-path wait-k (d)", "k=1"), ("multi-path wait-k (e)", "k=3")]
+    alike = [point(folder=f"/{name}/grid/model") for name in ("x/first", "x/second", "y/first")]
+    assert [name for name, _ in name_points(alike)] == [
+        "grid (x/first/grid)",
+        "grid (second/grid)",
+        "grid (y/first/grid)",
+    ]
     with pytest.raises(ValueError, match="is there twice"):
         name_points([point(), unlike(point(), digest="another")])
 
@@ -216,6 +221,12 @@ def test_systems_are_compared_where_their_latency_is_equal():
     assert wait["p"] == "0.002", "no difference of the other sign in 1,000 resamples"
     # Offline is slower than the grid at its slowest: the grid's last point stands for it.
     assert rows["offline"]["difference"] == pytest.approx(-2)
+
+
+def test_a_setting_of_nothing_but_empty_hypotheses_is_left_out_of_a_comparison():
+    silent = entry("grid", 0.99, 0, 1, AL=None)
+    silent.samples["AL"] = np.full(1000, np.nan)
+    assert comparisons([*SYSTEMS, silent]) == comparisons(SYSTEMS) != []
 
 
 def test_a_system_faster_than_the_other_at_its_fastest_is_not_compared():

@@ -94,6 +94,14 @@ def test_a_difference_no_larger_than_trainings_differ_is_not_beyond_the_interval
     assert mixed["low"] < 0.4
 
 
+def test_wait_k_models_trained_with_different_k_are_not_trainings_of_one_system():
+    crossed = [scores("waitk", k, k + trained, 10.0, **{"trained k": trained}) for k in (1, 3) for trained in (1, 3)]
+    assert [len(entry.models) for entry in mean_over_seeds(crossed)] == [1, 1, 1, 1]
+    before = [scores("waitk", 3, 1, 10.0), scores("waitk", 3, 2, 12.0, **{"trained k": 3})]  # it was not recorded once
+    (entry,) = mean_over_seeds(before)
+    assert entry.row["BLEU"] == 11.0
+
+
 def test_models_there_twice_or_at_some_settings_only_are_refused():
     with pytest.raises(ValueError, match=r"one model is there twice \(runs/grid-1/model, runs/grid-1/model\)"):
         mean_over_seeds([scores("grid", 0.5, 1, 10.0), scores("grid", 0.5, 1, 10.0)])
@@ -102,7 +110,8 @@ def test_models_there_twice_or_at_some_settings_only_are_refused():
         mean_over_seeds(some)
     waits = [scores("waitk", 1, 1, 10.0), scores("waitk", 3, 2, 10.0)]
     assert len(mean_over_seeds(waits)) == 2, "each k has models of its own"
-    multi = [scores("waitk", 1, 1, 10.0, paths="multi"), scores("waitk", 3, 2, 10.0, paths="multi")]
+    every = {"trained k": "multi"}
+    multi = [scores("waitk", 1, 1, 10.0, **every), scores("waitk", 3, 2, 10.0, **every)]
     with pytest.raises(ValueError, match=r"waitk at 1 and waitk at 3 .*different models \(1 and 1 of them\)"):
         mean_over_seeds(multi)
 
