@@ -29,7 +29,7 @@ def translate(cfg: TranslateSettings) -> None:
     from duplexmt.report.live import LiveReport
     from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveTranslator
-    from duplexmt.streaming.pipe import arriving
+    from duplexmt.streaming.pipe import arriving, decoded
     from duplexmt.training.run import choose_device
 
     loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
@@ -61,7 +61,7 @@ def translate(cfg: TranslateSettings) -> None:
         loaded.sources,
         partial(clean_side, language=data["source_language"]),
         partial(settled_side, language=data["source_language"]),
-        max_sentence_tokens=cfg.max_sentence_tokens or data["max_tokens"],
+        max_sentence_tokens=data["max_tokens"] if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
         cut=cfg.cut,
         warn=lambda message: warn(report.line, message),
     )
@@ -70,7 +70,10 @@ def translate(cfg: TranslateSettings) -> None:
         "repetition": "cut off where it repeated itself",
     }
     whole = cfg.whole or cfg.text is not None
-    chunks = iter([cfg.text]) if cfg.text is not None else arriving(sys.stdin.fileno(), cfg.pause, warn)
+    if cfg.text is None:
+        chunks = arriving(sys.stdin.fileno(), cfg.pause, warn)
+    else:  # in an argument Python lets bytes that are not UTF-8 pass as surrogates
+        chunks = decoded([cfg.text.encode("utf-8", "surrogateescape")], warn)
     for part in whole_lines(chunks) if whole else by_lines(chunks):
         if part is None:
             events = translator.pause()
@@ -97,8 +100,7 @@ def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
             yield None
             continue
         for part in chunk.splitlines(keepends=True):
-            text = part.rstrip("\r\n")
-            if text:
+            if text := part.removesuffix("\n"):
                 yield text
             if part.endswith("\n"):
                 yield "\n"

@@ -16,9 +16,12 @@ _NAMES = (
 )  # fmt: skip
 _BEGUN = "|".join(sorted({name[:size] for name in _NAMES for size in range(1, len(name) + 1)}, key=len, reverse=True))
 # From an "&" on: names, numbers, and what stands between their parts, up to the end of the text. Escapes nest, and
-# consist of nothing else, so any other character after an "&" settles it.
-_NUMBER = r"#\s*(?:x\s*[0-9a-f]{0,6}|[0-9]{0,7})"
-_OPEN_ESCAPE = re.compile(rf"&(?:[\s;&]|{_NUMBER}|{'|'.join(_NAMES)})*(?:{_BEGUN})?\Z", re.IGNORECASE)
+# consist of nothing else, so any other character after an "&" settles it. One pass will do: all there is to choose is
+# where hexadecimal digits end and a name begins ("#xaamp;"), and what follows them says it; and an "&" within a match,
+# being a part of it, cannot lead further than the match does.
+_PART = rf"[\s;&#]|{'|'.join(_NAMES)}"
+_NUMBER = rf"#\s*+(?:x\s*+[0-9a-f]{{0,6}}(?={_PART}|(?:{_BEGUN})?\Z)|[0-9]{{0,7}}+)"
+_ESCAPE_PARTS = re.compile(rf"&(?>{_NUMBER}|{_PART})*+(?:(?:{_BEGUN})?\Z)?", re.IGNORECASE)
 # From a space on: what `close_up_punctuation` would look at before it decides about that space.
 _OPEN_SPACE = re.compile(r" +(?:[,.!?…]*|[;:]|%.{0,2}|['’].{0,4})\Z", re.DOTALL)
 
@@ -29,15 +32,19 @@ def settled_side(text: str, language: str) -> str:
     ValueError for an unknown language code.
     """
     check_language(language)
-    if escape := _OPEN_ESCAPE.search(text):
-        text = text[: escape.start()]
-    text = composed(_INVISIBLE.sub("", unescape(text)))
+    text = _INVISIBLE.sub("", unescape(text[: _open_escape(text)]))
     if language in UNSPACED:
-        return remove_spaces(text)
+        return composed(remove_spaces(text))
+    text = composed(text)
     text = " ".join(text.split()) + (" " if text[-1:].isspace() else "")
     if space := _OPEN_SPACE.search(text):
         text = text[: space.start()]
     return close_up_punctuation(text, language)
+
+
+def _open_escape(text: str) -> int:
+    """Where what may go on as an escape begins."""
+    return next((parts.start() for parts in _ESCAPE_PARTS.finditer(text) if parts.end() == len(text)), len(text))
 
 
 def composed(text: str) -> str:
@@ -61,6 +68,10 @@ def _composing() -> tuple[frozenset[str], frozenset[str]]:
             firsts.add(chr(int(parts[0], 16)))
             firsts.add(chr(code))  # ế is ê and a further accent
             seconds.add(chr(int(parts[1], 16)))
+    for code in range(0xC0, 0x30000):
+        whole = unicodedata.normalize("NFC", chr(code))
+        if whole != chr(code) and whole in firsts:  # Å in its second code
+            firsts.add(chr(code))
     firsts |= {chr(code) for block in (range(0x1100, 0x1113), range(0xAC00, 0xD7A4, 28)) for code in block}
     seconds |= {chr(code) for block in (range(0x1161, 0x1176), range(0x11A8, 0x11C3)) for code in block}
     return frozenset(firsts), frozenset(seconds)

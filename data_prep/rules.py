@@ -102,8 +102,11 @@ def tidy(text: str) -> str:
 
 
 def remove_spaces(text: str) -> str:
-    """All white space removed, as the paper does to Chinese: "我用 Visual Studio" becomes "我用VisualStudio"."""
-    return "".join(text.split())
+    """All white space removed, as the paper does to Chinese: "我用 Visual Studio" becomes "我用VisualStudio".
+
+    In NFC, since a mark may now stand behind a letter.
+    """
+    return unicodedata.normalize("NFC", "".join(text.split()))
 
 
 def close_up_punctuation(text: str, language: str) -> str:

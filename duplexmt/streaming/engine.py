@@ -11,6 +11,7 @@ length of a training source for it; either is then kept, whatever arrives: so ho
 way changes nothing.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any
@@ -57,7 +58,8 @@ class Engine:
         compiled: whether fixed shapes are compiled first (see `grid.graphs`).
 
     Raises:
-        ValueError: for θ outside [0, 1], or a limit below its least value.
+        ValueError: for θ outside [0, 1], a limit below its least value, or a sliding window that cannot hold both
+            streams.
     """
 
     def __init__(
@@ -86,10 +88,9 @@ class Engine:
         config = model.causal_lm.config
         self.model, self.tokens, self.theta = model, tokens, check_theta(theta)
         self.max_target_tokens, self.max_streams, self.max_repeats = max_target_tokens, max_streams, max_repeats
-        positions = config.max_position_embeddings
-        if model.window is not None:  # holds both streams
-            positions = min(positions, model.window - max_target_tokens - len(tokens.target_prefix) - 1)
-        self.max_source_tokens = max_source_tokens or positions
+        least = max_source_tokens or len(tokens.source_prefix) + 2
+        room = self.window_room(1 + len(tokens.target_prefix), least)
+        self.max_source_tokens = max_source_tokens or min(config.max_position_embeddings, room)
         self.typical_source_length, self.tokenizer = typical_source_length, tokenizer
         self.vocabulary = config.vocab_size
         self.streams: dict[int, Stream] = {}
@@ -115,21 +116,24 @@ class Engine:
         """Let a stream join.
 
         Args:
-            name: what its events call it; a running number by default.
+            name: what its events call it; by default a running number that no live stream has.
             source_length: text tokens of its source, where they are known; read with anchor `source_length` only.
             theta: EMIT threshold of its own, which may be changed between steps.
             context: text tokens of the previous sentence, for a model trained with context.
             target_prefix: tokens its translation is made to begin with, after those of the model.
 
         Raises:
-            ValueError: if all streams are taken, the name is, or a value breaks its rule.
+            ValueError: if all streams are taken, the name is, a value breaks its rule, or a sliding window cannot hold
+                the target prefix beside the rest.
         """
         if len(self.streams) >= self.max_streams:
             raise ValueError(f"max_streams={self.max_streams} streams are live: close one first")
-        name = self.opened if name is None else name
+        if name is None:
+            while self.opened in self.streams:
+                self.opened += 1
+            name = self.opened
         if name in self.streams:
             raise ValueError(f"stream {name} is live already: close it first")
-        self.opened += 1
         prefix = self.tokens.prefix(context)
         if source_length is None:
             length = self.typical_source_length
@@ -144,16 +148,36 @@ class Engine:
                 raise ValueError(f"source_length={source_length}: must be at least 1, end token not counted")
             length = len(prefix) + source_length + 1
         self.check_tokens(name, [*context, *target_prefix])
+        target = [self.tokens.seed, *self.tokens.target_prefix, *target_prefix]
+        room = self.window_room(len(target), len(prefix) + 2)
         state = StreamState(
             index=name,
             source=list(prefix),
-            target=[self.tokens.seed, *self.tokens.target_prefix, *target_prefix],
+            target=target,
             source_length=length,
             read=len(prefix),
         )
-        stream = Stream(self, state, self.theta if theta is None else theta)
+        theta = self.theta if theta is None else theta
+        stream = Stream(self, state, theta, min(self.max_source_tokens, room))
         self.streams[name] = stream
+        self.opened += 1
         return stream
+
+    def window_room(self, target: int, least: int) -> int:
+        """Source tokens that fit a sliding window, which holds both streams, beside a target that begins with so many.
+
+        ValueError where that is less than `least`.
+        """
+        if self.model.window is None:
+            return sys.maxsize
+        room = self.model.window - target - self.max_target_tokens
+        if room < least:
+            raise ValueError(
+                f"the backbone's sliding window of {self.model.window} tokens holds both streams: a target of {target} "
+                f"(seed and prefix) + max_target_tokens={self.max_target_tokens} leaves {max(room, 0)} for a source "
+                f"that needs {least}, end token included"
+            )
+        return room
 
     @torch.no_grad()
     def step(self, streams: "Sequence[Stream] | None" = None) -> list[Event]:
@@ -207,11 +231,12 @@ class Stream:
         theta: EMIT threshold; may be set between steps.
         over: whether the translation has ended, or the stream was closed.
         elapsed: seconds of computation in the steps it took part in.
+        max_source_tokens: longest source it takes, prefix and end token included.
     """
 
-    def __init__(self, engine: Engine, state: StreamState, theta: float) -> None:
+    def __init__(self, engine: Engine, state: StreamState, theta: float, max_source_tokens: int) -> None:
         self.engine, self.state, self.name = engine, state, state.index
-        self.theta = theta
+        self.theta, self.max_source_tokens = theta, max_source_tokens
         self.prefix = len(state.source)
         self.source_ended = self.over = self.begun = False
         self.elapsed = 0.0
@@ -245,11 +270,13 @@ class Stream:
             what = "is over" if self.over else "has the end of its source"
             raise ValueError(f"stream {self.name} {what}: open another one for further text")
         self.engine.check_tokens(self.name, tokens)
-        length, limit = len(self.state.source) + len(tokens) + 1, self.engine.max_source_tokens
+        length, limit = len(self.state.source) + len(tokens) + 1, self.max_source_tokens
         if length > limit:
+            window = self.engine.model.window
+            held = "" if window is None else f" (the backbone's sliding window of {window} holds the target, too)"
             raise ValueError(
                 f"stream {self.name}: a source of {length} tokens, end token included, exceeds "
-                f"max_source_tokens={limit}: end the stream and open another one"
+                f"max_source_tokens={limit}{held}: end the stream and open another one"
             )
         self.state.source.extend(tokens)
         self.heard = perf_counter()

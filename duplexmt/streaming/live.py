@@ -10,7 +10,8 @@ nothing.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 from ..data.tokenizer import SourceTokens
 from .engine import Engine, Stream
@@ -18,10 +19,13 @@ from .events import Event
 from .settled import SettledTokens
 
 CLOSING = "\"'”’»」』）)]》】"
-_WIDE_END = re.compile(rf"[。！？]+[{re.escape(CLOSING)}。！？!?…]*\Z")
-_NARROW_END = re.compile(rf"(\w*)([.!?…]+)[{re.escape(CLOSING)}]*\s+\Z")
+_WIDE, _NARROW = "。！？", ".!?…"
+_AFTER_WIDE = CLOSING + _WIDE + "!?…"
 # A full stop after these, or after a single letter, is no sentence end.
 _ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "prof", "st", "jr", "sr", "vs", "no", "fig"))
+_LOOK_BACK = 1 + max(map(len, _ABBREVIATIONS))  # characters that tell whether a text ends in one of them
+_MARKS = re.compile(rf"[{re.escape(CLOSING + _WIDE + _NARROW)}]++\s*+")
+_LAST_OF_MARKS = re.compile(rf"[{re.escape(_AFTER_WIDE)}]++|\s++")  # where alone a sentence may end
 
 
 def ends_sentence(text: str, following: str) -> bool:
@@ -30,12 +34,18 @@ def ends_sentence(text: str, following: str) -> bool:
     。！？ end one, with the closing marks after them; . ! ? … where white space follows, and then no small letter. Not
     after abbreviations such as Dr. and initials.
     """
-    if _WIDE_END.search(text):
-        return following not in CLOSING and following not in "。！？!?…"
-    if (end := _NARROW_END.search(text)) and not following.isspace():
-        abbreviation = end[2] == "." and (len(end[1]) == 1 or end[1].lower() in _ABBREVIATIONS)
-        return not following.islower() and not abbreviation
-    return False
+    marks = text[len(text.rstrip(_AFTER_WIDE)) :]
+    if any(mark in marks for mark in _WIDE):
+        return following not in _AFTER_WIDE
+    unspaced = text.rstrip()
+    if unspaced == text or following.isspace():
+        return False
+    marked = unspaced.rstrip(CLOSING)
+    words = marked.rstrip(_NARROW)
+    if words == marked or following.islower():
+        return False
+    last = re.split(r"\W", words[-_LOOK_BACK:])[-1]
+    return marked != words + "." or not (len(last) == 1 or last.lower() in _ABBREVIATIONS)
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class LiveEvent:
     """An event of a live text."""
 
     event: Event  # its `stream` is the number of the sentence
-    characters: int  # of the sentence that had arrived when its last visible token was settled
+    characters: int  # that had arrived when the last visible token was settled, since the last line or sentence end
 
 
 class LiveSource:
@@ -53,19 +63,24 @@ class LiveSource:
         settled_tokens: see there.
         clean: what training did to a source text.
         settled_text: what of a cleaned text that is still arriving later characters cannot change.
+
+    Attributes:
+        text: what has arrived, or the end of it.
+        characters: number of characters that have arrived.
     """
 
     def __init__(
         self, settled_tokens: SettledTokens, clean: Callable[[str], str], settled_text: Callable[[str], str]
     ) -> None:
         self.settled_tokens, self.clean, self.settled_text = settled_tokens, clean, settled_text
-        self.text = ""
+        self.text, self.characters = "", 0
         self._begin = self._flushed = 0  # of the text that is tokenised as one, and where it was last let go
         self._out: list[int] = []  # its tokens so far
 
     def add(self, character: str) -> list[int]:
         """Take a character; the tokens that are now settled."""
         self.text += character
+        self.characters += 1
         return self._new(lambda part: self.settled_tokens(self.settled_text(part)))
 
     def flush(self) -> list[int]:
@@ -76,6 +91,21 @@ class LiveSource:
         tokens = self._new(lambda part: self.settled_tokens.complete(self.clean(part)))
         self._flushed = len(self.text)
         return tokens
+
+    def cut(self) -> list[int]:
+        """Let go what is held back, and keep no more of the text than what follows may depend on."""
+        tokens = self.flush()
+        text = self.text.rstrip()
+        self.text = text[-_LOOK_BACK:] + self.text[len(text) :][:1]
+        self._begin, self._flushed = 0, len(self.text)
+        self._out = self.settled_tokens.complete(self.clean(self.text))
+        return tokens
+
+    def count_ahead(self, text: str) -> int:
+        """How many tokens this text will bring, if it is all that is still to come."""
+        ahead = copy(self)
+        ahead.text, ahead._out = self.text + text, list(self._out)
+        return len(ahead.flush())
 
     def _new(self, tokenise: Callable[[str], list[int]]) -> list[int]:
         tokens = tokenise(self.text[self._begin :])
@@ -123,11 +153,15 @@ class LiveTranslator:
         if self.settled_tokens.holds_everything:
             warn("this tokenizer's tokens are settled at sentence ends and pauses only: train with characters for less")
         self.sentences = 0
+        self.to_come: str | None = None  # of the sentence, where that is known
         self.context: list[int] = []
         self._begin()
 
     def _begin(self) -> None:
         self.source = LiveSource(self.settled_tokens, self.clean, self.settled_text)
+        self._begin_stream()
+
+    def _begin_stream(self) -> None:
         self.stream: Stream | None = None
         self.tokens: list[int] = []  # of the sentence so far
         self.arrived: list[int] = []  # characters when each was settled
@@ -160,30 +194,30 @@ class LiveTranslator:
         """Translate a text that is known as a whole: every sentence's length is, too, and the anchor knows it."""
         for line in text.splitlines():
             for sentence in cut_sentences(line) if self.cut else [line]:
-                tokens = self.settled_tokens.complete(self.clean(sentence))
-                length = min(len(tokens), self.limit)
-                if length:
-                    self._open(length)
-                for character in sentence:
+                for number, character in enumerate(sentence, start=1):
+                    self.to_come = sentence[number:]
                     yield from self._read(self.source.add(character))
                 yield from self.finish()
+        self.to_come = None
 
-    def _open(self, source_length: int | None = None) -> Stream:
+    def _open(self, tokens: int) -> Stream:
+        """Open a stream for so many tokens, and for what is known to come."""
+        length = None if self.to_come is None else min(tokens + self.source.count_ahead(self.to_come), self.limit)
         context = self.context if self.engine.tokens.context else ()
-        self.stream = self.engine.open(name=self.sentences, source_length=source_length, context=context)
+        self.stream = self.engine.open(source_length=length, context=context)
         self.sentences += 1
         return self.stream
 
     def _read(self, tokens: list[int]) -> Iterator[LiveEvent]:
         """Read tokens, cutting the sentence where it becomes too long."""
         while tokens:
+            stream = self.stream or self._open(len(tokens))
             room = self.limit - len(self.tokens)
             taken, tokens = tokens[:room], tokens[room:]
-            stream = self.stream or self._open()
             if not stream.over:
                 stream.read(taken)
             self.tokens += taken
-            self.arrived += [len(self.source.text)] * len(taken)
+            self.arrived += [self.source.characters] * len(taken)
             yield from self._events()
             if len(self.tokens) == self.limit and tokens:
                 self.warn(
@@ -192,9 +226,9 @@ class LiveTranslator:
                 if not stream.over:
                     stream.end()
                 yield from self._events()
-                tokens += self.source.flush()  # so that nothing is kept of a text without end
+                tokens += self.source.cut()  # so that nothing is kept of a text without end
                 self.context = self.tokens
-                self._begin()
+                self._begin_stream()
 
     def _events(self) -> Iterator[LiveEvent]:
         assert self.stream is not None
@@ -202,14 +236,17 @@ class LiveTranslator:
             return
         for event in self.stream.write():
             seen = self.stream.state.read - self.stream.prefix
+            event = replace(event, stream=self.sentences - 1)  # the engine may have other streams
             yield LiveEvent(event, self.arrived[min(seen, len(self.arrived)) - 1])
 
 
 def cut_sentences(text: str) -> list[str]:
     """A text's sentences, nothing left out."""
     sentences, begin = [], 0
-    for end in range(1, len(text)):
-        if ends_sentence(text[begin:end], text[end]):
-            sentences.append(text[begin:end])
-            begin = end
+    for marks in _MARKS.finditer(text):
+        for last in _LAST_OF_MARKS.finditer(text, *marks.span()):
+            end = last.end()
+            if end < len(text) and ends_sentence(text[max(begin, marks.start() - _LOOK_BACK) : end], text[end]):
+                sentences.append(text[begin:end])
+                begin = end
     return [*sentences, text[begin:]]

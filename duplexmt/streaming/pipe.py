@@ -3,7 +3,7 @@
 import os
 import select
 from codecs import getincrementaldecoder, register_error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 CHUNK = 65_536
 
@@ -14,6 +14,16 @@ def arriving(descriptor: int, pause: float, warn: Callable[[int, str], None]) ->
     Args:
         descriptor: of a pipe, a terminal or a file.
         pause: seconds without a byte after which None is yielded, once, until more arrives.
+        warn: see `decoded`.
+    """
+    return decoded(_received(descriptor, pause), warn)
+
+
+def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) -> Iterator[str | None]:
+    """Text of UTF-8 bytes as they arrive, each line end (\\n, \\r\\n, \\r) as \\n; None stays.
+
+    Args:
+        received: bytes, cut anywhere.
         warn: is told the line, from 1, and what is wrong with its bytes. Bytes that are not UTF-8 are left out.
     """
     lines = 0
@@ -26,17 +36,28 @@ def arriving(descriptor: int, pause: float, warn: Callable[[int, str], None]) ->
 
     register_error("duplexmt.leave_out", leave_out)
     decoder = getincrementaldecoder("utf-8")("duplexmt.leave_out")
+    returned = False  # the bytes before ended in \r
+    for part in received:
+        if part is None:
+            yield None
+            continue
+        rest = part.removeprefix(b"\n") if returned else part
+        returned = part.endswith(b"\r")
+        text = decoder.decode(rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
+        lines += text.count("\n")
+        if text:
+            yield text
+    decoder.decode(b"", final=True)  # tells of a character cut off
+
+
+def _received(descriptor: int, pause: float) -> Iterator[bytes | None]:
     silent = True  # nothing to let go yet
     while True:
         if not silent and not select.select([descriptor], [], [], pause)[0]:
             silent = True
             yield None
-            continue
-        received = os.read(descriptor, CHUNK)
-        text = decoder.decode(received, final=not received)
-        lines += text.count("\n")
-        if text:
-            yield text
-        if not received:
+        elif part := os.read(descriptor, CHUNK):
+            silent = False
+            yield part
+        else:
             return
-        silent = False

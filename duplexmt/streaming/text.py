@@ -15,6 +15,7 @@ class GrowingText:
         self.tokens: list[int] = []
         self.text = ""
         self._settled = 0  # tokens whose text is all shown
+        self._anchor = 0  # a token to decode others behind
 
     def add(self, token: int) -> str:
         """Append a token; return the new characters that are now certain (may be empty)."""
@@ -32,8 +33,17 @@ class GrowingText:
         text = decode(self.tokenizer, self.tokens)
         if not text.startswith(self.text):
             # One broken byte makes tokenizers with byte fallback give up on the characters before it, shown already.
-            text = self.text + decode(self.tokenizer, self.tokens[self._settled :])
+            text = self.text + self._decoded_behind_another(self.tokens[self._settled :])
         return text
+
+    def _decoded_behind_another(self, tokens: list[int]) -> str:
+        """Text of tokens that are not the first ones, which some decoders take a space from."""
+        while self._anchor < len(self.tokenizer):
+            before = decode(self.tokenizer, [self._anchor])
+            if before.isalpha() and (text := decode(self.tokenizer, [self._anchor, *tokens])).startswith(before):
+                return text[len(before) :]
+            self._anchor += 1  # it has no text, or is itself a byte, and broken by those that follow
+        return decode(self.tokenizer, tokens)
 
     def _grow(self, text: str) -> str:
         new, self.text = text[len(self.text) :], text

@@ -1,17 +1,19 @@
 """Cleaning text as it arrives: what is settled is a prefix of what the whole text becomes, however it goes on."""
 
+import re
+import time
 import unicodedata
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from data_prep.live import composed, settled_side
+from data_prep.live import _BEGUN, _NAMES, _open_escape, composed, settled_side
 from data_prep.rules import clean_side
 
 PIECES = [
     *"&#;,.…!:%'’stdm5eBか我们。”)»=_ \t\x07한하ê", "&amp;", "&quot;", "&#", "39;", "x27", "amp", "quot", "qu", "  ",
-    "re", "ll", "\u0301", "\u0327", "\u3099", "\u200b", "word", "&lt", "& gt ;", "&am",
+    "re", "ll", "Å", "Ω", "\u0301", "\u0327", "\u3099", "\u200b", "word", "&lt", "& gt ;", "&am",
 ]  # fmt: skip
 TEXTS = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.text(max_size=12))
 
@@ -20,6 +22,10 @@ TEXTS = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), s
 @given(TEXTS, st.sampled_from(["zh", "en", "fr", "de", "ja", "ko"]))
 @example("a &am", "en")
 @example("6 % 5", "en")
+@example("\u212b\u0301", "en")
+@example("\u2126\u0301", "zh")
+@example("か \u3099", "ja")
+@example("e\u00a0\u200b\u0301", "zh")
 @example("it 's' x", "en")
 @example("a .5 , b", "fr")
 def test_what_is_settled_is_a_prefix_of_the_cleaned_whole(text, language):
@@ -29,6 +35,32 @@ def test_what_is_settled_is_a_prefix_of_the_cleaned_whole(text, language):
         assert whole.startswith(settled), text[:end]
         assert settled.startswith(before), "what is settled stays so"
         before = settled
+
+
+# What may go on as an escape, in one expression that may take time exponential in the text.
+NUMBER = r"#\s*(?:x\s*[0-9a-f]{0,6}|[0-9]{0,7})"
+OPEN_ESCAPE = re.compile(rf"&(?:[\s;&]|{NUMBER}|{'|'.join(_NAMES)})*(?:{_BEGUN})?\Z", re.IGNORECASE)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([*"&&##xXabcdef0123456789; pomulqtsſİ", *_NAMES, "#x", "&#x", "mid", "bul"]), max_size=9
+    ).map("".join)
+)
+@example("&#xaamp;#xbull")
+@example("&#xabcdefamp")
+def test_an_escape_is_open_where_the_expression_says_so(text):
+    match = OPEN_ESCAPE.search(text)
+    assert _open_escape(text) == (match.start() if match else len(text))
+
+
+@pytest.mark.parametrize("part", ["# ", "&", "&#x", "#xaamp", "&amp;", " ", "&# "])
+def test_what_is_settled_takes_linear_time(part):
+    for end in ("z", ""):
+        begin = time.process_time()
+        settled_side("&" + part * (20_000 // len(part)) + end, "en")
+        assert time.process_time() - begin < 2
 
 
 def test_chinese_text_is_settled_character_by_character():
@@ -60,6 +92,16 @@ def test_no_composition_of_this_unicode_version_is_missed():
         if len(parts) > 1 and unicodedata.normalize("NFC", parts) == whole:
             for end in range(1, len(parts)):
                 assert whole.startswith(composed(parts[:end])), whole
+
+
+def test_what_composes_with_a_first_character_composes_with_all_that_normalise_to_it():
+    for code in range(0x110000):
+        first = chr(code)
+        if not unicodedata.decomposition(first):
+            continue
+        for mark in ("\u0301", "\u0345", "\u3099"):
+            whole = unicodedata.normalize("NFC", first + mark)
+            assert whole.startswith(composed(first)), whole
 
 
 def test_an_unknown_language_is_refused():

@@ -1,7 +1,9 @@
 """Each cleaning rule as a table of literal examples; most come from the corpora it was fixed on."""
 
+import unicodedata
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from data_prep import rules
@@ -188,3 +190,14 @@ def test_cleaning_twice_changes_nothing_more(text: str, language: str) -> None:
 def test_any_text_can_be_cleaned(text: str) -> None:
     assert "  " not in rules.clean_side(text, "en")
     assert not any(character.isspace() for character in rules.clean_side(text, "zh"))
+
+
+@given(
+    st.text(st.sampled_from("eかはÅ \u3000\u00a0\t\u200b\u0301\u0327\u3099\u309a가&;."), max_size=10),
+    st.sampled_from(["zh", "ja", "en"]),
+)
+@example("か \u3099", "ja")
+def test_a_clean_side_is_in_nfc_and_clean(text, language):
+    clean = rules.clean_side(text, language)
+    assert unicodedata.is_normalized("NFC", clean)
+    assert rules.clean_side(clean, language) == clean

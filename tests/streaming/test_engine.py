@@ -278,6 +278,46 @@ def test_a_sliding_window_limits_the_source_so_that_no_stream_outgrows_it():
     list(stream.write())
 
 
+def test_a_target_prefix_leaves_less_of_a_sliding_window_and_harms_no_other_stream():
+    model = tiny_grid(tiny_backbone("mistral", vocab_size=7, sliding_window=12), anchor=0)
+    engine = engine_of(model, theta=1.0, limit=5)
+    with pytest.raises(ValueError, match=r"sliding window of 12 tokens .* a target of 6 .* leaves 1 for a source that"):
+        engine.open(target_prefix=[2] * 5)
+    assert engine.streams == {}
+    prefixed, other = engine.open(target_prefix=[2] * 3), engine.open()
+    with pytest.raises(ValueError, match=r"exceeds max_source_tokens=3 \(the backbone's sliding window of 12"):
+        prefixed.read([2] * 3)
+    prefixed.read([2] * 2)
+    other.read([3] * 5)
+    for stream in (prefixed, other):
+        stream.end()
+    while engine.step():
+        pass
+    assert prefixed.over
+    assert other.over
+
+
+def test_a_sliding_window_too_small_for_both_streams_is_named():
+    model = tiny_grid(tiny_backbone("mistral", vocab_size=7, sliding_window=12), anchor=0)
+    assert engine_of(model, limit=9).max_source_tokens == 2
+    for limit in (10, 12, 18):
+        with pytest.raises(ValueError, match=rf"sliding window of 12 tokens .* max_target_tokens={limit} leaves [01] "):
+            engine_of(model, limit=limit)
+    assert engine_of(model, limit=6, max_source_tokens=5).max_source_tokens == 5
+    with pytest.raises(ValueError, match="leaves 5 for a source that needs 6"):
+        engine_of(model, limit=6, max_source_tokens=6)
+
+
+def test_a_running_number_is_none_that_a_live_stream_has():
+    engine = engine_of(model_with(anchor=0))
+    for name in (1, 2):
+        engine.open(name=name)
+    assert [engine.open().name for _ in range(2)] == [3, 4]
+    engine = engine_of(model_with(anchor=0))
+    engine.open(name=1)
+    assert [engine.open().name for _ in range(2)] == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [

@@ -1,6 +1,8 @@
 """Live text: how it arrives changes nothing, its tokens are those of training, and nothing of it is kept."""
 
 import os
+import re
+import time
 from functools import cache, partial
 
 import pytest
@@ -13,8 +15,8 @@ from duplexmt.data.tokenizer import SourceTokens, StreamTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.grid import GridSystem
-from duplexmt.streaming.live import LiveTranslator, cut_sentences, ends_sentence
-from duplexmt.streaming.pipe import arriving
+from duplexmt.streaming.live import CLOSING, LiveTranslator, cut_sentences, ends_sentence
+from duplexmt.streaming.pipe import arriving, decoded
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 
@@ -29,8 +31,8 @@ def model_with(**options):
     return spoken_grid(seed=2, tokenizer=TOKENIZER, **options).double()
 
 
-def translator_of(language="zh", segmentation="tokens", tokens=TOKENS, theta=0.5, anchor=0, **values):
-    engine = Engine(
+def translator_of(language="zh", segmentation="tokens", tokens=TOKENS, theta=0.5, anchor=0, engine=None, **values):
+    engine = engine or Engine(
         model_with(anchor=anchor),
         tokens,
         theta=theta,
@@ -171,6 +173,44 @@ def test_sentences_are_cut_where_they_end():
     assert not ends_sentence("我们走。", "”")
 
 
+WIDE_END = re.compile(rf"[。！？]+[{re.escape(CLOSING)}。！？!?…]*\Z")
+NARROW_END = re.compile(rf"(\w*)([.!?…]+)[{re.escape(CLOSING)}]*\s+\Z")
+
+
+def ends_by_expressions(text, following):
+    """`ends_sentence` as a rule about the whole text, which takes the cube of its length."""
+    if WIDE_END.search(text):
+        return following not in CLOSING and following not in "。！？!?…"
+    if (end := NARROW_END.search(text)) and not following.isspace():
+        abbreviation = end[2] == "." and (len(end[1]) == 1 or end[1].lower() in ("dr", "prof", "mrs"))
+        return not following.islower() and not abbreviation
+    return False
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(st.sampled_from([*"。！？.!?… \t\"'”)」aB男1_x\u0301é", "Dr", "prof", "mrs", "word"]), max_size=14).map(
+        "".join
+    )
+)
+def test_sentences_end_where_the_expressions_say_so(text):
+    expected, begin = [], 0
+    for end in range(1, len(text)):
+        found = ends_by_expressions(text[begin:end], text[end])
+        assert ends_sentence(text[begin:end], text[end]) == found
+        if found:
+            expected.append(text[begin:end])
+            begin = end
+    assert cut_sentences(text) == [*expected, text[begin:]]
+
+
+@pytest.mark.parametrize("part", ["站在那边的男人，", "word and ", ".", "。", "!)", "x) ", ". "])
+def test_a_text_without_a_sentence_end_is_cut_in_linear_time(part):
+    begin = time.process_time()
+    cut_sentences(part * (30_000 // len(part)))
+    assert time.process_time() - begin < 2, "the cube of its length takes hours"
+
+
 def test_each_sentence_is_a_stream_of_its_own_and_lines_end_them_too():
     live = fed(translator_of(), ["我们走。你来\n他没有\r\n\n看见。"])
     ends = [entry.event for entry in live if isinstance(entry.event, End)]
@@ -190,6 +230,62 @@ def test_a_sentence_that_is_too_long_is_cut_with_a_warning_and_loses_nothing():
     assert TOKENIZER.decode([token for tokens in read for token in tokens]) == text
     assert len(warnings) == len(read) - 1
     assert "cut at 8 tokens" in warnings[0]
+
+
+@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
+@pytest.mark.parametrize("limit", range(3, 12))
+def test_a_cut_sentence_keeps_its_spaces(segmentation, limit):
+    text = "The man  standing there said, it 's Dr. Wang ."
+    translator = translator_of("en", segmentation, theta=1.0, max_sentence_tokens=limit)
+    read = tokens_read(fed(translator, [text]))
+    assert len(read) > 1
+    assert TOKENIZER.decode([token for tokens in read for token in tokens]) == clean_side(text, "en")
+
+
+def test_a_sentence_ends_as_it_would_have_without_the_cut():
+    translator = translator_of("en", "characters", theta=1.0, max_sentence_tokens=5)
+    read = tokens_read(fed(translator, ["So Mrs. Wang went. So did I."]))
+    assert [TOKENIZER.decode(tokens) for tokens in read] == ["So Mr", "s. Wa", "ng we", "nt.", "So di", "d I."]
+
+
+@pytest.mark.parametrize("limit", [3, 7])
+@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
+@pytest.mark.parametrize(("language", "side"), [("zh", 0), ("en", 1)])
+def test_the_anchor_of_a_text_known_as_a_whole_knows_the_length_of_its_parts_too(language, side, segmentation, limit):
+    texts = [pair[side] for pair in SENTENCES[:3]]
+    translator = translator_of(language, segmentation, theta=1.0, anchor="source_length", max_sentence_tokens=limit)
+    translator.engine.max_target_tokens = 1
+    opened = []
+    engine_open = translator.engine.open
+    translator.engine.open = lambda **values: opened.append(engine_open(**values)) or opened[-1]
+    list(translator.whole("\n".join(texts)))
+    assert len(opened) > len(texts)
+    assert all(stream.state.source_length == len(stream.state.source) for stream in opened)
+
+
+def test_characters_are_counted_on_where_a_sentence_is_cut():
+    text = "站在那边的男人曾是棒球手"
+    live = fed(translator_of(segmentation="characters", theta=1.0, max_sentence_tokens=5), [text, "\n", text[:2]])
+    reads = [entry for entry in live if isinstance(entry.event, Read) and entry.event.token != TOKENS.end]
+    assert [entry.characters for entry in reads if TOKENIZER.decode([entry.event.token]) in text] == [
+        *(1 + number for number, character in enumerate(text) if character in TOKENIZER.get_vocab()),
+        *(1 + number for number, character in enumerate(text[:2]) if character in TOKENIZER.get_vocab()),
+    ]
+    assert all(entry.characters for entry in live)
+
+
+def test_translators_share_an_engine():
+    alone = [fed(translator_of(), [text]) for text in CHINESE[:2]]
+    engine = translator_of().engine
+    engine.open(name=1).read([5])
+    translators = [translator_of(engine=engine) for _ in alone]
+    found = [[], []]
+    for characters in zip(*CHINESE[:2], strict=False):
+        for events, translator, character in zip(found, translators, characters, strict=True):
+            events += translator.feed(character)
+    for events, translator, text in zip(found, translators, CHINESE[:2], strict=True):
+        events += fed(translator, [text[min(map(len, CHINESE[:2])) :]])
+    assert found == alone
 
 
 def test_a_sentence_at_the_limit_is_not_cut():
@@ -286,6 +382,16 @@ def test_a_character_cut_in_two_is_put_together():
     found, warnings = pieces(raw[:2], raw[2:4], raw[4:])
     assert "".join(part or "" for part in found) == "a他😀"
     assert warnings == []
+
+
+@pytest.mark.parametrize("cuts", [(2, 3, 4), (1, 3, 5), (3, 4, 6)])
+def test_a_line_ends_once_however_its_end_is_written_and_cut(cuts):
+    raw = b"a\r\rb\r\n\nc\r"
+    parts = [raw[begin:end] for begin, end in zip((0, *cuts), (*cuts, None), strict=True)]
+    warnings = []
+    assert "".join(decoded(parts, lambda *warning: warnings.append(warning))) == "a\n\nb\n\nc\n"
+    assert list(decoded([b"a\r", None, b"\n\xff"], lambda *warning: warnings.append(warning))) == ["a\n", None]
+    assert [line for line, _ in warnings] == [2]
 
 
 def test_bytes_that_are_no_utf_8_are_left_out_and_told_with_their_line():

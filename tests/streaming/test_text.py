@@ -3,6 +3,8 @@
 import random
 
 import pytest
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
 
 from duplexmt.data.tokenizer import token_ids
 from duplexmt.streaming.text import GrowingText, decode
@@ -75,6 +77,23 @@ def test_text_once_shown_never_changes_whatever_tokens_follow(tokenizer):
             piece = growing.add(token)
             assert growing.text == before + piece
             assert not growing.text.endswith("\N{REPLACEMENT CHARACTER}")
+
+
+def test_a_broken_byte_takes_no_space_from_the_tokens_after_it():
+    """Decoders like those of Llama 2 and Mistral remove the first token's space."""
+    words = ["▁hello", "▁world", "▁foo", "bar", "你"]
+    entries = ["<unk>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *words]
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], byte_fallback=True, unk_token="<unk>"))
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    llama = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", unk_token="<unk>")
+    broken = ["<0xE4>", "<0xBD>", "<0xA0>", "<0xE4>"]
+    spoken = ["▁hello", *broken, "▁foo", "bar", "▁world", "<0xE4>", "▁foo", "<0x61>", "你", "▁hello"]
+    shown, growing = pieces(llama, [vocabulary[entry] for entry in spoken])
+    assert growing.text == "hello你\N{REPLACEMENT CHARACTER} foobar world\N{REPLACEMENT CHARACTER} fooa你 hello"
+    assert "".join(shown) == growing.text
 
 
 def test_special_tokens_have_no_text(tokenizer):

@@ -1,0 +1,70 @@
+"""translate.py in this process, around a tiny model: `text=` and standard input are read alike."""
+
+import io
+import json
+import os
+from types import SimpleNamespace
+
+import pytest
+
+import translate
+from duplexmt.config import TranslateSettings
+from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+
+from .helpers import spoken_grid, tiny_tokenizer
+
+TOKENIZER = tiny_tokenizer(460)
+
+
+@pytest.fixture
+def translated(monkeypatch, capsys):
+    """Runs translate.py; the source text of each line by its number, and what was said on stderr."""
+    loaded = SimpleNamespace(
+        model=spoken_grid(tokenizer=TOKENIZER, anchor=0),
+        tokens=stream_tokens(TOKENIZER),
+        tokenizer=TOKENIZER,
+        sources=SourceTokens(TOKENIZER, "characters"),
+        typical_source_length=None,
+        info={"system": "grid", "data": {"source_language": "zh", "target_language": "en", "max_tokens": 32}},
+    )
+    monkeypatch.setattr("duplexmt.artifact.load_model_folder", lambda *values: loaded)
+
+    def run(text=None, stdin=b"", **values):
+        reader, writer = os.pipe()
+        os.write(writer, stdin)
+        os.close(writer)
+        with open(reader) as file, monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", file)
+            default = dict.fromkeys(TranslateSettings.__annotations__)
+            default |= {"default_theta": 1.0, "max_target_tokens": 3, "cut": True, "whole": False, "pause": 9.0}
+            default |= {"model_folder": "any", "events": True, "steps": False, "device": "cpu", "any_anchor": False}
+            translate.translate(TranslateSettings(**default | {"text": text} | values))
+        out, err = capsys.readouterr()
+        lines = {}
+        for event in map(json.loads, io.StringIO(out)):
+            if event["event"] == "read" and event["token"] != TOKENIZER.eos_token:
+                lines[event["line"]] = lines.get(event["line"], "") + event["token"]
+        return lines, err
+
+    return run
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_every_kind_of_line_end_ends_a_line(translated, whole):
+    text = "他没有\r看见\r\n那个人\n我们\r"
+    expected = {1: "他没有", 2: "看见", 3: "那个人", 4: "我们"}
+    assert translated(stdin=text.encode(), whole=whole)[0] == expected
+    assert translated(text)[0] == expected
+
+
+def test_bytes_that_are_no_utf_8_are_left_out_of_an_argument_as_of_standard_input(translated):
+    raw = b"\xe4\xbb\x96\n\xff" + "看见".encode() + b"\xe4"
+    argument = translated(raw.decode("utf-8", "surrogateescape"))
+    assert argument == translated(stdin=raw)
+    assert argument[0] == {1: "他", 2: "看见"}
+    assert argument[1].count("line 2: not UTF-8") == 2
+
+
+def test_a_sentence_of_no_tokens_is_refused_rather_than_ignored(translated):
+    with pytest.raises(ValueError, match="max_sentence_tokens=0: must lie between 1 and"):
+        translated("他", max_sentence_tokens=0)
