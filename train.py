@@ -168,7 +168,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
 
     scores = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("validation/")}
-    if not scores:  # resumed where nothing was left to do
+    if module.validated_step != trainer.global_step and not trainer.interrupted:  # trained, or resumed, since then
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
         model_folder = save(folder / "model", training=training | {"epochs": trainer.current_epoch}, scores=scores)

@@ -20,10 +20,11 @@ class StepLoader:
     """Batches of one epoch for one device, deterministic by seed and epoch, resumable at any batch.
 
     An optimiser step takes `batch_size` pairs, or pairs of about `batch_cells` cells in all, on each of `world_size`
-    devices for each of `accumulate` batches. Steps are drawn from the shuffled corpus in pools of about `pool` pairs
-    sorted by size, so that pairs of a step have similar lengths, and come in random order. Which pairs form a step
-    depends only on the size of a step, not on how many devices share it. Every pair is seen exactly once an epoch: what
-    is left over, too little for a step of its own, is spread over the steps.
+    devices for each of `accumulate` batches. Steps are drawn from the shuffled corpus in pools of about `pool` pairs,
+    at least a step each, sorted by size, so that pairs of a step have similar lengths, and come in random order. Which
+    pairs form a step depends only on the size of a step, not on how many devices share it. Every epoch has the same
+    number of steps and sees every pair exactly once: what is left over, too little for a step of its own, is spread
+    over the steps.
 
     Args:
         examples: the tokenised corpus.
@@ -59,6 +60,12 @@ class StepLoader:
                 f"{len(examples)} training pairs cannot fill {world_size} devices × {accumulate} accumulated batches: "
                 "use fewer devices, less accumulation, or more data"
             )
+        if self.cells_per_step is None:
+            steps = len(examples) // self.pairs_per_step
+        else:
+            cells = sum(pair.cells for pair in examples)
+            steps = min(round(cells / self.cells_per_step), len(examples) // self.batches_per_step)
+        self.steps_per_epoch = max(1, steps)
         self.epoch = 0
         self._start = 0  # batches of the epoch already seen when it is resumed
         self._seen = 0
@@ -73,7 +80,7 @@ class StepLoader:
         return self
 
     def __len__(self) -> int:
-        return len(self._steps()) * self.accumulate
+        return self.steps_per_epoch * self.accumulate
 
     def __iter__(self) -> Iterator[Batch]:
         start, self._start = self._start, 0
@@ -99,10 +106,10 @@ class StepLoader:
         order = list(range(len(self.examples)))
         shuffle.shuffle(order)
         if self.cells_per_step is not None:
-            steps = list(self._steps_by_cells(order, self.cells_per_step))
+            steps = list(self._steps_by_cells([self.examples[i] for i in order]))
             shuffle.shuffle(steps)
             return steps
-        count = max(1, len(order) // self.pairs_per_step)
+        count = self.steps_per_epoch
         cuts = [len(order) * i // count for i in range(count + 1)]  # where the steps begin and end
         steps_per_pool = max(1, self.pool // self.pairs_per_step)
         steps = []
@@ -113,23 +120,25 @@ class StepLoader:
         shuffle.shuffle(steps)
         return steps
 
-    def _steps_by_cells(self, order: list[int], cells_per_step: int) -> Iterator[list[Example]]:
-        """Steps of equal numbers of cells, as nearly as whole pairs allow; as many in every epoch."""
-        pools = max(1, round(len(order) / self.pool))
-        seen = 0  # cells of the pools before
-        for first, last in pairwise(len(order) * i // pools for i in range(pools + 1)):
-            pool = sorted((self.examples[i] for i in order[first:last]), key=size)
-            ends = list(accumulate_sums(pair.cells for pair in pool))
-            count = round((seen + ends[-1]) / cells_per_step) - round(seen / cells_per_step)
-            count = max(1, min(count, len(pool) // self.batches_per_step))
-            seen += ends[-1]
-            begin = 0
-            for step in range(1, count + 1):
-                end = len(pool) if step == count else bisect_left(ends, ends[-1] * step / count) + 1
-                # A pair for each batch, here and in the steps to come.
-                end = min(max(end, begin + self.batches_per_step), len(pool) - (count - step) * self.batches_per_step)
-                yield pool[begin:end]
-                begin = end
+    def _steps_by_cells(self, shuffled: list[Example]) -> Iterator[list[Example]]:
+        """Steps of equal numbers of cells, as nearly as whole pairs allow."""
+        count = self.steps_per_epoch
+        pools = max(1, min(round(len(shuffled) / self.pool), count))
+        ends = [count * i // pools for i in range(1, pools + 1)]  # steps up to the end of each pool
+        for pool, (first, last) in zip(self._cut(shuffled, ends), pairwise((0, *ends)), strict=True):
+            yield from self._cut(sorted(pool, key=size), range(1, last - first + 1))
+
+    def _cut(self, pairs: list[Example], ends: Sequence[int]) -> Iterator[list[Example]]:
+        """Cut pairs after numbers of steps, all of equal cells; a step has at least a pair for each batch."""
+        cells = list(accumulate_sums(pair.cells for pair in pairs))
+        begin = before = 0
+        for steps in ends:
+            end = bisect_left(cells, cells[-1] * steps / ends[-1]) + 1
+            least = begin + (steps - before) * self.batches_per_step
+            most = len(pairs) - (ends[-1] - steps) * self.batches_per_step
+            end = min(max(end, least), most)
+            yield pairs[begin:end]
+            begin, before = end, steps
 
     def _share(self, step: list[Example]) -> list[list[Example]]:
         """The pairs of a step as `batches_per_step` batches, alike in size."""

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+LEAST_WEIGHT = 1e-9  # nats; keeps the mean of a batch without any choice to make 0, and its gradient finite
+
 
 @dataclass(frozen=True)
 class GridLoss:
@@ -50,8 +52,7 @@ def grid_loss(
         emit_sum, emit_weights = F.cross_entropy(decisions, mask.long(), reduction="sum"), valid_cells
     else:
         weights = advantages.abs().to(decisions.dtype)
-        # A batch without any choice to make has no weight: the least positive number keeps its mean 0.
-        emit_weights = weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
+        emit_weights = weights.sum().clamp(min=LEAST_WEIGHT)
         emit_sum = F.cross_entropy(decisions, (advantages > 0).long(), reduction="none") @ weights
     if cell_weights is None:
         lm_sum, lm_weights = torch.where(mask, heatmap, 0.0).sum(), mask.sum()

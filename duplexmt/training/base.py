@@ -1,7 +1,7 @@
 """What all training modules share: the optimiser, its schedule, and checkpoints of trained weights only."""
 
 import logging
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import lightning as L
@@ -61,6 +61,7 @@ class TranslationModule(L.LightningModule):
         self.optimizer, self.emit_learning_rate = optimizer, emit_learning_rate
         self.last_losses: dict[str, Tensor] = {}  # of the last batch, by name
         self.skipped = 0  # optimiser steps left out in a row
+        self.validated_step: int | None = None  # optimiser steps at the last validation
         self.train()  # Hugging Face hands out pretrained models in evaluation mode
         self.strict_loading = False  # checkpoints leave frozen weights out; on_load_checkpoint checks the rest
 
@@ -96,9 +97,19 @@ class TranslationModule(L.LightningModule):
             )
 
     def configure_optimizers(self) -> Any:
-        """The optimiser of the trainable weights, with warm-up (`tab:train-hparam`)."""
+        """The optimiser of the trainable weights, with warm-up (`tab:train-hparam`).
+
+        Raises:
+            ValueError: for a linear schedule without a last step.
+        """
         optimizer = optimizer_of(self.optimizer, self, self.learning_rate, self.betas, self.emit_learning_rate)
         total = self.trainer.estimated_stepping_batches if self.schedule == "linear" else None
+        if total == inf:
+            raise ValueError(
+                f"training.schedule=linear with trainer.max_epochs={self.trainer.max_epochs} and "
+                f"trainer.max_steps={self.trainer.max_steps}: the learning rate falls to 0 at the last step, so there "
+                "must be one; give trainer.max_epochs or trainer.max_steps, or training.schedule=constant"
+            )
 
         def factor(step: int) -> float:
             if step < self.warmup_steps:
@@ -107,7 +118,25 @@ class TranslationModule(L.LightningModule):
                 return 1.0
             return max(0.0, (total - step) / max(1.0, total - self.warmup_steps))
 
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}}
+        scheduler = LambdaLR(optimizer, factor)
+        asked = ("initial_lr", "betas")
+        self.asked = [{name: group[name] for name in asked if name in group} for group in optimizer.param_groups]
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_train_start(self) -> None:
+        """Train with the learning rates and betas asked for now; a checkpoint has restored those of before."""
+        scheduler = self.lr_schedulers()
+        assert isinstance(scheduler, LambdaLR)
+        scheduler.base_lrs = [asked["initial_lr"] for asked in self.asked]
+        for group, asked, factor in zip(
+            scheduler.optimizer.param_groups, self.asked, scheduler.lr_lambdas, strict=True
+        ):
+            group.update(asked, lr=asked["initial_lr"] * factor(scheduler.last_epoch))
+
+    def on_validation_end(self) -> None:
+        """Remember which weights the validation scores are those of."""
+        if not self.trainer.sanity_checking:
+            self.validated_step = self.global_step
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep trained weights only: frozen ones come from the backbone."""

@@ -12,6 +12,7 @@ from .data import PreparedCorpus
 
 def link_latest(folder: Path) -> None:
     """Point `latest`, beside the run's folder, to it."""
+    folder = folder.resolve()  # it may have been given as `latest`
     link, temporary = folder.parent / "latest", folder.parent / f".latest-{os.getpid()}"
     if link.exists() and not link.is_symlink():
         return  # a user's own folder of that name

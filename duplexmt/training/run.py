@@ -23,14 +23,16 @@ from .termination import StopOnTermination
 from .throughput import ThroughputMonitor
 
 CORES = "cores"  # a number of devices
+PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
 LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
 
 
 class LastCheckpoint(Checkpoint):
-    """Keeps one checkpoint to resume from: every few optimiser steps, at the last one, and after each epoch.
+    """Keeps one checkpoint to resume from: every few optimiser steps, and at the last one of each epoch and of the run.
 
     Lightning's `ModelCheckpoint` cannot do this: with a number of steps it leaves the end of training out, and by
-    epochs it takes a run stopped by `max_steps` for one that has finished its epoch.
+    epochs it takes a run stopped by `max_steps` for one that has finished its epoch. One saved when an epoch has ended
+    cannot be resumed under `max_steps` either: Lightning takes the next epoch for done.
 
     Args:
         path: of the checkpoint.
@@ -44,17 +46,16 @@ class LastCheckpoint(Checkpoint):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Count from where training starts."""
         self.step = trainer.global_step
+        epochs = trainer.fit_loop.epoch_progress.current
+        if epochs.completed == epochs.ready:  # resumed at the end of an epoch: Lightning would not count the next one
+            trainer.fit_loop.reset_restart_stage()
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         """Save where an optimiser step has just been taken, never inside an accumulated one."""
         step = trainer.global_step
-        if step != self.step and (step % self.every_n_steps == 0 or step == trainer.max_steps):
+        due = step % self.every_n_steps == 0 or step == trainer.max_steps or trainer.is_last_batch
+        if step != self.step and due:
             self.step = step
-            trainer.save_checkpoint(self.path)
-
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save after the epoch's validation, where epochs are what limits the run (else its last step is saved)."""
-        if trainer.max_steps == -1:
             trainer.save_checkpoint(self.path)
 
 
@@ -77,13 +78,23 @@ def build_trainer(
         logger: `wandb` (on or off), `offline`, `project`.
         name: of the run.
         settings: the whole configuration, for W&B.
-        checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one after each epoch.
+        checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one at the end of each epoch.
         callbacks: further callbacks, see `add_callbacks`.
         group: of the W&B run, such as the sweep it belongs to.
 
     Raises:
-        ValueError: for settings this machine cannot honour.
+        ValueError: for settings that cannot be honoured, here or on this machine.
     """
+    if trainer["log_every_n_steps"] < 1:
+        raise ValueError(
+            f"trainer.log_every_n_steps={trainer['log_every_n_steps']}: must be at least 1; "
+            "to log rarely give a large number"
+        )
+    if trainer["precision"] not in PRECISIONS:
+        raise ValueError(
+            f"trainer.precision={trainer['precision']!r}: trained weights stay in float32; "
+            f"must be one of {', '.join(PRECISIONS)}"
+        )
     # Notices of the libraries' own doings that a user can do nothing about.
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
     warnings.filterwarnings("ignore", message=".*exists and is not empty.*")  # a resumed run's folder
@@ -106,7 +117,9 @@ def build_trainer(
         )
     trainer = trainer | {
         "precision": choose_precision(trainer["precision"], trainer["accelerator"]),
-        "strategy": choose_strategy(trainer["strategy"], trainer["devices"], trainer["num_nodes"]),
+        "strategy": choose_strategy(
+            trainer["strategy"], trainer["devices"], trainer["num_nodes"], trainer["accumulate_grad_batches"]
+        ),
     }
     last = folder / "checkpoints" / "last.ckpt"
     try:
@@ -177,14 +190,16 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def choose_strategy(strategy: str, devices: Any, num_nodes: int) -> Any:
+def choose_strategy(strategy: str, devices: Any, num_nodes: int, accumulate: int) -> Any:
     """DDP, by name or by `auto` with several devices, with a static graph and no search for unused weights.
 
-    The grid step runs the same graph whatever the batch, so gradients need no second buffer and no search.
+    The grid step runs the same graph whatever the batch, so gradients need no second buffer and no search. With
+    accumulated batches the graph is not declared static: DDP records it in its first backward pass, which must then be
+    a synchronised one (https://github.com/pytorch/pytorch/issues/143580).
     """
     several = num_nodes > 1 or devices not in (1, "1", "auto")
     if strategy == "ddp" or (strategy == "auto" and several):
-        return DDPStrategy(static_graph=True, find_unused_parameters=False, gradient_as_bucket_view=True)
+        return DDPStrategy(static_graph=accumulate == 1, find_unused_parameters=False, gradient_as_bucket_view=True)
     return strategy
 
 

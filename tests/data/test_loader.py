@@ -198,13 +198,34 @@ def test_by_cells_batches_and_devices_are_balanced():
     assert sum(abs(one - other) for one, other in zip(*cells, strict=True)) < 0.05 * total
 
 
-def test_by_cells_all_epochs_have_as_many_steps_and_resume_exactly():
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("batch_cells", [1, 100, 165, 1000, 10**9])  # a pair has 165 cells in the mean
+def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_cells, world_size):
+    pairs = examples(203, longest=20)
+    options = {"batch_cells": batch_cells, "pool": 50, "world_size": world_size}
+    loaders = [StepLoader(pairs, 1, seed=1, rank=rank, **options) for rank in range(world_size)]
+    count = len(loaders[0])
+    for epoch in range(6):
+        taken = []
+        for loader in loaders:
+            loader.set_epoch(epoch)
+            batches = orders(loader)
+            assert len(batches) == len(loader) == count
+            assert all(batches)
+            taken += [pair for batch in batches for pair in batch]
+        assert sorted(taken) == list(range(203))
+
+
+def test_by_cells_a_step_may_take_more_pairs_than_a_pool():
+    cells, _ = by_cells(2000, 30_000, world_size=2, pool=60)
+    assert sum(map(sum, cells)) / len(cells[0]) == pytest.approx(60_000, rel=0.1)
+    for one, other in zip(*cells, strict=True):
+        assert abs(one - other) <= 21 * 22
+
+
+def test_by_cells_an_epoch_resumes_exactly():
     loader = StepLoader(examples(203), 1, seed=1, batch_cells=100, pool=50)
-    lengths = set()
-    for epoch in range(5):
-        loader.set_epoch(epoch)
-        lengths.add(len(loader))
-    assert len(lengths) == 1
+    loader.set_epoch(4)
     expected = orders(loader)
     list(islice(loader, 7))
     resumed = StepLoader(examples(203), 1, seed=1, batch_cells=100, pool=50)

@@ -155,5 +155,14 @@ def test_weighted_decisions_count_by_what_they_are_worth():
     log_p = decisions.log_softmax(-1)
     expected = -(2 * log_p[0, 1] + 6 * log_p[1, 0]) / 8  # WAIT is better in cell 1, whatever the mask; cell 2 is even
     torch.testing.assert_close(loss.total(loss.lm_weights, loss.emit_weights), heatmap[mask].mean() + expected)
-    no_choice = grid_loss(heatmap, decisions, mask, torch.zeros(3, dtype=torch.float64))
-    torch.testing.assert_close(no_choice.total(no_choice.lm_weights, no_choice.emit_weights), heatmap[mask].mean())
+
+
+@pytest.mark.parametrize(("emit_weight", "loss_scale"), [(1.0, 1.0), (100.0, 2.0**24)])
+def test_without_any_choice_to_make_decisions_count_nothing_and_have_no_gradient(emit_weight, loss_scale):
+    heatmap, mask = torch.rand(3), torch.tensor([True, True, False])
+    decisions = torch.randn(3, 2, requires_grad=True)
+    loss = grid_loss(heatmap, decisions, mask, torch.zeros(3))
+    total = loss.total(loss.lm_weights, loss.emit_weights, emit_weight)
+    torch.testing.assert_close(total, heatmap[mask].mean())
+    (total * loss_scale).backward()
+    assert (decisions.grad == 0).all()

@@ -1,16 +1,19 @@
-"""A training run small enough for tests; as a script, one whose first step's gradients are written to a file.
+"""A training run small enough for tests; as a script, one by `build_trainer` that keeps its first gradients in a file.
 
 python -m tests.training.small_run DEVICES BATCH_SIZE ACCUMULATE OUTPUT [K]    (with K: wait-k, else the grid)
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import lightning as L
 import torch
+from lightning.pytorch.strategies import DDPStrategy
 
 from duplexmt.baselines.mask import shown_delay
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.training import run
 from duplexmt.training.data import GridDataModule, PreparedCorpus
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.prefix_module import PrefixTranslation
@@ -20,7 +23,7 @@ from tests.helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
 # Settings of a quiet run, for `build_trainer`.
 PLAIN = {
     "accelerator": "cpu", "devices": 1, "num_nodes": 1, "strategy": "auto", "precision": "32", "log_every_n_steps": 1,
-    "enable_progress_bar": False, "num_sanity_val_steps": 0,
+    "accumulate_grad_batches": 1, "enable_progress_bar": False, "num_sanity_val_steps": 0,
 }  # fmt: skip
 
 
@@ -78,13 +81,18 @@ def small_probes(folder, system="grid", setting=0.5):
 if __name__ == "__main__":
     devices, batch_size, accumulate = map(int, sys.argv[1:4])
     k = None if not sys.argv[5:] else sys.argv[5] if sys.argv[5] == "multi" else int(sys.argv[5])
-    trainer = small_trainer(
-        devices=devices,
-        strategy="ddp_fork" if devices > 1 else "auto",
-        accumulate_grad_batches=accumulate,
-        max_steps=1,
+    folder = Path(sys.argv[4]).parent
+    limits = {"accumulate_grad_batches": accumulate, "max_steps": 1, "limit_val_batches": 0}
+    run.DDPStrategy = partial(DDPStrategy, start_method="fork")  # a process need not import everything again
+    trainer = run.build_trainer(
+        folder,
+        trainer=PLAIN | {"devices": devices} | limits,
+        logger={"wandb": False, "offline": True, "project": ""},
+        name="test",
+        settings={},
+        checkpoint_every_n_steps=1,
         callbacks=[
-            small_probes(Path(sys.argv[4]).parent, *(("waitk", shown_delay(k)) if k else ())),
+            small_probes(folder, *(("waitk", shown_delay(k)) if k else ())),
             KeepGradients(sys.argv[4]),
         ],
     )

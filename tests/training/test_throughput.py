@@ -91,14 +91,15 @@ def test_precision_is_bf16_only_where_the_machine_has_it_and_only_if_left_open(m
     assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32")] == [torch.float16, torch.bfloat16, None]
 
 
-def test_several_devices_run_ddp_with_a_static_graph():
+def test_several_devices_run_ddp_with_a_static_graph_unless_batches_are_accumulated():
     for strategy, devices, nodes in (("auto", 4, 1), ("ddp", 1, 1), ("auto", 1, 2), ("auto", "0,1", 1)):
-        chosen = choose_strategy(strategy, devices, nodes)
-        assert isinstance(chosen, DDPStrategy)
-        assert chosen._ddp_kwargs["static_graph"]
-        assert not chosen._ddp_kwargs["find_unused_parameters"]
-    assert choose_strategy("auto", 1, 1) == "auto"
-    assert choose_strategy("ddp_fork", 2, 1) == "ddp_fork"
+        for accumulate in (1, 2):
+            chosen = choose_strategy(strategy, devices, nodes, accumulate)
+            assert isinstance(chosen, DDPStrategy)
+            assert chosen._ddp_kwargs["static_graph"] == (accumulate == 1)
+            assert not chosen._ddp_kwargs["find_unused_parameters"]
+    assert choose_strategy("auto", 1, 1, 1) == "auto"
+    assert choose_strategy("ddp_fork", 2, 1, 1) == "ddp_fork"
 
 
 def test_frozen_weights_are_kept_in_half_precision_and_trained_ones_are_not():
@@ -134,6 +135,29 @@ def test_a_gpu_trains_alone(monkeypatch):
     monkeypatch.setattr("duplexmt.training.run.usable_cores", lambda: 2)
     shared, halves = share_batches({"devices": "cores", "accelerator": "cpu"}, batches)
     assert (shared["devices"], halves) == (2, {"batch_size": 8, "batch_cells": 450})
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"log_every_n_steps": 0}, r"trainer.log_every_n_steps=0: must be at least 1"),
+        (
+            {"precision": "bf16-true"},
+            r"trainer.precision='bf16-true': .* must be one of auto, 32, 16-mixed, bf16-mixed",
+        ),
+        ({"precision": "64-true"}, r"trainer.precision='64-true': .* must be one of auto"),
+    ],
+)
+def test_trainer_settings_that_cannot_work_are_refused_by_value_and_rule(tmp_path, setting, message):
+    with pytest.raises(ValueError, match=message):
+        build_trainer(
+            tmp_path,
+            trainer=PLAIN | setting,
+            logger={"wandb": False, "offline": True, "project": ""},
+            name="test",
+            settings={},
+            checkpoint_every_n_steps=1,
+        )
 
 
 @pytest.mark.parametrize(("devices", "threads"), [(1, 4), (2, 2), (8, 1)])

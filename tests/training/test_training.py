@@ -100,9 +100,9 @@ def test_two_processes_give_the_gradients_of_one(tmp_path, batch_size, accumulat
     assert [path.name for path in sorted((tmp_path / "probes").iterdir())] == ["step-000000", "step-000001"]
 
 
-def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, schedule="constant", optimizer="adam", **limits):
+def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, callbacks=(), optimisation=None, **limits):
     """Train in a folder as `train.py` does; returns the weights and the optimiser steps taken."""
-    module = small_module(schedule=schedule, optimizer=optimizer)
+    module = small_module(**optimisation or {})
     data = small_data(3 if accumulate == 1 else 1)
     sentences = [pair[0] for pair in SENTENCES[:2]]
     callback = SimultaneousSample(
@@ -121,8 +121,8 @@ def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, schedule="
         name="test",
         settings={},
         checkpoint_every_n_steps=every,
-        callbacks=[callback] if sample else [],
-    )  # fmt: skip
+        callbacks=[callback, *callbacks] if sample else callbacks,
+    )
     checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
     trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     return module.state_dict(), trainer.global_step
@@ -136,7 +136,7 @@ def assert_same_weights(one, other):
 @pytest.mark.parametrize(("accumulate", "optimizer"), [(1, "adam"), (2, "adam"), (1, "muon")])
 @pytest.mark.parametrize("stop", [2, 4, 5])  # in the first epoch, at its end (4 steps of 3 pairs), in the second
 def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, stop, accumulate, optimizer):
-    settings = {"accumulate": accumulate, "optimizer": optimizer, "max_epochs": -1}
+    settings = {"accumulate": accumulate, "optimisation": {"optimizer": optimizer}, "max_epochs": -1}
     whole, _ = fit(tmp_path / "whole", **settings, max_steps=7)
     assert fit(tmp_path / "parts", **settings, max_steps=stop)[1] == stop
     resumed, steps = fit(tmp_path / "parts", **settings, resume=True, max_steps=7)
@@ -156,6 +156,60 @@ def test_every_epoch_ends_with_a_checkpoint_from_which_more_epochs_can_follow(tm
     again, steps = fit(tmp_path / "parts", max_epochs=3, every=1000, sample=True, resume=True)  # nothing left to do
     assert steps == 12
     assert_same_weights(whole, again)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"max_epochs": 2, "max_steps": 100}, {"max_epochs": 3, "max_steps": 100}),
+        ({"max_epochs": 2}, {"max_epochs": -1, "max_steps": 12}),
+        ({"max_epochs": -1, "max_steps": 8}, {"max_epochs": 3}),
+    ],
+)
+def test_a_run_goes_on_exactly_whether_epochs_or_steps_end_it(tmp_path, before, after):
+    whole, _ = fit(tmp_path / "whole", max_epochs=3)
+    fit(tmp_path / "parts", every=1000, **before)
+    resumed, steps = fit(tmp_path / "parts", every=1000, resume=True, **after)
+    assert steps == 12
+    assert_same_weights(whole, resumed)
+
+
+def test_a_run_stopped_at_ends_of_epochs_and_between_goes_on_exactly(tmp_path):
+    whole, _ = fit(tmp_path / "whole", max_epochs=3)
+    for stop in (4, 8, 10, 12):
+        resumed, steps = fit(tmp_path / "parts", resume=stop > 4, max_epochs=-1, max_steps=stop)
+        assert steps == stop
+    assert_same_weights(whole, resumed)
+
+
+class KeepRates(L.Callback):
+    """Notes learning rate and betas of each group of weights before each optimiser step."""
+
+    def __init__(self):
+        self.steps = []
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        self.steps.append([(group["lr"], group.get("betas")) for group in optimizer.param_groups])
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_resumed_run_trains_with_the_learning_rates_and_betas_asked_for_now(tmp_path, optimizer):
+    before = {"optimizer": optimizer, "warmup_steps": 4, "learning_rate": 1e-3, "emit_learning_rate": 1e-2}
+    now = before | {"learning_rate": 1e-4, "emit_learning_rate": 3e-4, "betas": (0.8, 0.9)}
+    resumed, fresh = KeepRates(), KeepRates()
+    fit(tmp_path / "resumed", max_steps=2, optimisation=before)
+    fit(tmp_path / "resumed", max_steps=4, optimisation=now, callbacks=[resumed], resume=True)
+    fit(tmp_path / "fresh", max_steps=4, optimisation=now, callbacks=[fresh])
+    assert len(fresh.steps) == 4
+    assert resumed.steps == fresh.steps[2:]
+
+
+def test_a_linear_schedule_without_a_last_step_is_refused():
+    trainer = small_trainer(max_epochs=-1)
+    with pytest.raises(
+        ValueError, match=r"training.schedule=linear with trainer.max_epochs=-1 and trainer.max_steps=-1"
+    ):
+        trainer.fit(small_module(schedule="linear"), small_data(3))
 
 
 def test_checkpoints_hold_trained_weights_only_and_refuse_another_model(tmp_path):
