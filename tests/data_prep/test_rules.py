@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data_prep import rules
@@ -180,6 +180,7 @@ def test_a_kept_pair_comes_back_cleaned_on_both_sides() -> None:
     assert rules.clean_pair(" 你 好 ", "Hello , Tom .", "zh", "en") == ("你好", "Hello, Tom.")
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("aé5中 .,;:!?)\"'…%s")), st.sampled_from(["en", "fr", "de", "zh"]))
 def test_cleaning_twice_changes_nothing_more(text: str, language: str) -> None:
     once = rules.clean_side(text, language)
