@@ -115,8 +115,8 @@ def stages(
         for name, recipe in recipes.items()
     ]
     folders = ",".join(f"'{system.folder / 'model'}'" for system in systems)
-    usual = list(seeds) in ([], [SEED])
-    evaluation = out / ("evaluation" if usual else "-".join(["evaluation-seeds", *map(str, seeds)]))
+    own = "" if list(seeds) in ([], [SEED]) else "-".join(["-seeds", *map(str, seeds)])
+    evaluation, analysed = out / f"evaluation{own}", out / f"timing{own}"
     options = [] if limit is None else [f"limit={limit}"]
     options += ["over_seeds=true"] if len(seeds) > 1 else []
     decode = Stage(
@@ -130,8 +130,8 @@ def stages(
         complete="scored.json",
         begun="decoding.json",
     )  # fmt: skip
-    timing = ["-m", "duplexmt.timing", str(evaluation), str(systems[0].folder / "model"), "--out", str(out / "timing")]
-    analysis = Stage("timing", out / "timing", timing, timing, complete="timing.md", begun="timing.md")
+    timing = ["-m", "duplexmt.timing", str(evaluation), str(systems[0].folder / "model"), "--out", str(analysed)]
+    analysis = Stage("timing", analysed, timing, timing, complete="timing.md", begun="timing.md")
     return ([own_base] if base is None else []), systems, [decode, analysis]
 
 

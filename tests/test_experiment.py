@@ -86,8 +86,9 @@ def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(
     assert cfg.over_seeds
     assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
     assert evaluation.folder != chain(tmp_path)[2][0].folder  # that of one seed stays what it is
-    names = [chain(tmp_path, seeds=seeds)[2][0].folder.name for seeds in ([1], [2], [1, 2], [1, 2, 3])]
-    assert names == ["evaluation", "evaluation-seeds-2", "evaluation-seeds-1-2", "evaluation-seeds-1-2-3"]
+    for seeds, own in (([1], ""), ([2], "-seeds-2"), ([1, 2], "-seeds-1-2"), ([1, 2, 3], "-seeds-1-2-3")):
+        names = [stage.folder.name for stage in chain(tmp_path, seeds=seeds)[2]]
+        assert names == [f"evaluation{own}", f"timing{own}"]
     _, (another, *_), (evaluation, timing) = chain(tmp_path, seeds=[4])
     assert another.name == "grid-seed4"
     assert str(another.folder / "model") in timing.fresh
