@@ -14,17 +14,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
-from duplexmt.config import (
-    EvaluateSettings,
-    quote_arguments,
-    recorded_data,
-    register_schemas,
-    rescore_arguments,
-    resume_arguments,
-    run_label,
-    settings,
-    user_errors,
-)
+from duplexmt.command_line import quote_arguments, rescore_arguments, resume_arguments, run_label, user_errors
+from duplexmt.config import EvaluateSettings, recorded_data, register_schemas, settings
 
 register_schemas()
 log = logging.getLogger("evaluate")
@@ -62,15 +53,11 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     from duplexmt.training.run import choose_device
 
     device, decoding, test, languages = choose_device(cfg.device), None, None, None
-    folders = folders_to_run(cfg, arguments, folder)
-    check_knobs(cfg, folders)
-    begun: dict[Path, list[tuple[str, Any]]] = {}  # what was begun with other settings than today's is finished, too
-    if cfg.resume:
-        before = Decoding.read(folder)
-        for point in before.points.values():
-            if before.missing(point):
-                begun.setdefault(Path(point.model_folder), []).append((point.system, point.setting))
-    for model_folder in dict.fromkeys([path.resolve() for path in folders] + [*begun]):
+    asked = folders_to_run(cfg, arguments, folder)
+    check_knobs(cfg, asked)
+    folders = [path.resolve() for path in asked]
+    begun = begun_points(folder) if cfg.resume else {}
+    for model_folder in dict.fromkeys([*folders, *begun]):
         loaded = load_model_folder(model_folder, device)
         own = [loaded.info["data"][f"{side}_language"] for side in ("source", "target")]
         if test is None:
@@ -81,7 +68,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
                 f"model_folder={model_folder} translates {' → '.join(own)}, the models before it "
                 f"{' → '.join(languages)}: systems are compared on one test set"
             )
-        wanted = settings_of(cfg, loaded) if model_folder in [path.resolve() for path in folders] else []
+        wanted = settings_of(cfg, loaded) if model_folder in folders else []
         for system, setting in dict.fromkeys([*wanted, *begun.get(model_folder, [])]):
             translate_point(cfg, loaded, model_folder, system, setting, test, decoding)
     decoding.finish()
@@ -95,6 +82,18 @@ def folders_to_run(cfg: EvaluateSettings, arguments: list[str], folder: Path) ->
     if cfg.resume and not any(argument.startswith("model_folder=") for argument in arguments):
         return list(dict.fromkeys(Path(point.model_folder) for point in Decoding.read(folder).points.values()))
     return model_folders(cfg)
+
+
+def begun_points(folder: Path) -> dict[Path, list[tuple[str, Any]]]:
+    """Systems and settings by model folder whose decoding was begun, perhaps with other settings than today's."""
+    from duplexmt.evaluation import Decoding
+
+    before = Decoding.read(folder)
+    begun: dict[Path, list[tuple[str, Any]]] = {}
+    for point in before.points.values():
+        if before.missing(point):
+            begun.setdefault(Path(point.model_folder), []).append((point.system, point.setting))
+    return begun
 
 
 def translate_point(

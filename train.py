@@ -12,15 +12,8 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from duplexmt.config import (
-    TrainSettings,
-    quote_arguments,
-    register_schemas,
-    resume_arguments,
-    run_label,
-    settings,
-    user_errors,
-)
+from duplexmt.command_line import quote_arguments, resume_arguments, run_label, user_errors
+from duplexmt.config import TrainSettings, register_schemas, settings
 
 register_schemas()
 log = logging.getLogger("train")

@@ -8,7 +8,8 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from duplexmt.config import TranslateSettings, quote_arguments, register_schemas, settings, user_errors
+from duplexmt.command_line import quote_arguments, user_errors
+from duplexmt.config import TranslateSettings, register_schemas, settings
 
 register_schemas()
 

@@ -267,7 +267,6 @@ def model_card(info: dict[str, Any]) -> str:
     """The model folder's README: front matter for the hub, then data, licence, settings and scores."""
     data, kind, how, recipe, command = info["data"], *_system_lines(info)
     source, target = data["source_language"], data["target_language"]
-    corpus = data["path"] or data["train_path"] or data.get("root") or "the built-in grammar corpus"
     lines = [
         "---",
         f"language: [{source}, {target}]",
@@ -283,7 +282,7 @@ def model_card(info: dict[str, Any]) -> str:
         f"A duplexmt {info['system']} model (*Dual-Stream Simultaneous Translation via 2D Grid Attention*). "
         f"Written by duplexmt {info['duplexmt_version']}.",
         "",
-        f"- **Data:** {Path(corpus).name if corpus else corpus}; licence: {data['licence']}.",
+        f"- **Data:** {corpus_name(data)}; licence: {data['licence']}.",
         how,
         f"- **Training:** {info['adaptation']}, {recipe}texts of at most {data['max_tokens']} tokens.",
         "",

@@ -3,17 +3,12 @@
 Nothing here imports torch, so that `--help` and configuration errors are immediate.
 """
 
-import os
 import re
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
@@ -492,98 +487,3 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
     if files:
         recorded = recorded | {name: getattr(defaults, name) for name in WHERE} | {"corpus": "pairs"}
     return DataConfig(**(recorded | changed))
-
-
-def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
-    """Name and group of a run for W&B: a job of a sweep is named by what differs, and grouped by the sweep's folder.
-
-    Args:
-        hydra: Hydra's own configuration.
-        group: the one asked for, which wins.
-    """
-    if hydra.mode != RunMode.MULTIRUN:
-        return Path(hydra.runtime.output_dir).name, group
-    sweep = Path(hydra.sweep.dir)
-    saved = sweep / "multirun.yaml"  # Hydra's record of the sweep, with all values of what is swept
-    common = OmegaConf.load(saved).hydra.overrides.task if saved.is_file() else []
-    known = {argument.lower() for argument in common}  # a job is told False where the command said false
-    differing = [argument for argument in hydra.overrides.task if argument.lower() not in known]
-    return " ".join([str(hydra.job.num), *differing])[:120], group or sweep.name
-
-
-def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt") -> list[str]:
-    """Command-line arguments with `resume=FOLDER` replaced by those the run was started with, and its folder.
-
-    Args:
-        arguments: of the command line.
-        needs: the file in the folder that there is something to go on from.
-
-    Raises:
-        ValueError: if the folder holds no run that can be resumed.
-    """
-    folders = [argument.removeprefix("resume=") for argument in arguments if argument.startswith("resume=")]
-    if not folders or folders[-1] in ("", "null"):
-        return arguments
-    folder = Path(folders[-1].strip("'"))
-    run_dir = f"hydra.run.dir='{folder}'"
-    if run_dir in arguments:
-        return arguments  # a process that Lightning started with what is returned below
-    if any(argument.startswith("hydra.run.dir=") for argument in arguments):
-        raise ValueError(f"resume={folder} goes on in that folder: leave hydra.run.dir out")
-    saved = folder / ".hydra" / "overrides.yaml"
-    if not saved.is_file() or not (folder / needs).is_file():
-        what = "no run with a checkpoint" if needs.endswith(".ckpt") else f"nothing begun ({needs})"
-        raise ValueError(f"resume={folder}: {what} there; give the folder a run was started in")
-    return [*saved_arguments(saved, arguments, "resume"), *arguments, run_dir]
-
-
-def saved_arguments(saved: Path, arguments: list[str], *left_out: str) -> list[str]:
-    """What a run was started with (`.hydra/overrides.yaml`), but for what is given anew and some settings."""
-    anew = {argument.partition("=")[0].lstrip("+~") for argument in arguments} | {*left_out}
-    known = [str(value) for value in OmegaConf.load(saved)]
-    return [argument for argument in known if argument.partition("=")[0].lstrip("+~") not in anew]
-
-
-def rescore_arguments(arguments: list[str]) -> list[str]:
-    """Command-line arguments with which `rescore=FOLDER` scores as that evaluation did, but for what is given anew, and
-    writes into that folder, whose `.hydra` stays as it is."""
-    folders = [argument.removeprefix("rescore=") for argument in arguments if argument.startswith("rescore=")]
-    single = folders and folders[-1] not in ("", "null") and not folders[-1].startswith("[")
-    if not single or any(argument.startswith("hydra.run.dir=") for argument in arguments):
-        return arguments
-    folder = folders[-1].strip("'")
-    if not Path(folder).is_dir():
-        raise ValueError(f"rescore={folder}: there is no such folder")
-    saved = Path(folder) / ".hydra" / "overrides.yaml"  # not of a sweep
-    known = saved_arguments(saved, arguments, "resume", "rescore", "target_al") if saved.is_file() else []
-    return [*known, *arguments, f"hydra.run.dir='{folder}'", "hydra.output_subdir=null"]
-
-
-def quote_arguments(arguments: list[str]) -> list[str]:
-    """Command-line arguments with quotes where Hydra's grammar wants them: around `text=…`, which stands for itself
-    whatever it holds, and around other letters than ASCII's."""
-    quoted = []
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if name == "text":
-            plain = not value or re.fullmatch(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", value, re.DOTALL) is not None
-            value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)  # no interpolation
-        else:
-            plain = not value or value[0] in "'\"[{" or value.isascii()
-        escaped = re.sub(r"(\\+)(?='|\Z)", r"\1\1", value).replace("'", "\\'")
-        quoted.append(argument if plain or not equals else f"{name}='{escaped}'")
-    return quoted
-
-
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Show a user's mistake as one line; the traceback only where HYDRA_FULL_ERROR=1 asks for it."""
-    try:
-        yield
-    except BrokenPipeError:  # the reader of our output has left, as in `… | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)

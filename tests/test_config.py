@@ -12,19 +12,8 @@ from hydra.errors import ConfigCompositionException
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from duplexmt.config import (
-    SCHEMAS,
-    DataConfig,
-    PolicyConfig,
-    quote_arguments,
-    recorded_data,
-    register_schemas,
-    rescore_arguments,
-    resume_arguments,
-    run_label,
-    settings,
-    user_errors,
-)
+from duplexmt.command_line import quote_arguments, rescore_arguments, resume_arguments, run_label, user_errors
+from duplexmt.config import SCHEMAS, DataConfig, PolicyConfig, recorded_data, register_schemas, settings
 
 CONF = Path(__file__).parents[1] / "conf"
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "experiment")

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from ..artifact import ModelFolder
-from ..baselines.mask import MULTI_PATH
+from ..baselines.mask import DELAYS, MULTI_PATH
 from ..data.batch import Batch, Example, collate
 from ..grid.model import EMIT, GridModel
 from ..metrics.latency import average_lagging
@@ -21,7 +21,6 @@ from ..training.module import guide
 
 BATCH = 25
 WHOLE = "whole source"
-FIXED = (1, 3, 5, 7)  # k of the fixed schedules a grid is also asked about
 
 
 def threshold_rows(p_emit: Sequence[Sequence[float]], theta: float) -> list[int]:
@@ -60,7 +59,7 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
     Args:
         loaded: a model folder.
         examples: at least one, with text on both sides, made by its tokenizer.
-        thetas: of a grid, which is also asked about fixed schedules (wait-k for k in `FIXED`, and the whole source).
+        thetas: of a grid, which is also asked about fixed schedules (wait-k for k in `DELAYS`, and the whole source).
 
     Returns:
         For each setting `setting`, `AL` (mean over sentences) and `loss` (nats a target token, end tokens included).
@@ -95,7 +94,7 @@ def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> I
     heatmaps, p_emit = guided.cells.padded(guided.heatmap), guided.cells.padded(probabilities)
     for heatmap, p, (X, Y) in zip(heatmaps, p_emit.tolist(), batch.shapes, strict=True):
         paths = {f"θ={theta:g}": threshold_rows([row[:Y] for row in p[:X]], theta) for theta in thetas}
-        paths |= {f"k={k}": schedule_rows(k, X, Y) for k in FIXED} | {WHOLE: [X - 1] * Y}
+        paths |= {f"k={k}": schedule_rows(k, X, Y) for k in DELAYS} | {WHOLE: [X - 1] * Y}
         for setting, rows in paths.items():
             yield setting, lagging(rows, X), float(heatmap[rows, range(Y)].sum())
 
@@ -103,7 +102,7 @@ def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> I
 def _own_paths(loaded: ModelFolder, batch: Batch) -> Iterator[tuple[str, float, float]]:
     """The same of the schedule a prefix model was trained for, or of the fixed ones if it was trained for all."""
     model: Any = loaded.model
-    for k in (*FIXED, None) if model.k == MULTI_PATH else (model.k,):
+    for k in (*DELAYS, None) if model.k == MULTI_PATH else (model.k,):
         rows = [schedule_rows(k or X, X, Y) for X, Y in batch.shapes]
         visible = torch.ones_like(batch.target)
         for seen, path in zip(visible, rows, strict=True):

@@ -228,10 +228,10 @@ def read_evaluation_file(
     check_language(target_language)
     report = Report()
     fields = {"source_field": source_field, "target_field": target_field}
-    pairs = []
+    pairs, sources = [], SourceTokens(None, context_separator=context_separator)
     for raw, reference in read_pairs(path, **fields, report=report, stage="evaluation.read"):
         source = clean_side(raw, source_language)
-        if SourceTokens(None, context_separator=context_separator).split(source)[1].strip() and reference.strip():
+        if sources.split(source)[1].strip() and reference.strip():
             pairs.append((source, reference.strip()))
         else:  # nothing but invisible characters
             report.add_example("evaluation.clean", "empty_side", f"{raw}\t{reference}")
