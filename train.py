@@ -134,6 +134,10 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         module = GridTranslation(model, tokens, lam=cfg.policy.lam, **losses, **optimisation)
     else:
         model = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
+        if cfg.training.recompute != "nothing":
+            model.recompute_layers()
+        if cfg.training.compile:
+            log.warning("training.compile=true: only the grid's blocks are compiled; %s is trained without", system[0])
         module = PrefixTranslation(model, tokens, **optimisation)
     recipe = {"lam": cfg.policy.lam} if cfg.system.name == "grid" else {}
     save = partial(

@@ -187,7 +187,7 @@ class TrainingConfig:
     emit_learning_rate: float | None = MISSING  # of the EMIT head; null: learning_rate
     emit_weight: float = MISSING  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float] = MISSING
-    recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory)
+    recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory; all baselines know)
     compile: bool = MISSING  # torch.compile what runs per position
     sample_size: int = MISSING  # validation sentences translated for BLEU and AL
     checkpoint_every_n_steps: int = MISSING

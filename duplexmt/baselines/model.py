@@ -81,6 +81,10 @@ class PrefixModel(nn.Module):
         states = decoder(inputs_embeds=embedded, attention_mask=mask, position_ids=positions, use_cache=False)
         return states.last_hidden_state[:, X:]
 
+    def recompute_layers(self) -> None:
+        """Keep only each layer's input for the backward pass, and compute the rest again there."""
+        self.causal_lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
     def embed(self, tokens: Tensor) -> Tensor:
         """Embedded tokens `[..., D]`, where the residual stream begins: ≥ float32, even if frozen weights are not."""
         embedded = self.causal_lm.model.embed_tokens(tokens)

@@ -14,6 +14,7 @@ from .optimizers import OPTIMIZERS, optimizer_of
 
 SCHEDULES = ("constant", "linear")
 SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which training gives up
+OVERFLOWS_IN_A_ROW = 50  # the same in fp16, whose scaler starts at 2¹⁶ and halves its scale with each of them
 log = logging.getLogger("train")
 
 
@@ -73,7 +74,7 @@ class TranslationModule(L.LightningModule):
         """Skip a step whose gradient is not finite: nothing is learnt from it, and it is named.
 
         The gradient is that of all devices, so all of them skip. In fp16 an overflow under finite losses is the
-        gradient scaler's business, which skips and lowers its scale without a word.
+        gradient scaler's business, which skips and lowers its scale without a word, until no scale can be to blame.
 
         Raises:
             ValueError: after too many such steps in a row.
@@ -82,17 +83,17 @@ class TranslationModule(L.LightningModule):
         if torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
             self.skipped = 0
             return
-        losses = {name: value.item() for name, value in self.last_losses.items()}
-        if self.trainer.precision == "16-mixed" and all(map(isfinite, losses.values())):
-            return
-        optimizer.zero_grad(set_to_none=True)  # weights without a gradient stay as they are
         self.skipped += 1
+        losses = {name: value.item() for name, value in self.last_losses.items()}
+        overflow = self.trainer.precision == "16-mixed" and all(map(isfinite, losses.values()))
         where = f"epoch {self.current_epoch}, batch {self.trainer.fit_loop.batch_idx}, step {self.global_step}"
-        shown = ", ".join(f"{name} loss {value:.4g}" for name, value in losses.items())
-        log.warning("%s: skipped, its gradient is not finite (%s)", where, shown)
-        if self.skipped == SKIPS_IN_A_ROW:
+        if not overflow:
+            optimizer.zero_grad(set_to_none=True)  # weights without a gradient stay as they are
+            shown = ", ".join(f"{name} loss {value:.4g}" for name, value in losses.items())
+            log.warning("%s: skipped, its gradient is not finite (%s)", where, shown)
+        if self.skipped >= (OVERFLOWS_IN_A_ROW if overflow else SKIPS_IN_A_ROW):
             raise ValueError(
-                f"{where}: {SKIPS_IN_A_ROW} steps in a row without a finite gradient; lower training.learning_rate "
+                f"{where}: {self.skipped} steps in a row without a finite gradient; lower training.learning_rate "
                 f"(now {self.learning_rate}), or look for weights that are not finite in the backbone"
             )
 

@@ -61,6 +61,22 @@ def test_gradients_are_those_of_the_mean_over_the_target_tokens_of_the_step(tmp_
     assert_same(first_gradients(tmp_path, 12, k=k), expected)
 
 
+def test_recomputing_layers_keeps_less_and_changes_no_gradient():
+    gradients, kept = [], []
+    for recompute in (False, True):
+        torch.manual_seed(1)  # of the LoRA weights
+        module, sizes = small_prefix_module(PrefixModel(add_lora(tiny_backbone(), **LORA), k=2)), []
+        if recompute:
+            module.model.recompute_layers()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: (s.append(t.numel()), t)[1], lambda t: t):
+            loss = module.lm_sum(collate([module.tokens.example([70, 71, 72], [80, 81])]))
+        loss.backward()
+        gradients.append({name: weight.grad for name, weight in module.named_parameters() if weight.requires_grad})
+        kept.append(sum(sizes))
+    assert_same(*gradients, tolerance=1e-6)
+    assert kept[1] < 0.7 * kept[0]  # the head's are kept as before
+
+
 @pytest.mark.parametrize(("batch_size", "accumulate", "k"), [(6, 2, 2), (4, 3, 2), (4, 3, "multi")])
 def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate, k):
     assert_same(first_gradients(tmp_path, batch_size, accumulate, k), first_gradients(tmp_path, 12, k=k))

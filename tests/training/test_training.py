@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import lightning as L
 import pytest
@@ -21,6 +22,7 @@ from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
 from duplexmt.studies.path_loss import threshold_rows
+from duplexmt.training.base import OVERFLOWS_IN_A_ROW
 from duplexmt.training.module import guide
 from duplexmt.training.run import build_trainer
 from duplexmt.training.sample import SimultaneousSample
@@ -386,3 +388,28 @@ def test_training_gives_up_after_too_many_such_steps_in_a_row(monkeypatch):
     monkeypatch.setattr("duplexmt.training.base.SKIPS_IN_A_ROW", 3)
     with pytest.raises(ValueError, match=r"3 steps in a row without a finite gradient; lower training.learning_rate"):
         small_trainer(callbacks=[Poison({0, 1, 2})]).fit(small_module(), small_data(3))
+
+
+def test_fp16_leaves_overflows_to_the_scaler_until_no_scale_can_be_to_blame(caplog):
+    """On CPU Lightning turns 16-mixed into bf16, so the hook is called by hand here."""
+    module = small_module(spoken_grid())
+    module._trainer = SimpleNamespace(
+        precision="16-mixed", current_epoch=0, global_step=7, fit_loop=SimpleNamespace(batch_idx=7)
+    )
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    weight = module.model.emit_head.weight
+
+    def step(gradient):
+        weight.grad = torch.full_like(weight, gradient)
+        module.on_before_optimizer_step(optimizer)
+
+    module.last_losses = {"LM": torch.tensor(2.0), "EMIT": torch.tensor(0.5)}
+    for _ in range(OVERFLOWS_IN_A_ROW - 1):
+        step(float("inf"))
+    assert not caplog.records
+    assert weight.grad is not None  # the scaler has to see it
+    step(1.0)  # the count starts afresh
+    for _ in range(OVERFLOWS_IN_A_ROW - 1):
+        step(float("nan"))
+    with pytest.raises(ValueError, match=rf"step 7: {OVERFLOWS_IN_A_ROW} steps in a row without a finite gradient"):
+        step(float("nan"))
