@@ -5,12 +5,14 @@
     python benchmarks/experiment.py --data FOLDER --size medium --jobs 1 --seeds 1,2,3   # three fine-tunings of each
     python benchmarks/experiment.py --data FOLDER --size small \\
         --variant io_off model.input_attends_output=false            # another grid beside the paper's
+    python benchmarks/experiment.py --data FOLDER --size small --systems grid,wait3,offline   # only some of them
 
 Stages: base; grid, its variants, wait1, wait3, wait5, wait7, waitmulti, offline (as many at a time as --jobs says);
 evaluation; timing. With several seeds the systems are trained with each of them from one base, and evaluated together:
 means, their spread, intervals over sentences and trainings. Each stage has a folder in OUT, and a log beside it. Killed
 at any point, the same command goes on: what is complete is skipped, a training with a checkpoint and an evaluation with
-hypotheses are resumed. Further arguments go to all trainings.
+hypotheses are resumed. Other systems or seeds are evaluated in a folder of their own. Further arguments go to all
+trainings.
 """
 
 import argparse
@@ -83,6 +85,7 @@ def stages(
     extra: list[str],
     variants: dict[str, list[str]],
     seeds: Sequence[int] = (),
+    systems: Sequence[str] = (),
 ) -> tuple[list[Stage], list[Stage], list[Stage]]:
     """The base, the systems trained from it, and what is made of them; each in the order in which they run.
 
@@ -96,16 +99,26 @@ def stages(
         extra: further arguments of the trainings.
         variants: further grids by name, and the settings by which they differ.
         seeds: with which each system is trained; none for the configuration's own.
+        systems: to train, by name (a variant's is `grid-NAME`); none for all.
+
+    Raises:
+        ValueError: for an unknown system, or without a grid.
     """
     recipes = {"grid": SYSTEMS["grid"]}
     recipes |= {f"grid-{name}": [*SYSTEMS["grid"], *settings] for name, settings in variants.items()}
     recipes |= SYSTEMS
+    if unknown := [name for name in systems if name not in recipes]:
+        raise ValueError(f"--systems: there is no {', '.join(unknown)}; choose of {','.join(recipes)}")
+    left_out = [name for name in recipes if systems and name not in systems]
+    recipes = {name: recipe for name, recipe in recipes.items() if name not in left_out}
+    if not any(name.startswith("grid") for name in recipes):
+        raise ValueError(f"--systems {','.join(systems)}: one must be a grid, which the others are compared with")
     where = [quoted("data.path", data), *extra]
     own_base = training("base", out / "base", [f"experiment=[base_pretrain,{size}_base]", *where])
     backbone = quoted("model.backbone", (base or own_base.folder) / "model")
     trainings: dict[str, list[str]] = {"": []} if not seeds else {}
     trainings |= {"" if seed == SEED else f"-seed{seed}": [f"training.seed={seed}"] for seed in seeds}
-    systems = [
+    trained = [
         training(
             name + suffix,
             out / (name + suffix),
@@ -114,8 +127,16 @@ def stages(
         for suffix, seed in trainings.items()
         for name, recipe in recipes.items()
     ]
-    folders = ",".join(f"'{system.folder / 'model'}'" for system in systems)
-    own = "" if list(seeds) in ([], [SEED]) else "-".join(["-seeds", *map(str, seeds)])
+    folders = ",".join(f"'{system.folder / 'model'}'" for system in trained)
+    own = "".join(
+        "-".join(["", word, *names])
+        for word, names in (
+            ("with", [name for name in variants if f"grid-{name}" in recipes]),
+            ("without", [name for name in SYSTEMS if name in left_out]),
+            ("seeds", [] if list(seeds) == [SEED] else list(map(str, seeds))),
+        )
+        if names
+    )
     evaluation, analysed = out / f"evaluation{own}", out / f"timing{own}"
     options = [] if limit is None else [f"limit={limit}"]
     options += ["over_seeds=true"] if len(seeds) > 1 else []
@@ -130,9 +151,9 @@ def stages(
         complete="scored.json",
         begun="decoding.json",
     )  # fmt: skip
-    timing = ["-m", "duplexmt.timing", str(evaluation), str(systems[0].folder / "model"), "--out", str(analysed)]
+    timing = ["-m", "duplexmt.timing", str(evaluation), str(trained[0].folder / "model"), "--out", str(analysed)]
     analysis = Stage("timing", analysed, timing, timing, complete="timing.md", begun="timing.md")
-    return ([own_base] if base is None else []), systems, [decode, analysis]
+    return ([own_base] if base is None else []), trained, [decode, analysis]
 
 
 def run(stage: Stage, out: Path, threads: int) -> float | None:
@@ -203,6 +224,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--seeds", type=numbers, default=[], metavar="1,2,3", help="train each system with each of them"
     )
+    parser.add_argument(
+        "--systems", type=lambda text: text.split(","), default=[], metavar="grid,wait3,…", help="default: all"
+    )
     parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
     asked = parser.parse_args(arguments)
     if asked.jobs < 1:
@@ -215,19 +239,23 @@ def main(arguments: list[str] | None = None) -> None:
     if strange := [name for name in variants if not re.fullmatch(r"\w+", name)]:
         parser.error(f"--variant {strange[0]}: a name of letters, digits and _ comes first, then its settings")
     out = (asked.out or ROOT / "runs" / f"experiment-{asked.size}").resolve()
-    out.mkdir(parents=True, exist_ok=True)
     base = asked.base.resolve() if asked.base else None
-    before, systems, after = stages(
-        out,
-        asked.data.resolve(),
-        asked.size,
-        base,
-        asked.quality,
-        asked.limit,
-        asked.extra,
-        variants,
-        asked.seeds,
-    )
+    try:
+        before, systems, after = stages(
+            out,
+            asked.data.resolve(),
+            asked.size,
+            base,
+            asked.quality,
+            asked.limit,
+            asked.extra,
+            variants,
+            asked.seeds,
+            asked.systems,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    out.mkdir(parents=True, exist_ok=True)
     cores = len(os.sched_getaffinity(0))
     seconds: dict[str, float | None] = {}
     try:

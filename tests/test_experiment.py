@@ -95,6 +95,32 @@ def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(
     assert not checked("evaluate", *arguments_of(evaluation)).over_seeds
 
 
+def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_their_own(tmp_path):
+    options = {"variants": {"io_off": ["model.input_attends_output=false"]}}
+    _, systems, (evaluation, timing) = chain(tmp_path, systems=["offline", "grid-io_off", "wait3"], **options)
+    assert [stage.name for stage in systems] == ["grid-io_off", "wait3", "offline"]
+    models = [str(stage.folder / "model") for stage in systems]
+    assert checked("evaluate", *arguments_of(evaluation)).model_folders == models
+    assert models[0] in timing.fresh
+    assert evaluation.folder.name == "evaluation-with-io_off-without-grid-wait1-wait5-wait7-waitmulti"
+    assert chain(tmp_path, **options)[2][0].folder.name == "evaluation-with-io_off"
+    assert chain(tmp_path)[2][0].folder.name == "evaluation"
+
+
+@pytest.mark.parametrize(
+    ("systems", "told"),
+    [
+        ("grid,wait2", "--systems: there is no wait2; choose of grid,wait1,wait3,wait5,wait7,waitmulti,offline"),
+        ("grid-io_off", "there is no grid-io_off"),
+        ("wait3,offline", "--systems wait3,offline: one must be a grid"),
+    ],
+)
+def test_systems_that_cannot_be_compared_are_refused(tmp_path, capsys, systems, told):
+    with pytest.raises(SystemExit):
+        experiment.main(["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--systems", systems])
+    assert told in capsys.readouterr().err
+
+
 def test_the_seed_without_a_name_is_the_configurations():
     assert checked("train").training.seed == experiment.SEED
 
