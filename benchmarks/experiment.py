@@ -37,7 +37,7 @@ SYSTEMS = {
     "offline": ["experiment=[offline_finetune,{size}_finetune]"],
 }
 SEED = 1  # the configuration's own
-THETAS = "[0.3,0.5,0.6,0.7,0.8,0.9,0.95,0.99]"
+THETAS = "[0.1,0.2,0.3,0.5,0.6,0.7,0.8,0.9,0.95,0.99]"
 
 
 @dataclass(frozen=True)
