@@ -63,6 +63,11 @@ def quoted(name: str, value: Path) -> str:
     return f"{name}='{value}'"
 
 
+def other_than_usual(names: dict[str, list[str]]) -> str:
+    """What the folder of an evaluation is called by, beside "evaluation", such as `-with-io_off-seeds-1-2`."""
+    return "".join("-".join(["", word, *some]) for word, some in names.items() if some)
+
+
 def training(name: str, folder: Path, arguments: list[str]) -> Stage:
     """A run of train.py in a folder."""
     return Stage(
@@ -128,14 +133,12 @@ def stages(
         for name, recipe in recipes.items()
     ]
     folders = ",".join(f"'{system.folder / 'model'}'" for system in trained)
-    own = "".join(
-        "-".join(["", word, *names])
-        for word, names in (
-            ("with", [name for name in variants if f"grid-{name}" in recipes]),
-            ("without", [name for name in SYSTEMS if name in left_out]),
-            ("seeds", [] if list(seeds) == [SEED] else list(map(str, seeds))),
-        )
-        if names
+    own = other_than_usual(
+        {
+            "with": [name for name in variants if f"grid-{name}" in recipes],
+            "without": [name for name in SYSTEMS if name in left_out],
+            "seeds": [] if list(seeds) == [SEED] else list(map(str, seeds)),
+        }
     )
     evaluation, analysed = out / f"evaluation{own}", out / f"timing{own}"
     options = [] if limit is None else [f"limit={limit}"]
