@@ -60,3 +60,16 @@ def test_gradients_of_weights_are_those_of_autograd(n, D_out, D_in, dtype):
     assert found.dtype == dtype
     rtol = 1e-2 if dtype == torch.bfloat16 else 0
     torch.testing.assert_close(found.double(), weight.grad, rtol=rtol, atol=rtol + 1e-4)
+
+
+def test_the_time_of_bfloat16_is_that_of_the_fastest_product_of_each_type(monkeypatch):
+    seconds = {torch.float32: iter([9.0, 2.0, 3.0]), torch.bfloat16: iter([1.0, 50.0, 7.0])}
+    clock = [0.0]
+
+    def linear(rows, weight):
+        assert rows.dtype == weight.dtype
+        clock[0] += next(seconds[rows.dtype])
+
+    monkeypatch.setattr(products.F, "linear", linear)
+    monkeypatch.setattr(products, "perf_counter", lambda: clock[0])
+    assert products.time_of_bfloat16.__wrapped__(4, times=3) == 0.5

@@ -1,7 +1,8 @@
 """Muon, which makes the steps of a matrix orthogonal (https://kellerjordan.github.io/posts/muon/).
 
 `torch.optim.Muon` takes one matrix after the other and always multiplies in bfloat16, for which a processor without
-instructions for it takes dozens of times as long as for float32. The same steps here, matrices of one size together.
+instructions for it takes dozens of times as long as for float32. The same steps here, matrices of one size together
+and in the faster type.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..products import native_bfloat16
+from ..products import fast_bfloat16
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of a·G + b·GGᵀG + c·(GGᵀ)²G
 ITERATIONS = 5
@@ -40,7 +41,7 @@ class Muon(Optimizer):
                     of_size.setdefault((weight.device, min(weight.shape), max(weight.shape)), []).append(weight)
             for (device, _, longer), weights in of_size.items():
                 steps = torch.stack([wide(self._mean_gradient(weight, group["momentum"])) for weight in weights])
-                steps = shared_out(steps.to(torch.bfloat16 if native_bfloat16(device.type) else torch.float32))
+                steps = shared_out(steps, torch.bfloat16 if fast_bfloat16(device.type) else torch.float32)
                 for weight, step in zip(weights, steps, strict=True):
                     wide(weight).add_(step, alpha=-group["lr"] * 0.2 * sqrt(longer))
 
@@ -59,13 +60,17 @@ def wide(matrix: Tensor) -> Tensor:
     return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
 
 
-def shared_out(matrices: Tensor) -> Tensor:
-    """`orthogonal` of matrices that all processes of a run have alike: each does its share and gets the others'."""
+def shared_out(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """`orthogonal` of matrices that all processes of a run have alike: each does its share and gets the others'.
+
+    Products are in the given type, and what is exchanged in the matrices' own: processes on unlike machines may differ
+    in which type is fast.
+    """
     if not dist.is_available() or not dist.is_initialized():
-        return orthogonal(matrices)
+        return orthogonal(matrices.to(dtype)).to(matrices.dtype)
     own = slice(dist.get_rank(), None, dist.get_world_size())
     steps = torch.zeros_like(matrices)
-    steps[own] = orthogonal(matrices[own])
+    steps[own] = orthogonal(matrices[own].to(dtype)).to(matrices.dtype)
     dist.all_reduce(steps)
     return steps
 

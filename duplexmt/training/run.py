@@ -15,7 +15,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from ..products import native_bfloat16
+from ..products import fast_bfloat16
 from ..tracking import log_artifact
 from .data import PreparedCorpus
 from .sample import SimultaneousSample
@@ -151,11 +151,11 @@ def add_callbacks(trainer: Any, *callbacks: L.Callback) -> None:
 
 
 def choose_precision(precision: str, accelerator: str) -> str:
-    """`auto` is bf16-mixed where the machine multiplies bfloat16 natively, else 32; anything else stays as it is."""
+    """`auto` is bf16-mixed where the machine multiplies faster in bfloat16, else 32; anything else stays as it is."""
     if precision != "auto":
         return precision
     on_gpu = torch.cuda.is_available() and accelerator in ("auto", "gpu", "cuda")
-    return "bf16-mixed" if native_bfloat16("cuda" if on_gpu else "cpu") else "32"
+    return "bf16-mixed" if fast_bfloat16("cuda" if on_gpu else "cpu") else "32"
 
 
 Batches = dict[str, int | None]  # `batch_size` in pairs, `batch_cells` in cells or None

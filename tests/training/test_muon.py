@@ -31,7 +31,7 @@ def step(optimizer, matrices, times=3):
 
 @pytest.mark.parametrize(("native", "tolerance"), [(False, 1e-5), (True, 0.05)])
 def test_steps_are_those_of_torchs_own(monkeypatch, native, tolerance):
-    monkeypatch.setattr(muon, "native_bfloat16", lambda _: native)
+    monkeypatch.setattr(muon, "fast_bfloat16", lambda _: native)
     if not native:
         monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.float)  # torch's would round to it
     ours, theirs = weights(), weights()

@@ -82,11 +82,18 @@ def test_linear_layers_are_found_inside_lora():
     assert "mlp.down_proj" in names
 
 
-def test_precision_is_bf16_only_where_the_machine_has_it_and_only_if_left_open(monkeypatch):
+@pytest.mark.parametrize(
+    ("instructions", "time", "expected"),
+    [(True, 0.5, "bf16-mixed"), (True, 1.9, "32"), (False, 0.5, "32"), (None, 0.5, "32")],
+)
+def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_left_open(
+    monkeypatch, instructions, time, expected
+):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for capabilities, expected in (({"avx512_bf16": True}, "bf16-mixed"), ({"avx512_bf16": False}, "32"), ({}, "32")):
-        monkeypatch.setattr("torch.cpu.get_capabilities", lambda c=capabilities: c, raising=False)
-        assert choose_precision("auto", "cpu") == expected
+    capabilities = {} if instructions is None else {"avx512_bf16": instructions}
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: capabilities, raising=False)
+    monkeypatch.setattr("duplexmt.products.time_of_bfloat16", lambda: time)
+    assert choose_precision("auto", "cpu") == expected
     assert choose_precision("16-mixed", "cpu") == "16-mixed"
     assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32")] == [torch.float16, torch.bfloat16, None]
 
