@@ -15,7 +15,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from duplexmt.command_line import quote_arguments, rescore_arguments, resume_arguments, run_label, user_errors
-from duplexmt.config import EvaluateSettings, recorded_data, register_schemas, settings
+from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
 
 register_schemas()
 log = logging.getLogger("evaluate")
@@ -50,9 +50,12 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     """Translate what is not yet translated in the folder."""
     from duplexmt.artifact import load_model_folder
     from duplexmt.evaluation import Decoding
+    from duplexmt.overlap import warn_of_overlap
+    from duplexmt.training.data import corpus_settings
     from duplexmt.training.run import choose_device
 
     device, decoding, test, languages = choose_device(cfg.device), None, None, None
+    checked: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
     asked = folders_to_run(cfg, arguments, folder)
     check_knobs(cfg, asked)
     folders = [path.resolve() for path in asked]
@@ -61,13 +64,18 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
         loaded = load_model_folder(model_folder, device)
         own = [loaded.info["data"][f"{side}_language"] for side in ("source", "target")]
         if test is None:
-            test = read_test_set(cfg, arguments, loaded, cfg.split)
+            test, held_out_from = read_test_set(cfg, arguments, loaded, cfg.split)
+            checked.append(held_out_from)
             decoding, languages = Decoding.start(folder, test), own
         if own != languages:
             raise ValueError(
                 f"model_folder={model_folder} translates {' → '.join(own)}, the models before it "
                 f"{' → '.join(languages)}: systems are compared on one test set"
             )
+        corpus = corpus_settings(asdict(recorded_data(loaded.info["data"], DataConfig(corpus="recorded"))))
+        if cfg.check_overlap and corpus not in checked:
+            checked.append(corpus)
+            warn_of_overlap(model_folder, corpus, loaded.tokenizer, test.sources)
         wanted = settings_of(cfg, loaded) if model_folder in folders else []
         for system, setting in dict.fromkeys([*wanted, *begun.get(model_folder, [])]):
             translate_point(cfg, loaded, model_folder, system, setting, test, decoding)
@@ -150,8 +158,8 @@ def check_knobs(cfg: EvaluateSettings, folders: list[Path]) -> None:
             )
 
 
-def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str) -> Any:
-    """The pairs of a split: a file's, or those held out from the corpus the model was trained on."""
+def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str) -> tuple[Any, dict[str, Any]]:
+    """The pairs of a split, a file's or a corpus's, and the settings of the corpus that holds them out, if one does."""
     from duplexmt.artifact import corpus_name
     from duplexmt.evaluation import TestSet, further_references
     from duplexmt.training.data import corpus_settings, prepare_corpus, read_evaluation_file
@@ -160,7 +168,7 @@ def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, spli
     own = [argument for argument in arguments if not argument.startswith(f"{other}=")]
     data = recorded_data(loaded.info["data"], replace(cfg.data, **{other.removeprefix("data."): None}), own)
     settings_of_data = asdict(data)
-    own_file = settings_of_data[f"{split}_path"]
+    own_file, held_out_from = settings_of_data[f"{split}_path"], {}
     if own_file:
         names = ("source_field", "target_field", "source_language", "target_language")
         given = {name: settings_of_data[name] for name in names}
@@ -168,11 +176,12 @@ def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, spli
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
         name = Path(own_file).name
     else:
-        pairs = prepare_corpus(**corpus_settings(settings_of_data) | {"tokenizer": loaded.tokenizer}).splits[split]
+        held_out_from = corpus_settings(settings_of_data)
+        pairs = prepare_corpus(**held_out_from | {"tokenizer": loaded.tokenizer}).splits[split]
         name = f"{corpus_name(settings_of_data)}, {split} split"
     references = further_references([target for _, target in pairs], cfg.references)[: cfg.limit]
     sources = [source for source, _ in pairs][: cfg.limit]
-    return TestSet(name, sources, references, data.source_language, data.target_language)
+    return TestSet(name, sources, references, data.source_language, data.target_language), held_out_from
 
 
 def model_folders(cfg: EvaluateSettings) -> list[Path]:
@@ -231,7 +240,7 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
     loaded = load_model_folder(model_folder, choose_device(cfg.device))
     if others or loaded.info["system"] != "grid":
         raise ValueError(f"target_al={cfg.target_al:g} needs one model folder of the grid: only it has a θ")
-    test = read_test_set(cfg, arguments, loaded, "validation")
+    test, _ = read_test_set(cfg, arguments, loaded, "validation")
     decoding = Decoding.start(folder, test)
 
     def al_at(theta: float) -> float:

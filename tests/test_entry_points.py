@@ -174,6 +174,14 @@ def test_evaluation_decodes_the_held_out_pairs_and_writes_a_line_a_hypothesis_an
     assert "BLEU" in done.stdout
 
 
+def test_test_sentences_that_a_model_was_trained_on_are_told(trained, evaluated, tmp_path):
+    model, pairs = trained[0] / "model", trained[0].parent / "pairs.tsv"
+    own_file = ["policy.theta=1", "policy.max_target_tokens=2", f"data.test_path='{pairs}'"]
+    done = run("evaluate.py", f"model_folder='{model}'", *own_file, f"hydra.run.dir='{tmp_path}'")
+    assert "was trained on 50 of these 63 test sentences" in succeeded(done).stdout, "all but 13 were held out"
+    assert "was trained on" not in evaluated[1].stdout
+
+
 def test_a_knob_of_a_system_that_no_model_can_be_run_as_is_refused(trained, tmp_path):
     for knob, wanted in (("k=3", "waitk or offline"), ("agreement=[2]", "offline")):
         done = run("evaluate.py", f"model_folder='{trained[0] / 'model'}'", knob, f"hydra.run.dir='{tmp_path}'")

@@ -1,0 +1,39 @@
+"""Whether a model was trained on sentences that it is tested on."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .training.data import prepare_corpus
+
+log = logging.getLogger(__name__)
+
+
+def warn_of_overlap(model_folder: Path, corpus: Mapping[str, Any], tokenizer: Any, sources: list[str]) -> None:
+    """Say how many test sentences a model was trained on, or that its corpus is not at hand to tell.
+
+    Of what its base was trained on nothing is known.
+
+    Args:
+        model_folder: of the model.
+        corpus: `corpus_settings` of its training pairs, which are read again.
+        tokenizer: the model's.
+        sources: of the test set.
+    """
+    try:
+        train = prepare_corpus(**{**corpus, "tokenizer": tokenizer}).splits["train"]
+    except (OSError, ValueError) as error:
+        log.info("%s: not checked whether it was trained on test sentences: %s", model_folder, error)
+        return
+    trained_on = {source for source, _ in train}
+    shared = [source for source in sources if source in trained_on]
+    if shared:
+        log.warning(
+            "%s was trained on %d of these %d test sentences (%r, for one), which flatters its scores: test on others, "
+            "with data.test_path=FILE",
+            model_folder,
+            len(shared),
+            len(sources),
+            shared[0],
+        )
