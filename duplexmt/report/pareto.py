@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHARACTERS = 80  # of a legend fit below a panel
+BESIDE = [(x, y) for y in (-9, 3, -16, 10, -23, 17) for x in (4, -4)]  # places of a name around its point, in points
 
 
 def pareto_figure(
@@ -56,7 +57,25 @@ def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence
         widest = max(map(len, handles))
         fitting = max(1, CHARACTERS * columns // (widest + 8))
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=fitting, fontsize=8)
+    separate_names(figure)
     return figure
+
+
+def separate_names(figure: "Figure") -> None:
+    """Move names of settings that would cover others to a free place around their points, if there is one.
+
+    The figure must be complete: its layout tells where names lie.
+    """
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        taken: list[Any] = []
+        for text in axes.texts:
+            for place in [*BESIDE, BESIDE[0]]:
+                text.xyann = place  # type: ignore[attr-defined]
+                text.set_horizontalalignment("left" if place[0] > 0 else "right")
+                if not any(text.get_window_extent().overlaps(box) for box in taken):
+                    break
+            taken.append(text.get_window_extent())
 
 
 def draw_curves(
@@ -90,7 +109,7 @@ def draw_curves(
         )
         for place, settings in _named(points, x, y).items():
             text = style.shown(", ".join(sorted(settings)))
-            axes.annotate(text, place, xytext=(4, -9), textcoords="offset points", fontsize=7)
+            axes.annotate(text, place, xytext=BESIDE[0], textcoords="offset points", fontsize=7)
     axes.set_xlabel(f"{latency} (model tokens)")
     axes.set_ylabel(metric)
     axes.grid(alpha=0.3, linewidth=0.5)

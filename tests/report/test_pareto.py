@@ -57,6 +57,22 @@ def test_settings_that_come_to_the_same_point_are_named_together() -> None:
     assert [text.get_text() for text in axes.texts] == ["θ=0.5, θ=0.9", "θ=1"]
 
 
+def test_names_of_points_on_one_spot_do_not_cover_each_other() -> None:
+    """As wait-3 and multi-path wait-k at k = 3, which reads as much and is as good."""
+    curves = {
+        f"system {n}": [{"setting": f"k={n}", "AL": (3.33 + n / 100, None), "BLEU": (23.4 + n / 100, None)}]
+        for n in range(8)
+    }
+    far = {"setting": "k=9", "AL": (9.0, None), "BLEU": (26.0, None)}
+    figure = _panels(curves | {"far": [far]}, ["BLEU"], "AL")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    *near, alone = [text.get_window_extent() for text in axes.texts]
+    assert not any(a.overlaps(b) for i, a in enumerate(near) for b in near[:i])
+    x, y = axes.transData.transform((9.0, 26.0))
+    assert (alone.x0 > x, alone.y0 < y) == (True, True), "where there is room, below its point and to the right"
+
+
 def test_an_empty_figure_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one system"):
         pareto_figure({}, ["BLEU"], tmp_path)
