@@ -41,6 +41,7 @@ def new_pages(how):
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc that is told")
 def test_freed_blocks_are_used_again():
     """All but one or two: what is small may be put into the hole of what was large."""

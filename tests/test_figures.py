@@ -95,6 +95,7 @@ def test_a_run_that_was_resumed_has_one_curve(tmp_path):
     assert [path.name for path in training(tmp_path, tmp_path)] == ["training.svg", "training.png"]
 
 
+@pytest.mark.slow
 def test_the_command_answers_a_mistake_in_one_line(tmp_path):
     command = [sys.executable, "-m", "duplexmt.figures", "training", str(tmp_path / "none"), "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)

@@ -33,6 +33,7 @@ def word_tokenizer(words, **special):
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="?")), **special)
 
 
+@pytest.mark.slow
 def test_training_a_bpe_in_another_process_gives_the_same_tokenizer():
     # Every device trains for itself. At 320 entries the characters met once are too many to be all kept.
     code = (

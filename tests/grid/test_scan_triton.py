@@ -7,6 +7,7 @@ import sys
 import pytest
 
 pytest.importorskip("triton", reason="Triton is installed on Linux only")
+pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import torch

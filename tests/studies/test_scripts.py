@@ -55,6 +55,7 @@ def call(script, monkeypatch, capsys, *arguments):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_error_study_runs_on_any_model_folder(tmp_path, pairs, monkeypatch, capsys):
     run, out = tiny_run(tmp_path / "run"), tmp_path / "out"
     found = call(
@@ -92,6 +93,7 @@ def test_what_the_error_study_cannot_do_is_said_in_one_sentence(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_loop_study_measures_runs_and_their_snapshots_once(tmp_path, pairs, monkeypatch, capsys):
     runs = [tiny_run(tmp_path / f"run{n}", seed=n, lam=lam, steps=(0,)) for n, lam in ((1, 0.05), (2, 0.3))]
     out = tmp_path / "out"

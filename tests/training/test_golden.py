@@ -8,6 +8,7 @@ import torch
 from tests.training.golden import GOLDEN, MODELS, loss_curve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_fifty_batches_give_the_recorded_loss_curve(name):
     recorded = json.loads(GOLDEN.read_text())[name]

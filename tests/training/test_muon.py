@@ -78,6 +78,7 @@ def share(rank, port, folder):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work_and_take_the_same_steps(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

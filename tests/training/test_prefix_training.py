@@ -82,6 +82,7 @@ def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, bat
     assert_same(first_gradients(tmp_path, batch_size, accumulate, k), first_gradients(tmp_path, 12, k=k))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, "multi"])
 def test_two_processes_give_the_gradients_of_one(tmp_path, k):
     out = tmp_path / "ddp.pt"

@@ -91,6 +91,7 @@ def test_accumulated_batches_give_the_gradients_of_one_large_batch(
     assert_same(parts, first_gradients(tmp_path, 12, **losses), 1e-12 if lm_cells == "mask" else 1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 1), (3, 2)])
 def test_two_processes_give_the_gradients_of_one(tmp_path, batch_size, accumulate):
     out = tmp_path / "ddp.pt"
@@ -135,20 +136,35 @@ def assert_same_weights(one, other):
         assert torch.equal(weight, other[name]), name
 
 
-@pytest.mark.parametrize(("accumulate", "optimizer"), [(1, "adam"), (2, "adam"), (1, "muon")])
-@pytest.mark.parametrize("stop", [2, 4, 5])  # in the first epoch, at its end (4 steps of 3 pairs), in the second
-def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path, stop, accumulate, optimizer):
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The weights a run of given settings ends with, each trained once."""
+    ended = {}
+
+    def weights(**settings):
+        if repr(settings) not in ended:
+            ended[repr(settings)], _ = fit(tmp_path_factory.mktemp("whole"), **settings)
+        return ended[repr(settings)]
+
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "optimizer", "stop"),  # in the first epoch, at its end (4 steps of 3 pairs), in the second
+    [(1, "adam", 2), (1, "adam", 4), (1, "adam", 5), (2, "adam", 2), (2, "adam", 4), (1, "muon", 5)],
+)
+def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(
+    tmp_path, undisturbed, accumulate, optimizer, stop
+):
     settings = {"accumulate": accumulate, "optimisation": {"optimizer": optimizer}, "max_epochs": -1}
-    whole, _ = fit(tmp_path / "whole", **settings, max_steps=7)
-    assert fit(tmp_path / "parts", **settings, max_steps=stop)[1] == stop
-    resumed, steps = fit(tmp_path / "parts", **settings, resume=True, max_steps=7)
+    assert fit(tmp_path, **settings, max_steps=stop)[1] == stop
+    resumed, steps = fit(tmp_path, **settings, resume=True, max_steps=7)
     assert steps == 7
-    assert_same_weights(whole, resumed)
+    assert_same_weights(undisturbed(**settings, max_steps=7), resumed)
 
 
-def test_every_epoch_ends_with_a_checkpoint_from_which_more_epochs_can_follow(tmp_path):
-    whole, steps = fit(tmp_path / "whole", max_epochs=3, sample=True)
-    assert steps == 12
+def test_every_epoch_ends_with_a_checkpoint_from_which_more_epochs_can_follow(tmp_path, undisturbed):
+    whole = undisturbed(max_epochs=3)
     fit(tmp_path / "parts", max_epochs=2, every=1000, sample=True)
     kept = torch.load(tmp_path / "parts" / "checkpoints" / "last.ckpt", weights_only=True)
     assert kept["global_step"] == 8
@@ -168,16 +184,16 @@ def test_every_epoch_ends_with_a_checkpoint_from_which_more_epochs_can_follow(tm
         ({"max_epochs": -1, "max_steps": 8}, {"max_epochs": 3}),
     ],
 )
-def test_a_run_goes_on_exactly_whether_epochs_or_steps_end_it(tmp_path, before, after):
-    whole, _ = fit(tmp_path / "whole", max_epochs=3)
+def test_a_run_goes_on_exactly_whether_epochs_or_steps_end_it(tmp_path, undisturbed, before, after):
+    whole = undisturbed(max_epochs=3)
     fit(tmp_path / "parts", every=1000, **before)
     resumed, steps = fit(tmp_path / "parts", every=1000, resume=True, **after)
     assert steps == 12
     assert_same_weights(whole, resumed)
 
 
-def test_a_run_stopped_at_ends_of_epochs_and_between_goes_on_exactly(tmp_path):
-    whole, _ = fit(tmp_path / "whole", max_epochs=3)
+def test_a_run_stopped_at_ends_of_epochs_and_between_goes_on_exactly(tmp_path, undisturbed):
+    whole = undisturbed(max_epochs=3)
     for stop in (4, 8, 10, 12):
         resumed, steps = fit(tmp_path / "parts", resume=stop > 4, max_epochs=-1, max_steps=stop)
         assert steps == stop
