@@ -162,10 +162,16 @@ def prepare_corpus(
     elif isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer)
     sources_as = SourceTokens(tokenizer, segmentation, context_separator if context_tokens else None)
+    count_source, count = counters(sources_as)
     if corpus == "builtin":
+        parts = filter_by_length(parts, max_tokens, count_source, count, report)
+        texts_kept = {name: set(pairs) for name, pairs in parts.items()}
+        aligned = {
+            name: [pair for pair in pairs if (pair.source, pair.target) in texts_kept[name]]
+            for name, pairs in aligned.items()
+        }
         return PreparedCorpus(parts, tokenizer, report, aligned, sources_as)
     parts = drop_bare_contexts(parts, sources_as, report)
-    count_source, count = counters(sources_as)
     if corpus == "pairs_folder":
         parts["train"] = draw(
             parts["train"], max_tokens=max_tokens, count_source=count_source, count_target=count, train_size=train_size,

@@ -63,6 +63,17 @@ def test_a_test_file_without_pairs_is_refused_with_the_reasons(tmp_path):
         read_evaluation_file(str(path), **FIELDS)
 
 
+def test_the_built_in_corpus_keeps_to_the_length_asked_for_with_its_alignments():
+    sizes = {"train_size": 200, "validation_size": 20, "test_size": 20}
+    whole, short = (prepare_corpus(**DATA | sizes | {"corpus": "builtin", "max_tokens": most}) for most in (None, 50))
+    for name, pairs in short.splits.items():
+        fitting = [pair for pair in whole.splits[name] if max(map(len, token_ids(whole.tokenizer, list(pair)))) <= 50]
+        assert pairs == fitting
+        assert 0 < len(pairs) < sizes[f"{name}_size"]
+        assert [(pair.source, pair.target) for pair in short.aligned[name]] == pairs
+    assert short.report.counts["test.length"]["over_50_tokens"] == 20 - len(short.splits["test"])
+
+
 def test_training_without_training_pairs_is_refused(tmp_path):
     path = tsv(tmp_path / "test.tsv", SENTENCES)
     with pytest.raises(ValueError, match=r"data\.path=FILE, or data\.train_path=FILE"):
