@@ -11,8 +11,8 @@ Stages: base; grid, its variants, wait1, wait3, wait5, wait7, waitmulti, offline
 evaluation; timing. With several seeds the systems are trained with each of them from one base, and evaluated together:
 means, their spread, intervals over sentences and trainings. Each stage has a folder in OUT, and a log beside it. Killed
 at any point, the same command goes on: what is complete is skipped, a training with a checkpoint and an evaluation with
-hypotheses are resumed. Other systems or seeds are evaluated in a folder of their own. Further arguments go to all
-trainings.
+hypotheses are resumed. Other systems, seeds, sentences or metrics are evaluated in a folder of their own; a stage that
+was begun with yet other settings is not taken for this one's. Further arguments go to all trainings.
 """
 
 import argparse
@@ -56,6 +56,38 @@ class Stage:
         if (self.folder / self.complete).is_file():
             return None
         return self.resumed if (self.folder / self.begun).is_file() else self.fresh
+
+
+def settings_file(stage: Stage, out: Path) -> Path:
+    """Where it is noted what a stage was begun with."""
+    return out / f".{stage.folder.name}.settings.json"
+
+
+def settings_of(stage: Stage, out: Path) -> list[str]:
+    """What a stage is begun with, wherever the experiment's folder lies."""
+    return [argument.replace(str(out), "OUT") for argument in stage.fresh]
+
+
+def refuse_other_settings(stage: Stage, out: Path) -> None:
+    """A stage that is complete, or begun, goes on with the settings it was begun with, and no others.
+
+    Raises:
+        ValueError: naming those that differ.
+    """
+    file = settings_file(stage, out)
+    if not file.is_file() or not stage.folder.is_dir():
+        return
+    before, now = json.loads(file.read_text(encoding="utf-8")), settings_of(stage, out)
+    if before != now:
+        raise ValueError(
+            f"{stage.folder} was begun with {shlex.join(set_apart(before, now)) or 'fewer settings'}, not with "
+            f"{shlex.join(set_apart(now, before)) or 'fewer settings'}: give another --out, or remove that folder"
+        )
+
+
+def set_apart(some: list[str], others: list[str]) -> list[str]:
+    """Arguments that are not among others."""
+    return [argument for argument in some if argument not in others]
 
 
 def quoted(name: str, value: Path) -> str:
@@ -138,11 +170,14 @@ def stages(
             "with": [name for name in variants if f"grid-{name}" in recipes],
             "without": [name for name in SYSTEMS if name in left_out],
             "seeds": [] if list(seeds) == [SEED] else list(map(str, seeds)),
+            "quality": [] if quality == "basic" else [quality],
+            "limit": [] if limit is None else [str(limit)],
         }
     )
     evaluation, analysed = out / f"evaluation{own}", out / f"timing{own}"
     options = [] if limit is None else [f"limit={limit}"]
     options += ["over_seeds=true"] if len(seeds) > 1 else []
+    options += [] if "offline" in recipes else ["agreement=[]"]  # local agreement is of an offline model
     decode = Stage(
         "evaluation",
         evaluation,
@@ -172,6 +207,7 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
         print(f"{stage.name}: complete", flush=True)
         return None
     log = out / f"{stage.name}.log"
+    settings_file(stage, out).write_text(json.dumps(settings_of(stage, out)) + "\n", encoding="utf-8")
     with open(out / f".{stage.name}.lock", "a") as lock, open(log, "a", encoding="utf-8") as output:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -262,6 +298,8 @@ def main(arguments: list[str] | None = None) -> None:
     cores = len(os.sched_getaffinity(0))
     seconds: dict[str, float | None] = {}
     try:
+        for stage in (*before, *systems, *after):
+            refuse_other_settings(stage, out)
         for stage in before:
             seconds[stage.name] = run(stage, out, cores)
         with ThreadPoolExecutor(asked.jobs) as pool:

@@ -107,6 +107,35 @@ def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_the
     assert chain(tmp_path)[2][0].folder.name == "evaluation"
 
 
+def test_without_an_offline_model_there_is_no_local_agreement(tmp_path):
+    for systems, agreements in ((["grid", "wait3"], []), (["grid", "wait3", "offline"], [2])):
+        _, _, (evaluation, _) = chain(tmp_path, systems=systems)
+        assert checked("evaluate", *arguments_of(evaluation)).agreements == agreements
+
+
+def test_other_sentences_and_metrics_are_evaluated_in_a_folder_of_their_own(tmp_path):
+    for options, own in (({"limit": 100}, "-limit-100"), ({"quality": "neural"}, "-quality-neural")):
+        assert [stage.folder.name for stage in chain(tmp_path, **options)[2]] == [f"evaluation{own}", f"timing{own}"]
+
+
+def test_a_stage_that_was_begun_with_other_settings_is_refused_and_one_without_any_noted_goes_on(tmp_path):
+    _, (grid, *_), _ = chain(tmp_path, extra=["training.learning_rate=1e-3"])
+    _, (other, *_), _ = chain(tmp_path, extra=["training.learning_rate=1e-4"])
+    _, (fewer, *_), _ = chain(tmp_path)
+    touched(grid.folder / grid.complete)
+    experiment.refuse_other_settings(other, tmp_path)  # from before settings were noted
+    file = experiment.settings_file(grid, tmp_path)
+    file.write_text(json.dumps(experiment.settings_of(grid, tmp_path)), encoding="utf-8")
+    experiment.refuse_other_settings(grid, tmp_path)
+    with pytest.raises(ValueError, match=r"begun with training\.learning_rate=1e-3, not with training.*=1e-4: give"):
+        experiment.refuse_other_settings(other, tmp_path)
+    with pytest.raises(ValueError, match=r"begun with training\.learning_rate=1e-3, not with fewer settings"):
+        experiment.refuse_other_settings(fewer, tmp_path)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    _, (grid, *_), _ = chain(moved, extra=["training.learning_rate=1e-3"])
+    experiment.refuse_other_settings(grid, moved)
+
+
 @pytest.mark.parametrize(
     ("systems", "told"),
     [
