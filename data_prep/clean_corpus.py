@@ -125,7 +125,8 @@ def _check_settings(task: CleanTask, root: Path) -> None:
         changed = [key for key in settings if before.get(key) != settings[key]]
         if changed:
             raise ValueError(
-                f"{task.folder} was made with other {' and '.join(changed)}: give another output folder, or remove this"
+                f"{task.folder} was made with other {' and '.join(changed)}: give another output folder "
+                "(train.py: data.prepared), or remove this"
             )
     else:
         write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1).encode())

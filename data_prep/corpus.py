@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from data_prep.reading import Pair, PathLike, read_pairs
 from data_prep.report import Report
 from data_prep.rules import check_language, clean_pair
-from data_prep.splitting import Texts, hold_out, nothing_left, rank, sample, text_key
+from data_prep.splitting import Texts, hold_out, nothing_left, rank, sample, source_key, text_key
 
 Paths = PathLike | Sequence[PathLike]
 CountTokens = Callable[[list[str]], list[int]]
@@ -43,6 +43,7 @@ def read_and_clean(
     test_size: int | None = None,
     seed: int = 0,
     report: Report,
+    context_separator: str | None = None,
 ) -> Splits:
     """Cleaned pairs without exact duplicates: "train", "pool" (candidates), "validation" and "test" if they have files.
 
@@ -53,6 +54,7 @@ def read_and_clean(
     Args:
         validation, test: files of their own; without them the split is cut from the pairs of `train`.
         validation_size, test_size: how many pairs; None is all of the file, or no such split where there is no file.
+        context_separator: between the sentence before and the source in the source column; None where there is none.
 
     Raises:
         ValueError: unknown language code, negative size, no clean pair in one of the inputs; and those of `read_pairs`.
@@ -64,7 +66,7 @@ def read_and_clean(
 
     parts: Splits = {}
     wanted = 0
-    held_out = Texts()
+    held_out = Texts(context_separator)
     for name, paths, size in (("test", test, test_size), ("validation", validation, validation_size)):
         if paths is None:
             wanted += size or 0
@@ -73,9 +75,9 @@ def read_and_clean(
             held_out.add(parts[name])
 
     pairs = held_out.drop_shared(_read_split("train", train, languages, fields, report), report, "train")
-    pairs.sort(key=lambda pair: (rank(text_key(pair[0]), seed), pair))
+    pairs.sort(key=lambda pair: (rank(source_key(pair[0], context_separator), seed), pair))
     cut = min(_POOL_FACTOR * wanted, len(pairs) // 2)
-    while 0 < cut < len(pairs) and text_key(pairs[cut][0]) == text_key(pairs[cut - 1][0]):
+    while 0 < cut < len(pairs) and len({source_key(pairs[at][0], context_separator) for at in (cut - 1, cut)}) == 1:
         cut += 1  # all pairs of one source on one side
     targets = {text_key(target) for _, target in pairs[:cut]}
     parts["pool"], parts["train"] = pairs[:cut], []
@@ -95,12 +97,13 @@ def finish_splits(
     test_size: int | None = None,
     seed: int = 0,
     report: Report,
+    context_separator: str | None = None,
 ) -> Splits:
     """ "train", "validation" and "test" of exactly the sizes asked for, from what `read_and_clean` returned.
 
-    Give the sizes and the seed that were given there. Held-out pairs cut from the corpus have distinct sources and
-    distinct targets; training pairs that share either with them are dropped. `train_size` takes a uniform sample, of
-    which a smaller one with the same seed is a part. Without file and size, validation and test are empty lists.
+    Give the sizes, the seed and the separator that were given there. Held-out pairs cut from the corpus have distinct
+    sources and distinct targets; training pairs that share either with them are dropped. `train_size` takes a uniform
+    sample, of which a smaller one with the same seed is a part. Without file and size, validation and test are empty.
 
     Raises:
         ValueError: fewer pairs than a size asks for, no pair left in a split, or what `filter_by_length` raises.
@@ -110,7 +113,7 @@ def finish_splits(
     sizes = {"test": test_size, "validation": validation_size}
     to_cut = {name: size or 0 for name, size in sizes.items() if name not in parts}
 
-    held, train = hold_out(parts["pool"], parts["train"], sum(to_cut.values()), report)
+    held, train = hold_out(parts["pool"], parts["train"], sum(to_cut.values()), report, context_separator)
     splits = {"train": sample("train", train, train_size, seed, report)}
     for name in sizes:
         if name in to_cut:

@@ -22,20 +22,26 @@ def rank(text: str, seed: int) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-class Texts:
-    """The texts of held-out pairs, by `text_key`, a set for each side."""
+def source_key(source: str, context_separator: str | None) -> str:
+    """`text_key` of a source without the sentence before it ("sentence before|||source"), which makes it no other."""
+    return text_key(source.rpartition(context_separator)[2] if context_separator else source)
 
-    def __init__(self) -> None:
+
+class Texts:
+    """The texts of held-out pairs, by `source_key` and `text_key`, a set for each side."""
+
+    def __init__(self, context_separator: str | None = None) -> None:
+        self.context_separator = context_separator
         self.sources: set[str] = set()
         self.targets: set[str] = set()
 
     def add(self, pairs: Iterable[Pair]) -> None:
         for source, target in pairs:
-            self.sources.add(text_key(source))
+            self.sources.add(source_key(source, self.context_separator))
             self.targets.add(text_key(target))
 
     def share(self, pair: Pair) -> bool:
-        return text_key(pair[0]) in self.sources or text_key(pair[1]) in self.targets
+        return source_key(pair[0], self.context_separator) in self.sources or text_key(pair[1]) in self.targets
 
     def drop_shared(self, pairs: list[Pair], report: Report, name: str) -> list[Pair]:
         """The pairs that share neither side; the others are counted."""
@@ -47,14 +53,16 @@ class Texts:
         return free
 
 
-def hold_out(pool: list[Pair], train: list[Pair], wanted: int, report: Report) -> tuple[list[Pair], list[Pair]]:
+def hold_out(
+    pool: list[Pair], train: list[Pair], wanted: int, report: Report, context_separator: str | None = None
+) -> tuple[list[Pair], list[Pair]]:
     """The first `wanted` pairs of pool, then train, with sources and targets new to those before; and the free rest.
 
     ValueError if there are too few for that, or none left to train on.
     """
     held: list[Pair] = []
     rest: list[Pair] = []
-    texts = Texts()
+    texts = Texts(context_separator)
     for index, pair in enumerate(chain(pool, train)):
         if len(held) < wanted and not texts.share(pair):
             held.append(pair)

@@ -22,12 +22,13 @@ def warn_of_overlap(model_folder: Path, corpus: Mapping[str, Any], tokenizer: An
         sources: of the test set.
     """
     try:
-        train = prepare_corpus(**{**corpus, "tokenizer": tokenizer}).splits["train"]
+        prepared = prepare_corpus(**{**corpus, "tokenizer": tokenizer})
     except (OSError, ValueError) as error:
         log.info("%s: not checked whether it was trained on test sentences: %s", model_folder, error)
         return
-    trained_on = {source for source, _ in train}
-    shared = [source for source in sources if source in trained_on]
+    split = prepared.sources.split  # the sentence before, and the source itself
+    trained_on = {split(source)[1] for source, _ in prepared.splits["train"]}
+    shared = [source for source in sources if split(source)[1] in trained_on]
     if shared:
         log.warning(
             "%s was trained on %d of these %d test sentences (%r, for one), which flatters its scores: test on others, "

@@ -33,6 +33,17 @@ def test_training_sentences_in_a_test_set_are_counted_and_one_is_shown(corpus, c
     assert f"a/model was trained on 2 of these 4 test sentences ('{known}', for one)" in record.getMessage()
 
 
+def test_a_sentence_behind_another_one_is_known_by_itself(corpus, caplog):
+    prepared = prepare_corpus(**corpus)
+    known = prepared.splits["train"][0][0]
+    with caplog.at_level(logging.INFO):
+        warn_of_overlap("a/model", corpus | {"context_tokens": 4, "context_separator": "|||"}, prepared.tokenizer, [
+            f"之前。|||{known}", "之前。|||别的。"
+        ])  # fmt: skip
+    (record,) = caplog.records
+    assert "was trained on 1 of these 2 test sentences" in record.getMessage()
+
+
 def test_nothing_is_said_of_a_test_set_of_its_own(corpus, caplog):
     prepared = prepare_corpus(**corpus)
     with caplog.at_level(logging.INFO):

@@ -116,6 +116,7 @@ def prepare_corpus(
             splits = filter_by_length(splits, max_tokens, *counters(sources_as), report)
         return PreparedCorpus(splits, tokenizer, report, sources=sources_as)
     report = Report()
+    separator = context_separator if context_tokens else None
     aligned: dict[str, list[AlignedPair]] = {}
     if corpus == "builtin":
         if train_size is None:
@@ -127,7 +128,7 @@ def prepare_corpus(
             path or "", prepared=prepared, cleaning=cleaning, sources=sources, exclude=exclude or [],
             held_out=held_out or [], validation_size=validation_size, test_size=test_size, source_field=source_field,
             target_field=target_field, source_language=source_language, target_language=target_language, seed=seed,
-            report=report,
+            report=report, context_separator=separator,
         )  # fmt: skip
     else:
         main = path or train_path
@@ -147,6 +148,7 @@ def prepare_corpus(
             target_language=target_language,
             seed=seed,
             report=report,
+            context_separator=separator,
             **sizes,
         )
     if tokenizer is None:
@@ -161,7 +163,7 @@ def prepare_corpus(
         tokenizer = train_bpe(texts, vocab_size)
     elif isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer)
-    sources_as = SourceTokens(tokenizer, segmentation, context_separator if context_tokens else None)
+    sources_as = SourceTokens(tokenizer, segmentation, separator)
     count_source, count = counters(sources_as)
     if corpus == "builtin":
         parts = filter_by_length(parts, max_tokens, count_source, count, report)
@@ -186,6 +188,7 @@ def prepare_corpus(
         train_size=train_size,
         seed=seed,
         report=report,
+        context_separator=separator,
         **sizes,
     )
     return PreparedCorpus(splits, tokenizer, report, sources=sources_as)

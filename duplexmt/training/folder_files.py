@@ -52,10 +52,16 @@ def corpus_files(
 
 
 def test_texts(
-    file: Path, *, source_field: int | str, target_field: int | str, cleaning: Cleaning, report: Report
+    file: Path,
+    *,
+    source_field: int | str,
+    target_field: int | str,
+    cleaning: Cleaning,
+    report: Report,
+    context_separator: str | None,
 ) -> Texts:
     """The texts of a test file, whatever cleaning would say of its pairs; where it simplifies, simplified ones, too."""
-    texts = Texts()
+    texts = Texts(context_separator)
     fields = {"source_field": source_field, "target_field": target_field}
     of_source, of_target = cleaning.simplifies
     pairs = read_pairs(str(file), **fields, report=report, stage=f"{file.name} (test file)")  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ any say in it, nor has a tokenizer. What shares either text with a held-out pair
 """
 
 import heapq
+import re
 from collections.abc import Callable, Iterable
 from glob import escape
 from pathlib import Path
@@ -60,6 +61,7 @@ def folder_pairs(
     target_language: str,
     seed: int,
     report: Report,
+    context_separator: str | None = None,
 ) -> dict[str, list[Pair]]:
     """Clean pairs by split: "test" and "validation" in the order of their ranks, "train" in a random order.
 
@@ -75,6 +77,7 @@ def folder_pairs(
         source_language, target_language: codes such as zh, en.
         seed: of hashes and order.
         report: what was left out, by file and reason.
+        context_separator: between the sentence before and the source in the source column; None where there is none.
 
     Raises:
         FileNotFoundError, ValueError: no such folder, a name or pattern that fits no file, a test file among those to
@@ -103,7 +106,7 @@ def folder_pairs(
         output=Path(prepared) if prepared else root / "prepared",
         cleaning=Cleaning(source_language, target_language, **preset("cleaning", cleaning)),
         sample=Sampling(None, validation_size, test_size, None),
-        seed=seed,
+        seed=1,  # decides nothing but which dropped pairs are shown: what is cleaned serves every seed
         block_bytes=preset("", "prepare")["block_bytes"],
     )
     plan.output.mkdir(parents=True, exist_ok=True)
@@ -115,9 +118,9 @@ def folder_pairs(
         clean(plan, pool, processes)
     blocks = [(name, block) for name in files for block in source_blocks(plan.output / "clean" / name)]
     fields = {"source_field": source_field, "target_field": target_field}
-    forbidden = Texts()
+    forbidden = Texts(context_separator)
     for name, file in tests.items():
-        texts = test_texts(file, **fields, cleaning=plan.cleaning, report=report)
+        texts = test_texts(file, **fields, cleaning=plan.cleaning, report=report, context_separator=context_separator)
         refuse_copies(name, texts, blocks)
         forbidden.sources |= texts.sources
         forbidden.targets |= texts.targets
@@ -127,7 +130,7 @@ def folder_pairs(
         forbidden,
         seed,
     )
-    held = Texts()
+    held = Texts(context_separator)
     for pairs in splits.values():
         held.add(pairs)
     for name, pairs in splits.items():
@@ -145,7 +148,7 @@ def refuse_copies(name: str, texts: Texts, blocks: Iterable[tuple[str, Path]]) -
     known = pa.array(sorted(texts.sources), pa.string())
     found: dict[str, set[str]] = {}
     for owner, block in blocks:
-        keys = text_keys(_column(block, "source"))
+        keys = _source_keys(_column(block, "source"), texts.context_separator)
         found.setdefault(owner, set()).update(keys.filter(pc.is_in(keys, known)).to_pylist())
     for owner, shared in found.items():
         if len(shared) > _COPIED * len(known):
@@ -175,7 +178,7 @@ def hold_out(
         pairs: dict[Pair, str] = {}
         for block in parts:
             source, target = _column(block, "source"), _column(block, "target")
-            keys = text_keys(source).to_pylist()
+            keys = _source_keys(source, forbidden.context_separator).to_pylist()
             pairs.update(zip(zip(source.to_pylist(), target.to_pylist(), strict=True), keys, strict=True))
             numbers |= {key: rank(key, seed) for key in set(keys) - numbers.keys()}
         # Several times what is needed: half are of the other split, and some share a text with those before.
@@ -183,7 +186,7 @@ def hold_out(
         candidates += [(numbers[key], pair, name) for pair, key in pairs.items() if numbers[key] <= limit]
     splits: dict[str, list[Pair]] = {name: [] for name in sizes}
     left = {(split, name): size for split, size in sizes.items() for name in blocks}
-    taken = Texts()
+    taken = Texts(forbidden.context_separator)
     for number, pair, name in sorted(candidates):
         split = "test" if rank(str(number), seed) % 2 else "validation"  # a hash of its own: no text changes sides
         if left[split, name] and not taken.share(pair) and not forbidden.share(pair):
@@ -214,7 +217,7 @@ def training_pairs(
     found: set[Pair] = set()
     for (name, block), mask in zip(corpus.blocks, corpus.masks, strict=True):
         columns = [_column(block, side).filter(pa.array(mask)) for side in SIDES]
-        own = [text_keys(column) for column in columns]
+        own = [_source_keys(columns[0], held.context_separator), text_keys(columns[1])]
         free = np.ones(len(columns[0]), bool)
         for kind, known in keys.items():
             shares = np.zeros(len(free), bool)
@@ -272,6 +275,13 @@ def draw(
 
 
 SIDES = ("source", "target")
+
+
+def _source_keys(sources: pa.Array, context_separator: str | None) -> pa.Array:
+    """`splitting.source_key` of each source."""
+    if context_separator:
+        sources = pc.replace_substring_regex(sources, rf"(?s)^.*{re.escape(context_separator)}", "")
+    return text_keys(sources)
 
 
 def _column(block: Path, side: str) -> pa.Array:

@@ -91,6 +91,24 @@ def test_splits_share_neither_source_nor_target(path: Path, seed: int) -> None:
         assert len(keys(splits["test"] + splits["validation"], side)) == 50
 
 
+def test_a_source_behind_another_sentence_is_the_same_source(tmp_path: Path) -> None:
+    """With the sentence before in the source column: "sentence before|||source"."""
+    draw = random.Random(3)
+    behind = [
+        (f"前面第{draw.randrange(99)}句。|||{source}", f"{target} {i}")
+        for i, (source, target) in enumerate(made_up(900))
+    ]
+    path = write(tmp_path / "contexts.tsv", behind)
+    bare = {source.partition("|||")[2] for source, _ in behind}
+    assert len(bare) < 700, "many sources stand there several times"
+    for separator in ("|||", None):
+        splits = load_corpus(path, **LANGUAGES, **SIZES, context_separator=separator).splits
+        held = {text_key(source.partition("|||")[2]) for source, _ in splits["test"] + splits["validation"]}
+        trained = {text_key(source.partition("|||")[2]) for source, _ in splits["train"]}
+        assert bool(held & trained) == (separator is None)
+        assert separator is None or len(held) == 50
+
+
 def test_case_spaces_and_punctuation_do_not_make_a_text_new(tmp_path: Path) -> None:
     test = write(tmp_path / "test.tsv", [("你好！", "Hello, Tom!")])
     train = write(tmp_path / "train.tsv", [("你好", "Hi."), ("喂", "hello tom"), ("再见", "Bye.")])

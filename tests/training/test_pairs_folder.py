@@ -101,6 +101,36 @@ def test_a_test_sentence_is_known_in_traditional_characters_too_where_cleaning_s
     assert not {"红书", "蓝书", "绿书"} & {source for source, _ in splits["train"]}
 
 
+def test_a_source_behind_another_sentence_is_the_same_source(tmp_path):
+    """A test file's sources, and held-out ones, are not trained on behind another sentence either."""
+    folder, (one, other, test) = tmp_path / "corpora", (sentences(seed, 120) for seed in (1, 2, 4))
+    own = [(f"{before}|||{source}", target) for (before, _), (source, target) in zip(other, one, strict=True)]
+    again = [
+        (f"{before}|||{source}", f"{target} too")
+        for (source, target), (before, _) in zip(one, other[::-1], strict=True)
+    ]
+    known = [(f"{other[0][0]}|||{source}", f"{target} too") for source, target in test[:20]]
+    write(folder, "one", [*own, *again, *known])
+    write(folder, "test-set", test, ".tsv")
+    options = {"held_out": ["one"], "context_separator": "|||"}
+    splits, report = splits_of(folder, tmp_path, **options)
+    bare = {name: {source.rpartition("|||")[2] for source, _ in pairs} for name, pairs in splits.items()}
+    assert not bare["train"] & (bare["test"] | bare["validation"])
+    assert not set().union(*bare.values()) & {source for source, _ in test}
+    assert report.counts["one"]["shares_test_file"] == 20
+    write(folder, "copy", [(f"{other[1][0]}|||{source}", f"{target} too") for source, target in test])
+    with pytest.raises(ValueError, match="copy holds 120 of the 120 sources of the test file test-set"):
+        splits_of(folder, tmp_path, **options)
+
+
+def test_what_was_cleaned_serves_every_seed(corpus, tmp_path):
+    first, again = (
+        folder_pairs(str(corpus), prepared=str(tmp_path / "one"), report=Report(), **OPTIONS | {"seed": seed})
+        for seed in (1, 2)
+    )
+    assert first["test"] != again["test"]
+
+
 def test_names_with_brackets_are_no_patterns(corpus, tmp_path):
     write(corpus, "news[2020]", sentences(6, 40))
     splits, _ = splits_of(corpus, tmp_path, held_out=["news[2020]"], validation_size=2, test_size=3)
