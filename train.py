@@ -106,7 +106,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         backbone = random_backbone(cfg.model.architecture or {}, vocab_size, tokens.end)
     if cfg.model.adaptation == "lora":
         backbone = add_lora(backbone, **asdict(cfg.model.lora))
-        if half := half_precision(choose_precision(cfg.trainer.precision, cfg.trainer.accelerator)):
+        precision = choose_precision(cfg.trainer.precision, cfg.trainer.accelerator, cfg.trainer.num_nodes)
+        if half := half_precision(precision):
             freeze_in(half, backbone)
     optimisation: dict[str, Any] = {
         "learning_rate": cfg.training.learning_rate,

@@ -145,6 +145,11 @@ class DataConfig:
                 f"data.context_tokens={self.context_tokens}, data.context_separator={self.context_separator!r}: "
                 "must be at least 0, and not empty"
             )
+        if any(character.isspace() for character in self.context_separator):
+            raise ValueError(
+                f"data.context_separator={self.context_separator!r}: cleaning changes white space, so it must have "
+                "none; leave it out of the files, too, or put other characters there"
+            )
         for name in ("batch_size", "validation_size", "test_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"data.{name}={getattr(self, name)}: must be at least 1")
@@ -233,6 +238,9 @@ class TrainerConfig:
     log_every_n_steps: int = MISSING
     enable_progress_bar: bool = MISSING
     num_sanity_val_steps: int = MISSING
+
+    def __post_init__(self) -> None:
+        _check_limit("trainer.accumulate_grad_batches", self.accumulate_grad_batches)
 
 
 @dataclass

@@ -338,6 +338,8 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["probes.pairs=[[a]]"], r"probes\.pairs: \['a'\] must be a source and its reference"),
         ("train", ["probes.pairs=[[a,' ']]"], r"probes\.pairs: .* must be a source and its reference, neither of them"),
         ("train", ["data.max_tokens=0"], r"data\.max_tokens=0: must be at least 1"),
+        ("train", ["data.context_separator=' ||| '"], r"data\.context_separator=' \|\|\| ': cleaning changes white"),
+        ("train", ["trainer.accumulate_grad_batches=0"], r"trainer\.accumulate_grad_batches=0: must be at least 1"),
         ("train", ["data.train_size=0"], r"data\.train_size=0: must be at least 1"),
         ("train", ["data.batch_size=0"], r"data\.batch_size=0: must be at least 1"),
         ("train", ["data.batch_cells=0"], r"data\.batch_cells=0: must be at least 1, or null"),

@@ -116,7 +116,7 @@ def build_trainer(
             )
         )
     trainer = trainer | {
-        "precision": choose_precision(trainer["precision"], trainer["accelerator"]),
+        "precision": choose_precision(trainer["precision"], trainer["accelerator"], trainer["num_nodes"]),
         "strategy": choose_strategy(
             trainer["strategy"], trainer["devices"], trainer["num_nodes"], trainer["accumulate_grad_batches"]
         ),
@@ -150,12 +150,16 @@ def add_callbacks(trainer: Any, *callbacks: L.Callback) -> None:
     trainer.callbacks[first:first] = callbacks
 
 
-def choose_precision(precision: str, accelerator: str) -> str:
-    """`auto` is bf16-mixed where the machine multiplies faster in bfloat16, else 32; anything else stays as it is."""
+def choose_precision(precision: str, accelerator: str, num_nodes: int = 1) -> str:
+    """`auto` is bf16-mixed where the machine multiplies faster in bfloat16, else 32; anything else stays as it is.
+
+    Each process chooses for itself. Several CPU nodes, which may be unlike, take 32.
+    """
     if precision != "auto":
         return precision
-    on_gpu = torch.cuda.is_available() and accelerator in ("auto", "gpu", "cuda")
-    return "bf16-mixed" if fast_bfloat16("cuda" if on_gpu else "cpu") else "32"
+    if torch.cuda.is_available() and accelerator in ("auto", "gpu", "cuda"):
+        return "bf16-mixed" if fast_bfloat16("cuda") else "32"
+    return "bf16-mixed" if num_nodes == 1 and fast_bfloat16("cpu") else "32"
 
 
 Batches = dict[str, int | None]  # `batch_size` in pairs, `batch_cells` in cells or None
@@ -205,7 +209,8 @@ def choose_strategy(strategy: str, devices: Any, num_nodes: int, accumulate: int
 
 def half_precision(precision: str) -> torch.dtype | None:
     """The type mixed precision computes in; None in full precision."""
-    return {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}.get(precision)
+    aliases = {"16": "16-mixed", "bf16": "bf16-mixed"}
+    return {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}.get(aliases.get(precision, precision))
 
 
 def log_model(trainer: L.Trainer, model_folder: Path, name: str, scores: dict[str, float]) -> None:

@@ -95,7 +95,9 @@ def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_le
     monkeypatch.setattr("duplexmt.products.time_of_bfloat16", lambda: time)
     assert choose_precision("auto", "cpu") == expected
     assert choose_precision("16-mixed", "cpu") == "16-mixed"
+    assert choose_precision("auto", "cpu", num_nodes=2) == "32", "nodes may be unlike"
     assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32")] == [torch.float16, torch.bfloat16, None]
+    assert [half_precision(p) for p in ("16", "bf16")] == [torch.float16, torch.bfloat16], "Lightning's aliases"
 
 
 def test_several_devices_run_ddp_with_a_static_graph_unless_batches_are_accumulated():
