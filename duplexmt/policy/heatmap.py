@@ -1,5 +1,6 @@
 """The loss heatmap (`eq:grid-loss`), without ever holding cells × vocabulary logits."""
 
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,6 +14,7 @@ IN_CACHE = 128  # cells whose softmax is taken at a time: rows of 3,000 logits s
 # Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time, and touching it
 # anew costs more than the product.
 REUSED = 2**21
+SUMMED = 2**22  # logits whose gradients are multiplied at a time, as each product is added to the head's whole gradient
 
 
 def cells_at_once(vocab_size: int) -> int:
@@ -82,6 +84,7 @@ class _TokenLoss(torch.autograd.Function):
         product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         w, b = weight.to(product), None if bias is None else bias.to(product)
         ctx.piece = min(chunk, max(1, REUSED // len(weight))) if device == "cpu" else chunk
+        ctx.summed = min(chunk, SUMMED // len(weight))
         ctx.product = product
         kept: list[Tensor] = []
         if use_fused(hidden, bias):
@@ -98,7 +101,7 @@ class _TokenLoss(torch.autograd.Function):
         product = ctx.product
         w, b = weight.to(product), None if bias is None else bias.to(product)
         d_hidden = torch.zeros_like(hidden)
-        d_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        d_weight = None
         d_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
         # Pieces as they were kept, or as many cells with a gradient as make one.
         cells_with_gradient = gradients[0].nonzero().squeeze(-1)
@@ -107,19 +110,38 @@ class _TokenLoss(torch.autograd.Function):
             pieces = cells_with_gradient.tensor_split(torch.searchsorted(cells_with_gradient, ends).cpu())
         else:
             pieces = cells_with_gradient.split(ctx.piece)
-        for number, cells in enumerate(pieces):
+        for group in _grouped(pieces, ctx.summed):
+            cells = torch.cat([own for _, own in group])
             states = hidden[cells].to(product)
-            d_logits = kept[number].new_empty(len(cells), len(w)) if kept else times(states, w, b)
-            for part, at in zip(d_logits.split(IN_CACHE), cells.split(IN_CACHE), strict=True):
-                d_loss = gradients[0][at, None].to(log_totals.dtype)
-                logits = kept[number].index_select(0, at - number * ctx.piece) if kept else part
+            d_logits = states.new_empty(len(cells), len(w)) if kept else times(states, w, b)
+            parts = [(number, at) for number, own in group for at in own.split(IN_CACHE)]
+            for part, (number, at) in zip(d_logits.split([len(at) for _, at in parts]), parts, strict=True):
+                if kept:
+                    torch.index_select(kept[number], 0, at - number * ctx.piece, out=part)
                 # (softmax − one-hot) · gradient
-                d_part = (logits - log_totals[at]).exp_().mul_(d_loss)
+                d_loss = gradients[0][at, None].to(log_totals.dtype)
+                d_part = part.to(log_totals.dtype).sub_(log_totals[at]).exp_().mul_(d_loss)
                 d_part.scatter_add_(-1, labels[at, None], -d_loss)
                 if d_bias is not None:
                     d_bias += d_part.sum(0)
-                part.copy_(d_part)
+                if d_part.dtype != part.dtype:
+                    part.copy_(d_part)
             d_hidden.index_copy_(0, cells, times(d_logits, w.T).to(hidden.dtype))
-            if d_weight is not None:
-                d_weight += weight_gradient(d_logits, states)
+            if ctx.needs_input_grad[1]:
+                d_group = weight_gradient(d_logits, states).to(weight.dtype)
+                d_weight = d_group if d_weight is None else d_weight.add_(d_group)
+        if ctx.needs_input_grad[1] and d_weight is None:
+            d_weight = torch.zeros_like(weight)
         return d_hidden, d_weight, d_bias, None, None
+
+
+def _grouped(pieces: Sequence[Tensor], most: int) -> Iterator[list[tuple[int, Tensor]]]:
+    """Pieces with their numbers, as many in a row as have at most so many cells together, and at least one."""
+    group: list[tuple[int, Tensor]] = []
+    for number, cells in enumerate(pieces):
+        if group and sum(len(own) for _, own in group) + len(cells) > most:
+            yield group
+            group = []
+        group.append((number, cells))
+    if group:
+        yield group

@@ -60,9 +60,11 @@ def test_logits_exist_for_a_chunk_at_a_time_and_backwards_for_masked_cells_only(
 
 
 @pytest.mark.parametrize("cells", [1, 7, 24, 100])
-def test_kept_logits_may_lie_in_several_tensors(cells, monkeypatch):
+@pytest.mark.parametrize("summed", [1, 3, 100])
+def test_kept_logits_may_lie_in_several_tensors_and_several_be_multiplied_at_a_time(cells, summed, monkeypatch):
     hidden, head, labels = small_cells()
     monkeypatch.setattr("duplexmt.policy.heatmap.REUSED", cells * len(head.weight))
+    monkeypatch.setattr("duplexmt.policy.heatmap.SUMMED", summed * len(head.weight))
     inputs, mask = [hidden, head.weight, head.bias], torch.arange(24) % 5 == 0
     full = F.cross_entropy(head(hidden), labels, reduction="none")
     pieces = loss_heatmap(*inputs, labels, 100)
