@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .artifact import MANIFEST, read_manifest
-from .evaluation import DECODING, Decoding, Point, Record, model_digest
+from .evaluation import DECODING, Decoding, Point, Record, model_digest, named_apart
 from .report.page import Figure, Results, Table
 from .report.table import check_rows
 from .results import evaluations_in
@@ -61,7 +61,7 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
         if decoding is None:
             notes.append(f"{part.name} is not finished: go on with python evaluate.py resume={part}")
             continue
-        names = name_points(list(decoding.points.values()))
+        names = name_points(named_apart(list(decoding.points.values())))
         for (key, point), name in zip(decoding.points.items(), names, strict=True):
             label = " ".join(name).removesuffix(" —")
             evaluated.append(Evaluated(point, label, part.resolve().name, decoding.sorted(key), decoding.test))

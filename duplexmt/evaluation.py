@@ -9,7 +9,7 @@ say, are never taken for those asked for.
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement; No
 TRAINED_K = "trained k"  # option of a point: the k a wait-k model was trained with
 
 DECODING, HYPOTHESES = "decoding.json", "hypotheses.jsonl"
+SCORED = "scored.json"  # written last, and only where everything asked for could be scored
 
 
 def digest(value: Any) -> str:
@@ -59,6 +60,7 @@ class Point:
     model: str  # its fingerprint
     options: dict[str, Any] = field(default_factory=dict)  # what tells models of one system apart, by name
     digest: str = ""
+    recipe: dict[str, Any] = field(default_factory=dict)  # what it was trained with; {}: not recorded, as once
 
     @property
     def own_model(self) -> bool:
@@ -76,6 +78,7 @@ class Point:
             model=model,
             options=telling_apart(info),
             digest=digest([model, system, setting, decoding]),
+            recipe=recipe_of(folder, info),
         )
 
 
@@ -95,6 +98,72 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
     if (k := options.pop("k", None)) is not None:
         options[TRAINED_K] = k
     return options
+
+
+# What a manifest records that makes no other kind of model: seeds, what is held out, how memory is saved, what is kept
+# and shown; and what `telling_apart` has already, of a grid.
+ASIDE = {
+    "data": ("seed", "licence", "prepared", "validation_path", "test_path", "validation_size", "test_size", "held_out"),
+    "training": (
+        "seed", "typical_source_length", "recompute", "compile", "sample_size", "checkpoint_every_n_steps", "snapshots",
+        "max_shard_size", "lam", "lm_cells", "emit_loss", "emit_weight", "emit_learning_rate",
+    ),
+}  # fmt: skip
+SHAPE = ("model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+SHAPES = {  # files of a model folder, and what of them tells models apart
+    "config.json": SHAPE,
+    "backbone/config.json": SHAPE,
+    "adapter_config.json": ("r", "lora_alpha", "lora_dropout"),
+}
+PATHS = ("path", "train_path", "root")  # of the corpus
+MOST_NAMED = 3  # entries of a recipe in a name
+
+
+def recipe_of(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model was trained from and with, by name: all that its folder records but seeds and what matters to no
+    model. Empty and absent values are left out alike; a tokenizer is known by the last part of its name, as bases of
+    other seeds lie in other folders."""
+    found: dict[str, Any] = {name: info.get(name) for name in ("backbone", "adaptation")}
+    for part, aside in ASIDE.items():
+        found |= {name: value for name, value in info.get(part, {}).items() if name not in aside}
+    if found.get("tokenizer"):
+        found["tokenizer"] = Path(found["tokenizer"]).name
+    for name, wanted in SHAPES.items():
+        if name in info["files"]:
+            content = json.loads((folder / name).read_text(encoding="utf-8"))
+            found |= {key: content.get(key) for key in wanted}
+    return {name: value for name, value in found.items() if value not in (None, "", 0, [])}
+
+
+def with_recipe(point: Point, info_of: Any) -> Point:
+    """A point that says what its model was trained with, as far as that can be known: evaluations of before did not
+    record it, but their model folder may still be there (`check_models` has seen that it holds no other model)."""
+    folder = Path(point.model_folder)
+    return point if point.recipe or not folder.is_dir() else replace(point, recipe=recipe_of(folder, info_of(folder)))
+
+
+def named_apart(points: Sequence[Point]) -> list[Point]:
+    """Points to be named: to their options is added in what the recipes of a system's models differ. Where that is more
+    than `MOST_NAMED` settings, names would be too long, and runs tell models apart."""
+    found = []
+    for point in points:
+        recipes = [other.recipe for other in points if other.system == point.system and other.recipe]
+        names = dict.fromkeys(name for recipe in recipes for name in recipe)
+        differing = [name for name in names if any(recipe.get(name) != recipes[0].get(name) for recipe in recipes)]
+        shown = {
+            name: _shown(name, point.recipe[name], [recipe.get(name) for recipe in recipes])
+            for name in differing
+            if name in point.recipe and len(differing) <= MOST_NAMED
+        }
+        found.append(replace(point, options=point.options | shown))
+    return found
+
+
+def _shown(name: str, value: Any, among: Sequence[Any]) -> Any:
+    """Of a path its last part, where that tells it from the others."""
+    others = {other for other in among if other and other != value} if name in PATHS else set()
+    alone = name in PATHS and Path(value).name not in {Path(other).name for other in others}
+    return Path(value).name if alone else value
 
 
 def model_digest(folder: Path, info: Mapping[str, Any]) -> str:
@@ -276,15 +345,29 @@ class Decoding:
         test: name, fingerprint, number of sentences and languages of its test set.
         points: by digest.
         complete: whether every point of the evaluation is among them.
+        model_folders: those it was begun with; None in evaluations of before.
     """
 
-    def __init__(self, folder: Path, test: dict[str, Any], points: dict[str, Point], complete: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        test: dict[str, Any],
+        points: dict[str, Point],
+        complete: bool,
+        model_folders: list[str] | None = None,
+    ) -> None:
         self.folder, self.test, self.points, self.complete = folder, test, points, complete
+        self.model_folders = model_folders
         self.records: dict[str, dict[int, Record]] = {key: {} for key in points}
 
     @classmethod
-    def start(cls, folder: Path, test: TestSet) -> "Decoding":
+    def start(cls, folder: Path, test: TestSet, model_folders: Iterable[Path] | None = None) -> "Decoding":
         """A new evaluation, or the one that was begun in the folder.
+
+        Args:
+            folder: of the evaluation.
+            test: its test set.
+            model_folders: asked for, to be remembered with its first point; None leaves them as they are.
 
         Raises:
             ValueError: if what was begun there has another test set, or its files are damaged.
@@ -296,9 +379,10 @@ class Decoding:
             "source_language": test.source_language,
             "target_language": test.target_language,
         }
+        known = None if model_folders is None else [str(path) for path in model_folders]
         if not (folder / DECODING).is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            return cls(folder, described, {}, complete=False)
+            return cls(folder, described, {}, complete=False, model_folders=known)
         decoding = cls.read(folder)
         if decoding.test["digest"] != test.digest:
             raise ValueError(
@@ -307,6 +391,7 @@ class Decoding:
                 "evaluate into a new folder"
             )
         decoding.complete = False
+        decoding.model_folders = decoding.model_folders if known is None else known
         return decoding
 
     @classmethod
@@ -321,14 +406,14 @@ class Decoding:
         try:
             content = json.loads((folder / DECODING).read_text(encoding="utf-8"))
             points = {key: Point(**values) for key, values in content["points"].items()}
-            decoding = cls(folder, content["test"], points, content["complete"])
+            decoding = cls(folder, content["test"], points, content["complete"], content.get("model_folders"))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
         decoding._read_hypotheses()
         return decoding
 
     def add(self, point: Point) -> None:
-        """Make a point part of the evaluation.
+        """Make a point part of the evaluation; where something of it is missing, it is no longer scored.
 
         Raises:
             ValueError: if the folder has hypotheses of it which another model, or other settings, made.
@@ -345,18 +430,24 @@ class Decoding:
                 )
         self.points[point.digest] = point
         self.records.setdefault(point.digest, {})
+        if self.missing(point):
+            (self.folder / SCORED).unlink(missing_ok=True)
         self.save()
 
     def save(self) -> None:
         """Write `decoding.json`, all or nothing."""
         points = {key: asdict(point) for key, point in self.points.items()}
-        content = {"test": self.test, "complete": self.complete, "points": points}
+        content = {"test": self.test, "complete": self.complete, "model_folders": self.model_folders, "points": points}
         _replace(self.folder / DECODING, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
 
     def missing(self, point: Point) -> list[int]:
         """Ids of the sentences that are still to be translated."""
         done = self.records[point.digest]
         return [number for number in range(self.test["sentences"]) if number not in done]
+
+    def begun(self) -> list[Point]:
+        """Points that lack sentences."""
+        return [point for point in self.points.values() if self.missing(point)]
 
     def decode(self, point: Point, records: Iterable[Record]) -> Iterator[Record]:
         """Write records of a point as they come, each on its line at once, and pass them on."""
@@ -369,10 +460,10 @@ class Decoding:
                 yield found
 
     def finish(self) -> None:
-        """Sort the lines by point and sentence, once everything is decoded."""
+        """Sort the lines by point and sentence, once everything is decoded; complete if that is so."""
         lines = [json.dumps(line, ensure_ascii=False) + "\n" for key in self.points for line in self.sorted(key)]
         _replace(self.folder / HYPOTHESES, "".join(lines))
-        self.complete = True
+        self.complete = not self.begun()
         self.save()
 
     def sorted(self, key: str) -> list[Record]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .artifact import read_manifest
-from .evaluation import DECODING, TRAINED_K, Decoding, check_models
+from .evaluation import DECODING, SCORED, TRAINED_K, Decoding, check_models, named_apart, with_recipe
 from .metrics.neural import Translation, neural_scores
 from .report.claims import check_claims
 from .report.latex import HIGHER, LOWER, to_latex
@@ -15,8 +15,11 @@ from .scoring import QUALITY, Scores, comparisons, curves, in_order, latency_row
 from .seeds import mean_over_seeds
 
 NEURAL = ("COMET", "BLEURT")
-SCORED = "scored.json"  # written last, and only where everything asked for could be scored
 KINDS = ("md", "csv", "json")
+OTHER_TOKENS = (
+    "sources are other tokens to some models than to others (column source): their latencies in model tokens cannot be "
+    "compared, so there is no comparison at equal AL between them"
+)
 FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
 
@@ -44,7 +47,7 @@ def write_results(
         source_rate: units of the source a second, for computation-aware latency.
         resamples: of the bootstrap.
         claims: whether to check the claims of Section VI-B.
-        over_seeds: whether models that nothing but their weights tells apart are one system (`seeds`).
+        over_seeds: whether models that nothing but their weights and seeds tells apart are one system (`seeds`).
 
     Returns:
         Scores in the order of the table, what to show on the terminal, and what could not be scored and why: all else
@@ -61,7 +64,11 @@ def write_results(
     for evaluation in evaluations:
         evaluation.check_complete()
         check_models(evaluation, read_manifest)
-    points = {point.digest: point for evaluation in evaluations for point in evaluation.points.values()}
+    points = {
+        point.digest: with_recipe(point, read_manifest)
+        for evaluation in evaluations
+        for point in evaluation.points.values()
+    }
     records = {key: evaluation.sorted(key) for evaluation in evaluations for key in evaluation.points}
     test = evaluations[0].test
 
@@ -110,7 +117,7 @@ def write_results(
         scores.append(entry)
     if over_seeds:
         scores = mean_over_seeds(scores)
-    shown = name_points([entry.point for entry in scores if entry.point is not None])
+    shown = name_points(named_apart([entry.point for entry in scores if entry.point is not None]))
     for entry, (system, setting) in zip(scores, shown, strict=True):
         entry.system, entry.setting = system, setting
     scores = in_order(scores)
@@ -119,6 +126,8 @@ def write_results(
     if over_seeds:
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
+    if len(by_tokenisation(scores)) > 1:
+        notes.append(OTHER_TOKENS)
     caption = f"{test['name']}, {test['sentences']} sentences"
     return scores, _write(scores, into, caption, notes, claims), troubles
 
@@ -134,7 +143,7 @@ def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[s
     latex = to_latex(rows, better, caption=f"Translation quality and latency on {caption}.", label="tab:results")
     (into / "results.tex").write_text(latex, encoding="utf-8", newline="\n")
     shown = [summary(rows)]
-    found = comparisons(scores)
+    found = [row for alike in by_tokenisation(scores) for row in comparisons(alike)]
     if found:
         heading = "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value"
         write_tables(found, into, "comparisons", f"{heading}; {caption}", notes)
@@ -146,6 +155,14 @@ def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[s
         write_tables(checked, into, "claims", f"Claims of Section VI-B; {caption}")
         shown.append(to_markdown(checked, "Claims of Section VI-B"))
     return "\n\n".join([*shown, "\n".join(notes)])
+
+
+def by_tokenisation(scores: Sequence[Scores]) -> list[list[Scores]]:
+    """Entries in groups whose sources are the same tokens, by how many there are: others' AL counts something else."""
+    groups: dict[float, list[Scores]] = {}
+    for entry in scores:
+        groups.setdefault(round(entry.row["source"], 6), []).append(entry)
+    return list(groups.values())
 
 
 def _with_kind(entry: Scores) -> dict[str, Any]:

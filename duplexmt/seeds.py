@@ -1,5 +1,7 @@
 """Several trainings of one system, with different seeds, as one: means, their spread, and a bootstrap over both.
 
+One system are models that differ in nothing that their folders record but seeds (`evaluation.recipe_of`).
+
 A bootstrap over sentences says how far a difference may be chance of the test set; trained again with another seed, a
 model differs, too. Here each resample of the sentences draws trainings as well, with replacement, for each system by
 itself and for all settings of a system alike. With `n` trainings that understates their variance by a factor (n − 1)/n,
@@ -23,7 +25,7 @@ SPREAD = (*QUALITY, "AL")  # columns whose standard deviation over trainings is 
 
 
 def mean_over_seeds(scores: Sequence[Scores]) -> list[Scores]:
-    """One entry for all models that nothing but their weights tells apart, at each setting.
+    """One entry for all models that nothing but their weights and seeds tells apart, at each setting.
 
     Args:
         scores: of single models, each with its `point`.
@@ -99,11 +101,11 @@ def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
 
 
 def _kind(point: Point) -> str:
-    """What makes models one system: all but weights and setting."""
+    """What makes models one system: all but weights, seeds and setting."""
     options = dict(point.options)
     if point.system == "waitk":  # evaluations of before did not say so
         options.setdefault(TRAINED_K, point.setting)
-    return json.dumps([point.system, options], sort_keys=True, ensure_ascii=False)
+    return json.dumps([point.system, options, point.recipe], sort_keys=True, ensure_ascii=False)
 
 
 def _point(entry: Scores) -> Point:

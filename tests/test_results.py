@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from duplexmt.evaluation import TestSet
+from duplexmt.artifact import MANIFEST
+from duplexmt.evaluation import TestSet, model_digest
 from duplexmt.results import SCORED, evaluations_in, write_results
 
 from .metrics.test_neural import STAND_IN
@@ -79,6 +80,32 @@ def test_evaluations_of_different_test_sets_are_refused(tmp_path, monkeypatch):
         write_results([tmp_path / "a", tmp_path / "b"], tmp_path, **OPTIONS)
     with pytest.raises(ValueError, match=r"rescore=.*/c: no evaluation there"):
         evaluations_in([tmp_path / "a", tmp_path / "c"])
+
+
+def test_systems_whose_sources_are_other_tokens_are_not_compared_at_equal_latency(tmp_path):
+    decoding = evaluated(tmp_path, [*POINTS, point("local_agreement", 2, folder="none/offline/model")])
+    for record in decoding.records[POINTS[2].digest].values():  # offline: a token more in each source
+        record["source_tokens"] = [*record["source_tokens"], "more"]
+        record["source_token_ends"] = [*record["source_token_ends"], len(record["source"])]
+    decoding.finish()
+    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
+    pairs = {(row["system"], row["against"]) for row in rows_of(tmp_path, "comparisons")}
+    assert pairs == {("grid", "local agreement n=2")}
+    assert "there is no comparison at equal AL between them" in shown
+
+
+def test_what_a_model_of_an_evaluation_of_before_was_trained_with_stands_in_its_folder(tmp_path):
+    points = []
+    for epochs in (1, 3):
+        info = {"format": 1, "system": "grid", "grid": {}, "files": {}, "training": {"epochs": epochs}}
+        folder = tmp_path / f"run{epochs}" / "model"
+        folder.mkdir(parents=True)
+        (folder / MANIFEST).write_text(json.dumps(info), encoding="utf-8")
+        (folder / "weights").write_text(str(epochs))
+        points.append(point("grid", 0.5, str(folder), model_digest(folder, info)))
+    evaluated(tmp_path / "a", points)
+    write_results([tmp_path / "a"], tmp_path / "a", **OPTIONS, over_seeds=True)
+    assert [row["system"] for row in rows_of(tmp_path / "a")] == ["grid epochs 1", "grid epochs 3"]
 
 
 def test_claims_are_checked_beside_what_was_found(tmp_path):

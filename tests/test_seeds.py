@@ -102,6 +102,15 @@ def test_wait_k_models_trained_with_different_k_are_not_trainings_of_one_system(
     assert entry.row["BLEU"] == 11.0
 
 
+def test_models_trained_with_other_settings_are_not_trainings_of_one_system():
+    """Three seeds of two sizes of the training set: two systems, not one."""
+    entries = [scores("grid", 0.5, seed, 10.0 + seed) for seed in range(6)]
+    for number, entry in enumerate(entries):
+        entry.point = replace(entry.point, recipe={"train_size": 25000 if number < 3 else 100000, "epochs": 1})
+    found = mean_over_seeds(entries)
+    assert [(entry.row["BLEU"], len(entry.models)) for entry in found] == [(11.0, 3), (14.0, 3)]
+
+
 def test_models_there_twice_or_at_some_settings_only_are_refused():
     with pytest.raises(ValueError, match=r"one model is there twice \(runs/grid-1/model, runs/grid-1/model\)"):
         mean_over_seeds([scores("grid", 0.5, 1, 10.0), scores("grid", 0.5, 1, 10.0)])
@@ -138,3 +147,17 @@ def test_an_evaluation_shows_trainings_as_one_system(tmp_path):
     found = json.loads((tmp_path / "mean" / "comparisons.json").read_text(encoding="utf-8"))["rows"]
     assert {row["system"] for row in found} == {"grid"}
     assert "Claims of Section VI-B" in shown
+
+
+def test_a_table_over_seeds_names_the_training_in_which_systems_differ(tmp_path):
+    entries = [
+        replace(point("grid", theta, f"runs/{size}-{seed}/model", f"m{size}{seed}"), recipe={"train_size": size})
+        for theta in (0.5, 0.9)
+        for size in (25000, 100000)
+        for seed in (1, 2)
+    ]
+    evaluated(tmp_path, entries)
+    write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
+    assert [(row["system"], row["setting"], row["trainings"]) for row in rows_of(tmp_path)] == [
+        (f"grid train_size {size}", f"θ={theta}", 2) for size in (100000, 25000) for theta in (0.5, 0.9)
+    ]  # fmt: skip

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+ROUNDING = 1e-9  # what two sums of the same latencies in another order may differ by, and more
 SEED = 12345  # the same for all systems: their resampled scores are paired
 
 
@@ -72,4 +73,4 @@ def quality_at_latency(latency: Array, quality: Array, wanted: Array) -> Array:
     order = np.argsort(latency, axis=1)
     latency, quality = np.take_along_axis(latency, order, 1), np.take_along_axis(quality, order, 1)
     found = [np.interp(x, xs, ys) for x, xs, ys in zip(wanted, latency, quality, strict=True)]
-    return np.where(wanted < latency[:, 0], np.nan, np.array(found))
+    return np.where(wanted < latency[:, 0] - ROUNDING, np.nan, np.array(found))

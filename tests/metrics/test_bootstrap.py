@@ -58,3 +58,8 @@ def test_quality_is_interpolated_between_points_and_held_beyond_the_slowest() ->
     latency, quality = np.array([[4.0, 2.0]] * 4), np.array([[30.0, 20.0]] * 4)
     found = quality_at_latency(latency, quality, np.array([2.0, 3.0, 9.0, 1.9]))
     assert found.tolist() == pytest.approx([20, 25, 30, np.nan], nan_ok=True)
+
+
+def test_a_latency_that_differs_by_rounding_is_no_faster() -> None:
+    latency, quality = np.array([[sum([0.1] * 3), 2.0]]), np.array([[20.0, 30.0]])
+    assert quality_at_latency(latency, quality, np.array([0.3])).tolist() == [20.0]
