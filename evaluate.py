@@ -12,6 +12,7 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from duplexmt.command_line import quote_arguments, rescore_arguments, resume_arguments, run_label, user_errors
@@ -29,10 +30,13 @@ def main(cfg: DictConfig) -> float:
         arguments = list(hydra_cfg.overrides.task)
         checked = settings(EvaluateSettings, cfg)
         label = run_label(hydra_cfg, checked.logger.group)
-        return evaluate(checked, arguments, Path(hydra_cfg.runtime.output_dir), *label)
+        in_sweep = hydra_cfg.mode == RunMode.MULTIRUN
+        return evaluate(checked, arguments, Path(hydra_cfg.runtime.output_dir), *label, in_sweep=in_sweep)
 
 
-def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path, name: str, group: str | None) -> float:
+def evaluate(
+    cfg: EvaluateSettings, arguments: list[str], folder: Path, name: str, group: str | None, in_sweep: bool = False
+) -> float:
     """One evaluation in one folder; returns BLEU of the last row for sweeps."""
     folders = [folder]
     if cfg.rescored:
@@ -43,35 +47,32 @@ def evaluate(cfg: EvaluateSettings, arguments: list[str], folder: Path, name: st
         choose_theta(cfg, arguments, folder)
     else:
         decode(cfg, arguments, folder)
-    return results(cfg, folders, folder, name, group)
+    return results(cfg, folders, folder, name, group, in_sweep)
 
 
 def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     """Translate what is not yet translated in the folder."""
-    from duplexmt.artifact import load_model_folder
+    from duplexmt.artifact import load_model_folder, read_manifest
     from duplexmt.evaluation import Decoding
     from duplexmt.overlap import warn_of_overlap
     from duplexmt.training.data import corpus_settings
     from duplexmt.training.run import choose_device
 
-    device, decoding, test, languages = choose_device(cfg.device), None, None, None
+    device, decoding, test = choose_device(cfg.device), None, None
     checked: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
-    asked = folders_to_run(cfg, arguments, folder)
-    check_knobs(cfg, asked)
-    folders = [path.resolve() for path in asked]
-    begun = begun_points(folder) if cfg.resume else {}
+    folders = folders_to_run(cfg, arguments, folder)
+    manifests = {path: read_manifest(path) for path in folders}
+    check_knobs(cfg, [info["system"] for info in manifests.values()])
+    folders = [path.resolve() for path in folders]
+    begun = begun_points(folder, folders)
+    manifests |= {path: read_manifest(path) for path in begun}
+    check_languages(manifests)
     for model_folder in dict.fromkeys([*folders, *begun]):
         loaded = load_model_folder(model_folder, device)
-        own = [loaded.info["data"][f"{side}_language"] for side in ("source", "target")]
         if test is None:
             test, held_out_from = read_test_set(cfg, arguments, loaded, cfg.split)
             checked.append(held_out_from)
-            decoding, languages = Decoding.start(folder, test), own
-        if own != languages:
-            raise ValueError(
-                f"model_folder={model_folder} translates {' → '.join(own)}, the models before it "
-                f"{' → '.join(languages)}: systems are compared on one test set"
-            )
+            decoding = Decoding.start(folder, test, folders)
         corpus = corpus_settings(asdict(recorded_data(loaded.info["data"], DataConfig(corpus="recorded"))))
         if cfg.check_overlap and corpus not in checked:
             checked.append(corpus)
@@ -84,7 +85,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
 
 def folders_to_run(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:
     """The model folders asked for; of an evaluation that is gone on with, those it was begun with, unless others are
-    named: `latest` may be another run by now."""
+    named: `latest` may be another run by now. (Those of before do not say which these were: what was begun counts.)"""
     from duplexmt.evaluation import Decoding
 
     if cfg.resume and not any(argument.startswith("model_folder=") for argument in arguments):
@@ -92,15 +93,19 @@ def folders_to_run(cfg: EvaluateSettings, arguments: list[str], folder: Path) ->
     return model_folders(cfg)
 
 
-def begun_points(folder: Path) -> dict[Path, list[tuple[str, Any]]]:
-    """Systems and settings by model folder whose decoding was begun, perhaps with other settings than today's."""
-    from duplexmt.evaluation import Decoding
+def begun_points(folder: Path, asked: list[Path]) -> dict[Path, list[tuple[str, Any]]]:
+    """Systems and settings by model folder whose decoding was begun, perhaps with other settings than today's; where
+    such a model folder is gone, under the one asked for that holds the same model."""
+    from duplexmt.artifact import read_manifest
+    from duplexmt.evaluation import DECODING, Decoding, model_digest
 
-    before = Decoding.read(folder)
     begun: dict[Path, list[tuple[str, Any]]] = {}
-    for point in before.points.values():
-        if before.missing(point):
-            begun.setdefault(Path(point.model_folder), []).append((point.system, point.setting))
+    for point in Decoding.read(folder).begun() if (folder / DECODING).is_file() else []:
+        home = Path(point.model_folder)
+        if not home.is_dir():
+            moved = (path for path in asked if model_digest(path, read_manifest(path)) == point.model)
+            home = next(moved, home)
+        begun.setdefault(home, []).append((point.system, point.setting))
     return begun
 
 
@@ -145,11 +150,23 @@ def settings_of(cfg: EvaluateSettings, loaded: Any) -> list[tuple[str, Any]]:
     return [("offline", None), *untrained, *[("local_agreement", n) for n in cfg.agreements]]
 
 
-def check_knobs(cfg: EvaluateSettings, folders: list[Path]) -> None:
-    """Refuse a setting of a system that no model folder can be run as."""
-    from duplexmt.artifact import read_manifest
+def check_languages(manifests: dict[Path, dict[str, Any]]) -> None:
+    """Refuse models of different languages, before any of them is run."""
+    pairs = {
+        folder: [info["data"][f"{side}_language"] for side in ("source", "target")]
+        for folder, info in manifests.items()
+    }
+    first = next(iter(pairs), None)
+    for folder, own in pairs.items():
+        if first is not None and own != pairs[first]:
+            raise ValueError(
+                f"model_folder={folder} translates {' → '.join(own)}, model_folder={first} "
+                f"{' → '.join(pairs[first])}: systems are compared on one test set"
+            )
 
-    held = [read_manifest(folder)["system"] for folder in folders]
+
+def check_knobs(cfg: EvaluateSettings, held: list[str]) -> None:
+    """Refuse a setting of a system that no model, trained as `held` says, can be run as."""
     for name, given, wanted in (("k", cfg.ks, ("waitk", "offline")), ("agreement", cfg.agreements, ("offline",))):
         if given and not set(held) & set(wanted):
             raise ValueError(
@@ -196,9 +213,13 @@ def model_folders(cfg: EvaluateSettings) -> list[Path]:
     return found
 
 
-def results(cfg: EvaluateSettings, folders: list[Path], into: Path, name: str, group: str | None) -> float:
-    """Score, write and show; what could not be scored is told at the end."""
-    from duplexmt.results import SCORED, write_results
+def results(
+    cfg: EvaluateSettings, folders: list[Path], into: Path, name: str, group: str | None, in_sweep: bool = False
+) -> float:
+    """Score, write and show; what could not be scored is told at the end: by a job of a sweep without ending the jobs
+    behind it, as `GatherSweep` scores all of them again and ends with it."""
+    from duplexmt.evaluation import SCORED
+    from duplexmt.results import write_results
 
     scores, shown, troubles = write_results(
         folders,
@@ -222,9 +243,12 @@ def results(cfg: EvaluateSettings, folders: list[Path], into: Path, name: str, g
             log_evaluation(scores, into, test["name"], logger=logger, name=name, group=group, settings=asdict(cfg))
         except ValueError as error:
             troubles.append(str(error))
-    if troubles:
+    if troubles and not in_sweep:
         raise ValueError("\nerror: ".join(troubles))
-    (into / SCORED).write_text(json.dumps({"settings": len(scores)}) + "\n", encoding="utf-8")
+    for trouble in troubles:
+        log.error("error: %s", trouble)
+    if not troubles:
+        (into / SCORED).write_text(json.dumps({"settings": len(scores)}) + "\n", encoding="utf-8")
     return float(scores[-1].row["BLEU"])
 
 
@@ -236,12 +260,13 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
     from duplexmt.search import find_theta
     from duplexmt.training.run import choose_device
 
-    (model_folder, *others) = folders_to_run(cfg, arguments, folder)
-    loaded = load_model_folder(model_folder, choose_device(cfg.device))
+    (model_folder, *others) = [path.resolve() for path in folders_to_run(cfg, arguments, folder)]
+    device = choose_device(cfg.device)
+    loaded = load_model_folder(model_folder, device)
     if others or loaded.info["system"] != "grid":
         raise ValueError(f"target_al={cfg.target_al:g} needs one model folder of the grid: only it has a θ")
     test, _ = read_test_set(cfg, arguments, loaded, "validation")
-    decoding = Decoding.start(folder, test)
+    decoding = Decoding.start(folder, test, [model_folder])
 
     def al_at(theta: float) -> float:
         point = translate_point(cfg, loaded, model_folder, "grid", theta, test, decoding)
@@ -255,6 +280,10 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
         return al
 
     found = find_theta(al_at, cfg.target_al)
+    for home, begun in begun_points(folder, [model_folder]).items():  # by a search for another AL
+        model = loaded if home == model_folder else load_model_folder(home, device)
+        for system, setting in begun:
+            translate_point(cfg, model, home, system, setting, test, decoding)
     decoding.finish()
     what = {"theta": found.theta, "AL": round(found.al, 4), "target_al": cfg.target_al, "validation": test.name}
     record_operating_point(model_folder, what | {"sentences": len(test.sources)})

@@ -1,5 +1,6 @@
 """The command line around Hydra: a run that goes on, quotes its grammar wants, names of runs, and errors for users."""
 
+import json
 import os
 import re
 import sys
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -22,11 +24,19 @@ def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
     if hydra.mode != RunMode.MULTIRUN:
         return Path(hydra.runtime.output_dir).name, group
     sweep = Path(hydra.sweep.dir)
-    saved = sweep / "multirun.yaml"  # Hydra's record of the sweep, with all values of what is swept
-    common = OmegaConf.load(saved).hydra.overrides.task if saved.is_file() else []
-    known = {argument.lower() for argument in common}  # a job is told False where the command said false
+    # A job is told False where the command said false.
+    known = {argument.lower() for argument in sweep_arguments(sweep)}
     differing = [argument for argument in hydra.overrides.task if argument.lower() not in known]
     return " ".join([str(hydra.job.num), *differing])[:120], group or sweep.name
+
+
+def sweep_arguments(folder: Path) -> list[str]:
+    """What a sweep was started with, all values of what is swept included; nothing where Hydra has left no record."""
+    saved = folder / "multirun.yaml"
+    if not saved.is_file():
+        return []
+    overrides = OmegaConf.load(saved).hydra.overrides
+    return [str(argument) for argument in OmegaConf.to_container(overrides)["task"]]  # type: ignore[call-overload,index]
 
 
 def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt") -> list[str]:
@@ -52,19 +62,33 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     if not saved.is_file() or not (folder / needs).is_file():
         what = "no run with a checkpoint" if needs.endswith(".ckpt") else f"nothing begun ({needs})"
         raise ValueError(f"resume={folder}: {what} there; give the folder a run was started in")
-    return [*saved_arguments(saved, arguments, "resume"), *arguments, run_dir]
-
-
-def saved_arguments(saved: Path, arguments: list[str], *left_out: str) -> list[str]:
-    """What a run was started with (`.hydra/overrides.yaml`), but for what is given anew and some settings."""
-    anew = {argument.partition("=")[0].lstrip("+~") for argument in arguments} | {*left_out}
+    begun = begun_with(folder / needs)
     known = [str(value) for value in OmegaConf.load(saved)]
+    kept = but_for(known, arguments, "resume", *(["model_folder"] if begun else []))
+    return [*kept, *but_for(begun, arguments), *arguments, run_dir]
+
+
+def begun_with(decoding: Path) -> list[str]:
+    """`model_folder=[…]` of the folders that an evaluation was begun with, where its `decoding.json` says so: by now
+    `latest`, or a pattern, may mean others."""
+    if decoding.suffix != ".json":
+        return []
+    try:
+        folders = json.loads(decoding.read_text(encoding="utf-8")).get("model_folders")
+    except ValueError:
+        folders = None  # damaged, as is told where it is read
+    return [f"model_folder=[{','.join(map(in_quotes, folders))}]"] if folders else []
+
+
+def but_for(known: list[str], arguments: list[str], *left_out: str) -> list[str]:
+    """What a run was started with, but for what is given anew and some settings."""
+    anew = {argument.partition("=")[0].lstrip("+~") for argument in arguments} | {*left_out}
     return [argument for argument in known if argument.partition("=")[0].lstrip("+~") not in anew]
 
 
 def rescore_arguments(arguments: list[str]) -> list[str]:
-    """Command-line arguments with which `rescore=FOLDER` scores as that evaluation did, but for what is given anew, and
-    writes into that folder, whose `.hydra` stays as it is."""
+    """Command-line arguments with which `rescore=FOLDER` scores as that evaluation, or sweep, did, but for what is
+    given anew or was swept, and writes into that folder, whose `.hydra` stays as it is."""
     folders = [argument.removeprefix("rescore=") for argument in arguments if argument.startswith("rescore=")]
     single = folders and folders[-1] not in ("", "null") and not folders[-1].startswith("[")
     if not single or any(argument.startswith("hydra.run.dir=") for argument in arguments):
@@ -72,9 +96,14 @@ def rescore_arguments(arguments: list[str]) -> list[str]:
     folder = folders[-1].strip("'")
     if not Path(folder).is_dir():
         raise ValueError(f"rescore={folder}: there is no such folder")
-    saved = Path(folder) / ".hydra" / "overrides.yaml"  # not of a sweep
-    known = saved_arguments(saved, arguments, "resume", "rescore", "target_al") if saved.is_file() else []
-    return [*known, *arguments, f"hydra.run.dir='{folder}'", "hydra.output_subdir=null"]
+    saved = Path(folder) / ".hydra" / "overrides.yaml"
+    if saved.is_file():
+        known = [str(value) for value in OmegaConf.load(saved)]
+    else:
+        parser = OverridesParser.create()
+        known = [one for one in sweep_arguments(Path(folder)) if not parser.parse_override(one).is_sweep_override()]
+    kept = but_for(known, arguments, "resume", "rescore", "target_al")
+    return [*kept, *arguments, f"hydra.run.dir='{folder}'", "hydra.output_subdir=null"]
 
 
 def quote_arguments(arguments: list[str]) -> list[str]:
@@ -88,9 +117,14 @@ def quote_arguments(arguments: list[str]) -> list[str]:
             value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)  # no interpolation
         else:
             plain = not value or value[0] in "'\"[{" or value.isascii()
-        escaped = re.sub(r"(\\+)(?='|\Z)", r"\1\1", value).replace("'", "\\'")
-        quoted.append(argument if plain or not equals else f"{name}='{escaped}'")
+        quoted.append(argument if plain or not equals else f"{name}={in_quotes(value)}")
     return quoted
+
+
+def in_quotes(value: str) -> str:
+    """A text as Hydra's grammar quotes it."""
+    escaped = re.sub(r"(\\+)(?='|\Z)", r"\1\1", value).replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 @contextmanager

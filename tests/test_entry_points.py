@@ -255,6 +255,20 @@ def test_a_sweep_over_theta_is_gathered_into_one_table_and_one_figure(trained, t
     assert {(run.project, run.group, run.job_type) for run in runs} == {("duplexmt", "sweep", "evaluate")}
 
 
+def test_a_sweep_that_lacks_a_metric_runs_all_its_jobs_and_is_scored_again_as_it_was_asked_for(trained, tmp_path):
+    arguments = [argument for argument in EVALUATION if not argument.startswith("policy.theta")]
+    metrics = ["quality=neural", "quality.environment=no/such", "source_rate=2.5", f"hydra.sweep.dir='{tmp_path}'"]
+    model = f"model_folder='{trained[0] / 'model'}'"
+    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", model, *arguments, *metrics)
+    assert done.returncode == 2
+    assert [line.split(":")[1].split()[0] for line in done.stderr.splitlines()[-2:]] == ["COMET", "BLEURT"]
+    assert [row["setting"] for row in rows_in(tmp_path)] == ["θ=0.3", "θ=1"]
+    assert not list(tmp_path.rglob("scored.json"))
+    (tmp_path / "results.md").unlink()
+    succeeded(run("evaluate.py", f"rescore={tmp_path}", "quality=basic"))
+    assert "arriving at 2.5 characters a second" in (tmp_path / "results.md").read_text(encoding="utf-8")
+
+
 def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, evaluated, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(trained[0] / "model", model)

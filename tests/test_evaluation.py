@@ -1,21 +1,27 @@
 """Records of an evaluation, and its folder: killed anywhere, it goes on; what does not belong there is refused."""
 
 import json
+from dataclasses import asdict, replace
 
 import pytest
 
 from duplexmt.data.tokenizer import SourceTokens, token_ids, token_spans
 from duplexmt.evaluation import (
+    SCORED,
     Decoding,
+    Point,
     TestSet,
     check_models,
     complete_ends,
     further_references,
     model_digest,
+    named_apart,
+    recipe_of,
     telling_apart,
     text_and_token_ends,
     tokenise,
     translate,
+    with_recipe,
 )
 
 from .helpers import byte_level_tokenizer, tiny_tokenizer
@@ -192,6 +198,35 @@ def test_further_points_join_an_evaluation(tmp_path):
     more.check_complete()
 
 
+def test_an_evaluation_is_complete_only_once_nothing_is_missing(tmp_path):
+    evaluated(tmp_path, POINTS, stop_after=2)
+    (tmp_path / "decoding.json").write_text(
+        (tmp_path / "decoding.json").read_text().replace('"complete": false', '"complete": true'), encoding="utf-8"
+    )
+    more = evaluated(tmp_path, [point(setting=0.7)])
+    assert (more.complete, Decoding.read(tmp_path).complete) == (False, False)
+    with pytest.raises(ValueError, match=r"is not finished: .*resume="):
+        more.check_complete()
+    evaluated(tmp_path, POINTS)
+    assert Decoding.read(tmp_path).complete
+
+
+def test_scores_are_no_longer_those_of_the_evaluation_once_something_is_decoded_anew(tmp_path):
+    evaluated(tmp_path, POINTS)
+    (tmp_path / SCORED).touch()
+    evaluated(tmp_path, POINTS)
+    assert (tmp_path / SCORED).exists(), "nothing was missing"
+    evaluated(tmp_path, [point(setting=0.7)], stop_after=1)
+    assert not (tmp_path / SCORED).exists()
+
+
+def test_the_model_folders_asked_for_are_remembered_from_the_first_point_on(tmp_path):
+    Decoding.start(tmp_path, TEST, [tmp_path / "a", tmp_path / "b"]).add(POINTS[0])
+    folders = [str(tmp_path / name) for name in "ab"]
+    assert Decoding.read(tmp_path).model_folders == Decoding.start(tmp_path, TEST).model_folders == folders
+    assert Decoding.start(tmp_path, TEST, [tmp_path / "c"]).model_folders == [str(tmp_path / "c")]
+
+
 # --- what does not belong together -------------------------------------------------------------------------------
 
 
@@ -273,6 +308,77 @@ def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
     assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": 3}
     waitk["prefix"]["k"] = "multi"
     assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": "multi"}
+
+
+DATA = {"corpus": "pairs", "path": "a/train.tsv", "segmentation": "tokens", "train_size": 25000, "seed": 1}
+TRAINING = {"learning_rate": 0.001, "optimizer": "adam", "lam": 0.1, "seed": 1, "epochs": 1}
+
+
+def recipe(tmp_path, data=None, training=None, config=None, **info):
+    """The recipe of a model folder that differs from `DATA` and `TRAINING` so."""
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 64, **(config or {})}), encoding="utf-8")
+    known = {"adaptation": "full", "backbone": None, "files": {"config.json": 1}}
+    return recipe_of(tmp_path, {**known, "data": DATA | (data or {}), "training": TRAINING | (training or {}), **info})
+
+
+def test_models_are_trained_alike_where_only_seeds_and_what_matters_to_no_model_differ(tmp_path):
+    usual = recipe(tmp_path)
+    assert usual == {
+        "adaptation": "full", "corpus": "pairs", "path": "a/train.tsv", "segmentation": "tokens", "train_size": 25000,
+        "learning_rate": 0.001, "optimizer": "adam", "epochs": 1, "hidden_size": 64,
+    }  # fmt: skip
+    other_seed = {"seed": 2, "typical_source_length": 12, "sample_size": 5, "max_shard_size": "40MB", "snapshots": [1]}
+    held_out = {"seed": 2, "test_path": "x", "validation_size": 5, "licence": "CC0", "context_tokens": 0}
+    assert recipe(tmp_path, held_out, other_seed) == usual
+    bases = [recipe(tmp_path, {"tokenizer": f"runs/seed{seed}/base/model"}) for seed in (1, 2)]
+    assert bases[0] == bases[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": {"segmentation": "characters"}}, {"data": {"context_tokens": 8}}, {"data": {"train_size": 100000}},
+        {"data": {"path": "b/train.tsv"}}, {"data": {"batch_size": 4}}, {"training": {"optimizer": "muon"}},
+        {"training": {"learning_rate": 0.01}}, {"training": {"epochs": 3}}, {"config": {"hidden_size": 128}},
+        {"adaptation": "lora"}, {"backbone": "Qwen/Qwen2.5-0.5B"}, {"data": {"some_later_option": "x"}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_models_trained_with_other_settings_have_other_recipes(tmp_path, changes):
+    assert recipe(tmp_path, **changes) != recipe(tmp_path)
+
+
+def test_names_tell_in_what_recipes_differ_if_that_is_short_and_nothing_else():
+    def named(*recipes):
+        points = [replace(point(folder=str(i)), recipe=recipe) for i, recipe in enumerate(recipes)]
+        return [entry.options for entry in named_apart([*points, point("offline", None)])][:-1]
+
+    usual = {"train_size": 25000, "path": "a/train.tsv", "epochs": 1, "adaptation": "full", "optimizer": "adam"}
+    assert named(usual, usual) == [{}, {}]
+    assert named(usual, usual | {"train_size": 100000}, {}) == [{"train_size": 25000}, {"train_size": 100000}, {}]
+    assert named(usual, usual | {"path": "b/other.tsv"}) == [{"path": "train.tsv"}, {"path": "other.tsv"}]
+    assert named(usual, usual | {"path": "b/train.tsv"}) == [{"path": "a/train.tsv"}, {"path": "b/train.tsv"}]
+    assert named({"corpus": "builtin"}, usual) == [{}, {}], "more than a name can hold: their runs tell"
+
+
+def test_an_evaluation_of_before_is_read_and_asks_the_model_folder_what_it_was_trained_with(tmp_path):
+    evaluated(tmp_path, POINTS)
+    content = json.loads((tmp_path / "decoding.json").read_text())
+    del content["model_folders"]
+    for entry in content["points"].values():
+        del entry["recipe"]
+    (tmp_path / "decoding.json").write_text(json.dumps(content), encoding="utf-8")
+    before = Decoding.read(tmp_path)
+    before.check_complete()
+    assert (before.model_folders, {entry.digest: entry.recipe for entry in before.points.values()}) == (
+        None, {entry.digest: {} for entry in POINTS}
+    )  # fmt: skip
+    info = {"adaptation": "lora", "files": {}}
+    assert with_recipe(point(folder=str(tmp_path)), lambda folder: info).recipe == {"adaptation": "lora"}
+    assert with_recipe(point(folder="gone"), lambda folder: info).recipe == {}
+    known = replace(point(folder=str(tmp_path)), recipe={"epochs": 1})
+    assert with_recipe(known, lambda folder: info) == known
+    assert Point(**json.loads(json.dumps(asdict(known)))) == known
 
 
 def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path):
