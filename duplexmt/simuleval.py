@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from .artifact import load_model_folder
-from .data.tokenizer import token_ids
+from .data.tokenizer import source_ids, token_ids
 from .evaluation import Decoding
 from .streaming.engine import Stream
 from .streaming.events import End, Read, System, Write
 from .streaming.grid import GridSystem
 from .streaming.systems import build_system
-from .streaming.text import GrowingText
+from .streaming.text import GrowingText, decode
 
 SPACE = "▁"  # a space inside a token, which must not split it
 
@@ -36,15 +36,19 @@ class Units:
 
     Args:
         tokenizer: of the model.
+        segmentation: of its sources, `tokens` or `characters`.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, segmentation: str = "tokens") -> None:
+        self.tokenizer, self.segmentation = tokenizer, segmentation
         self.known = {shown(token): index for token, index in sorted(tokenizer.get_vocab().items())}
 
     def ids(self, unit: str) -> list[int]:
-        """Tokens of one unit: its own, if it is a token, else those of its text."""
-        return [self.known[unit]] if unit in self.known else token_ids(self.tokenizer, [unit])[0]
+        """Tokens of one unit: its own, if it is a token that sources are made of, else those of its text."""
+        token = self.known.get(unit)
+        if token is not None and (self.segmentation == "tokens" or len(decode(self.tokenizer, [token])) <= 1):
+            return [token]
+        return source_ids(self.tokenizer, [unit], self.segmentation)[0]
 
 
 def written(system: System, known: Sequence[int], finished: bool, length: int, filler: int) -> tuple[list[Write], bool]:
@@ -116,7 +120,7 @@ def serve(model_folder: str, system: str, setting: float | int | None, max_targe
     """
     loaded = load_model_folder(model_folder)
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1)
-    units, anchored = Units(loaded.tokenizer), loaded.model.anchor == "source_length"
+    units, anchored = Units(loaded.tokenizer, loaded.sources.segmentation), loaded.model.anchor == "source_length"
     live = LiveAnswers(running) if isinstance(running, GridSystem) else None
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin.buffer:

@@ -167,9 +167,10 @@ def _way(translation: Translation, grid: int, source_tokens: int, reference_toke
             delays.append(event.delay)
         else:
             tail = event.text
-    if tail and visits[-1][0]:  # bytes that make no character were held back to the end
-        text, p_emit = visits[-1][0][-1]
-        visits[-1][0][-1] = (text + tail, p_emit)
+    if tail:  # bytes that make no character were held back to the end: they belong to the last token written
+        last_written = next(tokens for tokens, _ in reversed(visits) if tokens)
+        text, p_emit = last_written[-1]
+        last_written[-1] = (text + tail, p_emit)
     al = sentence_latency([delays], [source_tokens], [reference_tokens])["AL"][0]
     stopped = next(event.reason for event in events if isinstance(event, End))
     return Way(first, last, [Visit(*visit) for visit in visits], stopped, al, grid)

@@ -36,10 +36,11 @@ def load_comet(folder: Path, device: str) -> Callable[[list[Item], int], list[fl
 
     def score(items: list[Item], batch_size: int) -> list[float]:
         samples = [{"src": item["source"], "mt": item["hypothesis"], "ref": item["reference"]} for item in items]
-        gpus = 1 if device == "cuda" else 0
-        accelerator = "gpu" if gpus else "cpu"
+        kind, _, number = device.partition(":")
+        where = {"gpus": 1, "accelerator": "gpu"} if kind == "cuda" else {"gpus": 0, "accelerator": "cpu"}
+        devices = [int(number)] if number and kind == "cuda" else None
         return model.predict(
-            samples, batch_size=batch_size, gpus=gpus, accelerator=accelerator, progress_bar=False, num_workers=0
+            samples, batch_size=batch_size, devices=devices, progress_bar=False, num_workers=0, **where
         ).scores
 
     return score

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from duplexmt.artifact import load_model_folder, save_model_folder
-from duplexmt.data.tokenizer import stream_tokens, token_ids
+from duplexmt.data.tokenizer import SourceTokens, stream_tokens, token_ids
 from duplexmt.evaluation import Decoding, Point, TestSet, tokenise, translate
 from duplexmt.metrics.units import last_tokens
 from duplexmt.scoring import score
@@ -17,7 +17,14 @@ from duplexmt.simuleval import LiveAnswers, Units, export, shown, written
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.grid import GridSystem
 
-from .helpers import METRICS_PYTHON, SENTENCES, needs_metrics_environment, spoken_grid, tiny_tokenizer
+from .helpers import (
+    METRICS_PYTHON,
+    SENTENCES,
+    byte_level_tokenizer,
+    needs_metrics_environment,
+    spoken_grid,
+    tiny_tokenizer,
+)
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 12
@@ -112,6 +119,15 @@ def test_units_are_tokens_where_they_can_be_and_texts_otherwise():
     ids = token_ids(tokenizer, ["人好 the"])[0]
     assert [token for unit in map(shown, tokenizer.convert_ids_to_tokens(ids)) for token in units.ids(unit)] == ids
     assert units.ids("我们是人") == token_ids(tokenizer, ["我们是人"])[0]
+
+
+@pytest.mark.parametrize("tokenizer", [tiny_tokenizer(420), byte_level_tokenizer()], ids=["merged", "bytes"])
+def test_units_of_any_file_become_what_a_model_of_characters_was_trained_with(tokenizer):
+    how, units = SourceTokens(tokenizer, "characters"), Units(tokenizer, "characters")
+    for words in (["the", "man", "喜欢", "😀"], ["我们", "学校"]):
+        assert [token for unit in words for token in units.ids(unit)] == how.ids(["".join(words)])[0]
+    ids = how.ids(["the 我们 好😀"])[0]  # and units as they are exported are the tokens they were
+    assert [token for unit in map(shown, tokenizer.convert_ids_to_tokens(ids)) for token in units.ids(unit)] == ids
 
 
 def test_the_exported_files_have_a_line_a_sentence_and_a_unit_a_token(tmp_path):

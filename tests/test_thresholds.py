@@ -7,9 +7,9 @@ import torch
 
 from duplexmt.artifact import ModelFolder
 from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.streaming.events import Read, Write, collect
+from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.systems import build_system
-from duplexmt.thresholds import holds_until, translations, viewer_of
+from duplexmt.thresholds import _way, holds_until, translations, viewer_of
 from duplexmt.training.probe import sentence_grid
 
 from .helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
@@ -61,6 +61,14 @@ def test_a_translation_holds_as_far_as_its_least_sure_emit():
     events = [Read(0, 5), Write(0, 7, 1, 0.8), Write(0, 8, 1, 0.55), Read(0, 0, 0.2), Write(0, 9, 1, 0.1)]
     assert holds_until(events, 1, (0.3, 0.5, 0.55, 0.9), 0) == 1  # 0.55 > 0.55 does not hold
     assert holds_until(events[:3], 1, (0.3, 0.5, 0.55, 0.9), 0) == 0  # cut off before the source had ended
+
+
+def test_text_held_back_to_the_end_belongs_to_the_last_token_written_wherever_that_was():
+    for written_at in (1, 2):
+        events = [Read(0, 5), Read(0, 0, 0.1), End(0, "end_token", 0, "!")]
+        events.insert(written_at, Write(0, 9, 1, 0.9, 0, "a"))
+        visits = _way((0, 0, events), 0, 1, 1).visits
+        assert [visit.written for visit in visits if visit.written] == [[("a!", 0.9)]]
 
 
 def test_grids_are_those_of_the_texts_and_paths_those_of_the_decisions():

@@ -2,10 +2,12 @@
 
 import json
 import os
+import runpy
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from duplexmt.metrics.neural import Translation, neural_scores
 
 from ..helpers import METRICS_PYTHON, needs_metrics_environment
 
+ROOT = Path(__file__).parents[2]
 ITEMS = [
     Translation("人是人", "the man", ["a man is a man"]),
     Translation("我好", "", ["I am well", "I'm well"]),
@@ -135,6 +138,26 @@ def checkpoints(tmp_path_factory):
 
 
 OFFLINE = os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [("cpu", (0, "cpu", None)), ("cuda", (1, "gpu", None)), ("cuda:1", (1, "gpu", [1])), ("mps", (0, "cpu", None))],
+)
+def test_comet_runs_on_the_device_asked_for(device, expected, monkeypatch, tmp_path):
+    """Against a stand-in for the library, which is not in this environment."""
+
+    class Comet:
+        def predict(self, samples, *, gpus, accelerator, devices=None, **_):
+            asked.append((gpus, accelerator, devices))
+            return SimpleNamespace(scores=[0.5] * len(samples))
+
+    asked = []
+    monkeypatch.setitem(sys.modules, "comet", SimpleNamespace(load_from_checkpoint=lambda *_, **__: Comet()))
+    load_comet = runpy.run_path(str(ROOT / "metrics_env" / "neural.py"))["load_comet"]
+    score = load_comet(tmp_path, device)
+    assert score([{"source": "人", "hypothesis": "a man", "reference": "man"}], 8) == [0.5]
+    assert asked == [expected]
 
 
 @needs_metrics_environment

@@ -252,3 +252,19 @@ def test_theta_outside_0_to_1_is_refused(theta):
 def test_a_limit_below_one_token_is_refused():
     with pytest.raises(ValueError, match="max_target_tokens=0: must be at least 1"):
         GridSystem(small_talk(), TOKENS, 0.5, max_target_tokens=0)
+
+
+def test_sources_longer_than_the_model_takes_are_all_named_before_the_first_step():
+    model = tiny_grid(tiny_backbone(vocab_size=7, layers=1, max_position_embeddings=12))
+    sources = [[4], [3] * 11, [2] * 20, [3] * 12]
+    cases = [(TOKENS, r"2 of 4 .*: number 2 \(21\), number 3 \(13\)\. "), (PREFIXED, "3 of 4 .*: number 1 ")]
+    for tokens, named in cases:
+        events = GridSystem(model, tokens, 0.5, 4).translate(sources)
+        with pytest.raises(ValueError, match=named + ".*leave them out") as error:
+            next(events)
+        assert "longer than the 12 tokens this model takes" in str(error.value)
+        assert "stream" not in str(error.value)
+    assert GridSystem(model, TOKENS, 0.5, 4).check_lengths(sources[:2]) is None
+    windowed = tiny_grid(tiny_backbone("mistral", vocab_size=7, layers=1, sliding_window=16))
+    with pytest.raises(ValueError, match="what its sliding window of 16 leaves beside a target of 4"):
+        next(GridSystem(windowed, TOKENS, 0.5, 4).translate(sources))
