@@ -160,7 +160,9 @@ def named_apart(points: Sequence[Point]) -> list[Point]:
 
 
 def _shown(name: str, value: Any, among: Sequence[Any]) -> Any:
-    """Of a path its last part, where that tells it from the others."""
+    """Of a list its members, of a path its last part, where that tells it from the others."""
+    if isinstance(value, list | dict):
+        return ",".join(map(str, value)) if isinstance(value, list) else json.dumps(value, ensure_ascii=False)
     others = {other for other in among if other and other != value} if name in PATHS else set()
     alone = name in PATHS and Path(value).name not in {Path(other).name for other in others}
     return Path(value).name if alone else value

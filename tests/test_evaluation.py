@@ -23,6 +23,7 @@ from duplexmt.evaluation import (
     translate,
     with_recipe,
 )
+from duplexmt.scoring import name_points
 
 from .helpers import byte_level_tokenizer, tiny_tokenizer
 from .scripted import SENTENCES, TEST, Scripted, evaluated, point, records, system_like, unlike
@@ -351,13 +352,17 @@ def test_models_trained_with_other_settings_have_other_recipes(tmp_path, changes
 def test_names_tell_in_what_recipes_differ_if_that_is_short_and_nothing_else():
     def named(*recipes):
         points = [replace(point(folder=str(i)), recipe=recipe) for i, recipe in enumerate(recipes)]
-        return [entry.options for entry in named_apart([*points, point("offline", None)])][:-1]
+        apart = named_apart([*points, point("offline", None)])
+        name_points(apart)  # takes them all
+        return [entry.options for entry in apart][:-1]
 
     usual = {"train_size": 25000, "path": "a/train.tsv", "epochs": 1, "adaptation": "full", "optimizer": "adam"}
     assert named(usual, usual) == [{}, {}]
     assert named(usual, usual | {"train_size": 100000}, {}) == [{"train_size": 25000}, {"train_size": 100000}, {}]
     assert named(usual, usual | {"path": "b/other.tsv"}) == [{"path": "train.tsv"}, {"path": "other.tsv"}]
     assert named(usual, usual | {"path": "b/train.tsv"}) == [{"path": "a/train.tsv"}, {"path": "b/train.tsv"}]
+    some = {"sources": ["tatoeba", "wmt17"], "further": {"a": 1}}
+    assert named(usual, usual | some) == [{}, {"sources": "tatoeba,wmt17", "further": '{"a": 1}'}]
     assert named({"corpus": "builtin"}, usual) == [{}, {}], "more than a name can hold: their runs tell"
 
 
