@@ -16,11 +16,27 @@ def faster_by_onednn(request, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "faster"), [({"avx512_f": True}, True), ({"avx512_f": False}, False), ({}, True)]
-)
-def test_processors_without_avx512_multiply_by_their_blas(monkeypatch, capabilities, faster):
+    ("capabilities", "intel", "faster"),
+    [
+        ({"avx512_f": True}, False, True), ({"avx512_f": True}, True, False), ({"avx512_f": False}, False, False),
+        ({}, False, True),
+    ],
+)  # fmt: skip
+def test_intels_processors_and_those_without_avx512_multiply_by_their_blas(monkeypatch, capabilities, intel, faster):
     monkeypatch.setattr(products, "cpu_capabilities", lambda: capabilities)
+    monkeypatch.setattr(products, "of_intel", lambda: intel)
     assert products.onednn_is_faster.__wrapped__() is faster
+
+
+def test_a_processor_says_whose_it_is(monkeypatch, tmp_path):
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr(products, "Path", lambda _: file)
+    for vendor in ("GenuineIntel", "AuthenticAMD"):
+        monkeypatch.setattr("platform.processor", lambda vendor=vendor: f"Intel64 Family 6, {vendor}")
+        assert products.of_intel() is (vendor == "GenuineIntel")  # elsewhere than on Linux
+    for vendor in ("GenuineIntel", "AuthenticAMD"):
+        file.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n", encoding="utf-8")
+        assert products.of_intel() is (vendor == "GenuineIntel")
 
 
 @pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
