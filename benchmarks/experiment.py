@@ -75,7 +75,7 @@ def refuse_other_settings(stage: Stage, out: Path) -> None:
         ValueError: naming those that differ.
     """
     file = settings_file(stage, out)
-    if not file.is_file() or not stage.folder.is_dir():
+    if not file.is_file() or stage.command() == stage.fresh:  # nothing there to go on from
         return
     before, now = json.loads(file.read_text(encoding="utf-8")), settings_of(stage, out)
     if before != now:
