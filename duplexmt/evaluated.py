@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from .artifact import MANIFEST, read_manifest
-from .evaluation import DECODING, Decoding, Point, Record, model_digest, named_apart
+from .evaluation import DECODING, Decoding, Point, Record, model_digest
+from .recipe import named_apart
 from .report.page import Figure, Results, Table
 from .report.table import check_rows
 from .results import evaluations_in

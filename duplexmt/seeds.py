@@ -1,6 +1,6 @@
 """Several trainings of one system, with different seeds, as one: means, their spread, and a bootstrap over both.
 
-One system are models that differ in nothing that their folders record but seeds (`evaluation.recipe_of`).
+One system are models that differ in nothing that their folders record but seeds (`recipe.recipe_of`).
 
 A bootstrap over sentences says how far a difference may be chance of the test set; trained again with another seed, a
 model differs, too. Here each resample of the sentences draws trainings as well, with replacement, for each system by

@@ -15,14 +15,12 @@ from duplexmt.evaluation import (
     complete_ends,
     further_references,
     model_digest,
-    named_apart,
-    recipe_of,
     telling_apart,
     text_and_token_ends,
     tokenise,
     translate,
-    with_recipe,
 )
+from duplexmt.recipe import named_apart, recipe_of, with_recipe
 from duplexmt.scoring import name_points
 
 from .helpers import byte_level_tokenizer, tiny_tokenizer
