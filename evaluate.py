@@ -73,10 +73,13 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
             test, held_out_from = read_test_set(cfg, arguments, loaded, cfg.split)
             checked.append(held_out_from)
             decoding = Decoding.start(folder, test, folders)
-        corpus = corpus_settings(asdict(recorded_data(loaded.info["data"], DataConfig(corpus="recorded"))))
-        if cfg.check_overlap and corpus not in checked:
-            checked.append(corpus)
-            warn_of_overlap(model_folder, corpus, loaded.tokenizer, test.sources)
+        bases = [(f"the base of {model_folder}", data) for data in loaded.info.get("trained_before", [])]
+        for name, data in [(str(model_folder), loaded.info["data"]), *bases]:
+            corpus = corpus_settings(asdict(recorded_data(data, DataConfig(corpus="recorded"))))
+            if cfg.check_overlap and corpus not in checked:
+                checked.append(corpus)
+                log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
+                warn_of_overlap(name, corpus, loaded.tokenizer, test.sources)
         wanted = settings_of(cfg, loaded) if model_folder in folders else []
         for system, setting in dict.fromkeys([*wanted, *begun.get(model_folder, [])]):
             translate_point(cfg, loaded, model_folder, system, setting, test, decoding)

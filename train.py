@@ -55,7 +55,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 
 def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
-    from duplexmt.artifact import save_model_folder
+    from duplexmt.artifact import save_model_folder, trained_on
     from duplexmt.baselines.mask import shown_delay
     from duplexmt.baselines.model import PrefixModel
     from duplexmt.data.tokenizer import stream_tokens
@@ -148,6 +148,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         tokens=tokens,
         backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
         data=asdict(cfg.data),
+        trained_before=trained_on(cfg.model.backbone),
         max_shard_size=cfg.training.max_shard_size,
     )
     training = asdict(cfg.training) | recipe | {"typical_source_length": datamodule.typical_source_length}

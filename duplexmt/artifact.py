@@ -68,6 +68,7 @@ def save_model_folder(
     data: dict[str, Any],
     training: dict[str, Any],
     scores: dict[str, float],
+    trained_before: list[dict[str, Any]] | None = None,
     max_shard_size: str | None = None,
 ) -> Path:
     """Write a model folder, all or nothing: a folder of that name appears only once it is complete.
@@ -80,6 +81,7 @@ def save_model_folder(
         data: settings of its data (languages, licence, …).
         training: settings of its training, for the record.
         scores: validation figures for the model card.
+        trained_before: settings of the data its base was trained on, see `trained_on`.
         max_shard_size: of a file of weights, such as 40MB; a tensor is never cut up. None for one file.
 
     Raises:
@@ -120,6 +122,7 @@ def save_model_folder(
         "tokens": asdict(tokens),
         "data": data,
         "training": training,
+        "trained_before": trained_before or [],
         "scores": scores,
     }
     info["files"] = {str(f.relative_to(partial)): f.stat().st_size for f in sorted(partial.rglob("*")) if f.is_file()}
@@ -221,6 +224,14 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return info
 
 
+def trained_on(backbone: str | None) -> list[dict[str, Any]]:
+    """Settings of the data a backbone was trained on, its base's first, where it is a model folder that says so."""
+    if not os.path.isfile(os.path.join(backbone or "", MANIFEST)):
+        return []
+    info = read_manifest(str(backbone))
+    return [*info.get("trained_before", []), info["data"]]
+
+
 def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
     """Write into a model folder at which θ it meets a wanted latency (`evaluate.py target_al=3`).
 
@@ -283,6 +294,7 @@ def model_card(info: dict[str, Any]) -> str:
         f"Written by duplexmt {info['duplexmt_version']}.",
         "",
         f"- **Data:** {corpus_name(data)}; licence: {data['licence']}.",
+        *[f"- **Its base's data:** {corpus_name(d)}; licence: {d['licence']}." for d in info["trained_before"]],
         how,
         f"- **Training:** {info['adaptation']}, {recipe}texts of at most {data['max_tokens']} tokens.",
         "",

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from .training.data import prepare_corpus
@@ -10,13 +9,11 @@ from .training.data import prepare_corpus
 log = logging.getLogger(__name__)
 
 
-def warn_of_overlap(model_folder: Path, corpus: Mapping[str, Any], tokenizer: Any, sources: list[str]) -> None:
+def warn_of_overlap(model: str, corpus: Mapping[str, Any], tokenizer: Any, sources: list[str]) -> None:
     """Say how many test sentences a model was trained on, or that its corpus is not at hand to tell.
 
-    Of what its base was trained on nothing is known.
-
     Args:
-        model_folder: of the model.
+        model: what to call it: its folder, or that it is the base of one.
         corpus: `corpus_settings` of its training pairs, which are read again.
         tokenizer: the model's.
         sources: of the test set.
@@ -24,7 +21,7 @@ def warn_of_overlap(model_folder: Path, corpus: Mapping[str, Any], tokenizer: An
     try:
         prepared = prepare_corpus(**{**corpus, "tokenizer": tokenizer})
     except (OSError, ValueError) as error:
-        log.info("%s: not checked whether it was trained on test sentences: %s", model_folder, error)
+        log.info("%s: not checked whether it was trained on test sentences: %s", model, error)
         return
     split = prepared.sources.split  # the sentence before, and the source itself
     trained_on = {split(source)[1] for source, _ in prepared.splits["train"]}
@@ -33,7 +30,7 @@ def warn_of_overlap(model_folder: Path, corpus: Mapping[str, Any], tokenizer: An
         log.warning(
             "%s was trained on %d of these %d test sentences (%r, for one), which flatters its scores: test on others, "
             "with data.test_path=FILE",
-            model_folder,
+            model,
             len(shared),
             len(sources),
             shared[0],

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from duplexmt.artifact import MANIFEST, corpus_name, load_model_folder, read_manifest, save_model_folder
+from duplexmt.artifact import MANIFEST, corpus_name, load_model_folder, read_manifest, save_model_folder, trained_on
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
@@ -20,7 +20,7 @@ DATA = {
 TOKENS = StreamTokens(end=0, seed=1, source_prefix=(5, 6), target_prefix=(7,))
 
 
-def save(folder, model, backbone=None, scores=None, tokens=TOKENS):
+def save(folder, model, backbone=None, scores=None, tokens=TOKENS, **further):
     return save_model_folder(
         folder,
         model,
@@ -30,6 +30,7 @@ def save(folder, model, backbone=None, scores=None, tokens=TOKENS):
         data=DATA,
         training={"lam": 0.1, "learning_rate": 1e-3},
         scores={"validation/BLEU": 31.4159} if scores is None else scores,
+        **further,
     )
 
 
@@ -199,6 +200,15 @@ def test_the_model_card_of_a_baseline_names_its_schedule(tmp_path, k, schedule):
     model = tiny_prefix(k, vocab_size=len(tiny_tokenizer()))
     assert schedule in (save(tmp_path / "model", model) / "README.md").read_text(encoding="utf-8")
     assert load_model_folder(tmp_path / "model").model.k == k
+
+
+def test_what_bases_were_trained_on_goes_from_each_to_the_models_made_of_it(tmp_path):
+    base, name = save(tmp_path / "base", spoken_grid()), str(tmp_path / "base")
+    tuned = save(tmp_path / "tuned", spoken_grid(), backbone=name, trained_before=trained_on(name))
+    assert [trained_on(None), trained_on("Qwen/Qwen2.5-0.5B"), trained_on(str(tmp_path))] == [[], [], []]
+    assert (trained_on(str(base)), trained_on(str(tuned))) == ([DATA], [DATA, DATA])
+    assert "- **Its base's data:** pairs.tsv; licence: CC-BY-4.0." in (tuned / "README.md").read_text(encoding="utf-8")
+    assert "base's data" not in (base / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_model_folder_replaces_the_one_before_and_leaves_no_partial_one(tmp_path):

@@ -125,6 +125,23 @@ def test_models_of_other_languages_are_refused_before_any_is_run(models, tmp_pat
     assert not (tmp_path / "run" / "hypotheses.jsonl").exists()
 
 
+def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp_path, caplog):
+    manifest = models / "grid" / MANIFEST
+    info = json.loads(manifest.read_text(encoding="utf-8"))
+    base = tmp_path / "base.tsv"
+    further = [(f"我有{n}本书。", f"I have {n} books.") for n in range(30)]  # so that few are held out
+    base.write_text("".join(f"{source}\t{target}\n" for source, target in [*PAIRS, *further]), encoding="utf-8")
+    data = {"path": str(base), "validation_path": None, "test_path": None, "validation_size": 1, "test_size": 1}
+    data |= {"max_tokens": None}  # the test set is not filtered by length either
+    manifest.write_text(json.dumps(info | {"trained_before": [info["data"] | data]}), encoding="utf-8")
+    given = [argument for argument in arguments([models / "grid"]) if not argument.startswith("check_overlap")]
+    with caplog.at_level("INFO"):
+        evaluate.decode(checked("evaluate", *given), given, tmp_path / "evaluation")
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == 1
+    assert f"the base of {models / 'grid'} was trained on 3 of these 3 test sentences" in told[0]
+
+
 def test_a_job_of_a_sweep_that_cannot_be_scored_says_so_and_the_sweep_fails_in_the_end(tmp_path, caplog):
     evaluated(tmp_path / "0", [point(setting=0.5)])
     cfg = checked("evaluate", "quality=neural", "quality.environment=no/such", "quality.resamples=100")
