@@ -15,6 +15,7 @@ does the same to whole columns.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -179,6 +180,32 @@ def wrong_script(text: str, language: str, least: float) -> bool:
     letters = [found[0] for word in _SPACED_WORD.findall(text) if (found := _LETTER.search(word))]
     right = sum(bool(in_script(letter)) for letter in (*unspaced, *letters))
     return right < least * (len(unspaced) + len(letters))
+
+
+def check_order(name: str, pairs: Sequence[tuple[str, str]], source_language: str, target_language: str) -> None:
+    """Refuse *cleaned* pairs most of which are the wrong way round, as told by the scripts of both languages.
+
+    The first thousand say it. Languages of one script, or of one not known here, cannot be told apart.
+
+    Raises:
+        ValueError: each side of over half of the pairs is in the other one's script.
+    """
+    if not {source_language, target_language} <= _SCRIPTS.keys():
+        return
+    first = pairs[:1000]
+    swapped = sum(
+        wrong_script(source, source_language, 0.5)
+        and wrong_script(target, target_language, 0.5)
+        and not wrong_script(source, target_language, 0.5)
+        and not wrong_script(target, source_language, 0.5)
+        for source, target in first
+    )
+    if 2 * swapped > len(first):
+        raise ValueError(
+            f"{name}: the columns are swapped: {swapped} of the first {len(first)} pairs have {target_language} for a "
+            f"source and {source_language} for a target (source_language={source_language}, "
+            f"target_language={target_language}); exchange source_field and target_field, or the two languages"
+        )
 
 
 def length_ratio(source: str, target: str, most: float) -> bool:

@@ -17,6 +17,7 @@ Splits are disjoint by source and by target, up to case, spaces and punctuation 
 import os
 from collections.abc import Callable, Sequence
 
+from data_prep.cleaning import check_order
 from data_prep.reading import Pair, PathLike, read_pairs
 from data_prep.report import Report
 from data_prep.rules import check_language, clean_pair
@@ -176,11 +177,12 @@ def _count(count_tokens: CountTokens, texts: list[str]) -> list[int]:
 def _read_split(
     name: str, paths: Paths, languages: tuple[str, str], fields: tuple[int | str, int | str], report: Report
 ) -> list[Pair]:
-    """Clean pairs in the order of the files, each exact pair once. ValueError if there is none."""
+    """Clean pairs in the order of the files, each exact pair once. ValueError for none, or swapped columns."""
     seen: set[Pair] = set()
     pairs: list[Pair] = []
     stage = f"{name}.clean"
-    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+    files = [paths] if isinstance(paths, str | os.PathLike) else paths
+    for path in files:
         raw = read_pairs(path, source_field=fields[0], target_field=fields[1], report=report, stage=f"{name}.read")
         for source, target in raw:
             cleaned = clean_pair(source, target, *languages)
@@ -193,7 +195,9 @@ def _read_split(
                 pairs.append(cleaned)
     report.add(stage, "kept", len(pairs))
     if not pairs:
-        raise nothing_left(name, report)
+        where = f"{', '.join(map(str, files))} (source_field={fields[0]}, target_field={fields[1]})"
+        raise nothing_left(name, report, where)
+    check_order(name, pairs, *languages)
     return pairs
 
 

@@ -126,9 +126,14 @@ def _files(path: Path) -> list[Path]:
             raise ValueError(f"{path} holds the splits {names}: give the folder of one, such as {path / 'train'}")
     else:
         matches = sorted(entry for entry in path.iterdir() if entry.is_file() and _kind(entry))
-        splits = {found[0] for entry in matches if (found := _SPLIT_NAME.search(entry.name.lower()))}
-        if len(splits) > 1:
-            raise ValueError(f"{path} holds files of several splits ({sorted(splits)}): give one as {path}/train*")
+        named = {entry: found[0] for entry in matches if (found := _SPLIT_NAME.search(entry.name.lower()))}
+        splits = {*named.values()}
+        if len(splits) > 1 or (splits - {"train"} and len(named) < len(matches)):
+            first = next((entry.name for entry in matches if entry not in named), "train*")
+            raise ValueError(
+                f"{path} holds files of several splits ({', '.join(entry.name for entry in matches)}): give one as "
+                f"{path}/{first}; train.py takes a folder of corpora and test files by data=pairs_folder"
+            )
         if not matches:
             raise ValueError(f"{path} is a folder without a corpus in it; known formats: {_FORMATS}")
     for file in matches:

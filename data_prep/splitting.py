@@ -95,8 +95,8 @@ def sample(name: str, pairs: list[Pair], size: int | None, seed: int, report: Re
     return chosen
 
 
-def nothing_left(name: str, report: Report) -> ValueError:
+def nothing_left(name: str, report: Report, where: str = "") -> ValueError:
     return ValueError(
-        f"no {name} pair is left; what became of them:\n{report.summary()}\n"
+        f"no {name} pair is left{where and f' of {where}'}; what became of them:\n{report.summary()}\n"
         "Check the path, source_field and target_field, the languages, and whether max_tokens is too small."
     )

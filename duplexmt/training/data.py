@@ -12,6 +12,7 @@ import lightning as L
 from torch.utils.data import DataLoader
 
 from data_prep import Report, clean_side, filter_by_length, finish_splits, read_and_clean, read_pairs
+from data_prep.cleaning import check_order
 from data_prep.corpus import CountTokens
 from data_prep.rules import check_language
 
@@ -232,7 +233,7 @@ def read_evaluation_file(
     those without a source behind it.
 
     Raises:
-        ValueError: for a missing file, an unknown format or language, or a file without any pair.
+        ValueError: for a missing file, an unknown format or language, swapped columns, or a file without any pair.
     """
     check_language(target_language)
     report = Report()
@@ -245,7 +246,11 @@ def read_evaluation_file(
         else:  # nothing but invisible characters
             report.add_example("evaluation.clean", "empty_side", f"{raw}\t{reference}")
     if not pairs:
-        raise ValueError(f"{path} has no sentence pairs:\n{report.summary()}")
+        raise ValueError(
+            f"{path} has no sentence pairs (source_field={source_field}, target_field={target_field}); what became of "
+            f"its lines:\n{report.summary()}"
+        )
+    check_order(path, pairs, source_language, target_language)
     return pairs, report
 
 

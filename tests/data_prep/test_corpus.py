@@ -258,10 +258,28 @@ def test_an_empty_corpus_is_an_error_that_says_where_the_pairs_went(path: Path, 
         load_corpus(path, **LANGUAGES, max_tokens=1, count_source=characters, count_target=words)
     bad = tmp_path / "bad.jsonl"
     bad.write_text(json.dumps({"zh": "你好", "en": "Hi"}) + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"(?s)missing_field +1 .*source_field"):
+    with pytest.raises(
+        ValueError, match=r"(?s)left of .*bad.jsonl \(source_field=cn, .*missing_field +1 .*source_field"
+    ):
         load_corpus(bad, **LANGUAGES, source_field="cn", target_field="en")
     with pytest.raises(ValueError, match=r"(?s)no test pair is left.*one_sided"):
         load_corpus(path, test=write(tmp_path / "test.tsv", [("", "No source")]), **LANGUAGES)
+
+
+def test_swapped_columns_are_refused_where_scripts_tell(tmp_path: Path) -> None:
+    swapped = write(tmp_path / "swapped.tsv", [(target, source) for source, target in made_up(100)])
+    with pytest.raises(
+        ValueError, match=r"train: the columns are swapped: 100 of the first 100 pairs have en for a source"
+    ):
+        load_corpus(swapped, **LANGUAGES)
+    right_way: list[dict[str, Any]] = [
+        LANGUAGES | {"source_field": 1, "target_field": 0},
+        {"source_language": "en", "target_language": "zh"},
+        {"source_language": "en", "target_language": "de"},  # one script; the Chinese is somebody else's concern
+        {"source_language": "zh", "target_language": "th"},  # a script that is not known
+    ]
+    for settings in right_way:
+        assert load_corpus(swapped, **settings).splits["train"]
 
 
 def test_a_size_beyond_what_is_there_is_an_error_that_says_how_many_are(path: Path, tmp_path: Path) -> None:

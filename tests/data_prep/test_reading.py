@@ -206,6 +206,14 @@ def test_a_folder_or_pattern_reads_its_files_in_order_of_name(tmp_path: Path) ->
     assert read(tmp_path / "train-*")[0] == PAIRS
 
 
+def test_a_test_file_among_corpora_is_not_read_with_them(tmp_path: Path) -> None:
+    write(tmp_path / "tatoeba.tsv", tsv(PAIRS))
+    assert read(tmp_path)[0] == PAIRS
+    write(tmp_path / "test-wmt19.tsv", tsv(PAIRS))
+    with pytest.raises(ValueError, match=r"several splits \(tatoeba\.tsv, test-wmt19\.tsv\): .*data=pairs_folder"):
+        read(tmp_path)
+
+
 def test_datasets_from_disk_and_parquet_give_the_same_pairs_without_a_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,8 +59,15 @@ def test_an_evaluation_file_is_read_whole_in_order_and_its_references_left_as_th
 def test_a_test_file_without_pairs_is_refused_with_the_reasons(tmp_path):
     path = tmp_path / "empty.tsv"
     path.write_text("只有一边\t\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"has no sentence pairs"):
+    with pytest.raises(ValueError, match=r"(?s)has no sentence pairs \(source_field=0, target_field=1\).*one_sided +1"):
         read_evaluation_file(str(path), **FIELDS)
+
+
+def test_a_test_file_with_swapped_columns_is_refused(tmp_path):
+    path = tsv(tmp_path / "swapped.tsv", [(target, source) for source, target in SENTENCES])
+    with pytest.raises(ValueError, match=r"swapped\.tsv: the columns are swapped: .*exchange source_field and"):
+        read_evaluation_file(path, **FIELDS)
+    assert read_evaluation_file(path, **FIELDS | {"source_field": 1, "target_field": 0})[0] == list(SENTENCES)
 
 
 def test_the_built_in_corpus_keeps_to_the_length_asked_for_with_its_alignments():
