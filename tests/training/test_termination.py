@@ -21,14 +21,15 @@ ROOT = Path(__file__).parents[2]
 
 
 class Terminate(L.Callback):
-    """Sends SIGTERM to its own process in one batch, in some of the processes."""
+    """Sends a signal, or several, to its own process in one batch, in some of the processes."""
 
-    def __init__(self, batch, ranks=(0,)):
-        self.batch, self.ranks = batch, ranks
+    def __init__(self, batch, ranks=(0,), signals=(signal.SIGTERM,)):
+        self.batch, self.ranks, self.signals = batch, ranks, signals
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_index):
         if batch_index == self.batch and trainer.global_rank in self.ranks:
-            os.kill(os.getpid(), signal.SIGTERM)
+            for number in self.signals:
+                os.kill(os.getpid(), number)
 
 
 def trainer_in(folder, *callbacks, **settings):
@@ -43,25 +44,38 @@ def trainer_in(folder, *callbacks, **settings):
     )
 
 
-@pytest.mark.parametrize(("accumulate", "batch"), [(1, 3), (2, 4)])
-def test_a_run_stops_after_its_step_and_goes_on_as_if_undisturbed(tmp_path, caplog, accumulate, batch):
+@pytest.mark.parametrize(
+    ("accumulate", "batch", "number"), [(1, 3, signal.SIGTERM), (2, 4, signal.SIGTERM), (1, 3, signal.SIGINT)]
+)
+def test_a_run_stops_after_its_step_and_goes_on_as_if_undisturbed(tmp_path, caplog, accumulate, batch, number):
     def fit(folder, *callbacks, checkpoint=None):
         module = small_module()
         trainer = trainer_in(folder, *callbacks, accumulate_grad_batches=accumulate)
         trainer.fit(module, small_data(2), ckpt_path=checkpoint, weights_only=True)
         return module.state_dict()
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     with pytest.raises(SystemExit) as stopped, caplog.at_level(logging.WARNING):
-        fit(tmp_path / "parts", Terminate(batch))
-    assert stopped.value.code == 143
+        fit(tmp_path / "parts", Terminate(batch, signals=[number]))
+    assert stopped.value.code == 128 + number
     steps = batch // accumulate + 1
-    assert f"SIGTERM: stopped after step {steps}, checkpoint: " in caplog.text
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert f"{number.name}: stopped after step {steps}, checkpoint: " in caplog.text
+    assert f"go on with resume={os.path.relpath(tmp_path / 'parts')}" in caplog.text
+    assert signal.getsignal(number) == before
     last = tmp_path / "parts" / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["global_step"] == steps
     resumed, whole = fit(tmp_path / "parts", checkpoint=last), fit(tmp_path / "whole")
     assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
+
+
+def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit):
+            trainer_in(tmp_path, Terminate(3, signals=[signal.SIGINT] * 2)).fit(small_module(), small_data(2))
+    finally:
+        signal.signal(signal.SIGINT, before)  # Lightning leaves it ignored
+    assert not (tmp_path / "checkpoints").exists()
 
 
 def test_a_handler_that_was_there_before_is_left_alone(tmp_path):
