@@ -25,8 +25,8 @@ log = logging.getLogger("evaluate")
 @hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
 def main(cfg: DictConfig) -> float:
     """Decode the held-out pairs with each system at each setting, score, and write tables and figures."""
-    with user_errors():
-        hydra_cfg = HydraConfig.get()
+    hydra_cfg = HydraConfig.get()
+    with user_errors(begun=Path(os.path.relpath(hydra_cfg.runtime.output_dir))):
         arguments = list(hydra_cfg.overrides.task)
         checked = settings(EvaluateSettings, cfg)
         label = run_label(hydra_cfg, checked.logger.group)

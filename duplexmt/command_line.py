@@ -1,8 +1,10 @@
 """The command line around Hydra: a run that goes on, quotes its grammar wants, names of runs, and errors for users."""
 
+import errno
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +12,61 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
+
+
+class CheckFolder(Callback):
+    """Before Hydra writes into the folder of a run or a sweep, refuses one that cannot be written to, or that a new
+    training would take from another."""
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        """Of a single run."""
+        with user_errors():
+            check_writable("hydra.run.dir", config.hydra.run.dir)
+            if "trainer" in config and not config.resume:
+                check_new(config.hydra.run.dir)
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Of a sweep."""
+        with user_errors():
+            check_writable("hydra.sweep.dir", config.hydra.sweep.dir)
+
+    def on_job_start(self, config: DictConfig, **_: Any) -> None:
+        """Of a job of a sweep, whose folder is known only now."""
+        with user_errors():
+            if "trainer" in config and not config.resume:
+                check_new(config.hydra.runtime.output_dir)
+
+
+def check_writable(setting: str, folder: str) -> None:
+    """Make a folder.
+
+    Raises:
+        ValueError: if nothing can be written there.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise ValueError(f"{setting}={folder}: cannot be written to ({error.strerror}); give another folder") from error
+
+
+def check_new(folder: str) -> None:
+    """Refuse to train into a folder that holds another training's checkpoint or model, which would be lost.
+
+    Raises:
+        ValueError: if it does.
+    """
+    for kept in ("checkpoints/last.ckpt", "model/duplexmt.json"):
+        if Path(folder, kept).is_file():
+            raise ValueError(
+                f"{os.path.relpath(folder)} holds a training already ({kept}): go on with "
+                f"resume={os.path.relpath(folder)}, or give a new one another folder"
+            )
 
 
 def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
@@ -52,8 +107,8 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     folders = [argument.removeprefix("resume=") for argument in arguments if argument.startswith("resume=")]
     if not folders or folders[-1] in ("", "null"):
         return arguments
-    folder = Path(folders[-1].strip("'"))
-    run_dir = f"hydra.run.dir='{folder}'"
+    folder = Path(without_quotes(folders[-1]))
+    run_dir = f"hydra.run.dir={in_quotes(str(folder))}"
     if run_dir in arguments:
         return arguments  # a process that Lightning started with what is returned below
     if any(argument.startswith("hydra.run.dir=") for argument in arguments):
@@ -93,9 +148,11 @@ def rescore_arguments(arguments: list[str]) -> list[str]:
     single = folders and folders[-1] not in ("", "null") and not folders[-1].startswith("[")
     if not single or any(argument.startswith("hydra.run.dir=") for argument in arguments):
         return arguments
-    folder = folders[-1].strip("'")
+    folder = without_quotes(folders[-1])
     if not Path(folder).is_dir():
         raise ValueError(f"rescore={folder}: there is no such folder")
+    if not any(Path(folder).glob("decoding.json")) and not any(Path(folder).glob("*/decoding.json")):
+        raise ValueError(f"rescore={folder}: no evaluation there (no decoding.json); give a folder of evaluate.py")
     saved = Path(folder) / ".hydra" / "overrides.yaml"
     if saved.is_file():
         known = [str(value) for value in OmegaConf.load(saved)]
@@ -103,22 +160,37 @@ def rescore_arguments(arguments: list[str]) -> list[str]:
         parser = OverridesParser.create()
         known = [one for one in sweep_arguments(Path(folder)) if not parser.parse_override(one).is_sweep_override()]
     kept = but_for(known, arguments, "resume", "rescore", "target_al")
-    return [*kept, *arguments, f"hydra.run.dir='{folder}'", "hydra.output_subdir=null"]
+    return [*kept, *arguments, f"hydra.run.dir={in_quotes(folder)}", "hydra.output_subdir=null"]
 
 
 def quote_arguments(arguments: list[str]) -> list[str]:
     """Command-line arguments with quotes where Hydra's grammar wants them: around `text=…`, which stands for itself
-    whatever it holds, and around other letters than ASCII's."""
+    whatever it holds, and around what the grammar cannot read: other letters than ASCII's, `corpus (1).tsv`; also in
+    a list."""
     quoted = []
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if name == "text":
             plain = not value or re.fullmatch(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", value, re.DOTALL) is not None
             value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)  # no interpolation
+        elif value.startswith("[") and value.endswith("]") and not readable(argument):
+            items = value[1:-1].split(",")
+            value = f"[{','.join(item if readable(f'{name}={item}') else in_quotes(item.strip()) for item in items)}]"
+            quoted.append(f"{name}={value}")
+            continue
         else:
-            plain = not value or value[0] in "'\"[{" or value.isascii()
+            plain = not value or value[0] in "'\"[{" or name.startswith("-") or readable(argument)
         quoted.append(argument if plain or not equals else f"{name}={in_quotes(value)}")
     return quoted
+
+
+def readable(argument: str) -> bool:
+    """Whether Hydra's grammar can read a command-line argument as it stands."""
+    try:
+        OverridesParser.create().parse_override(argument)
+    except HydraException:
+        return False
+    return True
 
 
 def in_quotes(value: str) -> str:
@@ -127,11 +199,24 @@ def in_quotes(value: str) -> str:
     return f"'{escaped}'"
 
 
+def without_quotes(value: str) -> str:
+    """What `in_quotes` was given; another text as it is."""
+    return str(OverridesParser.create().parse_override(f"value={value}").value()) if value[:1] == "'" else value
+
+
 @contextmanager
-def user_errors() -> Iterator[None]:
-    """Show a user's mistake as one line; the traceback only where HYDRA_FULL_ERROR=1 asks for it."""
+def user_errors(begun: Path | None = None) -> Iterator[None]:
+    """Show a user's mistake as one line; the traceback only where HYDRA_FULL_ERROR=1 asks for it.
+
+    Args:
+        begun: a folder that can be gone on with after Ctrl-C, once its `decoding.json` is there.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        on = f"; go on with resume={begun}" if begun is not None and (begun / "decoding.json").is_file() else ""
+        print(f"interrupted{on}", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)  # as a shell tells it
     except BrokenPipeError:  # the reader of our output has left, as in `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:

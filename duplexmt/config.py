@@ -132,6 +132,11 @@ class DataConfig:
                 raise ValueError("data=pairs needs data.path=FILE, or data.train_path, data.validation_path, …")
             if self.path is not None and self.train_path is not None:
                 raise ValueError("give data.path or data.train_path, not both")
+        if self.corpus != "recorded" and self.source_field == self.target_field:
+            raise ValueError(
+                f"data.source_field={self.source_field}, data.target_field={self.target_field}: a text would be its "
+                "own translation; give both"
+            )
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"data.max_tokens={self.max_tokens}: must be at least 1, or null for no limit")
         if self.train_size is not None and self.train_size < 1:
@@ -214,6 +219,8 @@ class TrainingConfig:
                 f"training.max_shard_size={self.max_shard_size!r}: must be a whole number of KB, MB or GB, such as "
                 "40MB, or null for one file"
             )
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"training.seed={self.seed}: must be at least 0 and below 2^32")
         _check_limit("training.checkpoint_every_n_steps", self.checkpoint_every_n_steps)
         _check_limit("training.sample_size", self.sample_size, least=0)
         for step in self.snapshots:

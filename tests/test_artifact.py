@@ -320,6 +320,11 @@ def test_a_lora_model_whose_backbone_is_gone_is_refused_by_the_backbones_name(tm
         load_model_folder(tmp_path / "model")
 
 
+def test_a_folder_that_holds_no_model_is_refused_by_the_backbones_name(tmp_path):
+    with pytest.raises(ValueError, match=rf"model\.backbone='{tmp_path}': no causal language model .*give a folder"):
+        pretrained_backbone(str(tmp_path))
+
+
 # --- anchor and segmentation -----------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,8 @@ def test_a_sweep_is_scored_again_as_it_was_but_for_what_was_swept(tmp_path):
     swept = ["policy.theta=0.3,1.0", "split=choice(test,validation)", "k=range(1,4)"]
     kept = ["model_folder=[a,b]", "quality=neural", "source_rate=2.5", "over_seeds=true", "claims=true"]
     OmegaConf.save({"hydra": {"overrides": {"task": [*swept, *kept, "target_al=3"]}}}, tmp_path / "multirun.yaml")
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "decoding.json").touch()
     given = [f"rescore={tmp_path}", "claims=false"]
     folder = [f"hydra.run.dir='{tmp_path}'", "hydra.output_subdir=null"]
     assert rescore_arguments(given) == [*kept[:-1], *given, *folder]

@@ -12,7 +12,14 @@ from hydra.errors import ConfigCompositionException
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from duplexmt.command_line import quote_arguments, rescore_arguments, resume_arguments, run_label, user_errors
+from duplexmt.command_line import (
+    CheckFolder,
+    quote_arguments,
+    rescore_arguments,
+    resume_arguments,
+    run_label,
+    user_errors,
+)
 from duplexmt.config import SCHEMAS, DataConfig, PolicyConfig, recorded_data, register_schemas, settings
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -338,6 +345,12 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["probes.pairs=[[a]]"], r"probes\.pairs: \['a'\] must be a source and its reference"),
         ("train", ["probes.pairs=[[a,' ']]"], r"probes\.pairs: .* must be a source and its reference, neither of them"),
         ("train", ["data.max_tokens=0"], r"data\.max_tokens=0: must be at least 1"),
+        (
+            "train",
+            ["data=pairs", "data.path=a", "data.source_field=1"],
+            r"data\.source_field=1, data\.target_field=1: a text would be its own translation",
+        ),
+        ("train", ["training.seed=-1"], r"training\.seed=-1: must be at least 0"),
         ("train", ["data.context_separator=' ||| '"], r"data\.context_separator=' \|\|\| ': cleaning changes white"),
         ("train", ["trainer.accumulate_grad_batches=0"], r"trainer\.accumulate_grad_batches=0: must be at least 1"),
         ("train", ["data.train_size=0"], r"data\.train_size=0: must be at least 1"),
@@ -481,6 +494,16 @@ def test_resume_brings_the_arguments_of_the_run_and_its_folder(tmp_path):
     ], "Hydra takes a group once"  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["run (2)", "it's", "läuf 1", "plain"])
+def test_a_folder_of_any_name_is_gone_on_with_and_scored_again(tmp_path, name):
+    run = started_run(tmp_path / name, [])
+    (run / "decoding.json").touch()
+    for extended, setting in ((resume_arguments, "resume"), (rescore_arguments, "rescore")):
+        given = extended(quote_arguments([f"{setting}={run}"]))
+        values = {one.key_or_group: one.value() for one in OverridesParser.create().parse_overrides(given)}
+        assert values[setting] == values["hydra.run.dir"] == str(run)
+
+
 @pytest.mark.parametrize("arguments", [[], ["policy.lam=0.1"], ["resume=null"], ["resume="]])
 def test_without_resume_arguments_stay_as_they_are(arguments):
     assert resume_arguments(arguments) == arguments
@@ -508,7 +531,14 @@ def test_resume_into_another_folder_is_refused(tmp_path):
         ("text=a \\ b", "text='a \\ b'"),
         ("text=", "text="),
         ("data.path=语料.tsv", "data.path='语料.tsv'"),
+        ("data.path=corpus (1).tsv", "data.path='corpus (1).tsv'"),
+        ("data.path=it's/a=b&c.tsv", "data.path='it\\'s/a=b&c.tsv'"),
+        ("data.path=my corpus.tsv", "data.path=my corpus.tsv"),
+        ("model_folder=[runs/a/model,läufe/*/model, b (2)]", "model_folder=[runs/a/model,'läufe/*/model','b (2)']"),
+        ("model_folder=['läufe/b',runs/a]", "model_folder=['läufe/b',runs/a]"),
         ("policy.theta=[0.5,0.6]", "policy.theta=[0.5,0.6]"),
+        ("policy.lam=range(1,4)", "policy.lam=range(1,4)"),
+        ("--config-dir=läufe", "--config-dir=läufe"),
         ("policy.theta=0.5,0.6", "policy.theta=0.5,0.6"),
         ("-m", "-m"),
     ],
@@ -549,6 +579,7 @@ def test_an_evaluation_needs_no_checkpoint_to_be_resumed(tmp_path):
 
 
 def test_rescoring_writes_into_the_folder_and_keeps_how_it_was_made(tmp_path):
+    (tmp_path / "decoding.json").touch()
     given = [f"rescore={tmp_path}", "quality=neural"]
     assert rescore_arguments(given) == [*given, f"hydra.run.dir='{tmp_path}'", "hydra.output_subdir=null"]
     for elsewhere in ([], ["rescore=null"], [f"rescore=[{tmp_path},b]"], [*given, "hydra.run.dir=b"]):
@@ -559,6 +590,9 @@ def test_rescoring_writes_into_the_folder_and_keeps_how_it_was_made(tmp_path):
 
 def test_scoring_again_keeps_the_settings_of_the_evaluation_but_for_those_given_anew(tmp_path):
     run = started_run(tmp_path / "run", ["experiment=duplex_results", "quality=neural", "resume=x", "target_al=3"])
+    with pytest.raises(ValueError, match=rf"rescore={run}: no evaluation there"):  # a training's settings are others
+        rescore_arguments([f"rescore={run}"])
+    (run / "decoding.json").touch()
     assert rescore_arguments([f"rescore={run}", "quality=basic"]) == [
         "experiment=duplex_results", f"rescore={run}", "quality=basic", f"hydra.run.dir='{run}'",
         "hydra.output_subdir=null",
@@ -572,6 +606,49 @@ def test_a_users_mistake_is_one_line_and_exit_status_2(error, capsys, monkeypatc
         raise error
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "error: λ is wrong\n"
+
+
+def test_ctrl_c_is_one_line_that_says_how_to_go_on_where_that_can_be(tmp_path, capsys):
+    for expected in ("interrupted\n", f"interrupted; go on with resume={tmp_path}\n"):
+        with pytest.raises(SystemExit) as stopped, user_errors(begun=tmp_path):
+            raise KeyboardInterrupt
+        assert stopped.value.code == 130
+        assert capsys.readouterr().err == expected
+        (tmp_path / "decoding.json").touch()
+
+
+@pytest.mark.parametrize(("name", "setting"), [("on_run_start", "run"), ("on_multirun_start", "sweep")])
+def test_a_folder_that_cannot_be_written_to_is_one_line(tmp_path, capsys, name, setting):
+    (tmp_path / "file").touch()
+    for program in ("train", "evaluate"):
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            cfg = compose(program, [f"hydra.{setting}.dir='{tmp_path}/file/run'"], return_hydra_config=True)
+        target = cfg.hydra.callbacks.check_folder._target_
+        assert target == f"{CheckFolder.__module__}.{CheckFolder.__name__}"
+        with pytest.raises(SystemExit) as stopped:
+            getattr(CheckFolder(), name)(config=cfg)
+        assert stopped.value.code == 2
+        expected = f"error: hydra.{setting}.dir={tmp_path}/file/run: cannot be written to (Not a directory); "
+        assert capsys.readouterr().err.startswith(expected)
+
+
+@pytest.mark.parametrize("kept", ["checkpoints/last.ckpt", "model/duplexmt.json"])
+def test_a_new_training_never_takes_the_folder_of_another(tmp_path, capsys, kept):
+    (tmp_path / kept).parent.mkdir()
+    (tmp_path / kept).touch()
+
+    def start(program, *overrides):
+        arguments = [*overrides, f"hydra.run.dir='{tmp_path}'", f"hydra.runtime.output_dir='{tmp_path}'"]
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            cfg = compose(program, arguments, return_hydra_config=True)
+        CheckFolder().on_run_start(config=cfg)
+        CheckFolder().on_job_start(config=cfg)
+
+    with pytest.raises(SystemExit):
+        start("train")
+    assert f"holds a training already ({kept}): go on with resume=" in capsys.readouterr().err
+    start("train", f"resume='{tmp_path}'")
+    start("evaluate")
 
 
 def test_the_traceback_is_there_for_who_asks(monkeypatch):

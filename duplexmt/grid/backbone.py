@@ -24,7 +24,10 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
         ValueError: if there is no such model, its attention is not supported, or its vocabulary is too small.
     """
     try:
-        config = AutoConfig.from_pretrained(name_or_folder)
+        try:
+            config = AutoConfig.from_pretrained(name_or_folder)
+        except ValueError as error:  # a folder without a config.json, or one that says nothing of a model
+            raise OSError(error) from error
         check_backbone(config)
         model = AutoModelForCausalLM.from_pretrained(name_or_folder, dtype=torch.float32, use_safetensors=True)
     except (OSError, SafetensorError) as error:
