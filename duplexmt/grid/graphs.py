@@ -86,6 +86,7 @@ class StaticSteps:
     def _replay(self, inputs: Tensor, width: int) -> Tensor:
         if self.generation != self.cache.generation:  # graphs hold addresses of tensors that were replaced
             self.recorded.clear()
+            self.pool = None  # gone with the last of them
             self.generation = self.cache.generation
         shape = inputs.shape[1], width
         if shape not in self.recorded:

@@ -104,11 +104,16 @@ class CachedStates:
         self.hidden.pop(state.index, None)
 
     def _open(self, states: list[StreamState]) -> None:
-        for state in states:
-            self.slots[state.index] = self.free.pop() if self.free else len(self.slots)
+        """Slots are taken once the cache has them: it may find no room to grow."""
+        n, known = len(states), len(self.slots) + len(self.free)
+        slots = [*self.free, *range(known, known + n)][:n]
+        source, seed, lengths = zip(*[(s.source[0], s.target[0], s.source_length) for s in states], strict=True)
+        hidden = self.cache.open(slots, source, seed, lengths)
+        self.free = self.free[n:]
+        for state, slot in zip(states, slots, strict=True):
+            self.slots[state.index] = slot
             self.reached[state.index] = (1, 1)
-        firsts = [(self.slots[s.index], s.source[0], s.target[0], s.source_length) for s in states]
-        self._keep_opened(states, self.cache.open(*zip(*firsts, strict=True)))
+        self._keep_opened(states, hidden)
 
     def _advance(self, states: list[StreamState]) -> None:
         """One token further for each: source tokens first, should several be missing."""

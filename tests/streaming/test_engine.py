@@ -126,6 +126,26 @@ def test_the_slot_of_a_sentence_that_has_ended_is_taken_by_the_next():
     assert engine.states.hidden == engine.states.slots == {}
 
 
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+def test_streams_the_cache_had_no_room_for_go_on_once_there_is_some(tokens):
+    engine = engine_of(tokens=tokens, max_streams=2)
+
+    def live(name):
+        stream = engine.open(name=name, source_length=len(SOURCES[name]))
+        stream.read(SOURCES[name])
+        stream.end()
+        return stream
+
+    assert list(live(2).write())  # leaves its slot to the next
+    engine.states.cache.max_bytes = engine.states.cache.bytes
+    first, second = live(0), live(1)
+    found = [event for event in engine.step() if event.stream == 0]
+    with pytest.raises(ValueError, match="a cache of 2 streams"):
+        engine.step()
+    second.close()
+    assert_same(found + list(first.write()), alone(model_with(), SOURCES[0], tokens))
+
+
 # --- the stream's own life -----------------------------------------------------------------------------------------
 
 
