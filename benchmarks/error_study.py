@@ -84,7 +84,7 @@ def sentence_decays(model: GridModel, found: list[Example], length: int) -> list
 
 
 def translations(loaded: ModelFolder, pairs: list[Any], theta: float) -> dict[str, dict[str, float]]:
-    """BLEU and AL_all with either attention; exact attention has no cache, so each step computes the grid again."""
+    """BLEU, AL and AL_all with either attention; exact attention with I←O on computes the grid again at each step."""
     rows = {}
     languages = [loaded.info["data"][f"{side}_language"] for side in ("source", "target")]
     for kind in ("approximate", "exact"):

@@ -26,7 +26,8 @@ class LiveReport:
     def __init__(self, out: TextIO, tokenizer: Any, end_token: int, form: str, between: str) -> None:
         self.out, self.tokenizer, self.end_token, self.form, self.between = out, tokenizer, end_token, form, between
         self.line = 1
-        self._sentences: list[int] = []  # of this line, those that have shown something
+        self._sentences = 0  # of this line, those that have shown something
+        self._sentence = -1  # number of the last of them
         self._steps: list[Event] = []  # of this sentence
 
     def show(self, events: Iterable[LiveEvent]) -> list[str]:
@@ -34,12 +35,12 @@ class LiveReport:
         stopped = []
         for live in events:
             event = live.event
-            if event.stream not in self._sentences:
-                self._sentences.append(event.stream)
-                if self.form == "text" and len(self._sentences) > 1:
+            if event.stream != self._sentence:
+                self._sentences, self._sentence = self._sentences + 1, event.stream
+                if self.form == "text" and self._sentences > 1:
                     self._write(self.between)
             if self.form == "events":
-                place = {"line": self.line, "sentence": len(self._sentences), "characters": live.characters}
+                place = {"line": self.line, "sentence": self._sentences, "characters": live.characters}
                 self._write(json.dumps(place | event_line(event, self.tokenizer), ensure_ascii=False) + "\n")
             elif self.form == "steps":
                 self._steps.append(event)
@@ -54,10 +55,10 @@ class LiveReport:
 
     def end_line(self) -> bool:
         """Go on to the next line; returns whether anything was translated on this one."""
-        translated = bool(self._sentences)
+        translated = self._sentences > 0
         if self.form == "text":
             self._write("\n")
-        self.line, self._sentences = self.line + 1, []
+        self.line, self._sentences = self.line + 1, 0
         return translated
 
     def _write(self, text: str) -> None:

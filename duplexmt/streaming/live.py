@@ -18,6 +18,8 @@ from .engine import Engine, Stream
 from .events import Event
 from .settled import SettledTokens
 
+LINE_ENDS = "\n\r"
+MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 CLOSING = "\"'”’»」』）)]》】"
 _WIDE, _NARROW = "。！？", ".!?…"
 _AFTER_WIDE = CLOSING + _WIDE + "!?…"
@@ -76,11 +78,14 @@ class LiveSource:
         self.text, self.characters = "", 0
         self._begin = self._flushed = 0  # of the text that is tokenised as one, and where it was last let go
         self._out: list[int] = []  # its tokens so far
+        self._settled = 0  # where the text ended when the last of them was settled
 
     def add(self, character: str) -> list[int]:
         """Take a character; the tokens that are now settled."""
         self.text += character
         self.characters += 1
+        if len(self.text) - self._settled > MOST_HELD:
+            return self.cut()
         return self._new(lambda part: self.settled_tokens(self.settled_text(part)))
 
     def flush(self) -> list[int]:
@@ -97,7 +102,7 @@ class LiveSource:
         tokens = self.flush()
         text = self.text.rstrip()
         self.text = text[-_LOOK_BACK:] + self.text[len(text) :][:1]
-        self._begin, self._flushed = 0, len(self.text)
+        self._begin, self._flushed, self._settled = 0, len(self.text), len(self.text)
         self._out = self.settled_tokens.complete(self.clean(self.text))
         return tokens
 
@@ -114,6 +119,8 @@ class LiveSource:
             tokens = tokenise(self.text[self._begin :])
         new = tokens[len(self._out) :]
         self._out += new
+        if new:
+            self._settled = len(self.text)
         return new
 
 
@@ -169,7 +176,7 @@ class LiveTranslator:
     def feed(self, text: str) -> Iterator[LiveEvent]:
         """Take characters that have arrived; the events they bring about."""
         for character in text:
-            if character in "\n\r":
+            if character in LINE_ENDS:
                 yield from self.finish()
                 continue
             if self.cut and ends_sentence(self.source.text, character):
@@ -192,7 +199,7 @@ class LiveTranslator:
 
     def whole(self, text: str) -> Iterator[LiveEvent]:
         """Translate a text that is known as a whole: every sentence's length is, too, and the anchor knows it."""
-        for line in text.splitlines():
+        for line in re.split(f"[{LINE_ENDS}]", text):  # and not where `splitlines` does: at U+2028, say
             for sentence in cut_sentences(line) if self.cut else [line]:
                 for number, character in enumerate(sentence, start=1):
                     self.to_come = sentence[number:]

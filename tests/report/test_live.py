@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 
 from duplexmt.report.live import LiveReport
 from duplexmt.streaming.events import End, Read, Write
@@ -53,3 +54,13 @@ def test_events_say_their_line_sentence_and_characters():
 def test_steps_are_shown_when_a_sentence_is_over():
     assert reported("steps").startswith("  人")
     assert reported("steps").count("\n\n") == 3
+
+
+def test_a_line_without_end_takes_no_more_memory_and_time_with_each_sentence():
+    report = LiveReport(io.StringIO(), TOKENIZER, END, "text", " ")
+    report.show(LiveEvent(event, 1) for event in SENTENCES[0])
+    before = pickle.dumps({name: value for name, value in vars(report).items() if name != "tokenizer"})
+    for number in range(1, 50):
+        report.show([LiveEvent(End(number, "end_token"), 1)])
+    after = pickle.dumps({name: value for name, value in vars(report).items() if name != "tokenizer"})
+    assert len(after) < len(before) + 60  # 49 of them the spaces written between sentences

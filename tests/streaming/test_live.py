@@ -108,6 +108,14 @@ def test_a_text_known_as_a_whole_is_translated_as_evaluation_does():
     assert [h.delays for h in found] == [h.delays for h in collect(system.translate(sources), 3)]
 
 
+@pytest.mark.parametrize("character", "\v\f\x1c\x85\u2028\u2029")
+def test_a_text_known_as_a_whole_has_the_sentences_it_has_as_it_arrives(character):
+    text = f"他没有{character}看见那个人。\n我们\r\n走"
+    whole = tokens_read(translator_of(theta=1.0).whole(text))
+    assert whole == tokens_read(fed(translator_of(theta=1.0), [text]))
+    assert len(whole) == 3
+
+
 def test_what_is_held_back_counts_as_delay():
     live = fed(translator_of("en", theta=0.0), ["The man standing there."])
     reads = [entry for entry in live if isinstance(entry.event, Read) and entry.event.token != TOKENS.end]
@@ -339,6 +347,20 @@ def test_a_text_without_end_is_not_kept_either():
     for _ in range(20):
         list(translator.feed("长"))
         assert len(translator.source.text) <= 11
+
+
+@pytest.mark.parametrize("held", [" ", "\u200b", "&#1", "\u0301"])
+def test_characters_that_settle_no_token_are_not_kept_without_end(held, monkeypatch):
+    monkeypatch.setattr("duplexmt.streaming.live.MOST_HELD", 20)
+    translator = translator_of(theta=1.0)
+    live = list(translator.feed("他没有"))
+    for _ in range(30):
+        live += translator.feed(held)
+        assert len(translator.source.text) <= 20 + len("他没有")
+    live += fed(translator, ["看见"])
+    text = TOKENIZER.decode([token for sentence in tokens_read(live) for token in sentence])
+    assert text.startswith("他没有")
+    assert text.endswith("看见")
 
 
 def test_a_limit_the_backbone_has_no_positions_for_is_refused():
