@@ -118,8 +118,9 @@ def translate_point(
     """Translate what is left of one system at one setting; returns its point."""
     from tqdm import tqdm
 
-    from duplexmt.evaluation import Point, tokenise, translate
+    from duplexmt.evaluation import Point
     from duplexmt.streaming.systems import build_system
+    from duplexmt.translation import tokenise, translate
 
     what = [test.digest, cfg.policy.max_target_tokens]
     point = Point.of(system, setting, model_folder, loaded.info, what)

@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from duplexmt.artifact import ModelFolder
 from duplexmt.data.batch import Example
-from duplexmt.evaluation import translate_pairs
 from duplexmt.grid.model import GridModel
 from duplexmt.report.study_figures import decay_figure, layer_figure, training_error_figure
 from duplexmt.scoring import score
@@ -32,6 +31,7 @@ from duplexmt.studies.attention_error import STREAMS, check_bounded, with_attent
 from duplexmt.studies.decay import fit_decay
 from duplexmt.studies.measures import EXACT, decay_curves, differences_over, errors_by_layer
 from duplexmt.studies.pairs import documents, examples, held_out_pairs, load_grid, texts
+from duplexmt.translation import translate_pairs
 
 RANDOM = "random weights"
 FITTED = ("cross", "cross_norm", "random_signs", "premises", "context", "context_norm", "self", "score")

@@ -16,11 +16,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from duplexmt.data.grammar import builtin_corpus
-from duplexmt.evaluation import translate_pairs
 from duplexmt.scoring import score
 from duplexmt.streaming.grid import GridSystem
 from duplexmt.studies.pairs import load_grid
 from duplexmt.studies.policy import gold_lagging, policy_measures
+from duplexmt.translation import translate_pairs
 
 AGREEMENT = ("emit_agreement", "content_not_early", "content_not_early_in_order")
 

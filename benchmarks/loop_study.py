@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 from duplexmt.artifact import MANIFEST, ModelFolder, read_manifest
 from duplexmt.data.grammar import CASE_STUDY, AlignedPair
 from duplexmt.data.tokenizer import token_ids
-from duplexmt.evaluation import translate_pairs
 from duplexmt.report.grid_figures import SentenceGrid
 from duplexmt.report.study_figures import calibration_figure, evolution_figure, lambda_figure, loop_figure
 from duplexmt.report.table import to_markdown
@@ -34,6 +33,7 @@ from duplexmt.streaming.grid import GridSystem
 from duplexmt.studies.pairs import Pair, held_out_pairs, load_grid, texts
 from duplexmt.studies.policy import gold_lagging, policy_measures
 from duplexmt.training.probe import sentence_grid
+from duplexmt.translation import translate_pairs
 
 ROOT = Path(__file__).parents[1]
 LAMS = (0, 0.01, 0.03, 0.1, 0.3, 1)

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from .artifact import MANIFEST, read_manifest
-from .evaluation import DECODING, Decoding, Point, Record, model_digest
+from .evaluation import DECODING, Decoding, Point, model_digest
 from .recipe import named_apart
 from .report.page import Figure, Results, Table
 from .report.table import check_rows
 from .results import evaluations_in
 from .scoring import name_points
+from .translation import Record
 
 TABLES = {  # file: what is put before its caption
     "results": "Quality and latency: ",

@@ -12,13 +12,14 @@ from typing import Any
 from .artifact import MANIFEST, ModelFolder, corpus_name, load_model_folder, read_manifest
 from .baselines.mask import shown_delay
 from .evaluated import holds_evaluations, model_of, point_for_examples, read_evaluation
-from .evaluation import DECODING, Record, Setting, model_digest, tokenise, translate
+from .evaluation import DECODING, Setting, model_digest
 from .report.examples import Example, examples
 from .report.page import Report
 from .report.training_figure import read_run_curves
 from .results import evaluations_in
 from .streaming.systems import build_system
 from .thresholds import THETAS, viewer_of
+from .translation import Record, tokenise, translate
 
 HELD_OUT = 60  # sentences translated where there is no evaluation
 THETA = 0.5  # of those translations, where the model has no recorded operating point

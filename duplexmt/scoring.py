@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .baselines.mask import MULTI_PATH
-from .evaluation import TRAINED_K, Point, Record
+from .evaluation import TRAINED_K, Point
 from .metrics.bootstrap import (
     Array,
     interval,
@@ -30,6 +30,7 @@ from .metrics.latency import (
 )
 from .metrics.quality import corpus_statistics
 from .metrics.units import count_units, delays_in_characters_and_words, last_tokens, text_unit
+from .translation import Record
 
 QUALITY = ("COMET", "BLEURT", "BLEU", "chrF")  # the order of columns
 KNOBS = {"grid": "θ", "waitk": "k", "local_agreement": "n"}

@@ -3,8 +3,9 @@
 from dataclasses import asdict
 
 from duplexmt.data.tokenizer import token_ids
-from duplexmt.evaluation import Decoding, Point, TestSet, digest, tokenise, translate, translate_pairs
+from duplexmt.evaluation import Decoding, Point, TestSet, digest
 from duplexmt.streaming.events import End, Read, Write
+from duplexmt.translation import tokenise, translate, translate_pairs
 
 from .helpers import tiny_tokenizer
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from duplexmt.data.tokenizer import token_ids
-from duplexmt.evaluation import translate_pairs
 from duplexmt.scoring import (
     Scores,
     comparisons,
@@ -15,6 +14,7 @@ from duplexmt.scoring import (
     result_rows,
     score,
 )
+from duplexmt.translation import translate_pairs
 
 from .helpers import tiny_tokenizer
 from .scripted import PAIRS, Scripted, point, records, unlike

@@ -10,12 +10,13 @@ import pytest
 
 from duplexmt.artifact import load_model_folder, save_model_folder
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens, token_ids
-from duplexmt.evaluation import Decoding, Point, TestSet, tokenise, translate
+from duplexmt.evaluation import Decoding, Point, TestSet
 from duplexmt.metrics.units import last_tokens
 from duplexmt.scoring import score
 from duplexmt.simuleval import LiveAnswers, Units, export, shown, written
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.grid import GridSystem
+from duplexmt.translation import tokenise, translate
 
 from .helpers import (
     METRICS_PYTHON,

@@ -8,7 +8,7 @@ import torch
 from duplexmt.artifact import load_model_folder, read_manifest
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.evaluation import Decoding, Point, TestSet, tokenise, translate
+from duplexmt.evaluation import Decoding, Point, TestSet
 from duplexmt.report.timing_figure import lag_figure, share_figure
 from duplexmt.streaming.systems import build_system
 from duplexmt.timing import (
@@ -26,6 +26,7 @@ from duplexmt.timing import (
     token_timings,
 )
 from duplexmt.timing import SentenceTiming as Sentence
+from duplexmt.translation import tokenise, translate
 
 from .helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_prefix, tiny_tokenizer
 from .test_artifact import save

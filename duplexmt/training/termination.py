@@ -54,7 +54,9 @@ class StopOnTermination(Checkpoint):
         if signal.SIGINT in self.ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    on_exception = on_train_end
+    def on_exception(self, *_: Any) -> None:
+        """The same."""
+        self.on_train_end()
 
     def ask(self, number: int, *_: Any) -> None:
         """The signals' handler: no more than a note, as it may come in the middle of anything."""
