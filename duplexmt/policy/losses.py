@@ -47,18 +47,19 @@ def grid_loss(
         cell_weights: of the language model's loss `[N]`, in place of those of the mask, 1 in M_+ and 0 beside it.
     """
     decisions = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32))
-    valid_cells = torch.tensor(len(mask), device=mask.device)
+    valid_cells = torch.full((), len(mask), device=mask.device)
+    # Products and sums, not `@`: autocast would take that in half precision, whose largest number is 65504 in fp16.
     if advantages is None:
         emit_sum, emit_weights = F.cross_entropy(decisions, mask.long(), reduction="sum"), valid_cells
     else:
         weights = advantages.abs().to(decisions.dtype)
         emit_weights = weights.sum().clamp(min=LEAST_WEIGHT)
-        emit_sum = F.cross_entropy(decisions, (advantages > 0).long(), reduction="none") @ weights
+        emit_sum = (F.cross_entropy(decisions, (advantages > 0).long(), reduction="none") * weights).sum()
     if cell_weights is None:
         lm_sum, lm_weights = torch.where(mask, heatmap, 0.0).sum(), mask.sum()
     else:
         weighted = torch.where(cell_weights > 0, heatmap, 0.0)  # what is infinite without weight does not count
-        lm_sum, lm_weights = weighted @ cell_weights.to(heatmap.dtype), cell_weights.sum()
+        lm_sum, lm_weights = (weighted * cell_weights.to(heatmap.dtype)).sum(), cell_weights.sum()
     return GridLoss(
         lm_sum=lm_sum,
         emit_sum=emit_sum,

@@ -127,6 +127,18 @@ def test_logits_of_a_chunk_fit_in_256_megabytes_whatever_the_vocabulary():
     assert cells_at_once(2**30) == 1
 
 
+def test_autocast_leaves_sums_in_float32_as_half_precision_cannot_hold_them():
+    draw = torch.Generator().manual_seed(3)
+    heatmap, weights = 10 * torch.rand(9000, generator=draw), 5 * torch.rand(9000, generator=draw)
+    logits, advantages = torch.randn(9000, 2, generator=draw), 40 * torch.randn(9000, generator=draw)
+    inputs = heatmap, logits, heatmap < 5, advantages, weights
+    expected = grid_loss(*inputs)
+    assert min(expected.emit_sum, expected.lm_sum) > torch.finfo(torch.float16).max
+    with torch.autocast("cpu", dtype=torch.float16):
+        got = grid_loss(*inputs)
+    torch.testing.assert_close((got.lm_sum, got.emit_sum), (expected.lm_sum, expected.emit_sum), rtol=1e-5, atol=0)
+
+
 def test_joint_loss_equals_the_papers_means():
     heatmap = torch.rand(24, dtype=torch.float64)
     decisions = torch.randn(24, 2, dtype=torch.float64)
