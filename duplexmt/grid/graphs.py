@@ -86,7 +86,7 @@ class StaticSteps:
     def _replay(self, inputs: Tensor, width: int) -> Tensor:
         if self.generation != self.cache.generation:  # graphs hold addresses of tensors that were replaced
             self.recorded.clear()
-            self.pool = None  # gone with the last of them
+            self.pool = None  # dies with its last graph, and no other may be recorded into it
             self.generation = self.cache.generation
         shape = inputs.shape[1], width
         if shape not in self.recorded:

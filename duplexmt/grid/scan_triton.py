@@ -110,7 +110,8 @@ class _HadamardAttention(torch.autograd.Function):
         }  # fmt: skip
         ctx.scale, ctx.lines, ctx.grid = scale, lines, (len(lines.start), K)
         where = lines.start, lines.stride, lines.length
-        _walk[ctx.grid](q, k, v, own_ctx, own_lse, *where, out, c, scale, **ctx.constants)
+        with torch.cuda.device_of(q):  # Triton launches on the current device; a backward pass has its own there
+            _walk[ctx.grid](q, k, v, own_ctx, own_lse, *where, out, c, scale, **ctx.constants)
         ctx.save_for_backward(q, k, v, own_ctx, own_lse, out, c)
         return out
 

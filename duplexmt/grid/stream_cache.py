@@ -155,7 +155,8 @@ class StreamCache(ABC):
 def free_bytes(device: torch.device) -> int:
     """Memory that may still be taken on a device."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by PyTorch's own allocator
+        return torch.cuda.mem_get_info(device)[0] + unused
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

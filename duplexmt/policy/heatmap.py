@@ -10,7 +10,7 @@ from torch import Tensor
 from ..products import product as times
 from ..products import weight_gradient
 
-IN_CACHE = 128  # cells whose softmax is taken at a time: rows of 3,000 logits stay in a processor's cache
+IN_CACHE = 128  # cells whose rows of 3,000 logits stay in a processor's cache
 # Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time, and touching it
 # anew costs more than the product.
 REUSED = 2**21
@@ -20,6 +20,11 @@ SUMMED = 2**22  # logits whose gradients are multiplied at a time, as each produ
 def cells_at_once(vocab_size: int) -> int:
     """Cells whose logits may exist at a time: about 2²⁶ numbers, 256 MB in float32."""
     return max(1, 2**26 // vocab_size)
+
+
+def cells_of_a_softmax(piece: int, device: torch.device) -> int:
+    """Of a piece of cells, those whose softmax is taken at a time: what stays in a processor's cache, on a GPU all."""
+    return min(piece, IN_CACHE) if device.type == "cpu" else piece
 
 
 def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int) -> Tensor:
@@ -46,9 +51,10 @@ def piecewise_losses(
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Loss `[N]` and log-sum-exp of the logits `[N, 1]` of each state, and, if `keep`, the logits, by pieces."""
     log_totals, losses, kept = [], [], []
+    at_a_time = cells_of_a_softmax(piece, states.device)
     for rows, targets in zip(states.split(piece), labels.split(piece), strict=True):
         logits = times(rows, weight, bias)
-        for part, label in zip(logits.split(IN_CACHE), targets.split(IN_CACHE), strict=True):
+        for part, label in zip(logits.split(at_a_time), targets.split(at_a_time), strict=True):
             precise, label = part.to(torch.promote_types(part.dtype, torch.float32)), label[:, None]
             loss = precise.log_softmax(-1).gather(-1, label).neg_()
             log_totals.append(precise.gather(-1, label).add_(loss))
@@ -103,9 +109,12 @@ class _TokenLoss(torch.autograd.Function):
         d_hidden = torch.zeros_like(hidden)
         d_weight = None
         d_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
+        at_a_time = cells_of_a_softmax(ctx.piece, hidden.device)
         # Pieces as they were kept, or as many cells with a gradient as make one.
         cells_with_gradient = gradients[0].nonzero().squeeze(-1)
-        if kept:
+        if len(kept) == 1:
+            pieces: Sequence[Tensor] = (cells_with_gradient,)
+        elif kept:
             ends = torch.tensor(range(ctx.piece, len(hidden), ctx.piece), dtype=torch.int64, device=hidden.device)
             pieces = cells_with_gradient.tensor_split(torch.searchsorted(cells_with_gradient, ends).cpu())
         else:
@@ -114,7 +123,7 @@ class _TokenLoss(torch.autograd.Function):
             cells = torch.cat([own for _, own in group])
             states = hidden[cells].to(product)
             d_logits = states.new_empty(len(cells), len(w)) if kept else times(states, w, b)
-            parts = [(number, at) for number, own in group for at in own.split(IN_CACHE)]
+            parts = [(number, at) for number, own in group for at in own.split(at_a_time)]
             for part, (number, at) in zip(d_logits.split([len(at) for _, at in parts]), parts, strict=True):
                 if kept:
                     torch.index_select(kept[number], 0, at - number * ctx.piece, out=part)

@@ -44,23 +44,22 @@ def visit_shares(
     """
     B, X, Y = p_emit.shape
     device = p_emit.device
-    levels = torch.tensor(thetas, dtype=p_emit.dtype, device=device)
     rows, last = torch.arange(X, device=device), source_lengths - 1
-    emits = p_emit > levels[:, None, None, None]  # [θ, B, X, Y]
+    emits = torch.stack([p_emit > theta for theta in thetas])  # [θ, B, X, Y]
     emits |= (rows == last[:, None])[:, :, None]
     emits &= (rows <= last[:, None])[:, :, None]
     # First row of at least x that emits token y; past the last one X, where nothing is looked up.
     following = torch.where(emits, rows[:, None], X).flip(2).cummin(2).values.flip(2)
-    row = torch.zeros(len(levels), B, 1, dtype=torch.int64, device=device)
-    written = torch.empty(len(levels), B, Y, dtype=torch.int64, device=device)
+    row = torch.zeros(len(thetas), B, 1, dtype=torch.int64, device=device)
+    written = torch.empty(len(thetas), B, Y, dtype=torch.int64, device=device)
     for y in range(Y):
         row = following[..., y].gather(2, row)
         written[..., y] = row.squeeze(2)
     columns = torch.arange(Y, device=device)
     written = torch.where(columns == target_lengths[:, None] - 1, last[:, None], written)
     counts = torch.zeros(B, X, Y, device=device)
-    counts.scatter_add_(1, written.transpose(0, 1), counts.new_ones(B, len(levels), Y))
-    return counts / len(levels) * (columns < target_lengths[:, None])[:, None]
+    counts.scatter_add_(1, written.transpose(0, 1), counts.new_ones(B, len(thetas), Y))
+    return counts / len(thetas) * (columns < target_lengths[:, None])[:, None]
 
 
 def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int) -> Tensor:

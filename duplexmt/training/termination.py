@@ -75,7 +75,9 @@ class StopOnTermination(Checkpoint):
         if trainer.global_step == self.step:
             return
         self.step = trainer.global_step
-        asked = trainer.strategy.reduce(torch.tensor(float(self.asked), device=pl_module.device), reduce_op="max")
+        asked: Any = self.asked
+        if trainer.world_size > 1:  # one process alone need not wait for its device
+            asked = trainer.strategy.reduce(torch.tensor(float(asked), device=pl_module.device), reduce_op="max")
         if not asked:
             return
         trainer.save_checkpoint(self.path)

@@ -1,0 +1,90 @@
+"""Training and decoding on a stand-in for a GPU: nothing is left on the CPU, and little waited for."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from duplexmt.data.batch import Example, collate
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.streaming.events import collect
+from duplexmt.streaming.systems import build_system
+from duplexmt.training.module import GridTranslation
+from duplexmt.training.optimizers import optimizer_of
+from tests.accelerator import accelerator, moved
+from tests.helpers import tiny_grid, tiny_prefix
+
+TOKENS = StreamTokens(end=0, seed=1)
+SOURCES = [[5, 6, 7], [8, 9], [10, 11, 12, 13, 14]]
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setenv("DUPLEXMT_TRITON", "0")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
+
+
+def train(model, device, optimizer, **options):
+    """The losses of two steps."""
+    module = GridTranslation(model.train(), TOKENS, lam=0.1, learning_rate=1e-3, warmup_steps=0, **options)
+    step = optimizer_of(optimizer, module, 1e-3, (0.9, 0.98))
+    batch = collate([Example((*source, 0), (1, *source[1:], 0)) for source in SOURCES]).to(device)
+    losses = []
+    for _ in range(2):
+        loss, _ = module.losses(batch)
+        losses.append(loss.total(loss.lm_weights, loss.emit_weights))
+        losses[-1].backward()
+        torch.nn.utils.clip_grad_norm_(list(module.parameters()), 1.0)
+        step.step()
+        step.zero_grad()
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("options", "training"),
+    [
+        ({}, {"optimizer": "adam"}),
+        ({"input_attends_output": False}, {"optimizer": "muon", "lm_cells": "visits", "emit_loss": "regret"}),
+        ({"attention": "exact", "emit_hidden": 8}, {"optimizer": "adam"}),
+        ({"softmax": "separate"}, {"optimizer": "adam"}),
+    ],
+)
+def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(options, training):
+    expected = train(tiny_grid(**options), "cpu", **training)
+    with accelerator() as waits:
+        losses = train(moved(tiny_grid(**options)), "cuda", **training)
+        assert waits == {"nonzero": 2}  # a step each: cells whose loss has a gradient
+        torch.testing.assert_close(
+            [loss.item() for loss in losses], [loss.item() for loss in expected], rtol=1e-5, atol=0
+        )
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "system", "setting"),
+    [
+        (tiny_grid, {}, "grid", 0.5),
+        (tiny_grid, {"input_attends_output": False}, "grid", 0.5),
+        (tiny_grid, {"attention": "exact"}, "grid", 0.5),
+        (tiny_grid, {"attention": "exact", "input_attends_output": False}, "grid", 0.5),
+        (tiny_prefix, {"k": 2}, "waitk", 2),
+        (tiny_prefix, {}, "local_agreement", 2),
+    ],
+)
+@pytest.mark.parametrize("streams", [1, 3])
+def test_decoding_is_that_of_the_cpu(build, options, system, setting, streams):
+    def decoded(model):
+        loaded = SimpleNamespace(model=model, tokens=TOKENS)
+        running = build_system(loaded, system, setting, max_target_tokens=6, batch_size=streams, static=False)
+        return [found.tokens for found in collect(running.translate(SOURCES), len(SOURCES))]
+
+    expected = decoded(build(**options))
+    with accelerator():
+        assert decoded(moved(build(**options))) == expected
+
+
+def test_a_tensor_left_on_the_cpu_is_found():
+    with accelerator():
+        there = torch.ones(3, device="cuda")
+        assert (there + torch.tensor(1.0)).tolist() == [2.0] * 3
+        with pytest.raises(RuntimeError, match="meets a tensor on CUDA"):
+            there + torch.ones(3)
