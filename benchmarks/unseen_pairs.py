@@ -14,8 +14,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from omegaconf import OmegaConf
-
 from data_prep.blocks import read_block
 from data_prep.clean_corpus import source_blocks
 from data_prep.splitting import Texts
@@ -34,6 +32,8 @@ def unseen_pairs(run: Path, corpus: str | None, least: int, count: int) -> list[
     Raises:
         ValueError: for a run that trained on all there is, or too few pairs left.
     """
+    from omegaconf import OmegaConf  # nothing else here needs what a run's configuration does
+
     saved = run / ".hydra" / "config.yaml"
     if not saved.is_file():
         raise ValueError(f"{run}: there is no {saved.name} of a run in it")

@@ -223,7 +223,10 @@ def _jsonl_rows(file: Path, source_path: list[str], target_path: list[str]) -> I
 
 
 def _dataset_rows(file: Path, source_path: list[str], target_path: list[str]) -> Iterator[_Row]:
-    import datasets  # a second to import, and only these formats need it
+    try:
+        import datasets  # a second to import, and only these formats need it
+    except ImportError as error:
+        raise ValueError(f"{file}: this format needs the package datasets: pip install datasets") from error
 
     if file.is_dir():
         rows = datasets.load_from_disk(file)

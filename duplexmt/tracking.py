@@ -61,10 +61,15 @@ def log_evaluation(
         settings: the whole configuration.
 
     Raises:
-        ValueError: where W&B cannot start a run.
+        ValueError: where W&B is not installed, or cannot start a run.
     """
-    import wandb
-
+    try:
+        import wandb
+    except ImportError as error:
+        raise ValueError(
+            "logger=wandb needs the package wandb, all else is written: pip install wandb, then "
+            f"python evaluate.py rescore={folder} logger=wandb"
+        ) from error
     try:
         started = wandb.init(
             project=logger["project"],

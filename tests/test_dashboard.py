@@ -81,6 +81,13 @@ def test_without_an_account_the_error_says_how_to_log_it_later(evaluation, tmp_p
         log_evaluation(evaluation[1], tmp_path, "x", logger=logger, name="x", group=None, settings={})
 
 
+def test_without_the_package_too(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as where it is not installed
+    logger = {"offline": True, "project": "test", "artifacts": True}
+    with pytest.raises(ValueError, match=r"needs the package wandb.*rescore=\S+ logger=wandb"):
+        log_evaluation([], tmp_path, "x", logger=logger, name="x", group=None, settings={})
+
+
 def test_the_chart_asks_for_columns_that_are_logged_and_the_layout_for_the_chart(evaluation):
     _, _, run = evaluation
     chart = CHART_FILE.read_text(encoding="utf-8")

@@ -1,6 +1,8 @@
 """Imports point one way: who may import what, read from the source without running it."""
 
 import ast
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -136,9 +138,29 @@ def test_only_training_and_the_entry_points_import_data_prep():
     assert importers("data_prep", inside="duplexmt", but=("duplexmt.training",)) == []
 
 
+# The core and the benchmarks run where there is PyTorch and its kin, but none of the packages for configuring, reading
+# Arrow files and logging; of these the entry points need the first alone.
+HYDRA, OTHERS = ("hydra", "omegaconf"), ("datasets", "wandb")
+NOT_OF_THE_CORE = ("duplexmt.config", "duplexmt.command_line", "duplexmt.grid.scan_triton")
+CORE = [name for name in IMPORTS if within(name, "duplexmt") and name not in NOT_OF_THE_CORE]
+BENCHMARKS = [f"benchmarks.{file.stem}" for file in sorted((ROOT / "benchmarks").glob("*.py"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("missing", "modules"),
+    [((*HYDRA, *OTHERS), [*CORE, *BENCHMARKS]), (OTHERS, [Path(name).stem for name in ENTRY_POINTS])],
+)
+def test_modules_import_without_packages_they_can_do_without(missing, modules):
+    code = f"import importlib, sys; sys.modules |= dict.fromkeys({missing})\n"
+    code += f"for name in {modules}: importlib.import_module(name)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks")}  # they find each other there
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_importing_the_schema_loads_no_torch():
     # Through other modules, too: --help and configuration errors must be immediate.
-    import subprocess
-
     code = "import duplexmt.config, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

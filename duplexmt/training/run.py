@@ -103,8 +103,8 @@ def build_trainer(
     logging.getLogger("lightning.pytorch").propagate = False  # it has a handler of its own
     loggers: list[Logger] = [CSVLogger(folder, name="metrics")]
     if logger["wandb"]:
-        loggers.append(
-            WandbLogger(
+        try:
+            wandb_logger = WandbLogger(
                 name=name,
                 project=logger["project"],
                 group=group,
@@ -114,7 +114,9 @@ def build_trainer(
                 mode="offline" if logger["offline"] else None,  # Lightning sets WANDB_MODE, which may come too late
                 config=settings,
             )
-        )
+        except ModuleNotFoundError as error:
+            raise ValueError("logger=wandb needs the package wandb: pip install wandb, or logger=csv") from error
+        loggers.append(wandb_logger)
     trainer = trainer | {
         "precision": choose_precision(trainer["precision"], trainer["accelerator"], trainer["num_nodes"]),
         "strategy": choose_strategy(

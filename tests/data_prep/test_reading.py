@@ -3,6 +3,7 @@
 import gzip
 import json
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,13 @@ def test_a_test_file_among_corpora_is_not_read_with_them(tmp_path: Path) -> None
     write(tmp_path / "test-wmt19.tsv", tsv(PAIRS))
     with pytest.raises(ValueError, match=r"several splits \(tatoeba\.tsv, test-wmt19\.tsv\): .*data=pairs_folder"):
         read(tmp_path)
+
+
+def test_only_the_formats_that_need_datasets_ask_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)  # as where it is not installed
+    assert read(write(tmp_path / "a.tsv", tsv(PAIRS)))[0] == PAIRS
+    with pytest.raises(ValueError, match=r"a\.parquet: this format needs the package datasets: pip install datasets"):
+        read(write(tmp_path / "a.parquet", b""), "source", "target")
 
 
 def test_datasets_from_disk_and_parquet_give_the_same_pairs_without_a_network(

@@ -169,6 +169,19 @@ def test_trainer_settings_that_cannot_work_are_refused_by_value_and_rule(tmp_pat
         )
 
 
+def test_wandb_where_it_is_not_installed_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr("lightning.pytorch.loggers.wandb._WANDB_AVAILABLE", False)
+    with pytest.raises(ValueError, match="logger=wandb needs the package wandb: pip install wandb, or logger=csv"):
+        build_trainer(
+            tmp_path,
+            trainer=PLAIN,
+            logger={"wandb": True, "offline": True, "project": "test"},
+            name="test",
+            settings={},
+            checkpoint_every_n_steps=1,
+        )
+
+
 @pytest.mark.parametrize(("devices", "threads"), [(1, 4), (2, 2), (8, 1)])
 def test_processes_on_a_cpu_share_its_cores_instead_of_waiting_for_each_other(tmp_path, monkeypatch, devices, threads):
     monkeypatch.setattr("duplexmt.training.run.usable_cores", lambda: 4)
