@@ -44,6 +44,14 @@ def trainer_in(folder, *callbacks, **settings):
     )
 
 
+@pytest.fixture(autouse=True)
+def python_takes_ctrl_c():
+    """As it does in a terminal; pytest's worker processes ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     ("accumulate", "batch", "number"), [(1, 3, signal.SIGTERM), (2, 4, signal.SIGTERM), (1, 3, signal.SIGINT)]
 )
@@ -69,12 +77,8 @@ def test_a_run_stops_after_its_step_and_goes_on_as_if_undisturbed(tmp_path, capl
 
 
 def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path):
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        with pytest.raises(SystemExit):
-            trainer_in(tmp_path, Terminate(3, signals=[signal.SIGINT] * 2)).fit(small_module(), small_data(2))
-    finally:
-        signal.signal(signal.SIGINT, before)  # Lightning leaves it ignored
+    with pytest.raises(SystemExit):
+        trainer_in(tmp_path, Terminate(3, signals=[signal.SIGINT] * 2)).fit(small_module(), small_data(2))
     assert not (tmp_path / "checkpoints").exists()
 
 
