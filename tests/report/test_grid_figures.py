@@ -61,6 +61,7 @@ def collisions(boxes):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [heatmap_figure, output_figure])
 @pytest.mark.parametrize("source", [CHINESE, WORDS, [*CHINESE, *WORDS]])
 def test_no_labels_collide_at_32_by_32(monkeypatch, tmp_path, draw, source):
@@ -79,7 +80,7 @@ def test_characters_of_any_kind_are_drawn_without_missing_glyphs_or_collisions(m
 
 
 @pytest.mark.parametrize("draw", [heatmap_figure, output_figure])
-@pytest.mark.parametrize("size", [(1, 1), (1, 40), (130, 2), (130, 90)])
+@pytest.mark.parametrize("size", [(1, 1), (1, 40), (130, 2), pytest.param((130, 90), marks=pytest.mark.slow)])
 def test_sentences_of_any_length_fit(monkeypatch, tmp_path, draw, size):
     paths, boxes = drawn(monkeypatch, draw, random_grid(*size), tmp_path)
     assert collisions(boxes) == []

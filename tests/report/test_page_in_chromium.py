@@ -8,7 +8,7 @@ from .chromium import Chromium, needs_chromium
 from .scripted_viewer import SCRIPT, grid, sentence, viewer
 from .test_page import nasty_report
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 WRITTEN = "document.getElementById('written').textContent"
 THETA = "document.getElementById('theta').value"
