@@ -26,8 +26,7 @@ class CheckFolder(Callback):
         """Of a single run."""
         with user_errors():
             check_writable("hydra.run.dir", config.hydra.run.dir)
-            if "trainer" in config and not config.resume:
-                check_new(config.hydra.run.dir)
+            self.check_new_training(config, config.hydra.run.dir)
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Of a sweep."""
@@ -37,8 +36,12 @@ class CheckFolder(Callback):
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
         """Of a job of a sweep, whose folder is known only now."""
         with user_errors():
-            if "trainer" in config and not config.resume:
-                check_new(config.hydra.runtime.output_dir)
+            self.check_new_training(config, config.hydra.runtime.output_dir)
+
+    def check_new_training(self, config: DictConfig, folder: str) -> None:
+        """Evaluations may share a folder, and a resumed training goes on in its own."""
+        if "trainer" in config and not config.resume:
+            check_new(folder)
 
 
 def check_writable(setting: str, folder: str) -> None:
@@ -173,15 +176,19 @@ def quote_arguments(arguments: list[str]) -> list[str]:
         if name == "text":
             plain = not value or re.fullmatch(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", value, re.DOTALL) is not None
             value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)  # no interpolation
-        elif value.startswith("[") and value.endswith("]") and not readable(argument):
-            items = value[1:-1].split(",")
-            value = f"[{','.join(item if readable(f'{name}={item}') else in_quotes(item.strip()) for item in items)}]"
-            quoted.append(f"{name}={value}")
-            continue
-        else:
-            plain = not value or value[0] in "'\"[{" or name.startswith("-") or readable(argument)
-        quoted.append(argument if plain or not equals else f"{name}={in_quotes(value)}")
+            value = value if plain else in_quotes(value)
+        elif equals and not name.startswith("-") and not readable(argument):
+            value = readable_value(name, value)
+        quoted.append(name + equals + value)
     return quoted
+
+
+def readable_value(name: str, value: str) -> str:
+    """A value that Hydra's grammar cannot read, with quotes around it, or around those of its items that want them."""
+    if value.startswith("[") and value.endswith("]"):
+        items = value[1:-1].split(",")
+        return f"[{','.join(item if readable(f'{name}={item}') else in_quotes(item.strip()) for item in items)}]"
+    return value if value[0] in "'\"[{" else in_quotes(value)
 
 
 def readable(argument: str) -> bool:
