@@ -261,7 +261,7 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
     from duplexmt.artifact import load_model_folder, record_operating_point
     from duplexmt.evaluation import Decoding
     from duplexmt.scoring import score
-    from duplexmt.search import find_theta
+    from duplexmt.search import TOLERANCE, find_theta
     from duplexmt.training.run import choose_device
 
     (model_folder, *others) = [path.resolve() for path in folders_to_run(cfg, arguments, folder)]
@@ -292,6 +292,8 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
     what = {"theta": found.theta, "AL": round(found.al, 4), "target_al": cfg.target_al, "validation": test.name}
     record_operating_point(model_folder, what | {"sentences": len(test.sources)})
     log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
+    if found.al < cfg.target_al - TOLERANCE:
+        log.warning("target_al=%g: no θ that was tried has an AL between %.2f and that", cfg.target_al, found.al)
 
 
 class GatherSweep(Callback):

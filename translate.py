@@ -29,7 +29,7 @@ def translate(cfg: TranslateSettings) -> None:
     from duplexmt.artifact import load_model_folder
     from duplexmt.report.live import LiveReport
     from duplexmt.streaming.engine import Engine
-    from duplexmt.streaming.live import LiveTranslator
+    from duplexmt.streaming.live import LiveTranslator, longest_sentence
     from duplexmt.streaming.pipe import arriving, decoded
     from duplexmt.training.run import choose_device
 
@@ -57,12 +57,13 @@ def translate(cfg: TranslateSettings) -> None:
         typical_source_length=loaded.typical_source_length,
         tokenizer=tokenizer,
     )
+    as_trained = min(data["max_tokens"], longest_sentence(engine))
     translator = LiveTranslator(
         engine,
         loaded.sources,
         partial(clean_side, language=data["source_language"]),
         partial(settled_side, language=data["source_language"]),
-        max_sentence_tokens=data["max_tokens"] if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
+        max_sentence_tokens=as_trained if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
         cut=cfg.cut,
         warn=lambda message: warn(report.line, message),
     )

@@ -88,7 +88,7 @@ def test_what_was_begun_in_a_folder_is_finished_by_whoever_decodes_there_again(m
     assert not (run / SCORED).exists()
 
 
-def test_a_search_that_goes_on_with_another_target_finishes_what_the_one_before_began(models, tmp_path):
+def test_a_search_that_goes_on_with_another_target_finishes_what_the_one_before_began(models, tmp_path, caplog):
     run = tmp_path / "run"
 
     def search(target):
@@ -97,8 +97,10 @@ def test_a_search_that_goes_on_with_another_target_finishes_what_the_one_before_
         return Decoding.read(run)
 
     first = settings_of(search(100))
+    reached = read_manifest(models / "grid")["operating_point"]["AL"]
+    assert f"target_al=100: no θ that was tried has an AL between {reached:.2f} and that" in caplog.text
     tear(run, 3 * len(first) - 1)  # its last θ, 1, lacks a sentence
-    search(read_manifest(models / "grid")["operating_point"]["AL"] / 2).check_complete()  # has no need of θ = 1
+    search(reached / 2).check_complete()  # has no need of θ = 1
 
 
 def test_an_evaluation_whose_models_were_moved_goes_on_with_them_where_they_are(models, tmp_path):

@@ -19,17 +19,19 @@ TOKENIZER = tiny_tokenizer(460)
 @pytest.fixture
 def translated(monkeypatch, capsys):
     """Runs translate.py; the source text of each line by its number, and what was said on stderr."""
+    data = {"source_language": "zh", "target_language": "en", "max_tokens": 32}
     loaded = SimpleNamespace(
         model=spoken_grid(tokenizer=TOKENIZER, anchor=0),
         tokens=stream_tokens(TOKENIZER),
         tokenizer=TOKENIZER,
         sources=SourceTokens(TOKENIZER, "characters"),
         typical_source_length=None,
-        info={"system": "grid", "data": {"source_language": "zh", "target_language": "en", "max_tokens": 32}},
+        info={"system": "grid", "data": data},
     )
     monkeypatch.setattr("duplexmt.artifact.load_model_folder", lambda *values: loaded)
 
-    def run(text=None, stdin=b"", **values):
+    def run(text=None, stdin=b"", trained_max_tokens=32, **values):
+        data["max_tokens"] = trained_max_tokens
         reader, writer = os.pipe()
         os.write(writer, stdin)
         os.close(writer)
@@ -68,3 +70,11 @@ def test_bytes_that_are_no_utf_8_are_left_out_of_an_argument_as_of_standard_inpu
 def test_a_sentence_of_no_tokens_is_refused_rather_than_ignored(translated):
     with pytest.raises(ValueError, match="max_sentence_tokens=0: must lie between 1 and"):
         translated("他", max_sentence_tokens=0)
+
+
+def test_a_model_trained_with_a_limit_beyond_its_positions_is_used_as_far_as_they_reach(translated):
+    lines, err = translated("他没有" * 100, trained_max_tokens=1000)
+    assert "".join(lines.values()) == "他没有" * 100
+    assert "255 tokens" in err
+    with pytest.raises(ValueError, match="max_sentence_tokens=1000: must lie between 1 and 255"):
+        translated("他", max_sentence_tokens=1000)

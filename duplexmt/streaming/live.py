@@ -124,6 +124,11 @@ class LiveSource:
         return new
 
 
+def longest_sentence(engine: Engine) -> int:
+    """Tokens of the longest source sentence the engine has positions for, without its prefix and its end."""
+    return engine.max_source_tokens - len(engine.tokens.source_prefix) - 1
+
+
 class LiveTranslator:
     """Translates a text that is still arriving.
 
@@ -151,7 +156,7 @@ class LiveTranslator:
         cut: bool = True,
         warn: Callable[[str], None] = lambda message: None,
     ) -> None:
-        room = engine.max_source_tokens - len(engine.tokens.source_prefix) - 1
+        room = longest_sentence(engine)
         if max_sentence_tokens is not None and not 1 <= max_sentence_tokens <= room:
             raise ValueError(f"max_sentence_tokens={max_sentence_tokens}: must lie between 1 and {room}")
         self.engine, self.sources, self.clean, self.settled_text = engine, sources, clean, settled_text
