@@ -3,7 +3,9 @@
 PEFT's `y = W·x + b + s·B(A·x)` goes over the outputs three more times (scaling, adding, and scaling their gradient),
 which at training's thousands of positions costs as much as the adapter's own products. Here `s` and the sum move into
 the products. Where products are at least float32, the adapter is even added to `W` first, so that the forward pass has
-one product; in half precision its small changes would be rounded away.
+one product; in half precision its small changes would be rounded away. There both products are one where their sum is
+wider than what is multiplied: `W·x + s·B·u` is `[W, s·B]·[x, u]`, and copying `x` costs less than another pass over the
+sum (1,024 outputs of 256 columns in bfloat16 on one core of an AMD EPYC: 0.63 of the time; 4,864 of 896: 0.97).
 """
 
 from typing import Any
@@ -64,6 +66,8 @@ class _LoRALinear(torch.autograd.Function):
                 return times(x, torch.addmm(W, B, A, alpha=scale), b)
             u = x @ A.T
             ctx.save_for_backward(x, W, A, B, u)
+            if len(W) > W.shape[1]:
+                return F.linear(torch.cat((x, u), -1), torch.cat((W, scale * B), -1), b)
             return torch.addmm(F.linear(x, W, b), u, (scale * B).T)
 
     @staticmethod
@@ -75,7 +79,12 @@ class _LoRALinear(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             t = times(g, (scale * B).T)
             if ctx.needs_input_grad[0]:
-                d_x = times(g, torch.addmm(W, B, A, alpha=scale).T) if u is None else torch.addmm(g @ W, t, A)
+                if u is None:
+                    d_x = times(g, torch.addmm(W, B, A, alpha=scale).T)
+                elif W.shape[1] > len(W):
+                    d_x = torch.cat((g, t), -1) @ torch.cat((W, A))
+                else:
+                    d_x = torch.addmm(g @ W, t, A)
                 d_x = d_x.to(x_dtype)
             u = times(x, A) if u is None else u
             d_A, d_B = weight_gradient(t, x), scale * weight_gradient(g, u).contiguous()

@@ -6,9 +6,9 @@ from torch import nn
 from duplexmt.grid.lora import linear, plain_adapter
 
 
-def lora_layer(dtype=torch.float64, bias=True, **options):
+def lora_layer(dtype=torch.float64, bias=True, sizes=(6, 10), **options):
     torch.manual_seed(0)
-    base = nn.Sequential(nn.Linear(6, 10, bias=bias))
+    base = nn.Sequential(nn.Linear(*sizes, bias=bias))
     config = LoraConfig(r=3, lora_alpha=5, target_modules=["0"], **options)
     layer = get_peft_model(base, config).to(dtype).base_model.model[0]
     for weights in (*layer.lora_A.parameters(), *layer.lora_B.parameters()):  # B starts at 0, which hides mistakes
@@ -49,19 +49,23 @@ def test_half_precision_keeps_changes_too_small_for_the_weights_own_digits():
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
-def test_gradients_under_autocast_are_float32_and_near_pefts(half):
-    layer = lora_layer(torch.float32)
-    states = torch.randn(9, 6).requires_grad_()
-    upstream = torch.randn(9, 10).to(half)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("sizes", [(6, 10), (10, 6)])
+def test_gradients_under_autocast_are_float32_and_about_as_near_as_pefts(sizes, bias, half):
+    layer = lora_layer(torch.float32, bias, sizes)
+    states = torch.randn(500, sizes[0]).requires_grad_()
+    upstream = torch.randn(500, sizes[1]).to(half)
 
     def run(function):
         with torch.autocast("cpu", half):
             return outcome(function, layer, states, upstream)
 
     ours, theirs = run(lambda x: linear(layer, x)), run(layer)
+    exact = outcome(layer, layer, states, upstream.float())
     assert [part.dtype for part in ours] == [half, *[torch.float32] * 3]
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one.float(), other.float(), rtol=0.05, atol=0.1)
+    for one, other, right in zip(ours, theirs, exact, strict=True):
+        off, theirs_off = ((part.float() - right).square().mean().sqrt() for part in (one, other))
+        assert off < 2 * theirs_off
 
 
 def test_layers_that_do_anything_else_compute_themselves():
