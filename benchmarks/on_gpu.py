@@ -61,7 +61,7 @@ def measurements(out: Path) -> list[Measurement]:
 
     speed = ("--device", "cuda", "--speed-only", "--precision")
     return [
-        Measurement("kernels", script("scan_kernels")),
+        Measurement("kernels", script("triton_kernels")),
         Measurement("step-bf16", script("train_step", *speed, "bf16")),
         Measurement("step-fp16", script("train_step", *speed, "fp16")),
         Measurement("step-bf16-compiled", script("train_step", *speed, "bf16", "--compile")),
@@ -85,17 +85,18 @@ def aims() -> list[Aim]:
 
         return figure
 
-    def ratio(name: str, above: str, below: str) -> Callable[[Results], float]:
-        return lambda results: results[name][above] / results[name][below]
+    def ratio(*keys: str) -> Callable[[Results], float]:
+        (*place, above, below) = keys
+        return lambda results: of(*place, above)(results) / of(*place, below)(results)
 
-    found = [
-        Aim("kernels: relative error, float32", "≤", 1e-4, of("kernels", "float32", "error")),
-        Aim("kernels: relative error, bfloat16", "≤", 0.02, of("kernels", "bfloat16", "error")),
-        Aim(
-            "kernels: times as fast as the plain scan, bfloat16", "≥", 1,
-            lambda results: results["kernels"]["bfloat16"]["plain_ms"] / results["kernels"]["bfloat16"]["ms"],
-        ),
-    ]  # fmt: skip
+    found = []
+    for kind in ("scan", "swiglu"):
+        half = "kernels", kind, "bfloat16"
+        found += [
+            Aim(f"kernels: relative error of {kind}, float32", "≤", 1e-4, of("kernels", kind, "float32", "error")),
+            Aim(f"kernels: relative error of {kind}, bfloat16", "≤", 0.02, of(*half, "error")),
+            Aim(f"kernels: {kind} × as fast as plain, bfloat16", "≥", 1, ratio(*half, "plain_ms", "ms")),
+        ]
     for name in ("step-bf16", "step-fp16", "step-bf16-compiled"):
         found += [
             Aim(f"{name}: `mfu`", "≥", 0.5, of(name, "mfu")),

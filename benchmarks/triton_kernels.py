@@ -1,0 +1,163 @@
+"""The Triton kernels against their plain twins, on this GPU: equal, and how much faster?
+
+    python benchmarks/triton_kernels.py [--pairs 24] [--size 32] [--repeats 20]
+    TRITON_INTERPRET=1 python benchmarks/triton_kernels.py --pairs 1 --size 4 --repeats 1    # without one, by emulation
+
+At the shape of Qwen2.5-0.5B, of pairs of `size` × `size` tokens, forward and backward: `scan`, Hadamard attention along
+rows and along columns (14 heads, 2 of keys, of 64), and `swiglu`, the MLP's gated activation (4,864 wide) of both
+streams. The last line is one JSON object; for either, in float32, bfloat16 and float16:
+
+error               largest difference of outputs and of gradients from the plain twin's in float32 of the same
+                    (rounded) inputs, over the largest of its values
+ms, plain_ms        median of a forward and backward pass
+bytes_per_second    what the kernels must read and write at least, over `ms`
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
+
+from duplexmt.grid.cells import Cells, Lines
+from duplexmt.grid.scan import hadamard_scores, joint_scan
+
+H, K, E, WIDTH = 14, 2, 64, 4864
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Case(NamedTuple):
+    """A kernel and its twin on some inputs."""
+
+    shapes: Sequence[tuple[int, ...]]
+    kernel: Callable[..., Tensor]
+    plain: Callable[..., Tensor]
+    numbers: int  # that must be read or written, forward and backward together
+
+    def inputs(self, dtype: torch.dtype, device: str) -> list[Tensor]:
+        """Random ones."""
+        draw = torch.Generator().manual_seed(1)
+        return [torch.randn(*shape, generator=draw).to(device, dtype).requires_grad_() for shape in self.shapes]
+
+
+def scan_case(cells: Cells, lines: Lines) -> Case:
+    """Hadamard attention: queries, keys, values, and self context and log-sum-exp of each line."""
+    from duplexmt.grid import scan_triton
+
+    N, L, scale = len(cells), len(lines.start), E**-0.5
+
+    def plain(q: Tensor, k: Tensor, v: Tensor, ctx: Tensor, lse: Tensor) -> Tensor:
+        return joint_scan(hadamard_scores(q, k, scale), v, ctx, lse, lines)
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, ctx: Tensor, lse: Tensor) -> Tensor:
+        return scan_triton.hadamard_attention(q, k, v, scale, ctx, lse, lines)
+
+    # Forward q, k and v are read and the context written; backward these and its gradient read, and three written.
+    return Case([(N, H, E), (N, K, E), (N, K, E), (L, H, E), (L, H)], kernel, plain, N * E * (6 * H + 6 * K))
+
+
+def swiglu_case(cells: Cells) -> Case:
+    """The gated activation of both streams."""
+    from duplexmt.grid import swiglu_triton
+
+    shape = 2 * len(cells), WIDTH
+    return Case([shape, shape], swiglu_triton.gated, lambda gate, up: F.silu(gate) * up, 8 * shape[0] * WIDTH)
+
+
+def passes(function: Callable[..., Tensor], inputs: list[Tensor]) -> list[Tensor]:
+    """Output and gradients."""
+    out = function(*inputs)
+    return [out, *torch.autograd.grad(out, inputs, torch.ones_like(out))]
+
+
+def error(case: Case, dtype: torch.dtype, device: str) -> float:
+    """Largest relative difference of a kernel from its twin."""
+    inputs = case.inputs(dtype, device)
+    precise = [part.detach().float().requires_grad_() for part in inputs]
+    pairs = zip(passes(case.kernel, inputs), passes(case.plain, precise), strict=True)
+    return max(((ours.float() - theirs).abs().max() / theirs.abs().max()).item() for ours, theirs in pairs)
+
+
+def median_ms(work: Callable[[], object], repeats: int, device: str) -> float:
+    """Milliseconds of some work, after a warm-up."""
+
+    def wait() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    times = []
+    for _ in range(repeats + 1):
+        wait()
+        begin = time.perf_counter()
+        work()
+        wait()
+        times.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(times[1:])
+
+
+def measure(cases: Sequence[Case], dtype: torch.dtype, device: str, repeats: int) -> dict[str, float]:
+    """All numbers of one kind of kernel in one precision."""
+    given = [(case, case.inputs(dtype, device)) for case in cases]
+
+    def kernels() -> list[Any]:
+        return [passes(case.kernel, inputs) for case, inputs in given]
+
+    def twins() -> list[Any]:
+        return [passes(case.plain, inputs) for case, inputs in given]
+
+    ms, plain_ms = (median_ms(work, repeats, device) for work in (kernels, twins))
+    return {
+        "error": max(error(case, dtype, device) for case in cases),
+        "ms": ms,
+        "plain_ms": plain_ms,
+        "bytes_per_second": dtype.itemsize * sum(case.numbers for case in cases) / ms * 1e3,
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=24)
+    parser.add_argument("--size", type=int, default=32, help="tokens of each side")
+    parser.add_argument("--repeats", type=int, default=20)
+    arguments = parser.parse_args()
+    for name in ("pairs", "size", "repeats"):
+        if (value := getattr(arguments, name)) < 1:
+            parser.error(f"--{name} {value}: must be at least 1")
+    if find_spec("triton") is None:
+        parser.error("Triton is not installed: it comes with PyTorch on Linux, and nothing needs it elsewhere")
+    device = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+    if device == "cuda" and not torch.cuda.is_available():
+        parser.error("no GPU: TRITON_INTERPRET=1 runs the kernels by Triton's emulation; take --pairs 1 --size 4 then")
+    cells = Cells.of([(arguments.size, arguments.size)] * arguments.pairs, device)
+    kinds = {"scan": [scan_case(cells, lines) for lines in (cells.rows, cells.columns)], "swiglu": [swiglu_case(cells)]}
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    result: dict[str, Any] = {
+        "commit": git.stdout.strip() or None,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "Triton's interpreter",
+        "torch": torch.__version__,
+        "cells": len(cells),
+    }
+    for kind, cases in kinds.items():
+        result[kind] = {}
+        for dtype in DTYPES:
+            name = str(dtype).removeprefix("torch.")
+            result[kind][name] = measure(cases, dtype, device, arguments.repeats)
+            print(json.dumps({f"{kind}, {name}": result[kind][name]}), file=sys.stderr, flush=True)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
