@@ -1,11 +1,12 @@
 """The Triton kernels against their plain twins, on this GPU: equal, and how much faster?
 
     python benchmarks/triton_kernels.py [--pairs 24] [--size 32] [--repeats 20]
-    TRITON_INTERPRET=1 python benchmarks/triton_kernels.py --pairs 1 --size 4 --repeats 1    # without one, by emulation
+    TRITON_INTERPRET=1 python benchmarks/triton_kernels.py --pairs 1 --size 4 --repeats 1 --vocabulary 500   # emulated
 
 At the shape of Qwen2.5-0.5B, of pairs of `size` × `size` tokens, forward and backward: `scan`, Hadamard attention along
-rows and along columns (14 heads, 2 of keys, of 64), and `swiglu`, the MLP's gated activation (4,864 wide) of both
-streams. The last line is one JSON object; for either, in float32, bfloat16 and float16:
+rows and along columns (14 heads, 2 of keys, of 64); `swiglu`, the MLP's gated activation (4,864 wide) of both streams;
+and `head`, the text head and its loss with a gradient for every cell, its matrix products included. The last line is
+one JSON object; for each, in float32, bfloat16 and float16:
 
 error               largest difference of outputs and of gradients from the plain twin's in float32 of the same
                     (rounded) inputs, over the largest of its values
@@ -33,8 +34,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from duplexmt.grid.cells import Cells, Lines
 from duplexmt.grid.scan import hadamard_scores, joint_scan
+from duplexmt.policy import heatmap
+from duplexmt.policy.heatmap import cells_at_once, loss_heatmap
 
-H, K, E, WIDTH = 14, 2, 64, 4864
+H, K, E, D, WIDTH = 14, 2, 64, 896, 4864
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -76,9 +79,21 @@ def swiglu_case(cells: Cells) -> Case:
     return Case([shape, shape], swiglu_triton.gated, lambda gate, up: F.silu(gate) * up, 8 * shape[0] * WIDTH)
 
 
-def passes(function: Callable[..., Tensor], inputs: list[Tensor]) -> list[Tensor]:
-    """Output and gradients."""
-    out = function(*inputs)
+def head_case(cells: Cells, vocabulary: int, device: str) -> Case:
+    """The text head and its loss: final states and the head's weights."""
+    N, chunk = len(cells), cells_at_once(vocabulary)
+    labels = (torch.arange(N) * 97 % vocabulary).to(device)
+
+    def loss(hidden: Tensor, weight: Tensor) -> Tensor:
+        return loss_heatmap(hidden * D**-0.5, weight, None, labels, chunk)  # logits of about 1
+
+    return Case([(N, D), (vocabulary, D)], loss, loss, 3 * N * vocabulary)  # `passes` tells them apart
+
+
+def passes(case: Case, kernel: bool, inputs: list[Tensor]) -> list[Tensor]:
+    """Output and gradients, by the kernel or by its plain twin."""
+    heatmap.use_triton = lambda states: kernel  # of the text head, under Triton's interpreter, too
+    out = (case.kernel if kernel else case.plain)(*inputs)
     return [out, *torch.autograd.grad(out, inputs, torch.ones_like(out))]
 
 
@@ -86,7 +101,7 @@ def error(case: Case, dtype: torch.dtype, device: str) -> float:
     """Largest relative difference of a kernel from its twin."""
     inputs = case.inputs(dtype, device)
     precise = [part.detach().float().requires_grad_() for part in inputs]
-    pairs = zip(passes(case.kernel, inputs), passes(case.plain, precise), strict=True)
+    pairs = zip(passes(case, True, inputs), passes(case, False, precise), strict=True)
     return max(((ours.float() - theirs).abs().max() / theirs.abs().max()).item() for ours, theirs in pairs)
 
 
@@ -112,10 +127,10 @@ def measure(cases: Sequence[Case], dtype: torch.dtype, device: str, repeats: int
     given = [(case, case.inputs(dtype, device)) for case in cases]
 
     def kernels() -> list[Any]:
-        return [passes(case.kernel, inputs) for case, inputs in given]
+        return [passes(case, True, inputs) for case, inputs in given]
 
     def twins() -> list[Any]:
-        return [passes(case.plain, inputs) for case, inputs in given]
+        return [passes(case, False, inputs) for case, inputs in given]
 
     ms, plain_ms = (median_ms(work, repeats, device) for work in (kernels, twins))
     return {
@@ -132,17 +147,22 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=24)
     parser.add_argument("--size", type=int, default=32, help="tokens of each side")
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--vocabulary", type=int, default=151_936)
     arguments = parser.parse_args()
-    for name in ("pairs", "size", "repeats"):
+    for name in ("pairs", "size", "repeats", "vocabulary"):
         if (value := getattr(arguments, name)) < 1:
             parser.error(f"--{name} {value}: must be at least 1")
     if find_spec("triton") is None:
         parser.error("Triton is not installed: it comes with PyTorch on Linux, and nothing needs it elsewhere")
     device = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
     if device == "cuda" and not torch.cuda.is_available():
-        parser.error("no GPU: TRITON_INTERPRET=1 runs the kernels by Triton's emulation; take --pairs 1 --size 4 then")
+        parser.error("no GPU: TRITON_INTERPRET=1 emulates the kernels; then take --pairs 1 --size 4 --vocabulary 500")
     cells = Cells.of([(arguments.size, arguments.size)] * arguments.pairs, device)
-    kinds = {"scan": [scan_case(cells, lines) for lines in (cells.rows, cells.columns)], "swiglu": [swiglu_case(cells)]}
+    kinds = {
+        "scan": [scan_case(cells, lines) for lines in (cells.rows, cells.columns)],
+        "swiglu": [swiglu_case(cells)],
+        "head": [head_case(cells, arguments.vocabulary, device)],
+    }
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     result: dict[str, Any] = {
         "commit": git.stdout.strip() or None,

@@ -87,7 +87,7 @@ def test_a_package_does_not_know_those_built_on_it(package, forbidden):
 
 
 def test_policy_knows_only_tensors():
-    of_tensors = {"torch", "duplexmt.products", "cut_cross_entropy"}
+    of_tensors = {"torch", "triton", "duplexmt.products", "duplexmt.kernels", "cut_cross_entropy"}
     allowed = {*of_tensors, "duplexmt.policy", *sys.stdlib_module_names}
     for module, names in IMPORTS.items():
         if within(module, "duplexmt.policy"):

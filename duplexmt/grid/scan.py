@@ -12,13 +12,12 @@ where no factor exceeds 1, and likewise backwards. The work is linear in the num
 and `prefix.merge` are the same by quadratic matrix products; the tests compare.
 """
 
-import os
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..kernels import use_triton
 from .cells import Lines
 
 
@@ -117,11 +116,6 @@ def hadamard_attention(
 
         return scan_triton.hadamard_attention(q, k, v, scale, self_ctx, self_lse, lines)
     return joint_scan(hadamard_scores(q, k, scale), v, self_ctx, self_lse, lines)
-
-
-def use_triton(states: Tensor) -> bool:
-    """Whether the Triton kernels take these states: on a GPU where Triton is installed. `DUPLEXMT_TRITON=0` says no."""
-    return states.is_cuda and os.environ.get("DUPLEXMT_TRITON") != "0" and find_spec("triton") is not None
 
 
 def hadamard_scores(q: Tensor, k: Tensor, scale: float) -> Tensor:

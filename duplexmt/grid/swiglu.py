@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.activations import SiLUActivation
 
-from .scan import use_triton
+from ..kernels import use_triton
 
 IN_CACHE = 2**18  # numbers of a piece
 

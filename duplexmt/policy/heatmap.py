@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..kernels import use_triton
 from ..products import product as times
 from ..products import weight_gradient
 
@@ -55,13 +56,43 @@ def piecewise_losses(
     for rows, targets in zip(states.split(piece), labels.split(piece), strict=True):
         logits = times(rows, weight, bias)
         for part, label in zip(logits.split(at_a_time), targets.split(at_a_time), strict=True):
-            precise, label = part.to(torch.promote_types(part.dtype, torch.float32)), label[:, None]
-            loss = precise.log_softmax(-1).gather(-1, label).neg_()
-            log_totals.append(precise.gather(-1, label).add_(loss))
-            losses.append(loss.squeeze(-1))
+            loss, log_total = losses_of_logits(part, label)
+            losses.append(loss)
+            log_totals.append(log_total)
         if keep:
             kept.append(logits)
     return torch.cat(losses), torch.cat(log_totals), kept
+
+
+def losses_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss `[n]` and log-sum-exp `[n, 1]` of logits `[n, vocabulary]`, in at least float32."""
+    labels = labels[:, None]
+    if use_triton(logits):
+        from . import softmax_triton
+
+        log_totals = softmax_triton.log_sum_exp(logits)
+        return (log_totals - logits.gather(-1, labels)).squeeze(-1), log_totals
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    losses = precise.log_softmax(-1).gather(-1, labels).neg_()
+    return losses.squeeze(-1), precise.gather(-1, labels).add_(losses)
+
+
+def gradients_of_logits_(logits: Tensor, log_totals: Tensor, labels: Tensor, d_losses: Tensor) -> Tensor:
+    """`(softmax − one-hot) · ∂L`, `[n, vocabulary]`, in the place of the logits; `log_totals` and `d_losses` `[n, 1]`.
+
+    Returns:
+        The same before it was rounded to the logits' type, where that has been made.
+    """
+    if use_triton(logits):
+        from . import softmax_triton
+
+        softmax_triton.gradient_(logits, log_totals, labels, d_losses)
+        return logits
+    precise = logits.to(log_totals.dtype).sub_(log_totals).exp_().mul_(d_losses)
+    precise.scatter_add_(-1, labels[:, None], -d_losses)
+    if precise.dtype != logits.dtype:
+        logits.copy_(precise)
+    return precise
 
 
 def use_fused(states: Tensor, bias: Tensor | None) -> bool:
@@ -127,14 +158,10 @@ class _TokenLoss(torch.autograd.Function):
             for part, (number, at) in zip(d_logits.split([len(at) for _, at in parts]), parts, strict=True):
                 if kept:
                     torch.index_select(kept[number], 0, at - number * ctx.piece, out=part)
-                # (softmax − one-hot) · gradient
                 d_loss = gradients[0][at, None].to(log_totals.dtype)
-                d_part = part.to(log_totals.dtype).sub_(log_totals[at]).exp_().mul_(d_loss)
-                d_part.scatter_add_(-1, labels[at, None], -d_loss)
+                d_part = gradients_of_logits_(part, log_totals[at], labels[at], d_loss)
                 if d_bias is not None:
-                    d_bias += d_part.sum(0)
-                if d_part.dtype != part.dtype:
-                    part.copy_(d_part)
+                    d_bias += d_part.sum(0, dtype=log_totals.dtype)
             d_hidden.index_copy_(0, cells, times(d_logits, w.T).to(hidden.dtype))
             if ctx.needs_input_grad[1]:
                 d_group = weight_gradient(d_logits, states).to(weight.dtype)
