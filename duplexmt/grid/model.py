@@ -22,6 +22,7 @@ SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
 # which only the input is kept.
 RECOMPUTE = ("nothing", "elementwise", "layers")
 Rotation = tuple[Tensor, Tensor]  # cos and sin
+Sizes = tuple[int, int]  # of the source stream and of the target stream, in a list of both
 STATIC_ROPE_TYPES = ("default", "linear", "yarn", "llama3")  # frequencies that do not change with the length seen
 
 
@@ -165,18 +166,25 @@ class GridModel(nn.Module):
         rope = join(ropes_I, ropes_O)
         rope_of_cells = join(map(grow_I, ropes_I), map(cells.over_columns, ropes_O))
 
-        def block(layer: Any, I: Tensor, O: Tensor, rope: Rotation) -> tuple[Tensor, Tensor]:
-            contexts = self._contexts(layer, cells, I, O, rope)
-            return on_both_streams(partial(self._finish, layer), (grow_I(I), cells.over_columns(O)), contexts)
+        def of_cells(states: Tensor, sizes: Sizes) -> Tensor:
+            I, O = states.split(sizes)
+            grown = grow_I(I), cells.over_columns(O)
+            return states if tuple(map(len, grown)) == sizes else torch.cat(grown)
 
-        def last_block(layer: Any, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
+        def block(layer: Any, states: Tensor, sizes: Sizes, rope: Rotation) -> Tensor:
+            contexts = self._contexts(layer, cells, states, sizes, rope)
+            return self._finish(layer, of_cells(states, sizes), contexts)  # type: ignore[no-any-return]
+
+        def last_block(layer: Any, states: Tensor, sizes: Sizes, rope: Rotation) -> Tensor:
+            I, O = states.split(sizes)
             ctx_O = self._last_context(layer, cells, I, O, rope)
-            return self._finish(layer, cells.over_columns(O), ctx_O)
+            return self._finish(layer, cells.over_columns(O), ctx_O)  # type: ignore[no-any-return]
 
+        states, sizes = torch.cat((I, O)), (len(I), len(O))  # the layers share all weights between the streams
         for layer in decoder.layers[:-1]:
-            I, O = self._recomputed(block, layer, I, O, rope)
-            rope = rope_of_cells
-        return rms_norm(self._recomputed(last_block, decoder.layers[-1], I, O, rope), decoder.norm)
+            states = self._recomputed(block, layer, states, sizes, rope)
+            rope, sizes = rope_of_cells, (len(states) - len(cells), len(cells))
+        return rms_norm(self._recomputed(last_block, decoder.layers[-1], states, sizes, rope), decoder.norm)
 
     @property
     def text_head(self) -> nn.Linear:
@@ -193,13 +201,10 @@ class GridModel(nn.Module):
         """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
         return self.emit_head(hidden)
 
-    def _contexts(self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation) -> tuple[Tensor, Tensor]:
-        """Attention contexts `[n, H, E]` of both streams; `rope` covers the states of I, then those of O."""
-        cos, sin = rope
-        (q_I, q_O), (k_I, k_O), (v_I, v_O) = on_both_streams(
-            lambda states: self._project(layer, states, cos, sin), (I, O)
-        )
-        return self._attention(layer)(cells, q_I, k_I, v_I, q_O, k_O, v_O)
+    def _contexts(self, layer: Any, cells: Cells, states: Tensor, sizes: Sizes, rope: Rotation) -> Tensor:
+        """Attention contexts `[n, H, E]` of the source stream's states, then of the target stream's."""
+        (q_I, q_O), (k_I, k_O), (v_I, v_O) = (part.split(sizes) for part in self._project(layer, states, *rope))
+        return torch.cat(self._attention(layer)(cells, q_I, k_I, v_I, q_O, k_O, v_O))
 
     def _last_context(self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
         """Attention context `[n, H, E]` of the target stream in the last layer, projecting only what it reads.
