@@ -141,12 +141,8 @@ def test_only_training_and_the_entry_points_import_data_prep():
 # The core and the benchmarks run where there is PyTorch and its kin, but none of the packages for configuring, reading
 # Arrow files and logging; of these the entry points need the first alone.
 HYDRA, OTHERS = ("hydra", "omegaconf"), ("datasets", "wandb")
-NOT_OF_THE_CORE = (
-    "duplexmt.config",
-    "duplexmt.command_line",
-    "duplexmt.grid.scan_triton",
-    "duplexmt.grid.swiglu_triton",
-)
+KERNELS = [name for name in IMPORTS if name.endswith("_triton")]  # Triton is installed on Linux only
+NOT_OF_THE_CORE = ("duplexmt.config", "duplexmt.command_line", *KERNELS)
 CORE = [name for name in IMPORTS if within(name, "duplexmt") and name not in NOT_OF_THE_CORE]
 BENCHMARKS = [f"benchmarks.{file.stem}" for file in sorted((ROOT / "benchmarks").glob("*.py"))]
 

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from ..kernels import use_triton
+
 VISIBLE_LENGTH = "visible_length"  # the naive alternative that the paper rejects: x_vis + y, which moves at every read
 
 
@@ -43,6 +45,10 @@ def rotate(states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
         states: `[..., heads, E]`.
         cos, signed_sin: broadcastable to `[..., 1, E]`; sines as `signed` gives them.
     """
+    if states.dim() == cos.dim() == 3 and len(states) == len(cos) and use_triton(states):
+        from . import rope_triton
+
+        return rope_triton.rotate(states, cos, signed_sin)
     cos, signed_sin = cos.to(states.dtype), signed_sin.to(states.dtype)
     return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), signed_sin)
 
