@@ -5,6 +5,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from duplexmt.artifact import MANIFEST, corpus_name, load_model_folder, read_manifest, save_model_folder, trained_on
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
@@ -322,6 +323,23 @@ def test_a_lora_model_whose_backbone_is_gone_is_refused_by_the_backbones_name(tm
 
 def test_a_folder_that_holds_no_model_is_refused_by_the_backbones_name(tmp_path):
     with pytest.raises(ValueError, match=rf"model\.backbone='{tmp_path}': no causal language model .*give a folder"):
+        pretrained_backbone(str(tmp_path))
+
+
+@pytest.mark.parametrize("change", ["missing", "another shape", "more layers"])
+def test_weights_that_are_not_those_of_the_configuration_are_refused_not_made_up(tmp_path, change):
+    tiny_backbone().save_pretrained(tmp_path)
+    lost = "model.layers.1.mlp.up_proj.weight"
+    if change == "more layers":
+        other = tiny_backbone(layers=4)
+        other.config.save_pretrained(tmp_path)
+        lost = "model.layers.3."
+    else:
+        weights = load_file(tmp_path / "model.safetensors")
+        weight = weights.pop(lost)
+        weights |= {} if change == "missing" else {lost: weight[:-2].contiguous()}
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=rf"'{tmp_path}': .* missing or of another shape, such as {lost}"):
         pretrained_backbone(str(tmp_path))
 
 

@@ -21,7 +21,8 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
         vocab_size: entries of the tokenizer that will be used with it, to be checked.
 
     Raises:
-        ValueError: if there is no such model, its attention is not supported, or its vocabulary is too small.
+        ValueError: if there is no such model, its attention is not supported, its weights are not those its
+            configuration asks for, or its vocabulary is too small.
     """
     try:
         try:
@@ -29,12 +30,27 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
         except ValueError as error:  # a folder without a config.json, or one that says nothing of a model
             raise OSError(error) from error
         check_backbone(config)
-        model = AutoModelForCausalLM.from_pretrained(name_or_folder, dtype=torch.float32, use_safetensors=True)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            name_or_folder,
+            dtype=torch.float32,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # told below
+            output_loading_info=True,
+        )
     except (OSError, SafetensorError) as error:
         raise ValueError(
             f"model.backbone={name_or_folder!r}: no causal language model with safetensors weights could be loaded "
             f"from there ({error}); give a folder that holds one, or a Hugging Face name on a machine with network"
         ) from error
+    model, found = loaded
+    # Hugging Face would go on with random weights in their place.
+    wrong = sorted([*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])])
+    if wrong:
+        raise ValueError(
+            f"model.backbone={name_or_folder!r}: {len(wrong)} of the weights its config.json asks for are missing or "
+            f"of another shape, such as {wrong[0]}: give a folder as save_pretrained of a causal language model "
+            "writes it"
+        )
     if vocab_size is not None and vocab_size > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {vocab_size} entries, the backbone {name_or_folder!r} embeds {config.vocab_size}: "
