@@ -96,7 +96,7 @@ class DataConfig:
     source_language: str = "zh"
     target_language: str = "en"
     licence: str = "unknown"  # of the data, for the model card
-    tokenizer: str | None = None  # folder or Hugging Face name; null: a BPE trained on the training pairs
+    tokenizer: str | None = None  # folder or Hugging Face name (a backbone's own); null: a BPE trained on the data
     vocab_size: int = 8000  # of a trained BPE
     end_token: str | None = None  # null: the tokenizer's eos
     seed_token: str | None = None  # null: the tokenizer's bos, else <|im_start|>, else eos
@@ -313,6 +313,11 @@ class TrainSettings:
             raise ValueError("data=pairs_folder needs data.path=FOLDER of files NAME.tsv.gz")
         if self.data.corpus == "pairs" and self.data.path is None and self.data.train_path is None:
             raise ValueError("no pairs to train on: give data.path=FILE or data.train_path=FILE")
+        if self.model.backbone is not None and self.data.tokenizer is None:
+            raise ValueError(
+                f"model.backbone={self.model.backbone} knows its own tokenizer's tokens only: give "
+                f"data.tokenizer={self.model.backbone} (without it, a new one is trained on the data)"
+            )
         if "recorded" in self.policy.thetas:
             raise ValueError("policy.theta=recorded: a model that is still to be trained has none recorded")
         _check_limit("demonstrate", self.demonstrate, least=0)

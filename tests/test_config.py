@@ -156,7 +156,8 @@ def test_the_experiment_of_the_papers_table_asks_for_its_metrics_thresholds_and_
 def test_every_group_option_composes_and_is_accepted(group, option):
     entry_point = "evaluate" if (group, option) == ("data", "recorded") or group == "quality" else "train"
     where = {
-        "pairs": ["data.path=corpus.tsv"], "pairs_folder": ["data.path=corpora"], "wmt21_zhen": ["data.root=raw"]
+        "pairs": ["data.path=corpus.tsv"], "pairs_folder": ["data.path=corpora"], "wmt21_zhen": ["data.root=raw"],
+        "qwen2_5_0_5b": ["data.tokenizer=folder"], "local_base": ["data.tokenizer=folder"],
     }  # fmt: skip
     arguments = [f"{group}={option}", *where.get(option, [])]
     cfg = asdict(checked(entry_point, *arguments))
@@ -312,6 +313,11 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["data.context_tokens=-1"], r"data\.context_tokens=-1"),
         ("evaluate", ["policy.max_target_tokens=0"], r"policy\.max_target_tokens=0: must be at least 1"),
         ("train", ["model.backbone=folder"], r"exactly one of model\.backbone .* and model\.architecture"),
+        (
+            "train",
+            ["model.backbone=folder", "model.architecture=null"],
+            r"model\.backbone=folder .*data\.tokenizer=folder",
+        ),
         ("train", ["model.architecture=null"], r"exactly one of model\.backbone .* and model\.architecture"),
         ("train", ["model.adaptation=prefix"], r"model\.adaptation='prefix': must be 'full' or 'lora'"),
         ("train", ["system.name=simul"], r"system\.name='simul': .* 'grid', 'waitk' or 'offline'"),

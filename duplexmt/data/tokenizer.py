@@ -33,7 +33,10 @@ def load_tokenizer(name_or_folder: str) -> PreTrainedTokenizerBase:
             # As it was saved. AutoTokenizer would take the class from a config.json beside it (model folders have one),
             # and Qwen2's, say, keeps the vocabulary but splits and decodes in its own way.
             return PreTrainedTokenizerFast.from_pretrained(name_or_folder)
-        return AutoTokenizer.from_pretrained(name_or_folder)
+        tokenizer = AutoTokenizer.from_pretrained(name_or_folder)
+        if len(tokenizer) == len(tokenizer.all_special_tokens):  # made up from a model's config.json alone
+            raise OSError("there are no tokenizer files, or they hold special tokens only")
+        return tokenizer
     except (OSError, ValueError) as error:
         raise ValueError(
             f"data.tokenizer={name_or_folder!r}: no tokenizer could be loaded from there ({error}); give a folder with "
@@ -85,7 +88,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerBase:
 
 @dataclass(frozen=True)
 class StreamTokens:
-    """The tokens both streams need beside the text's own, as decided in the reading notes.
+    """The tokens both streams need beside the text's own (docs/deviations.md).
 
     `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored. The last
     `context` tokens of the source prefix stand for the previous sentence: end tokens where there is none.

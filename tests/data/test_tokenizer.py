@@ -22,7 +22,7 @@ from duplexmt.data.tokenizer import (
 )
 from duplexmt.streaming.text import decode
 
-from ..helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
+from ..helpers import SENTENCES, byte_level_tokenizer, tiny_backbone, tiny_tokenizer
 
 TEXTS = [text for pair in SENTENCES for text in pair]
 
@@ -140,6 +140,12 @@ def test_a_folder_without_a_tokenizer_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"data\.tokenizer='.*nothing here'"):
         load_tokenizer(str(tmp_path / "nothing here"))
     with pytest.raises(ValueError, match=r"data\.tokenizer="):
+        load_tokenizer(str(tmp_path))
+
+
+def test_a_model_folder_without_tokenizer_files_is_refused(tmp_path):
+    tiny_backbone().config.save_pretrained(tmp_path)  # of which transformers makes a tokenizer of one entry
+    with pytest.raises(ValueError, match=r"data\.tokenizer=.*there are no tokenizer files.*null to train one"):
         load_tokenizer(str(tmp_path))
 
 
