@@ -266,7 +266,7 @@ def test_an_empty_corpus_is_an_error_that_says_where_the_pairs_went(path: Path, 
         load_corpus(path, test=write(tmp_path / "test.tsv", [("", "No source")]), **LANGUAGES)
 
 
-def test_swapped_columns_are_refused_where_scripts_tell(tmp_path: Path) -> None:
+def test_swapped_columns_and_other_languages_are_refused_where_scripts_tell(tmp_path: Path) -> None:
     swapped = write(tmp_path / "swapped.tsv", [(target, source) for source, target in made_up(100)])
     with pytest.raises(
         ValueError, match=r"train: the columns are swapped: 100 of the first 100 pairs have en for a source"
@@ -275,11 +275,15 @@ def test_swapped_columns_are_refused_where_scripts_tell(tmp_path: Path) -> None:
     right_way: list[dict[str, Any]] = [
         LANGUAGES | {"source_field": 1, "target_field": 0},
         {"source_language": "en", "target_language": "zh"},
-        {"source_language": "en", "target_language": "de"},  # one script; the Chinese is somebody else's concern
-        {"source_language": "zh", "target_language": "th"},  # a script that is not known
+        {"source_language": "en", "target_language": "th"},  # a script that is not known
     ]
     for settings in right_way:
         assert load_corpus(swapped, **settings).splits["train"]
+    for side, source, target in (("target", "en", "de"), ("source", "zh", "th")):
+        wrong = target if side == "target" else source
+        message = rf"train: 100 of .* {side} texts are not in .*{side}_language={wrong}.*give"
+        with pytest.raises(ValueError, match=message):
+            load_corpus(swapped, source_language=source, target_language=target)
 
 
 def test_a_size_beyond_what_is_there_is_an_error_that_says_how_many_are(path: Path, tmp_path: Path) -> None:

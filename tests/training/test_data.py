@@ -70,6 +70,16 @@ def test_a_test_file_with_swapped_columns_is_refused(tmp_path):
     assert read_evaluation_file(path, **FIELDS | {"source_field": 1, "target_field": 0})[0] == list(SENTENCES)
 
 
+def test_pairs_in_another_language_than_said_are_refused(tmp_path):
+    path = tsv(tmp_path / "pairs.tsv", SENTENCES)
+    for setting, shown in (("source_language", SENTENCES[0][0]), ("target_language", SENTENCES[0][1])):
+        other = {"source_language": "de", "target_language": "ru"}[setting]
+        with pytest.raises(ValueError, match=rf"texts are not in .*{setting}={other}.*{shown[:9]}"):
+            read_evaluation_file(path, **FIELDS | {setting: other})
+    cyrillic = tsv(tmp_path / "serbian.tsv", [(source, "Ја сам овде.") for source, _ in SENTENCES])
+    assert read_evaluation_file(cyrillic, **FIELDS | {"target_language": "sr"})[0]
+
+
 def test_the_built_in_corpus_keeps_to_the_length_asked_for_with_its_alignments():
     sizes = {"train_size": 200, "validation_size": 20, "test_size": 20}
     whole, short = (prepare_corpus(**DATA | sizes | {"corpus": "builtin", "max_tokens": most}) for most in (None, 50))
