@@ -12,7 +12,7 @@ slice on CPU), through the streaming engine with I←O on and off, and side by s
 
 then many live streams at once, and the memory of a stream. A ratio is our time over theirs. The last line is one JSON
 object; the keys with `_io_off` are the same with I←O off, those with `_exact_io_off` (`--exact`) with exact
-attention and I←O off, those under `small` are of the small model of `conf/model`.
+attention and I←O off, those under `small` are of a small model, of 3 layers.
 
 On a busy machine `OMP_NUM_THREADS=1 … --processor-time` counts the time this process computed, not what it waited.
 """
@@ -298,13 +298,13 @@ def row_of(tokens_per_second: float, step_seconds: list[float], length: int) -> 
 
 
 def formulas(config: Any, X: int, Y: int, itemsize: int) -> dict[str, int]:
-    """Bytes of a stream's cache: the paper's formula, and the notes' count of the tensors in the paper's table."""
+    """Bytes of a stream's cache: the paper's formula, and a count of the tensors in `tab:kvcache-entries`."""
     L, H, H_k = config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads
     E = config.hidden_size // H
     shared = 2 * (X + Y) * H_k * E + 2 * (X + Y) * H * E
     return {
         "cache_bytes_paper_formula": L * (shared + 6 * (X + Y) * H) * itemsize,
-        "cache_bytes_notes_count": L * (shared + 4 * (X + Y) * H) * itemsize,
+        "cache_bytes_table_count": L * (shared + 4 * (X + Y) * H) * itemsize,
     }
 
 
