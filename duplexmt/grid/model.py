@@ -213,15 +213,15 @@ class GridModel(nn.Module):
         attention target states attend to those of row x = 0 alone, so only these have keys and values.
         """
         (cos_I, cos_O), (sin_I, sin_O) = (part.split((len(I), len(O))) for part in rope)
-        if self.attention == "exact":
-            k_I, v_I = self._project(layer, I, cos_I, sin_I, "kv")
-            q_O, k_O, v_O = self._project(layer, O, cos_O, sin_O)
-        else:
+        if self.attention == "approximate":
             (q_O,) = self._project(layer, O, cos_O, sin_O, "q")
             O, cos_O, sin_O = map(cells.row_0, (O, cos_O, sin_O))
             (k_I, k_O), (v_I, v_O) = on_both_streams(
                 lambda *states: self._project(layer, *states, "kv"), (I, O), (cos_I, cos_O), (sin_I, sin_O)
             )
+        else:
+            k_I, v_I = self._project(layer, I, cos_I, sin_I, "kv")
+            q_O, k_O, v_O = self._project(layer, O, cos_O, sin_O)
         return self._attention(layer)(cells, None, k_I, v_I, q_O, k_O, v_O)[1]
 
     def _attention(self, layer: Any) -> Callable[..., tuple[Tensor, Tensor]]:
