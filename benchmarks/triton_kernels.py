@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from duplexmt.grid.cells import Cells, Lines
 from duplexmt.grid.scan import hadamard_scores, joint_scan
+from duplexmt.kernels import triton_runs
 from duplexmt.policy import heatmap
 from duplexmt.policy.heatmap import cells_at_once, loss_heatmap
 
@@ -190,6 +191,8 @@ def main() -> None:
     device = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
     if device == "cuda" and not torch.cuda.is_available():
         parser.error("no GPU: TRITON_INTERPRET=1 emulates the kernels; then take --pairs 1 --size 4 --vocabulary 500")
+    if device == "cuda" and not triton_runs():
+        parser.error("Triton cannot build here what it launches its kernels with, see above")
     cells = Cells.of([(arguments.size, arguments.size)] * arguments.pairs, device)
     both = [scan_case(cells, lines) for lines in (cells.rows, cells.columns)]
     kinds: dict[str, Callable[[torch.dtype], list[Case]]] = {
