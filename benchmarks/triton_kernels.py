@@ -115,7 +115,7 @@ def swiglu_case(cells: Cells) -> Case:
 
 def head_case(cells: Cells, vocabulary: int, device: str) -> Case:
     """The text head and its loss: final states and the head's weights."""
-    N, chunk = len(cells), cells_at_once(vocabulary)
+    N, chunk = len(cells), cells_at_once(vocabulary, device == "cuda")
     labels = (torch.arange(N) * 97 % vocabulary).to(device)
 
     def loss(hidden: Tensor, weight: Tensor) -> Tensor:

@@ -18,9 +18,10 @@ REUSED = 2**21
 SUMMED = 2**22  # logits whose gradients are multiplied at a time, as each product is added to the head's whole gradient
 
 
-def cells_at_once(vocab_size: int) -> int:
-    """Cells whose logits may exist at a time: about 2²⁶ numbers, 256 MB in float32."""
-    return max(1, 2**26 // vocab_size)
+def cells_at_once(vocab_size: int, on_gpu: bool = False) -> int:
+    """Cells whose logits may exist at a time: about 2²⁶ numbers, 256 MB in float32; on a GPU 2²⁸, 512 MB in half
+    precision, as each such piece costs a pass over the gradient of the head (of 136 million weights, in float32)."""
+    return max(1, 2 ** (28 if on_gpu else 26) // vocab_size)
 
 
 def cells_of_a_softmax(piece: int, device: torch.device) -> int:

@@ -58,7 +58,8 @@ def guide(model: GridModel, tokens: StreamTokens, batch: Batch, lam: float, regr
         hidden, labels = hidden[scored], labels[scored]
 
     head = model.text_head
-    heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, cells_at_once(head.out_features))
+    chunk = cells_at_once(head.out_features, hidden.is_cuda)
+    heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
     source_lengths, target_lengths = batch.source_lengths - rows, batch.target_lengths - columns
     grids = cells.padded(heatmap.detach()), source_lengths, target_lengths
     y_at = best_path(*grids, lam)

@@ -124,6 +124,7 @@ def test_under_autocast_products_are_in_half_precision_and_losses_in_float32():
 def test_logits_of_a_chunk_fit_in_256_megabytes_whatever_the_vocabulary():
     assert cells_at_once(3_000) == 22_369
     assert cells_at_once(151_936) == 441
+    assert cells_at_once(151_936, on_gpu=True) == 1_766
     assert cells_at_once(2**30) == 1
 
 
