@@ -21,8 +21,12 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Ten
         Context `[..., T, H, E]` and log-sum-exp of the scores `[..., T, H]`, in at least float32.
     """
     T, H, K = q.shape[-3], q.shape[-2], k.shape[-2]
+    precise = torch.promote_types(q.dtype, torch.float32)
+    q, k = q.to(precise), k.to(precise)
     q_KRE = (q * scale).unflatten(-2, (K, H // K)).movedim(-4, -2).flatten(-3, -2)  # R = G·T rows share one key head
-    scores = q_KRE @ k.movedim(-3, -1)
+    # Rounded to half precision, scores of some hundred would be off by a whole nat: keys with large biases bring such.
+    with torch.autocast(q.device.type, enabled=False):
+        scores = q_KRE @ k.movedim(-3, -1)
     return _softmax_context(scores.unflatten(-2, (H // K, T)), v)
 
 

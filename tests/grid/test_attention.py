@@ -124,3 +124,18 @@ def test_half_precision_statistics_are_kept_in_float32():
     q, k, v = (torch.randn(3, 2, 4, dtype=torch.float16) for _ in range(3))
     context, lse = causal_attention(q, k, v, 0.5)
     assert (context.dtype, lse.dtype) == (torch.float16, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scores_are_not_rounded_to_half_precision_where_keys_have_a_large_bias(dtype):
+    """Qwen2's keys have one, which all scores share: rounded, they would lose what tells them apart."""
+    draw = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(16, heads, 64, generator=draw) for heads in (4, 2, 2))
+    q[..., 0] += 50
+    k[..., 0] += 50  # scores of some 300
+    half = [part.to(dtype) for part in (q, k, v)]
+    expected = causal_attention(*(part.double() for part in half), 0.125)
+    with torch.autocast("cpu", dtype=dtype):
+        context, lse = causal_attention(*half, 0.125)
+    assert (context.double() - expected[0]).norm() < 0.005 * expected[0].norm()
+    torch.testing.assert_close(lse.double(), expected[1], rtol=0, atol=1e-3)
