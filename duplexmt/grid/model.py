@@ -23,6 +23,9 @@ SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
 RECOMPUTE = ("nothing", "elementwise", "layers")
 Rotation = tuple[Tensor, Tensor]  # cos and sin
 Sizes = tuple[int, int]  # of the source stream and of the target stream, in a list of both
+# Versions of a compiled block: parts to project, with gradients or without, in training or not, in which precision.
+# By default all but the first 8 would not be compiled.
+MOST_VERSIONS = 64
 STATIC_ROPE_TYPES = ("default", "linear", "yarn", "llama3")  # frequencies that do not change with the length seen
 
 
@@ -71,6 +74,9 @@ class GridModel(nn.Module):
 
     def compile_blocks(self) -> None:
         """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells."""
+        import torch._dynamo.config as dynamo  # takes a while, and is of use here only
+
+        dynamo.recompile_limit = max(dynamo.recompile_limit, MOST_VERSIONS)
         self._project = torch.compile(project_and_rotate, dynamic=True)
         self._finish = torch.compile(finish_block, dynamic=True)
 

@@ -1,5 +1,7 @@
 """The grid model: proof against Hugging Face, causality, raggedness, precision, refusals."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -241,6 +243,29 @@ def test_compiled_blocks_give_the_same_and_compile_once_for_all_layers_and_sizes
     # The last layer projects the source's and row 0's keys and values, and the target's queries, by themselves.
     assert counters["stats"]["unique_graphs"] == 4
     assert not counters["graph_break"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("io", [True, False])
+def test_all_versions_of_a_block_that_a_run_needs_are_compiled(io, monkeypatch):
+    """Probes, training, the cells of accumulated batches, and validation, in mixed precision with LoRA."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    backbone = add_lora(tiny_backbone(layers=3), rank=2, alpha=4, dropout=0.0, target_modules=["q_proj", "up_proj"])
+    model = GridModel(backbone, input_attends_output=io).train()
+    # PyTorch's own limit, and what it is again afterwards.
+    with torch._dynamo.config.patch(recompile_limit=8, fail_on_recompile_limit_hit=True):
+        model.compile_blocks()
+        for training, gradients, half in (
+            (False, False, False),
+            (True, True, True),
+            (True, False, True),
+            (False, False, True),
+        ):
+            model.train(training)
+            for size in (1, 3, 5):
+                with torch.set_grad_enabled(gradients), torch.autocast("cpu", torch.bfloat16, enabled=half):
+                    model(tokens(2, size), tokens(2, size + 1))
 
 
 def test_a_frozen_backbone_in_half_precision_leaves_the_residual_stream_in_float32():
