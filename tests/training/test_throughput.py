@@ -1,6 +1,7 @@
 """What a run reports about its speed, and the choices that make it."""
 
 import csv
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from duplexmt.data.batch import collate
 from duplexmt.grid.backbone import add_lora, freeze_in
 from duplexmt.grid.model import GridModel
+from duplexmt.training import throughput
 from duplexmt.training.run import build_trainer, choose_precision, choose_strategy, half_precision, share_batches
 from duplexmt.training.throughput import linear_layers, matmul_rate, step_flops
+from tests.accelerator import accelerator
 from tests.helpers import tiny_backbone, tiny_tokenizer
 
 from .small_run import PLAIN, small_data, small_module
@@ -73,6 +76,39 @@ def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
 
 def test_the_devices_matrix_rate_is_measured():
     assert 1e9 < matmul_rate(torch.device("cpu"), torch.float32, seconds=0.05) < 1e14
+
+
+def test_the_rate_of_a_fast_device_is_not_that_of_launching_and_waiting(monkeypatch):
+    now, a_product, a_wait = [0.0], 1.0, 0.2
+
+    def passing(seconds):
+        return lambda *_: now.__setitem__(0, now[0] + seconds)
+
+    monkeypatch.setattr(throughput, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(throughput, "product", passing(a_product))
+    monkeypatch.setattr(torch.cuda, "synchronize", passing(a_wait))
+    gpu = torch.device("cuda")
+    with accelerator():
+        rate = matmul_rate(gpu, torch.float16)
+    assert 0.95 < rate / (2 * 4096**3 / a_product) <= 1
+
+
+def test_rates_are_those_of_whole_optimiser_steps(monkeypatch):
+    monkeypatch.setattr(throughput, "matmul_rate", lambda *_: 1e12)
+    ends = [0.0]
+    for batch in range(30):  # a step's first batch takes longer: it looks at the other two, for the whole step's cells
+        ends.append(ends[-1] + (1.0 if batch % 3 else 3.0))
+    monkeypatch.setattr(throughput, "time", SimpleNamespace(perf_counter=iter(ends).__next__))
+    logged = {}
+    module = SimpleNamespace(
+        device=torch.device("cpu"), step_flops=lambda _: 1, log=lambda name, value, **_: logged.update({name: value})
+    )
+    trainer = SimpleNamespace(precision="32-true", world_size=1, accumulate_grad_batches=3)
+    monitor = throughput.ThroughputMonitor(every_n_steps=5)
+    monitor.on_train_start(trainer, module)
+    for number in range(30):
+        monitor.on_train_batch_end(trainer, module, None, SimpleNamespace(shapes=((1, 1),)), number)
+    assert logged["speed/pairs_per_second"] == pytest.approx(3 / 5)
 
 
 def test_linear_layers_are_found_inside_lora():
