@@ -276,10 +276,14 @@ def measure(
         }
         many = {"1": row_of(written / seconds, steps, LENGTH)}
         for count in counts:
-            engine = engine_of(model, count, compiled, many_length)
-            if device == "cuda":
-                decode(engine, count, many_length, device)
-            step_seconds, _, written = decode(engine, count, many_length, device)
+            try:
+                engine = engine_of(model, count, compiled, many_length)
+                if device == "cuda":
+                    decode(engine, count, many_length, device)
+                step_seconds, _, written = decode(engine, count, many_length, device)
+            except (torch.OutOfMemoryError, ValueError) as error:  # what was measured before is not lost
+                print(f"{count} streams{suffix}: left out, the memory does not hold them ({error})", file=sys.stderr)
+                break
             many[str(count)] = row_of(written / sum(step_seconds), step_seconds, many_length)
         print(json.dumps(rounded(result)), file=sys.stderr, flush=True)  # progress
         result[f"tokens_per_second{suffix}"] = {name: row["tokens_per_second"] for name, row in many.items()}
@@ -331,6 +335,12 @@ def main() -> None:
         "--processor-time", action="store_true", help="of this process, in place of wall clock; CPU only"
     )
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: PyTorch sees no GPU on this machine; take --device cpu")
+    if arguments.compile and arguments.device == "cpu":
+        parser.error("--compile: steps are compiled on CUDA only; leave it out")
+    if arguments.layers is not None and arguments.layers < 1:
+        parser.error(f"--layers {arguments.layers}: must be at least 1")
     if arguments.processor_time:
         if arguments.device == "cuda":
             parser.error("--processor-time leaves out what the GPU computes: use it on CPU")

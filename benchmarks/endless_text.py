@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # before this folder and its
 
 from data_prep import clean_side
 from data_prep.live import settled_side
-from duplexmt.artifact import load_model_folder
 from duplexmt.data.grammar import builtin_corpus
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens, train_bpe
 from duplexmt.grid.backbone import random_backbone
@@ -30,6 +29,7 @@ from duplexmt.grid.model import GridModel
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Write
 from duplexmt.streaming.live import LiveTranslator
+from duplexmt.studies.pairs import load_grid
 
 SHAPE = {
     "model_type": "qwen2", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -50,9 +50,14 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=10_000)
     parser.add_argument("--segmentation", default="tokens", choices=["tokens", "characters"])
     arguments = parser.parse_args()
+    if arguments.sentences < 1:
+        parser.error(f"--sentences {arguments.sentences}: must be at least 1")
     pairs = builtin_corpus(500, 10, 10, 1)["train"]
     if arguments.model_folder:
-        loaded = load_model_folder(arguments.model_folder)
+        try:
+            loaded = load_grid(arguments.model_folder)
+        except (ValueError, OSError) as error:
+            parser.error(str(error))
         model, sources, tokens = loaded.model, loaded.sources, loaded.tokens
     else:
         tokenizer = train_bpe([text for pair in pairs for text in (pair.source, pair.target)], 2000)
@@ -99,7 +104,7 @@ def main() -> None:
         "seconds": round(perf_counter() - begin, 1),
         "resident_mib": [round(value, 1) for value in memory],
         "growth": round(growth, 4),
-        "cache_bytes": engine.states.cache.bytes,  # type: ignore[attr-defined]
+        "cache_bytes": getattr(getattr(engine.states, "cache", None), "bytes", None),  # some models have none
         "flat": growth <= 0.02,
     }
     print(json.dumps(result))

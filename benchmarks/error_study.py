@@ -205,9 +205,17 @@ def parse() -> argparse.Namespace:
     return arguments
 
 
+def write(report: dict[str, Any], out: Path) -> None:
+    """Everything measured so far."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "error-study.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+
+
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """All models, files, and the summary."""
     results: dict[str, Any] = {}
+    settings = {name: value if not isinstance(value, Path) else str(value) for name, value in vars(arguments).items()}
+    report: dict[str, Any] = {"settings": settings, "models": results}
     steps = snapshots(arguments.snapshots) if arguments.snapshots else []
     for number, folder in enumerate(arguments.model_folders):
         loaded = load_grid(folder)
@@ -226,13 +234,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         results[name] = study(model, loaded, sentences, arguments)
         if arguments.decode:
             results[name]["translations"] = decoded
+        write(report, arguments.out)  # what comes next may fail, or be interrupted
         print(f"{name}: done", file=sys.stderr)
-    settings = {name: value if not isinstance(value, Path) else str(value) for name, value in vars(arguments).items()}
-    report: dict[str, Any] = {"settings": settings, "models": results}
     if steps:
         report["over_training"] = over_training(steps, arguments)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "error-study.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        write(report, arguments.out)
     layer_figure({name: result["layers"] for name, result in results.items()}, arguments.out)
     for kind in ("documents", "sentences"):
         decay_figure(

@@ -217,7 +217,7 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
         print(f"{stage.name}: {shlex.join(['python', *arguments])}", flush=True)
         print(f"$ {shlex.join(['python', *arguments])}", file=output, flush=True)
         begin = time.monotonic()
-        process = subprocess.run(
+        with subprocess.Popen(
             command,
             cwd=ROOT,
             env=os.environ | {"OMP_NUM_THREADS": str(threads)},
@@ -225,7 +225,12 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             pass_fds=[lock.fileno()],
-        )
+        ) as process:
+            try:
+                process.wait()
+            except KeyboardInterrupt:  # Ctrl-C has reached the stage, too: it may have a checkpoint to save
+                process.wait()
+                raise
     seconds = time.monotonic() - begin
     if stage.command() is not None:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
@@ -268,8 +273,10 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
     asked = parser.parse_args(arguments)
-    if asked.jobs < 1:
-        parser.error(f"--jobs {asked.jobs}: must be at least 1")
+    for name in ("jobs", "limit"):
+        value = getattr(asked, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name} {value}: must be at least 1")
     if len(set(asked.seeds)) < len(asked.seeds):
         parser.error(f"--seeds {','.join(map(str, asked.seeds))}: each once")
     if asked.seeds and any(argument.startswith("training.seed=") for argument in asked.extra):
@@ -310,6 +317,9 @@ def main(arguments: list[str] | None = None) -> None:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"interrupted; what was done is in {out}, and the same command goes on from there", file=sys.stderr)
+        sys.exit(130)
     print((after[0].folder / "results.md").read_text(encoding="utf-8"))
     print(json.dumps({"benchmark": "experiment", "size": asked.size, "seconds": seconds, "out": str(out)}))
 

@@ -45,7 +45,11 @@ def folder_of(runs: Path, lam: float) -> Path:
 
 
 def train_missing(runs: Path, arguments: argparse.Namespace) -> list[Path]:
-    """Train the run of each λ that has no model yet; go on with one that was stopped."""
+    """Train the run of each λ that has no model yet; go on with one that was stopped.
+
+    Raises:
+        ValueError: if a training fails.
+    """
     folders = []
     for lam in arguments.lam:
         folder = folder_of(runs, lam)
@@ -58,8 +62,18 @@ def train_missing(runs: Path, arguments: argparse.Namespace) -> list[Path]:
             command = ["experiment=loop_lambda", f"policy.lam={lam:g}", f"hydra.run.dir={folder.absolute()}"]
             command += ["data.train_size=400", "training.snapshots=[0,10]"] if arguments.quick else []
             command += arguments.setting
-        print("python train.py", *command, file=sys.stderr)
-        subprocess.run([sys.executable, str(ROOT / "train.py"), *command], check=True, stdout=sys.stderr)
+        print("python train.py", *command, file=sys.stderr, flush=True)
+        with subprocess.Popen([sys.executable, str(ROOT / "train.py"), *command], stdout=sys.stderr) as process:
+            try:
+                status = process.wait()
+            except KeyboardInterrupt:  # Ctrl-C has reached the training, too: it saves a checkpoint
+                process.wait()
+                raise
+        if status:
+            raise ValueError(
+                f"the training of λ = {lam:g} ended with status {status}, what it said is above; "
+                "put that right, and the same command goes on from there"
+            )
     return folders
 
 
@@ -257,6 +271,9 @@ def main() -> None:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted; what was measured of whole runs is kept, and the same command goes on", file=sys.stderr)
+        sys.exit(130)
     print(json.dumps(found, ensure_ascii=False))
 
 

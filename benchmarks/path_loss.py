@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
@@ -29,7 +30,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--limit", type=int, help="pairs; default: all")
     parser.add_argument("--theta", type=float, nargs="+", default=THETAS)
     asked = parser.parse_args(arguments)
-    rows = []
+    if strange := [theta for theta in asked.theta if not 0 <= theta <= 1]:
+        parser.error(f"--theta {strange[0]:g}: a threshold is between 0 and 1")
+    rows: list[dict[str, Any]] = []
+    failed = False
     try:
         for folder in asked.models:
             loaded = load_model_folder(folder)
@@ -38,9 +42,12 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{folder}: {len(found)} pairs", file=sys.stderr, flush=True)  # progress
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
+        failed = True  # what was measured of the models before is shown all the same
+    if rows:
+        print(to_markdown(rows, "Loss along the path"))
+        print(json.dumps({"benchmark": "path_loss", "pairs": len(found), "rows": rows}))
+    if failed:
         sys.exit(2)
-    print(to_markdown(rows, "Loss along the path"))
-    print(json.dumps({"benchmark": "path_loss", "pairs": len(found), "rows": rows}))
 
 
 if __name__ == "__main__":

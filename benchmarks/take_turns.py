@@ -73,6 +73,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--every", type=float, default=20.0, help="seconds of a turn")
     parser.add_argument("--logs", type=Path, default=Path("runs/turns"), help="folder for what the commands print")
     asked = parser.parse_args(arguments)
+    if not asked.every > 0:
+        parser.error(f"--every {asked.every:g}: a turn has more than 0 seconds")
     jobs = take_turns(asked.commands, asked.every, asked.logs)
     found = [
         {"command": job.command, "seconds": round(job.seconds, 2), "status": job.process.returncode} for job in jobs

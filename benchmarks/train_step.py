@@ -1,12 +1,13 @@
 """A grid training step against a plain Transformer's, against the padded step, and against the device.
 
     python benchmarks/train_step.py [--quick] [--device cpu|cuda] [--precision 32|bf16|fp16] [--compile]
-                                    [--steps N] [--speed-only | --memory-only]
+                                    [--steps N] [--pairs N] [--speed-only | --memory-only]
 
 Forward, path, backward and optimiser of LoRA r = 64 with a full text head, on real sentence lengths (lengths.json:
 how many pairs of each size Tatoeba and the WMT news sets have under the Qwen2 tokenizer, up to 32 tokens a side, end
 tokens included). On CUDA the backbone is Qwen2.5-0.5B's shape, on a CPU 4 layers of width 256; weights are random. All
-comparisons are of one run, by medians of interleaved steps. The last line is one JSON object:
+comparisons are of one run, by medians of interleaved steps. What does not fit into the memory is left out. The last
+line is one JSON object:
 
 ratio_hf            positions/s of the grid step over those of a Hugging Face + PEFT step on sequences of 32, with the
                     text head and loss on half the positions, as the grid has them
@@ -66,7 +67,11 @@ LORA = {
 }  # fmt: skip
 TOKENS = StreamTokens(end=0, seed=1, source_prefix=(), target_prefix=())
 PRECISIONS = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-GEMM = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::_linear", "gemm", "cutlass", "nvjet", "xmma")
+GEMM = (
+    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::_linear",
+    "gemm", "gemv", "cutlass", "nvjet", "xmma", "splitK",
+)  # fmt: skip
+TOO_LARGE = "does not fit into the device's memory, left out; end other processes there, or take a larger device"
 
 
 class Bench:
@@ -77,7 +82,7 @@ class Bench:
         self.cuda, self.compile = self.device.type == "cuda", arguments.compile
         self.shape, self.vocab = (QWEN, 151_936) if self.cuda else (SMALL, 4000)
         self.steps = arguments.steps or (3 if arguments.quick else 15)
-        self.news_pairs = 24 if self.cuda else 3 if arguments.quick else 6  # a batch
+        self.news_pairs = arguments.pairs or (24 if self.cuda else 3 if arguments.quick else 6)  # a batch
         self.lengths = json.loads((Path(__file__).parent / "lengths.json").read_text())
 
     def model(self, **options: object) -> GridModel:
@@ -201,7 +206,7 @@ def cells_of(batch: Batch) -> int:
 
 
 def against_hugging_face(bench: Bench) -> dict[str, float]:
-    """`ratio_hf`, `gemm_share`, `mfu`: news pairs, 24 a batch on CUDA, 6 (quick: 3) on a CPU."""
+    """`ratio_hf`, `gemm_share`, `mfu`: news pairs, 24 a batch on CUDA, 6 (quick: 3) on a CPU, or --pairs."""
     batches = bench.batches("news", bench.news_pairs, bench.steps)
     model = bench.model()
     grid, plain = bench.grid_step(model), bench.plain_step()
@@ -279,7 +284,10 @@ def peak_memory(bench: Bench) -> dict[str, int]:
     for recompute in ("nothing", "elementwise", "layers"):
         model = bench.model()
         model.recompute = recompute
-        peaks[recompute] = bench.memory(partial(bench.grid_step(model), batch))
+        try:
+            peaks[recompute] = bench.memory(partial(bench.grid_step(model), batch))
+        except torch.OutOfMemoryError as error:
+            print(f"peak_memory, training.recompute={recompute}: {TOO_LARGE} ({error})", file=sys.stderr)
         del model
     return peaks
 
@@ -297,7 +305,7 @@ def scaling(bench: Bench, sizes: list[int]) -> list[dict[str, float]]:
                 (seconds,) = bench.compare(lambda _, work=work: work())  # type: ignore[misc]
                 row |= {f"{attention}_ms": 1e3 * seconds, f"{attention}_bytes": bench.memory(work)}
             except torch.OutOfMemoryError as error:  # what was measured before is not lost
-                print(f"{attention}, {size} tokens: {error}", file=sys.stderr)
+                print(f"scaling, {attention}, {size} tokens: {TOO_LARGE} ({error})", file=sys.stderr)
         rows.append(row)
         print(json.dumps(row), file=sys.stderr)
     return rows
@@ -317,12 +325,17 @@ def main() -> None:
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument("--speed-only", action="store_true", help="without peak_memory and scaling")
     parts.add_argument("--memory-only", action="store_true", help="peak_memory and scaling alone")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--pairs", type=int, help="news pairs a batch; default: 24 on CUDA, on a CPU 6, quick 3")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--precision", choices=PRECISIONS)
     parser.add_argument("--compile", action="store_true", help="torch.compile the grid's blocks")
     arguments = parser.parse_args()
-    if arguments.steps is not None and arguments.steps < 1:
-        parser.error(f"--steps {arguments.steps}: must be at least 1")
+    for name in ("steps", "pairs"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name} {value}: must be at least 1")
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: PyTorch sees no GPU on this machine; take --device cpu")
     arguments.precision = arguments.precision or ("bf16" if arguments.device == "cuda" else "32")
     if arguments.device == "cpu":
         keep_freed_memory()  # as train.py does; all steps of the comparison profit
@@ -336,13 +349,21 @@ def main() -> None:
         "precision": arguments.precision,
         "compile": bench.compile,
     }
-    for part in () if arguments.memory_only else (against_hugging_face, io_off, against_padded):
-        result |= part(bench)
-        print(json.dumps(result), file=sys.stderr)
-    if not arguments.speed_only:
-        result["peak_memory"] = peak_memory(bench)
-        bench.steps = min(bench.steps, 3)  # the largest take long
-        result["scaling"] = scaling(bench, [8, 16] if arguments.quick else [8, 16, 32, 64, 128])
+    try:
+        for part in () if arguments.memory_only else (against_hugging_face, io_off, against_padded):
+            try:
+                result |= part(bench)
+            except torch.OutOfMemoryError as error:
+                print(f"{part.__name__}: {TOO_LARGE}, or fewer --pairs ({error})", file=sys.stderr)
+            print(json.dumps(result), file=sys.stderr)
+        if not arguments.speed_only:
+            result["peak_memory"] = peak_memory(bench)
+            bench.steps = min(bench.steps, 3)  # the largest take long
+            result["scaling"] = scaling(bench, [8, 16] if arguments.quick else [8, 16, 32, 64, 128])
+    except KeyboardInterrupt:
+        print("interrupted; what was measured before:", file=sys.stderr)
+        print(json.dumps(result))
+        sys.exit(130)
     print(json.dumps(result))
 
 

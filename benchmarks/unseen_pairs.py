@@ -77,12 +77,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--least", type=int, default=12, help="source tokens")
     parser.add_argument("--count", type=int, default=4000)
     asked = parser.parse_args(arguments)
+    if asked.count < 1:
+        parser.error(f"--count {asked.count}: must be at least 1 pair")
     try:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
         pairs = unseen_pairs(asked.run, asked.corpus, asked.least, asked.count)
+        asked.out.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    asked.out.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     print(f"{asked.out}: {len(pairs):,} pairs")
 
 

@@ -255,3 +255,41 @@ def test_a_stage_still_at_work_after_its_driver_was_killed_is_not_started_twice(
             experiment.run(stage, tmp_path, threads=1)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
+
+
+INTERRUPTED = """
+import signal, sys, time
+from pathlib import Path
+
+signal.signal(signal.SIGINT, lambda *_: None)  # as train.py: a note, and a checkpoint when the step is done
+Path(sys.argv[1], "begun").touch()
+time.sleep(1.5)
+Path(sys.argv[1], "saved").touch()
+"""
+
+
+def test_ctrl_c_waits_for_the_checkpoint_of_the_stage_at_work(tmp_path):
+    (tmp_path / "stage.py").write_text(INTERRUPTED)
+    code = (
+        "import pathlib, sys; from benchmarks import experiment\n"
+        "out = pathlib.Path(sys.argv[1])\n"
+        "fresh = [str(out / 'stage.py'), str(out)]\n"
+        "experiment.run(experiment.Stage('base', out / 'base', fresh, [], 'done', 'begun'), out, 1)\n"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True
+    )
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.02)
+        assert driver.poll() is None
+    os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: to all of them
+    assert b"KeyboardInterrupt" in driver.communicate()[1]
+    assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("name", ["jobs", "limit"])
+def test_a_number_out_of_range_is_refused_before_anything_is_trained(name, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        experiment.main(["--data", str(tmp_path), "--out", str(tmp_path / "out"), f"--{name}", "0"])
+    assert f"--{name} 0: must be at least 1" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

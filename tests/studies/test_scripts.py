@@ -1,5 +1,6 @@
 """Both studies from end to end, on tiny models."""
 
+import importlib
 import json
 import shlex
 import shutil
@@ -144,13 +145,65 @@ def test_only_what_is_missing_is_trained_and_what_was_stopped_goes_on(tmp_path, 
     (tmp_path / "lam-0.1" / "checkpoints" / "last.ckpt").touch()
     monkeypatch.setattr("sys.argv", ["study", "--train", "--lam", "0", "0.1", "1", "--setting", "data.train_size=6000"])
     commands = []
-    monkeypatch.setattr(loop_study.subprocess, "run", lambda command, **_: commands.append(command[2:]))
+
+    class Done:
+        def __init__(self, command, **_):
+            commands.append(command[2:])
+
+        __enter__, __exit__, wait = lambda self: self, lambda *_: None, lambda self: 0
+
+    monkeypatch.setattr(loop_study.subprocess, "Popen", Done)
     folders = loop_study.train_missing(tmp_path, loop_study.parse())
     assert [folder.name for folder in folders] == ["lam-0.0", "lam-0.1", "lam-1.0"]
     assert commands == [
         [f"resume={tmp_path / 'lam-0.1'}"],
         ["experiment=loop_lambda", "policy.lam=1", f"hydra.run.dir={tmp_path / 'lam-1.0'}", "data.train_size=6000"],
     ]
+
+
+def test_a_training_that_fails_is_named(tmp_path, monkeypatch, capfd):
+    (tmp_path / "train.py").write_text("raise SystemExit(3)")
+    monkeypatch.setattr(loop_study, "ROOT", tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        call(loop_study, monkeypatch, capfd, "--train", "--runs", tmp_path, "--lam", 0.1)
+    assert "the training of λ = 0.1 ended with status 3" in capfd.readouterr().err
+
+
+def test_the_error_study_keeps_what_it_has_measured_before_something_fails(tmp_path, pairs, monkeypatch, capsys):
+    run, out = tiny_run(tmp_path / "run", steps=()), tmp_path / "out"
+    monkeypatch.setattr(error_study, "study", lambda *_: {"trained_with": "approximate"})
+    with pytest.raises(SystemExit, match="2"):
+        call(
+            error_study, monkeypatch, capsys, run / "model", tmp_path / "nowhere", "--pairs", pairs, "--decode", 0,
+            "--out", out,
+        )  # fmt: skip
+    assert "nowhere' does not exist" in capsys.readouterr().err
+    assert set(json.loads((out / "error-study.json").read_text(encoding="utf-8"))["models"]) == {
+        "random weights",
+        "run",
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        ("decode_latency", ["--device", "cuda"], "--device cuda: PyTorch sees no GPU on this machine"),
+        ("decode_latency", ["--device", "cpu", "--compile"], "--compile: steps are compiled on CUDA only"),
+        ("decode_latency", ["--device", "cpu", "--layers", "0"], "--layers 0: must be at least 1"),
+        ("endless_text", ["--sentences", "0"], "--sentences 0: must be at least 1"),
+        ("endless_text", ["nowhere"], "model_folder='nowhere' does not exist"),
+        ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
+        ("path_loss", ["nowhere", "--theta", "0.5", "7"], "--theta 7: a threshold is between 0 and 1"),
+        ("take_turns", ["true", "--every", "0"], "--every 0: a turn has more than 0 seconds"),
+        ("unseen_pairs", ["nowhere", "--out", "x", "--count", "0"], "--count 0: must be at least 1 pair"),
+    ],
+)
+def test_what_a_benchmark_cannot_do_is_said_in_one_sentence(script, arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("sys.argv", [script, *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        importlib.import_module(f"benchmarks.{script}").main()
+    assert message in capsys.readouterr().err
 
 
 def test_unseen_pairs_are_behind_those_a_run_has_taken_and_share_no_text_with_them(tmp_path, monkeypatch, capsys):
