@@ -76,7 +76,7 @@ def self_attention(
     size = padded[0] * padded[1]
     q, k, v = (spread(part, slots, size).unflatten(0, padded) for part in (q, k, v))
     ctx, lse = causal_attention(q, k, v, scale)
-    return ctx.flatten(0, 1)[slots], lse.flatten(0, 1)[slots]
+    return ctx.flatten(0, 1).index_select(0, slots), lse.flatten(0, 1).index_select(0, slots)
 
 
 def cross_attention(

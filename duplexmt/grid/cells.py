@@ -113,7 +113,7 @@ class Cells:
 
     def flat(self, grid: Tensor) -> Tensor:
         """The cells' values `[N, …]` of a grid `[B, X, Y, …]`."""
-        return grid.flatten(0, 2)[self.slot]
+        return grid.flatten(0, 2).index_select(0, self.slot)  # whose gradient, unlike indexing's, needs no sorting
 
     def without(self, rows: int, columns: int) -> tuple["Cells", Tensor]:
         """The layout of what remains without the first rows and columns of every pair, and the remaining cells' places
