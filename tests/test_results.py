@@ -24,11 +24,22 @@ OPTIONS = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def figure():
+    """Asked for by tests that look at the figure: in all others none is drawn."""
+
+
+@pytest.fixture(autouse=True)
+def figure_is_drawn_where_asked_for(request, monkeypatch):
+    if "figure" not in request.fixturenames:
+        monkeypatch.setattr("duplexmt.results.pareto_figure", lambda curves, metrics, folder: None)
+
+
 def rows_of(folder, name="results"):
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
 
 
-def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tmp_path):
+def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tmp_path, figure):
     evaluated(tmp_path, POINTS)
     scores, shown, troubles = write_results([tmp_path], tmp_path, **OPTIONS)
     assert troubles == []
@@ -134,7 +145,7 @@ def test_claims_are_of_wait_k_run_as_it_was_trained(tmp_path):
     assert {row["claim"]: row["holds"] for row in rows_of(tmp_path / "b", "claims")}[claim] in ("yes", "no")
 
 
-def test_what_an_earlier_scoring_showed_and_this_one_does_not_is_gone(tmp_path):
+def test_what_an_earlier_scoring_showed_and_this_one_does_not_is_gone(tmp_path, figure):
     evaluated(tmp_path / "both", POINTS)
     into = tmp_path / "shown"
     write_results([tmp_path / "both"], into, **OPTIONS, claims=True)
