@@ -123,11 +123,11 @@ class Cells:
 
     def over_rows(self, tokens: Tensor) -> Tensor:
         """`[S, …]` repeated along each row, `[N, …]`; what is given by cell already stays as it is."""
-        return tokens if len(tokens) == len(self) else tokens.index_select(0, self.source_token)
+        return tokens if len(tokens) == len(self) else repeated(tokens, self.source_token)
 
     def over_columns(self, tokens: Tensor) -> Tensor:
         """`[T, …]` repeated along each column, `[N, …]`; what is given by cell already stays as it is."""
-        return tokens if len(tokens) == len(self) else tokens.index_select(0, self.target_token)
+        return tokens if len(tokens) == len(self) else repeated(tokens, self.target_token)
 
     def column_0(self, states: Tensor) -> Tensor:
         """Source states of column y = 0, `[N, …]` → `[S, …]`; what is given by token already stays as it is."""
@@ -136,6 +136,12 @@ class Cells:
     def row_0(self, states: Tensor) -> Tensor:
         """Target states of row x = 0, `[N, …]` → `[T, …]`; what is given by token already stays as it is."""
         return states if len(states) == len(self.y) else states.index_select(0, self.columns.start)
+
+
+def repeated(tokens: Tensor, at: Tensor) -> Tensor:
+    """`tokens[at]`, whose gradient is summed in at least float32: a GPU would round each addition to half precision."""
+    wide = tokens.float() if tokens.dtype in (torch.float16, torch.bfloat16) else tokens
+    return wide.index_select(0, at).to(tokens.dtype)
 
 
 def spread(values: Tensor, slots: Tensor, size: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from duplexmt.grid.cells import Cells
 
@@ -54,3 +55,30 @@ def test_tokens_spread_over_their_lines_and_are_found_again_at_its_first_cell():
     by_cell = cells.over_rows(source)
     assert cells.over_rows(by_cell) is by_cell
     assert cells.column_0(source) is source
+
+
+class Sums(TorchDispatchMode):
+    """Types that gradients are added up in."""
+
+    def __init__(self):
+        super().__init__()
+        self.types = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "index_add" in func._schema.name:
+            self.types.append(args[0].dtype)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_gradients_of_tokens_are_summed_in_no_less_than_float32(dtype):
+    cells = Cells.of([(2, 300)])
+    for spread_out, count in ((cells.over_rows, 2), (cells.over_columns, 300)):
+        tokens = torch.ones(count, 3, dtype=dtype).requires_grad_()
+        found = spread_out(tokens)
+        assert found.dtype == dtype
+        with Sums() as sums:
+            found.backward(torch.ones_like(found))
+        assert sums.types == [torch.promote_types(dtype, torch.float32)]
+        assert torch.equal(tokens.grad, torch.full_like(tokens, len(cells) / count))
+    assert cells.over_columns(torch.arange(300)).dtype == torch.int64
