@@ -117,10 +117,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--precision", choices=[name for name in PRECISIONS if name != "32"], default="fp16")
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
     arguments = parser.parse_args()
     if arguments.steps < TENTHS:
         parser.error(f"--steps {arguments.steps}: must be at least {TENTHS}, as the curves are compared by tenths")
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: PyTorch sees no GPU on this machine; take --device cpu")
     given = task(arguments.steps, arguments.device)
     half, whole = (train(given, PRECISIONS[name], arguments.device) for name in (arguments.precision, "32"))
     curve, expected = tenths(half.losses), tenths(whole.losses)
