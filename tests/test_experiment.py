@@ -271,7 +271,8 @@ Path(sys.argv[1], "saved").touch()
 def test_ctrl_c_waits_for_the_checkpoint_of_the_stage_at_work(tmp_path):
     (tmp_path / "stage.py").write_text(INTERRUPTED)
     code = (
-        "import pathlib, sys; from benchmarks import experiment\n"
+        "import pathlib, signal, sys; from benchmarks import experiment\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what a shell starts with & inherits none
         "out = pathlib.Path(sys.argv[1])\n"
         "fresh = [str(out / 'stage.py'), str(out)]\n"
         "experiment.run(experiment.Stage('base', out / 'base', fresh, [], 'done', 'begun'), out, 1)\n"
