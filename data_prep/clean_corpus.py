@@ -26,11 +26,12 @@ from xxhash import xxh3_64_intdigest
 
 from data_prep.account import VICTIMS, Account, Victim
 from data_prep.blocks import block_account, write_block
-from data_prep.cleaning import Cleaning
+from data_prep.cleaning import Cleaning, clean_context
 from data_prep.columns import Columns, columns_of
 from data_prep.files import locked, write_whole
 from data_prep.ranking import ranks
 from data_prep.sources import Block, Source, find_files, read_blocks
+from data_prep.splitting import join_context, split_context
 from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 
 log = logging.getLogger("data_prep")
@@ -111,6 +112,8 @@ def _check_settings(task: CleanTask, root: Path) -> None:
     layout = {
         name: value for name, value in asdict(task.source).items() if name in ("kind", "source", "target", "columns")
     }
+    if task.source.context_separator is not None:
+        layout["context_separator"] = task.source.context_separator
     settings = {
         "format": FORMAT,
         "layout": layout,
@@ -163,7 +166,7 @@ def _in_parallel(pool: Executor, at_once: int, calls: Iterator[tuple]) -> Iterat
 def clean_block(task: CleanTask, block: Block) -> int:
     """Clean one block and write its file; returns its number of lines."""
     columns = columns_of(block, task.source)
-    cleaned = clean_columns(columns.source, columns.target, task.rules)
+    cleaned = _clean(columns, task)
     numbers = columns.lines + block.first
     account = _account(task, block, columns, cleaned, numbers)
     kept = pa.array(cleaned.dropped == 0)
@@ -175,6 +178,22 @@ def clean_block(task: CleanTask, block: Block) -> int:
         table["near"] = _hashes(text_keys(source), text_keys(target))
     write_block(pa.table(table), account, task.path(block.number))
     return account.lines
+
+
+def _clean(columns: Columns, task: CleanTask) -> CleanedColumns:
+    """The pairs cleaned; the sentence before a source for itself, and it has no say in what becomes of the pair."""
+    separator = task.source.context_separator
+    if separator is None:
+        return clean_columns(columns.source, columns.target, task.rules)
+    befores, sources = [], []
+    for text in columns.source.to_pylist():
+        before, source = split_context(text, separator)
+        befores.append(clean_context(before, task.rules))
+        sources.append(source)
+    cleaned = clean_columns(pa.array(sources, pa.string()), columns.target, task.rules)
+    parts = zip(befores, cleaned.source.to_pylist(), strict=True)
+    cleaned.source = pa.array([join_context(*part, separator) for part in parts], pa.string())
+    return cleaned
 
 
 def _hashes(source: pa.Array, target: pa.Array) -> pa.Array:

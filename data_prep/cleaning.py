@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from data_prep.rules import UNSPACED, check_language, rejects, space, tidy, unescape
+from data_prep.rules import UNSPACED, check_language, clean_side, rejects, space, tidy, unescape
 from data_prep.splitting import text_key
 
 # C0 and C1 controls but for white space, and private use.
@@ -130,6 +130,14 @@ def clean(source: str, target: str, rules: Cleaning) -> Fate:
     if clean != spaced:
         rewritten.append("simplify")
     return Fate(clean[0], clean[1], rewritten=tuple(dict.fromkeys(rewritten)))
+
+
+def clean_context(before: str, rules: Cleaning) -> str:
+    """The sentence before a source, rewritten as the source is; where it is damaged, none."""
+    if rules.control_characters:
+        before = "" if control_characters(before) else strip_control(before)
+    before = clean_side(before, rules.source_language)
+    return simplify(before) if rules.simplifies[0] else before
 
 
 def rejects_strictly(plain: tuple[str, str], clean: tuple[str, str], rules: Cleaning) -> str | None:

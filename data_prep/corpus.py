@@ -16,12 +16,23 @@ Splits are disjoint by source and by target, up to case, spaces and punctuation 
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from data_prep.cleaning import check_order
 from data_prep.reading import Pair, PathLike, read_pairs
 from data_prep.report import Report
-from data_prep.rules import check_language, clean_pair
-from data_prep.splitting import Texts, hold_out, nothing_left, rank, sample, source_key, text_key
+from data_prep.rules import check_language, clean_pair, clean_side
+from data_prep.splitting import (
+    Texts,
+    hold_out,
+    join_context,
+    nothing_left,
+    rank,
+    sample,
+    source_key,
+    split_context,
+    text_key,
+)
 
 Paths = PathLike | Sequence[PathLike]
 CountTokens = Callable[[list[str]], list[int]]
@@ -63,8 +74,10 @@ def read_and_clean(
     """
     languages = check_language(source_language), check_language(target_language)
     _check_sizes(validation_size=validation_size, test_size=test_size)
-    fields = source_field, target_field
-
+    how: dict[str, Any] = {
+        "languages": languages, "fields": (source_field, target_field), "report": report,
+        "context_separator": context_separator,
+    }  # fmt: skip
     parts: Splits = {}
     wanted = 0
     held_out = Texts(context_separator)
@@ -72,10 +85,10 @@ def read_and_clean(
         if paths is None:
             wanted += size or 0
         else:
-            parts[name] = held_out.drop_shared(_read_split(name, paths, languages, fields, report), report, name)
+            parts[name] = held_out.drop_shared(_read_split(name, paths, **how), report, name)
             held_out.add(parts[name])
 
-    pairs = held_out.drop_shared(_read_split("train", train, languages, fields, report), report, "train")
+    pairs = held_out.drop_shared(_read_split("train", train, **how), report, "train")
     pairs.sort(key=lambda pair: (rank(source_key(pair[0], context_separator), seed), pair))
     cut = min(_POOL_FACTOR * wanted, len(pairs) // 2)
     while 0 < cut < len(pairs) and len({source_key(pairs[at][0], context_separator) for at in (cut - 1, cut)}) == 1:
@@ -175,9 +188,18 @@ def _count(count_tokens: CountTokens, texts: list[str]) -> list[int]:
 
 
 def _read_split(
-    name: str, paths: Paths, languages: tuple[str, str], fields: tuple[int | str, int | str], report: Report
+    name: str,
+    paths: Paths,
+    *,
+    languages: tuple[str, str],
+    fields: tuple[int | str, int | str],
+    report: Report,
+    context_separator: str | None,
 ) -> list[Pair]:
-    """Clean pairs in the order of the files, each exact pair once. ValueError for none, or swapped columns."""
+    """Clean pairs in the order of the files, each exact pair once. ValueError for none, or swapped columns.
+
+    Pairs are judged by the source alone; the sentence before is cleaned for itself.
+    """
     seen: set[Pair] = set()
     pairs: list[Pair] = []
     stage = f"{name}.clean"
@@ -185,14 +207,17 @@ def _read_split(
     for path in files:
         raw = read_pairs(path, source_field=fields[0], target_field=fields[1], report=report, stage=f"{name}.read")
         for source, target in raw:
-            cleaned = clean_pair(source, target, *languages)
+            before, alone = split_context(source, context_separator)
+            cleaned = clean_pair(alone, target, *languages)
             if isinstance(cleaned, str):
                 report.add_example(stage, cleaned, f"{source}\t{target}")
-            elif cleaned in seen:
+                continue
+            pair = join_context(clean_side(before, languages[0]), cleaned[0], context_separator), cleaned[1]
+            if pair in seen:
                 report.add_example(stage, "duplicate", f"{source}\t{target}")
             else:
-                seen.add(cleaned)
-                pairs.append(cleaned)
+                seen.add(pair)
+                pairs.append(pair)
     report.add(stage, "kept", len(pairs))
     if not pairs:
         where = f"{', '.join(map(str, files))} (source_field={fields[0]}, target_field={fields[1]})"

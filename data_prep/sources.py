@@ -40,6 +40,7 @@ class Source:
     source: Any
     target: Any
     columns: int | None = None  # of a tsv
+    context_separator: str | None = None  # between the sentence before and the source, in the source column
     urls: list[str] = field(default_factory=list)  # where the files are to be had, in the order of `files`
     sizes: list[int] = field(default_factory=list)  # bytes, in the order of `urls`, where known
     sha256: list[str] = field(default_factory=list)

@@ -22,9 +22,20 @@ def rank(text: str, seed: int) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
+def split_context(text: str, context_separator: str | None) -> tuple[str, str]:
+    """The sentence before, empty where there is none, and the source ("sentence before|||source")."""
+    before, _, source = text.rpartition(context_separator) if context_separator else ("", "", text)
+    return before, source
+
+
+def join_context(before: str, source: str, context_separator: str | None) -> str:
+    """The text that `split_context` splits so; without a sentence before, the source alone."""
+    return f"{before}{context_separator}{source}" if before else source
+
+
 def source_key(source: str, context_separator: str | None) -> str:
-    """`text_key` of a source without the sentence before it ("sentence before|||source"), which makes it no other."""
-    return text_key(source.rpartition(context_separator)[2] if context_separator else source)
+    """`text_key` of a source without the sentence before it, which makes it no other."""
+    return text_key(split_context(source, context_separator)[1])
 
 
 class Texts:

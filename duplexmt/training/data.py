@@ -15,6 +15,7 @@ from data_prep import Report, clean_side, filter_by_length, finish_splits, read_
 from data_prep.cleaning import check_order
 from data_prep.corpus import CountTokens
 from data_prep.rules import check_language
+from data_prep.splitting import join_context, split_context
 
 from ..data.batch import Batch, Example, collate
 from ..data.grammar import AlignedPair, builtin_corpus
@@ -238,11 +239,11 @@ def read_evaluation_file(
     check_language(target_language)
     report = Report()
     fields = {"source_field": source_field, "target_field": target_field}
-    pairs, sources = [], SourceTokens(None, context_separator=context_separator)
+    pairs: list[Pair] = []
     for raw, reference in read_pairs(path, **fields, report=report, stage="evaluation.read"):
-        source = clean_side(raw, source_language)
-        if sources.split(source)[1].strip() and reference.strip():
-            pairs.append((source, reference.strip()))
+        before, source = (clean_side(text, source_language) for text in split_context(raw, context_separator))
+        if source and reference.strip():
+            pairs.append((join_context(before, source, context_separator), reference.strip()))
         else:  # nothing but invisible characters
             report.add_example("evaluation.clean", "empty_side", f"{raw}\t{reference}")
     if not pairs:

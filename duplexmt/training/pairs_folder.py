@@ -96,10 +96,11 @@ def folder_pairs(
             f"data.source_field={source_field}, data.target_field={target_field}: files of a folder have two columns, "
             "so these must be 0 and 1"
         )
+    columns = int(source_field), int(target_field)
     plan = Preparation(
         name="pairs_folder",
         sources={
-            name: Source("tsv", [escape(file.name)], int(source_field), int(target_field), columns=2)
+            name: Source("tsv", [escape(file.name)], *columns, columns=2, context_separator=context_separator)
             for name, file in files.items()
         },
         root=root,

@@ -109,6 +109,15 @@ def test_a_source_behind_another_sentence_is_the_same_source(tmp_path: Path) -> 
         assert separator is None or len(held) == 50
 
 
+def test_a_pair_is_judged_by_its_source_alone_not_by_the_sentence_before(tmp_path: Path) -> None:
+    kept = [(f"前面的句子。|||再见{i}。", f"Bye {i}.") for i in range(3)]
+    bad = [("前面的句子。|||10-26", "10-26."), ("前面的句子。|||。", "A full stop."), ("前面的句子。||| ", "Nothing.")]
+    corpus = load_corpus(write(tmp_path / "train.tsv", [*kept, *bad]), **LANGUAGES, context_separator="|||")
+    assert sorted(corpus.splits["train"]) == kept
+    counts = corpus.report.counts["train.clean"]
+    assert counts == {"only_numerals": 1, "wordless": 1, "empty_side": 1, "kept": 3}
+
+
 def test_case_spaces_and_punctuation_do_not_make_a_text_new(tmp_path: Path) -> None:
     test = write(tmp_path / "test.tsv", [("你好！", "Hello, Tom!")])
     train = write(tmp_path / "train.tsv", [("你好", "Hi."), ("喂", "hello tom"), ("再见", "Bye.")])

@@ -164,9 +164,21 @@ def test_a_pair_without_a_source_behind_the_sentence_before_is_counted_and_left_
     settings = {"path": tsv(tmp_path / "all.tsv", [*pairs, *bare]), "max_tokens": None}
     prepared = prepare_corpus(**DATA | settings, context_tokens=4, context_separator="|||")
     assert sum(map(len, prepared.splits.values())) == len(SENTENCES)
-    left_out = sum(counts.get("no_source_behind_it", 0) for counts in prepared.report.counts.values())
-    assert left_out == len(bare)
+    assert prepared.report.counts["train.clean"] == {"empty_side": len(bare), "kept": len(SENTENCES)}
     fields = {"source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en"}
     read, report = read_evaluation_file(settings["path"], **fields, context_separator="|||")
     assert len(read) == len(SENTENCES)
     assert report.counts["evaluation.clean"] == {"empty_side": len(bare)}
+
+
+def test_the_sentence_before_and_the_source_are_cleaned_each_for_itself(tmp_path):
+    """In English a space would stay behind the separator, and the source start with another token than live."""
+    pairs = [(f"Before {number} . ||| {target}", source) for number, (source, target) in enumerate(SENTENCES)]
+    clean = {(f"Before {number}.|||{target}", source) for number, (source, target) in enumerate(SENTENCES)}
+    fields = {"source_language": "en", "target_language": "zh"}
+    path = tsv(tmp_path / "all.tsv", pairs)
+    read, _ = read_evaluation_file(path, **FIELDS | fields, context_separator="|||")
+    assert set(read) == clean
+    settings = {"path": path, "max_tokens": None, "context_tokens": 4, "context_separator": "|||"}
+    splits = prepare_corpus(**DATA | fields | settings).splits
+    assert {pair for pairs in splits.values() for pair in pairs} == clean

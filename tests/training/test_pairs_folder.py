@@ -123,6 +123,32 @@ def test_a_source_behind_another_sentence_is_the_same_source(tmp_path):
         splits_of(folder, tmp_path, **options)
 
 
+def test_a_pair_is_judged_by_its_source_alone_whatever_the_sentence_before(tmp_path):
+    folder, before = tmp_path / "corpora", "這 是一個很長的句子，" * 12
+    write(folder, "one", sentences(1, 120))
+    rare = [
+        (f"{before}|||好的。", "Sure thing."),  # a short reply behind a long sentence
+        (f"{'很' * 990}|||没有问题。", "No problem at all."),
+        ("Hello there, how are you today|||谢谢你。", "Thanks a lot."),
+        ("坏\ufffd了|||不客气。", "You are welcome."),
+        ("在 前面 |||   Python 3 ", "python 3."),
+        ("在前面|||是的", "No one has ever said so much about so little in so many words as he did."),
+    ]
+    write(folder, "two", rare)
+    options = {"held_out": ["one"], "exclude": [], "context_separator": "|||"}
+    splits, _ = splits_of(folder, tmp_path, **options)
+    replies = {pair for pair in splits["train"] if not set(pair[1]) <= set(" ".join(ENGLISH) + ".")}
+    assert replies == {
+        ("这是一个很长的句子，" * 12 + "|||好的。", "Sure thing."),
+        (rare[1][0], rare[1][1]),
+        ("Hellothere,howareyoutoday|||谢谢你。", "Thanks a lot."),
+        ("不客气。", "You are welcome."),
+    }
+    options |= {"prepared": str(tmp_path / "prepared-1"), "context_separator": None}
+    with pytest.raises(ValueError, match="made with other layout"):  # which knows of no sentence before
+        folder_pairs(str(folder), report=Report(), **OPTIONS | options)
+
+
 def test_what_was_cleaned_serves_every_seed(corpus, tmp_path):
     first, again = (
         folder_pairs(str(corpus), prepared=str(tmp_path / "one"), report=Report(), **OPTIONS | {"seed": seed})
