@@ -26,6 +26,7 @@ from .artifact import ModelFolder, load_model_folder
 from .data.batch import collate
 from .evaluation import Decoding
 from .grid.model import GridModel
+from .recipe import named_apart
 from .report.table import to_markdown
 from .report.timing_figure import lag_figure, share_figure
 from .scoring import name_points
@@ -135,7 +136,8 @@ def timings(
         raise ValueError("results do not hold the previous sentence, which this model was trained with")
     device = model.device
     found = {}
-    for label, (key, point) in zip(name_points(list(decoding.points.values())), decoding.points.items(), strict=True):
+    names = name_points(named_apart(list(decoding.points.values())))
+    for label, (key, point) in zip(names, decoding.points.items(), strict=True):
         judged = []
         for record in decoding.sorted(key)[:sentences]:
             ids = judge.sources.ids([record["source"]])[0]

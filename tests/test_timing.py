@@ -1,6 +1,7 @@
 """Too early, in time, too late: by hand on small heatmaps, and from an evaluation's files to table and figures."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -135,6 +136,15 @@ def test_timings_are_those_of_the_judges_own_losses(evaluated):
                     theirs.token, theirs.delay, theirs.known, theirs.due
                 )  # fmt: skip
                 assert ours.regret == pytest.approx(theirs.regret, abs=1e-4)
+
+
+def test_models_of_unlike_trainings_have_the_names_of_the_tables(evaluated):
+    decoding, judge = Decoding.read(evaluated / "evaluation"), load_model_folder(evaluated / "grid")
+    for number, (key, point) in enumerate(decoding.points.items()):
+        decoding.points[key] = replace(point, recipe={"epochs": number})
+    assert [label for label in timings(decoding, judge, 1, 0.5)] == [
+        ("grid epochs 0", "θ=0.2"), ("grid epochs 1", "θ=0.9"), ("wait-k", "k=1"), ("offline", "—")
+    ]  # fmt: skip
 
 
 def test_the_command_writes_a_table_and_figures(evaluated, capsys):
