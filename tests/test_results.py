@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import stat
 import sys
 
@@ -37,6 +38,10 @@ def figure_is_drawn_where_asked_for(request, monkeypatch):
 
 def rows_of(folder, name="results"):
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def verdicts(folder):
+    return {row["claim"]: row["holds"] for row in rows_of(folder, "claims")}
 
 
 def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tmp_path, figure):
@@ -122,10 +127,14 @@ def test_what_a_model_of_an_evaluation_of_before_was_trained_with_stands_in_its_
 def test_claims_are_checked_beside_what_was_found(tmp_path):
     evaluated(tmp_path, POINTS)
     _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS, claims=True)
-    found = {row["claim"]: row["holds"] for row in rows_of(tmp_path, "claims")}
-    assert found["BLEU rises with θ at every step"] in ("yes", "no")
+    found = verdicts(tmp_path)
+    assert found["BLEU rises with θ at every step"] == "yes", "at 0.9 words are written that are left out at 0.5"
     assert found["at the FRL of wait-3 the grid has the higher BLEU"] == "not checked"
     assert "Claims of Section VI-B" in shown
+    evaluated(tmp_path / "level", [point("grid", theta, folder="none/grid/model") for theta in (0.5, 0.95, 1.0)])
+    write_results([tmp_path / "level"], tmp_path / "level", **OPTIONS, claims=True)
+    found = verdicts(tmp_path / "level")
+    assert found["BLEU rises with θ at every step"] == "no", "at 0.95 and 1 the same words are written"
 
 
 def test_claims_are_of_wait_k_run_as_it_was_trained(tmp_path):
@@ -138,11 +147,16 @@ def test_claims_are_of_wait_k_run_as_it_was_trained(tmp_path):
     evaluated(tmp_path / "a", [*POINTS, *waits])
     write_results([tmp_path / "a"], tmp_path / "a", **OPTIONS, claims=True)
     claim = "at the FRL of wait-3 the grid has the higher BLEU"
-    assert {row["claim"]: row["holds"] for row in rows_of(tmp_path / "a", "claims")}[claim] == "not checked"
+    assert verdicts(tmp_path / "a")[claim] == "not checked"
     own = point("waitk", 3, "none/wait3/model", **{"trained as": "waitk", "trained k": 3})
-    evaluated(tmp_path / "b", [*POINTS, *waits, own])
+    decoding = evaluated(tmp_path / "b", [*POINTS, *waits, own])
     write_results([tmp_path / "b"], tmp_path / "b", **OPTIONS, claims=True)
-    assert {row["claim"]: row["holds"] for row in rows_of(tmp_path / "b", "claims")}[claim] in ("yes", "no")
+    assert verdicts(tmp_path / "b")[claim] == "no", "it leaves out no word"
+    for record in decoding.records[own.digest].values():
+        record["text"] = re.sub(r"\S", "x", record["text"])
+    decoding.finish()
+    write_results([tmp_path / "b"], tmp_path / "b", **OPTIONS, claims=True)
+    assert verdicts(tmp_path / "b")[claim] == "yes", "it writes no right word"
 
 
 def test_what_an_earlier_scoring_showed_and_this_one_does_not_is_gone(tmp_path, figure):
