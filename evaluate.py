@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from glob import glob
 from pathlib import Path
@@ -70,7 +71,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     for model_folder in dict.fromkeys([*folders, *begun]):
         loaded = load_model_folder(model_folder, device)
         if test is None:
-            test, held_out_from = read_test_set(cfg, arguments, loaded, cfg.split)
+            test, held_out_from = read_test_set(cfg, arguments, loaded, cfg.split, manifests.values())
             checked.append(held_out_from)
             decoding = Decoding.start(folder, test, folders)
         bases = [(f"the base of {model_folder}", data) for data in loaded.info.get("trained_before", [])]
@@ -179,11 +180,16 @@ def check_knobs(cfg: EvaluateSettings, held: list[str]) -> None:
             )
 
 
-def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str) -> tuple[Any, dict[str, Any]]:
-    """The pairs of a split, a file's or a corpus's, and the settings of the corpus that holds them out, if one does."""
+def read_test_set(
+    cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str, manifests: Collection[dict[str, Any]]
+) -> tuple[Any, dict[str, Any]]:
+    """The pairs of a split, a file's or a corpus's, and the settings of the corpus that holds them out, if one does.
+
+    All models get the same sources: simplified, where those of one of them were in training.
+    """
     from duplexmt.artifact import corpus_name
     from duplexmt.evaluation import TestSet, further_references
-    from duplexmt.training.data import corpus_settings, prepare_corpus, read_evaluation_file
+    from duplexmt.training.data import corpus_settings, prepare_corpus, read_evaluation_file, simplifies_sources
 
     other = "data.validation_path" if split == "test" else "data.test_path"  # says nothing of this split
     own = [argument for argument in arguments if not argument.startswith(f"{other}=")]
@@ -193,7 +199,9 @@ def read_test_set(cfg: EvaluateSettings, arguments: list[str], loaded: Any, spli
     if own_file:
         names = ("source_field", "target_field", "source_language", "target_language")
         given = {name: settings_of_data[name] for name in names}
-        pairs, report = read_evaluation_file(own_file, **given, context_separator=loaded.sources.context_separator)
+        simplified = any(simplifies_sources(info["data"]) for info in manifests)
+        separator = loaded.sources.context_separator
+        pairs, report = read_evaluation_file(own_file, **given, context_separator=separator, simplified=simplified)
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
         name = Path(own_file).name
     else:
@@ -269,7 +277,7 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
     loaded = load_model_folder(model_folder, device)
     if others or loaded.info["system"] != "grid":
         raise ValueError(f"target_al={cfg.target_al:g} needs one model folder of the grid: only it has a θ")
-    test, _ = read_test_set(cfg, arguments, loaded, "validation")
+    test, _ = read_test_set(cfg, arguments, loaded, "validation", [loaded.info])
     decoding = Decoding.start(folder, test, [model_folder])
 
     def al_at(theta: float) -> float:

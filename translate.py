@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import hydra
@@ -24,6 +23,7 @@ def main(cfg: DictConfig) -> None:
 def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
     from data_prep import clean_side
+    from data_prep.cleaning import simplify_as_read
     from data_prep.live import settled_side
     from data_prep.rules import UNSPACED
     from duplexmt.artifact import load_model_folder
@@ -31,6 +31,7 @@ def translate(cfg: TranslateSettings) -> None:
     from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveTranslator, longest_sentence
     from duplexmt.streaming.pipe import arriving, decoded
+    from duplexmt.training.data import simplifies_sources
     from duplexmt.training.run import choose_device
 
     loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
@@ -57,12 +58,22 @@ def translate(cfg: TranslateSettings) -> None:
         typical_source_length=loaded.typical_source_length,
         tokenizer=tokenizer,
     )
+    simplified = simplifies_sources(data)
+
+    def clean(text: str) -> str:
+        text = clean_side(text, data["source_language"])
+        return simplify_as_read(text) if simplified else text
+
+    def settled(text: str) -> str:
+        text = settled_side(text, data["source_language"])
+        return simplify_as_read(text) if simplified else text
+
     as_trained = min(data["max_tokens"], longest_sentence(engine))
     translator = LiveTranslator(
         engine,
         loaded.sources,
-        partial(clean_side, language=data["source_language"]),
-        partial(settled_side, language=data["source_language"]),
+        clean,
+        settled,
         max_sentence_tokens=as_trained if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
         cut=cfg.cut,
         warn=lambda message: warn(report.line, message),

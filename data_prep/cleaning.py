@@ -245,6 +245,21 @@ def simplify(text: str) -> str:
     return _converter().convert(text) if traditional().intersection(text) else text
 
 
+def simplify_as_read(text: str) -> str:
+    """`simplify` for a text that is still arriving, where no later character may change what has been read.
+
+    From the first character on that only traditional text has, each by itself: what stands before it stays, and
+    phrases are not known ("乾隆" becomes "干隆").
+    """
+    first = next((place for place, character in enumerate(text) if character in traditional()), len(text))
+    return text[:first] + "".join(map(_simplified, text[first:]))
+
+
+@cache
+def _simplified(character: str) -> str:
+    return _converter().convert(character)
+
+
 @cache
 def traditional() -> frozenset[str]:
     """Characters that only traditional text has: opencc changes them, and GB 2312, the simplified set, lacks them."""

@@ -194,13 +194,13 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     Raises:
         ValueError: for a file without pairs.
     """
-    from .training.data import corpus_settings, prepare_corpus, read_evaluation_file
+    from .training.data import corpus_settings, prepare_corpus, read_evaluation_file, simplifies_sources
 
     data = loaded.info["data"]
     if pairs is not None:
         names = ("source_field", "target_field", "source_language", "target_language")
         given = {name: data[name] for name in names} | {"context_separator": loaded.sources.context_separator}
-        texts, _ = read_evaluation_file(str(pairs), **given)
+        texts, _ = read_evaluation_file(str(pairs), **given, simplified=simplifies_sources(data))
         return texts[:HELD_OUT], pairs.name
     try:
         splits = prepare_corpus(**corpus_settings(data) | {"tokenizer": loaded.tokenizer}).splits

@@ -164,3 +164,16 @@ def test_the_manifest_of_a_model_is_what_languages_are_taken_from(models):
     evaluate.check_languages({folder: json.loads((models / "grid" / MANIFEST).read_text()) for folder in manifests})
     with pytest.raises(ValueError, match="one test set"):
         evaluate.check_languages(manifests)
+
+
+def test_all_models_get_simplified_sources_where_one_was_trained_on_such(models, tmp_path):
+    shutil.copytree(models / "grid", models / "strict")
+    info = read_manifest(models / "strict")
+    info["data"] |= {"corpus": "pairs_folder", "cleaning": "strict", "test_path": None, "validation_path": None}
+    (models / "strict" / MANIFEST).write_text(json.dumps(info), encoding="utf-8")
+    (models / "test.tsv").write_text("他們沒有\tThey all left 沒有.\n", encoding="utf-8")
+    given = f"data.test_path='{models / 'test.tsv'}'", "policy.theta=0.5"
+    for folders, source in ((["grid"], "他們沒有"), (["grid", "strict"], "他们没有"), (["strict", "grid"], "他们没有")):
+        found = decode(tmp_path / "-".join(folders), [models / folder for folder in folders], *given)
+        (line,) = found.sorted(next(iter(found.points)))
+        assert (line["source"], line["references"]) == (source, ["They all left 沒有."])

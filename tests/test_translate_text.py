@@ -30,8 +30,8 @@ def translated(monkeypatch, capsys):
     )
     monkeypatch.setattr("duplexmt.artifact.load_model_folder", lambda *values: loaded)
 
-    def run(text=None, stdin=b"", trained_max_tokens=32, **values):
-        data["max_tokens"] = trained_max_tokens
+    def run(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), **values):
+        data.update(trained_on, max_tokens=trained_max_tokens)
         reader, writer = os.pipe()
         os.write(writer, stdin)
         os.close(writer)
@@ -57,6 +57,13 @@ def test_every_kind_of_line_end_ends_a_line(translated, whole):
     expected = {1: "他没有", 2: "看见", 3: "那个人", 4: "我们"}
     assert translated(stdin=text.encode(), whole=whole)[0] == expected
     assert translated(text)[0] == expected
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_traditional_text_is_simplified_for_a_model_trained_on_simplified_sources(translated, whole):
+    assert translated("他沒有", whole=whole) != translated("他没有", whole=whole)
+    strict = {"corpus": "pairs_folder", "cleaning": "strict"}
+    assert translated("他沒有", whole=whole, trained_on=strict)[0] == {1: "他没有"}
 
 
 def test_bytes_that_are_no_utf_8_are_left_out_of_an_argument_as_of_standard_input(translated):

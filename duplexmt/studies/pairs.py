@@ -8,7 +8,7 @@ from ..data.batch import Example
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.tokenizer import token_ids
 from ..grid.model import GridModel
-from ..training.data import read_evaluation_file
+from ..training.data import read_evaluation_file, simplifies_sources
 
 Pair = AlignedPair | tuple[str, str]
 
@@ -39,7 +39,8 @@ def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = No
     data = loaded.info["data"]
     if file is not None:
         names = ("source_field", "target_field", "source_language", "target_language")
-        pairs: Sequence[Pair] = read_evaluation_file(file, **{name: data[name] for name in names})[0]
+        given = {name: data[name] for name in names} | {"context_separator": loaded.sources.context_separator}
+        pairs: Sequence[Pair] = read_evaluation_file(file, **given, simplified=simplifies_sources(data))[0]
     elif data.get("corpus") == "builtin":
         pairs = builtin_corpus(data["train_size"], data["validation_size"], data["test_size"], data["seed"])["test"]
     else:

@@ -12,9 +12,10 @@ import lightning as L
 from torch.utils.data import DataLoader
 
 from data_prep import Report, clean_side, filter_by_length, finish_splits, read_and_clean, read_pairs
-from data_prep.cleaning import check_order
+from data_prep.cleaning import Cleaning, check_order, simplify
 from data_prep.corpus import CountTokens
 from data_prep.rules import check_language
+from data_prep.settings import preset
 from data_prep.splitting import join_context, split_context
 
 from ..data.batch import Batch, Example, collate
@@ -219,6 +220,18 @@ def drop_bare_contexts(parts: dict[str, list[Pair]], sources: SourceTokens, repo
     return kept
 
 
+def simplifies_sources(data: Mapping[str, Any]) -> bool:
+    """Whether cleaning turned the traditional characters of training sources into simplified ones.
+
+    Args:
+        data: settings of a corpus, as a model folder records them.
+    """
+    if data.get("corpus") not in ("pairs_folder", "wmt21_zhen"):  # cleaned by other rules than the paper's, if asked
+        return False
+    languages = data["source_language"], data["target_language"]
+    return Cleaning(*languages, **preset("cleaning", data.get("cleaning", "paper"))).simplifies[0]
+
+
 def read_evaluation_file(
     path: str,
     *,
@@ -227,9 +240,11 @@ def read_evaluation_file(
     source_language: str,
     target_language: str,
     context_separator: str | None = None,
+    simplified: bool = False,
 ) -> tuple[list[Pair], Report]:
     """The pairs of a test set, whole and in order: sources are cleaned as in training, references left as they are.
 
+    With `simplified`, which `simplifies_sources` tells of a model, traditional characters of sources, too.
     Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported, with a `context_separator` also
     those without a source behind it.
 
@@ -241,7 +256,8 @@ def read_evaluation_file(
     fields = {"source_field": source_field, "target_field": target_field}
     pairs: list[Pair] = []
     for raw, reference in read_pairs(path, **fields, report=report, stage="evaluation.read"):
-        before, source = (clean_side(text, source_language) for text in split_context(raw, context_separator))
+        parts = [clean_side(text, source_language) for text in split_context(raw, context_separator)]
+        before, source = map(simplify, parts) if simplified else parts
         if source and reference.strip():
             pairs.append((join_context(before, source, context_separator), reference.strip()))
         else:  # nothing but invisible characters

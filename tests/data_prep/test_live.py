@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from data_prep.cleaning import simplify, simplify_as_read
 from data_prep.live import _BEGUN, _NAMES, _open_escape, composed, settled_side
 from data_prep.rules import clean_side
 
@@ -35,6 +36,20 @@ def test_what_is_settled_is_a_prefix_of_the_cleaned_whole(text, language):
         assert whole.startswith(settled), text[:end]
         assert settled.startswith(before), "what is settled stays so"
         before = settled
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*"他們坏主意乾隆於後看書, x", "沒有"]), max_size=12).map("".join))
+def test_what_is_simplified_as_it_is_read_stays_so(text):
+    whole = simplify_as_read(text)
+    assert all(whole.startswith(simplify_as_read(text[:end])) for end in range(len(text) + 1))
+
+
+def test_text_is_simplified_as_it_is_read_from_its_first_traditional_character_on():
+    for text in ("我們對於這件事沒有辦法。", "坏主意", "Hello", ""):
+        assert simplify_as_read(text) == simplify(text)
+    assert simplify("於是他們走了") == "于是他们走了"
+    assert simplify_as_read("於是他們走了，於是") == "於是他们走了，于是", "於 alone may be simplified text"
 
 
 # What may go on as an escape, in one expression that may take time exponential in the text.

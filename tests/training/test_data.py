@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.training.data import GridDataModule, prepare_corpus, read_evaluation_file
+from duplexmt.training.data import GridDataModule, prepare_corpus, read_evaluation_file, simplifies_sources
 from duplexmt.training.run import build_trainer
 from tests.helpers import SENTENCES
 
@@ -169,6 +169,18 @@ def test_a_pair_without_a_source_behind_the_sentence_before_is_counted_and_left_
     read, report = read_evaluation_file(settings["path"], **fields, context_separator="|||")
     assert len(read) == len(SENTENCES)
     assert report.counts["evaluation.clean"] == {"empty_side": len(bare)}
+
+
+def test_sources_of_a_test_file_are_simplified_as_those_of_training_were_and_references_stay(tmp_path):
+    path = tsv(tmp_path / "test.tsv", [("乾隆看書，於是他們走了。", "他們 left."), ("坏主意。", "A bad idea.")])
+    read, _ = read_evaluation_file(path, **FIELDS, simplified=True)
+    assert read == [("乾隆看书，于是他们走了。", "他們 left."), ("坏主意。", "A bad idea.")]
+    assert read_evaluation_file(path, **FIELDS)[0][0][0] == "乾隆看書，於是他們走了。"
+    data = {"corpus": "pairs_folder", "cleaning": "strict", "source_language": "zh", "target_language": "en"}
+    assert simplifies_sources(data)
+    assert simplifies_sources(data | {"corpus": "wmt21_zhen"})
+    for other in ({"cleaning": "paper"}, {"corpus": "pairs"}, {"source_language": "en", "target_language": "zh"}):
+        assert not simplifies_sources(data | other)
 
 
 def test_the_sentence_before_and_the_source_are_cleaned_each_for_itself(tmp_path):
