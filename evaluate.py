@@ -16,7 +16,14 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from duplexmt.command_line import quote_arguments, rescore_arguments, resume_arguments, run_label, user_errors
+from duplexmt.command_line import (
+    check_arguments,
+    quote_arguments,
+    rescore_arguments,
+    resume_arguments,
+    run_label,
+    user_errors,
+)
 from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
 
 register_schemas()
@@ -321,5 +328,6 @@ class GatherSweep(Callback):
 
 if __name__ == "__main__":
     with user_errors():
-        sys.argv[1:] = rescore_arguments(resume_arguments(quote_arguments(sys.argv[1:]), needs="decoding.json"))
+        arguments = resume_arguments(quote_arguments(sys.argv[1:]), needs="decoding.json")
+        sys.argv[1:] = check_arguments(EvaluateSettings, rescore_arguments(arguments))
     main()

@@ -12,7 +12,13 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from duplexmt.command_line import quote_arguments, resume_arguments, run_label, user_errors
+from duplexmt.command_line import (
+    check_arguments,
+    quote_arguments,
+    resume_arguments,
+    run_label,
+    user_errors,
+)
 from duplexmt.config import TrainSettings, register_schemas, settings
 
 register_schemas()
@@ -183,5 +189,6 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
 
 if __name__ == "__main__":
     with user_errors():
-        sys.argv[1:] = resume_arguments(quote_arguments(sys.argv[1:]))
+        arguments = resume_arguments(quote_arguments(sys.argv[1:]))
+        sys.argv[1:] = check_arguments(TrainSettings, arguments)
     main()

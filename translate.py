@@ -7,7 +7,7 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from duplexmt.command_line import quote_arguments, user_errors
+from duplexmt.command_line import check_arguments, quote_arguments, user_errors
 from duplexmt.config import TranslateSettings, register_schemas, settings
 
 register_schemas()
@@ -136,5 +136,6 @@ def whole_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
 
 
 if __name__ == "__main__":
-    sys.argv[1:] = quote_arguments(sys.argv[1:])
+    with user_errors():
+        sys.argv[1:] = check_arguments(TranslateSettings, quote_arguments(sys.argv[1:]))
     main()

@@ -8,14 +8,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ValidationError
+
+# Types of settings in words.
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "{name: value}"}
 
 
 class CheckFolder(Callback):
@@ -209,6 +215,67 @@ def in_quotes(value: str) -> str:
 def without_quotes(value: str) -> str:
     """What `in_quotes` was given; another text as it is."""
     return str(OverridesParser.create().parse_override(f"value={value}").value()) if value[:1] == "'" else value
+
+
+def check_arguments(schema: type, arguments: list[str]) -> list[str]:
+    """Command-line arguments as they are.
+
+    Args:
+        schema: of the program.
+        arguments: of the command line; what Hydra's grammar cannot read is left for it to tell.
+
+    Raises:
+        ValueError: for an unknown setting, or a value (of those to sweep over, too) that is not of a setting's type.
+    """
+    parser = OverridesParser.create()
+    for override in (parser.parse_override(argument) for argument in arguments if readable(argument)):
+        if override.is_discrete_sweep():
+            values = list(override.sweep_iterator())
+        else:
+            values = [] if override.is_sweep_override() or override.is_delete() else [override.value()]
+        for value in values:
+            check_type(schema, override.key_or_group, value)
+    return arguments
+
+
+def check_type(schema: type, name: str, value: Any) -> None:
+    """Refuse what no setting can be told, before Hydra does in several lines of its own.
+
+    Args:
+        schema: a dataclass, its groups dataclasses in it.
+        name: of a setting, such as `data.batch_size`; one that is no field of the schema may be a group's, or Hydra's.
+        value: as Hydra's grammar reads it; of a group, the name of its file.
+
+    Raises:
+        ValueError: for a value of another type than the setting's, or a setting that its group does not know.
+    """
+    *groups, last = name.split(".")
+    for group in groups:
+        schema = get_type_hints(schema).get(group, Any)
+        if not is_dataclass(schema):
+            return
+    kind = get_type_hints(schema).get(last)
+    if kind is None:
+        if groups:
+            raise ValueError(f"{name}: there is no such setting")
+    elif is_dataclass(kind):
+        if not isinstance(value, str | list):
+            raise ValueError(f"{name}={value}: must be the name of a file in conf/{name}")
+    elif "${" not in str(value):  # what that stands for is known later
+        try:
+            OmegaConf.update(OmegaConf.structured(schema), last, value)
+        except ValidationError as error:
+            shown = "null" if value is None else value
+            raise ValueError(f"{name}={shown}: must be {_kind_in_words(kind)}") from error
+
+
+def _kind_in_words(kind: Any) -> str:
+    """A setting's type: `int | None` is "a whole number, or null"."""
+    if NoneType in get_args(kind):
+        return f"{_kind_in_words(get_args(kind)[0])}, or null"
+    if get_origin(kind) is list:
+        return f"a list in which each is {_kind_in_words(get_args(kind)[0])}"
+    return KINDS[get_origin(kind) or kind]
 
 
 @contextmanager

@@ -16,13 +16,22 @@ from omegaconf import OmegaConf
 
 from duplexmt.command_line import (
     CheckFolder,
+    check_arguments,
     quote_arguments,
     rescore_arguments,
     resume_arguments,
     run_label,
     user_errors,
 )
-from duplexmt.config import SCHEMAS, DataConfig, PolicyConfig, recorded_data, register_schemas, settings
+from duplexmt.config import (
+    SCHEMAS,
+    DataConfig,
+    PolicyConfig,
+    TrainSettings,
+    recorded_data,
+    register_schemas,
+    settings,
+)
 
 CONF = Path(__file__).parents[1] / "conf"
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "experiment")
@@ -272,9 +281,35 @@ def test_a_typo_on_the_command_line_is_refused_by_name():
         checked("train", "+lambda=0.1")
 
 
-def test_a_value_of_the_wrong_type_is_refused_by_name():
-    with pytest.raises(ConfigCompositionException, match=r"policy\.lam=abc"):
-        composed("train", "policy.lam=abc")
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("policy.lam=abc", "policy.lam=abc: must be a number"),
+        ("policy.lam=null", "policy.lam=null: must be a number"),
+        ("data.max_tokens=1.5", "data.max_tokens=1.5: must be a whole number, or null"),
+        ("training.compile=maybe", "training.compile=maybe: must be true or false"),
+        ("+training.betas=[a,1]", "training.betas=['a', 1]: must be a list in which each is a number"),
+        ("name=[a]", "name=['a']: must be a text"),
+        ("training.seed=1,x", "training.seed=x: must be a whole number"),
+        ("model.lora.rank=choice(8,x)", "model.lora.rank=x: must be a whole number"),
+        ("model.architecture=3", "model.architecture=3: must be {name: value}, or null"),
+        ("data=5", "data=5: must be the name of a file in conf/data"),
+        ("policy.lamb=0.1", "policy.lamb: there is no such setting"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_one_line_that_says_which_type_it_must_be(argument, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        check_arguments(TrainSettings, ["name=run", argument])
+
+
+def test_arguments_of_the_right_type_stay_as_they_are():
+    arguments = [
+        "experiment=smoke", "data=pairs", "+data.path=1.tsv", "data.max_tokens=null", "policy.lam=1,0.1,1e-2",
+        "policy.lam=interval(0,1)", "training.seed=range(1,4)", "training.betas=[0,1]", "model.architecture.x=y",
+        "name=${system.name}", "trainer.devices=cores", "~data.seed", "hydra.sweep.dir=x", "hydra/launcher=joblib",
+        "mine/model=x", "-m", "--config-dir", "some folder", "name=a b",
+    ]  # fmt: skip
+    assert check_arguments(TrainSettings, arguments) == arguments
 
 
 @pytest.mark.parametrize(

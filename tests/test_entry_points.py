@@ -383,7 +383,9 @@ def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trai
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["train.py", "policy.lamb=0.1"], "policy.lamb"),
+        (["train.py", "policy.lamb=0.1"], "error: policy.lamb: there is no such setting"),
+        (["train.py", "data.batch_size=many"], "error: data.batch_size=many: must be a whole number"),
+        (["evaluate.py", "batch_size=many"], "error: batch_size=many: must be a whole number"),
         (["train.py", "policy.lam=-1"], "error: policy.lam=-1.0: "),
         (["train.py", "data=pairs"], "error: data=pairs needs data.path=FILE"),
         (["train.py", "data=pairs", "data.path=no/such/file.tsv"], "error: no corpus at no/such/file.tsv"),
@@ -391,6 +393,7 @@ def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trai
         (["evaluate.py", "policy.theta=1.5"], "error: policy.theta=1.5: "),
         (["evaluate.py", "model_folder=no/such/folder"], "error: model_folder='no/such/folder' does not exist"),
         (["translate.py", "theta=1.5"], "error: theta=1.5: "),
+        (["translate.py", "theta=high"], "error: theta=high: must be a number, or null"),
         (["translate.py", "model_folder=no/such/folder"], "error: model_folder='no/such/folder' does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
