@@ -35,12 +35,15 @@ class CheckFolder(Callback):
             self.check_new_training(config, config.hydra.run.dir)
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Of a sweep."""
+        """Of a sweep, and of its jobs where they are numbered."""
         with user_errors():
             check_writable("hydra.sweep.dir", config.hydra.sweep.dir)
+            if OmegaConf.to_container(config.hydra.sweep)["subdir"] == "${hydra.job.num}":  # type: ignore[call-overload,index]
+                for job in sorted(Path(config.hydra.sweep.dir).glob("[0-9]*")):
+                    self.check_new_training(config, str(job))
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        """Of a job of a sweep, whose folder is known only now."""
+        """Of a job of a sweep whose folder has another name: known only now, when Hydra has put its settings there."""
         with user_errors():
             self.check_new_training(config, config.hydra.runtime.output_dir)
 

@@ -695,6 +695,22 @@ def test_a_new_training_never_takes_the_folder_of_another(tmp_path, capsys, kept
     start("evaluate")
 
 
+def test_a_sweep_of_trainings_is_refused_before_hydra_writes_over_the_record_of_another(tmp_path, capsys):
+    (tmp_path / "1" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "1" / "checkpoints" / "last.ckpt").touch()
+
+    def start(program, *overrides):
+        arguments = [*overrides, f"hydra.sweep.dir='{tmp_path}'"]
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            CheckFolder().on_multirun_start(config=compose(program, arguments, return_hydra_config=True))
+
+    with pytest.raises(SystemExit):
+        start("train")
+    assert "holds a training already (checkpoints/last.ckpt)" in capsys.readouterr().err
+    start("train", "hydra.sweep.subdir='seed-${training.seed}'")  # another folder, as far as can be told
+    start("evaluate")
+
+
 def test_the_traceback_is_there_for_who_asks(monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(ValueError, match="λ is wrong"), user_errors():
