@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 from duplexmt.command_line import (
     check_arguments,
+    follower_arguments,
     quote_arguments,
     resume_arguments,
     run_label,
@@ -190,5 +191,5 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
 if __name__ == "__main__":
     with user_errors():
         arguments = resume_arguments(quote_arguments(sys.argv[1:]))
-        sys.argv[1:] = check_arguments(TrainSettings, arguments)
+        sys.argv[1:] = follower_arguments(check_arguments(TrainSettings, arguments))
     main()

@@ -135,6 +135,14 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     return [*kept, *but_for(begun, arguments), *arguments, run_dir]
 
 
+def follower_arguments(arguments: list[str]) -> list[str]:
+    """Command-line arguments of a process that `torchrun` starts beside the first: it leaves nothing behind, where its
+    folder would be named by the second in which it begins, be it another than the first one's."""
+    if os.environ.get("RANK", "0") == "0" or any(argument.startswith("hydra.run.dir=") for argument in arguments):
+        return arguments
+    return [*arguments, "hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=stdout"]
+
+
 def begun_with(decoding: Path) -> list[str]:
     """`model_folder=[…]` of the folders that an evaluation was begun with, where its `decoding.json` says so: by now
     `latest`, or a pattern, may mean others."""

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from duplexmt.command_line import (
     CheckFolder,
     check_arguments,
+    follower_arguments,
     quote_arguments,
     rescore_arguments,
     resume_arguments,
@@ -709,6 +710,19 @@ def test_a_sweep_of_trainings_is_refused_before_hydra_writes_over_the_record_of_
     assert "holds a training already (checkpoints/last.ckpt)" in capsys.readouterr().err
     start("train", "hydra.sweep.subdir='seed-${training.seed}'")  # another folder, as far as can be told
     start("evaluate")
+
+
+def test_only_the_first_process_of_torchrun_has_a_folder_named_by_the_time(monkeypatch):
+    given, named = ["policy.lam=1"], ["policy.lam=1", "hydra.run.dir=runs/mine"]
+    assert follower_arguments(given) == given
+    monkeypatch.setenv("RANK", "0")
+    assert follower_arguments(given) == given
+    monkeypatch.setenv("RANK", "3")
+    assert follower_arguments(named) == named
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        hydra = compose("train", follower_arguments(given), return_hydra_config=True).hydra
+    assert (hydra.run.dir, hydra.output_subdir) == (".", None)
+    assert set(hydra.job_logging.handlers) == {"console"}, "no log file"
 
 
 def test_the_traceback_is_there_for_who_asks(monkeypatch):

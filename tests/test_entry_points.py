@@ -469,6 +469,12 @@ def test_a_sweep_of_two_devices_runs_each_job_on_both(trained, tmp_path):
         assert (tmp_path / str(job) / "train_ddp_process_1.log").is_file()
 
 
+def test_a_process_that_torchrun_starts_beside_the_first_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    done = run("train.py", "policy.lam=-1", cwd=tmp_path)  # told once Hydra has made the folder
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, []), done.stderr
+
+
 def test_a_mistake_with_two_devices_is_told_once_and_leaves_no_process(tmp_path):
     settings = ["data=pairs", "data.path=nothing.tsv", "trainer.accelerator=cpu", "trainer.devices=2"]
     done = run("train.py", *settings, f"hydra.run.dir='{tmp_path}'")
