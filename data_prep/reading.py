@@ -22,6 +22,7 @@ from statistics import mode
 from typing import Any, NamedTuple
 
 from data_prep.report import Report
+from data_prep.sources import LONGEST_LINE
 from data_prep.streams import Damaged, chunks
 
 Pair = tuple[str, str]
@@ -267,12 +268,18 @@ def _decode(line: bytes) -> tuple[str, str | None]:
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """Lines without their ending (LF or CRLF) and without a byte-order mark. Split at LF alone, never at U+2028."""
+    """Lines without their ending (LF or CRLF) and without a byte-order mark. Split at LF alone, never at U+2028.
+
+    Raises:
+        Damaged: a line that never ends, which would fill the memory.
+    """
     rest = b""
     first = True
     for chunk in chunks([file]):
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
+        if len(rest) > LONGEST_LINE:
+            raise Damaged(f"{file}: a line of over {len(rest):,} bytes: no text has such")
         for line in lines:
             yield line.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r") if first else line.removesuffix(b"\r")
             first = False

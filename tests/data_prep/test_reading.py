@@ -83,6 +83,14 @@ def test_lines_longer_than_a_chunk_are_whole(tmp_path: Path) -> None:
     assert read(write(tmp_path / "a.tsv.gz", gzip.compress(tsv(pairs))))[0] == pairs
 
 
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("data_prep.reading.LONGEST_LINE", 3 << 20)
+    path = write(tmp_path / "a.tsv.gz", gzip.compress(tsv([("短", "short")]) + b"x" * (64 << 20)))
+    with pytest.raises(ValueError, match=r"a\.tsv\.gz: a line of over [\d,]+ bytes: no text has such") as error:
+        read(path)
+    assert "67,108" not in str(error.value), "not all of it has been read"
+
+
 def test_several_gzip_members_and_zstd_frames_are_one_file(tmp_path: Path) -> None:
     for packing in (".gz", ".zst"):
         content = PACK[packing](tsv(PAIRS[:2])) + PACK[packing](tsv(PAIRS[2:]))
