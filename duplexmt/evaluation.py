@@ -118,13 +118,16 @@ def further_references(references: Sequence[str], files: Sequence[str]) -> list[
         files: texts with a line for each test pair, in order.
 
     Raises:
-        ValueError: for a file that is missing or has another number of lines.
+        ValueError: for a file that is missing, not UTF-8, or has another number of lines.
     """
     found = [[reference] for reference in references]
     for name in files:
         if not Path(name).is_file():
             raise ValueError(f"references={name}: there is no such file")
-        lines = Path(name).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
+        try:
+            lines = Path(name).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"references={name}: not UTF-8 ({error})") from error
         if len(lines) != len(references):
             raise ValueError(
                 f"references={name} has {len(lines)} lines for {len(references)} test pairs: a line is needed for each "
@@ -304,7 +307,7 @@ class Decoding:
         if whole < len(content):  # killed in the middle of a line
             with open(path, "r+b") as file:
                 file.truncate(whole)
-        for number, line in enumerate(content[:whole].decode("utf-8").split("\n")[:-1], start=1):
+        for number, line in enumerate(content[:whole].split(b"\n")[:-1], start=1):
             place = f"{path}:{number}"
             try:
                 found = json.loads(line)

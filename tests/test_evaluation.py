@@ -45,6 +45,9 @@ def test_references_and_pairs_of_different_number_are_refused_with_both(tmp_path
         further_references(["a cat", "the man"], [str(tmp_path / "b.txt")])
     with pytest.raises(ValueError, match="no such file"):
         further_references(["a cat"], [str(tmp_path / "none.txt")])
+    (tmp_path / "b.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(ValueError, match=r"references=.*b\.txt: not UTF-8"):
+        further_references(["a cat"], [str(tmp_path / "b.txt")])
 
 
 def test_a_test_set_with_the_sentence_before_is_complete_once_it_is_decoded(tmp_path):
@@ -189,8 +192,10 @@ def test_duplicate_and_unknown_ids_and_damaged_lines_are_named_by_their_place(tm
         (json.dumps(json.loads(lines[0]) | {"id": 6}) + "\n", ":13: id 6 is none of the 6 sentences"),
         ("{}\n", ":13 is damaged"),
         ("not json\n", ":13 is damaged"),
+        ("\0" * 9 + "\n", ":13 is damaged"),
+        ('"\udcff"\n', ":13 is damaged"),
     ):
-        (tmp_path / "hypotheses.jsonl").write_text(whole + bad, encoding="utf-8")
+        (tmp_path / "hypotheses.jsonl").write_bytes((whole + bad).encode("utf-8", "surrogateescape"))
         with pytest.raises(ValueError, match=message):
             Decoding.read(tmp_path)
 
