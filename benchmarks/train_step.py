@@ -11,7 +11,8 @@ line is one JSON object:
 
 ratio_hf            positions/s of the grid step over those of a Hugging Face + PEFT step on sequences of 32, with the
                     text head and loss on half the positions, as the grid has them
-gemm_share          time in matrix products of the whole step
+gemm_share          time in matrix products over that in all operations of a step; on CUDA of kernels, so that what the
+                    device idles between them does not count (mfu counts it)
 mfu                 model FLOP/s over the rate of a large matrix product measured here
 speedup_io_off      pairs/s with I←O off over those with it on; flop_ratio_io_off: the ratio of operations
 padding_waste       positions the layers computed over those of valid cells, less 1
