@@ -99,7 +99,7 @@ def build_trainer(
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
     warnings.filterwarnings("ignore", message=".*exists and is not empty.*")  # a resumed run's folder
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")  # batches are ready in memory
-    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # what is logged is summed over devices already
+    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # validation sums already are over devices
     logging.getLogger("lightning.pytorch").propagate = False  # it has a handler of its own
     loggers: list[Logger] = [CSVLogger(folder, name="metrics")]
     if logger["wandb"]:
@@ -140,6 +140,12 @@ def build_trainer(
         )
     except MisconfigurationException as error:  # such as a GPU this machine does not have
         raise ValueError(f"trainer settings: {error}") from error
+    started = int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+    if built.world_size < started:  # Lightning would have each of them train alone, all on one device
+        raise ValueError(
+            f"torchrun has started {started} processes, and trainer.devices={trainer['devices']} wants one: give the "
+            "devices of a machine (and trainer.num_nodes), or start without torchrun"
+        )
     if isinstance(built.accelerator, CPUAccelerator):
         torch.set_num_threads(min(torch.get_num_threads(), max(1, usable_cores() // built.num_devices)))
     add_callbacks(built, *callbacks)

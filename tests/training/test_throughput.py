@@ -205,6 +205,26 @@ def test_trainer_settings_that_cannot_work_are_refused_by_value_and_rule(tmp_pat
         )
 
 
+def test_processes_of_torchrun_that_would_each_train_alone_are_refused(tmp_path, monkeypatch):
+    launched = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
+
+    def build(devices):
+        return build_trainer(
+            tmp_path,
+            trainer=PLAIN | {"devices": devices},
+            logger={"wandb": False, "offline": True, "project": ""},
+            name="test",
+            settings={},
+            checkpoint_every_n_steps=1,
+        )
+
+    with pytest.raises(ValueError, match=r"torchrun has started 2 processes, and trainer\.devices=1 wants one"):
+        build(1)
+    assert build(2).world_size == 2
+
+
 def test_wandb_where_it_is_not_installed_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr("lightning.pytorch.loggers.wandb._WANDB_AVAILABLE", False)
     with pytest.raises(ValueError, match="logger=wandb needs the package wandb: pip install wandb, or logger=csv"):
