@@ -240,10 +240,11 @@ def check_arguments(schema: type, arguments: list[str]) -> list[str]:
     """
     parser = OverridesParser.create()
     for override in (parser.parse_override(argument) for argument in arguments if readable(argument)):
+        values: list[Any] = []
         if override.is_discrete_sweep():
             values = list(override.sweep_iterator())
-        else:
-            values = [] if override.is_sweep_override() or override.is_delete() else [override.value()]
+        elif not override.is_sweep_override() and not override.is_delete():
+            values = [override.value()]
         for value in values:
             check_type(schema, override.key_or_group, value)
     return arguments
