@@ -6,9 +6,10 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -238,6 +239,7 @@ def check_arguments(schema: type, arguments: list[str]) -> list[str]:
     Raises:
         ValueError: for an unknown setting, or a value (of those to sweep over, too) that is not of a setting's type.
     """
+    check_names(schema, arguments)
     parser = OverridesParser.create()
     for override in (parser.parse_override(argument) for argument in arguments if readable(argument)):
         values: list[Any] = []
@@ -250,6 +252,48 @@ def check_arguments(schema: type, arguments: list[str]) -> list[str]:
     return arguments
 
 
+def check_names(schema: type, arguments: Iterable[str]) -> None:
+    """Refuse command-line arguments that name no setting, before Hydra does: it would advise `+NAME=…`.
+
+    Raises:
+        ValueError: for the first of them, with the setting most like it.
+    """
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        name = name.lstrip("+~")
+        if not equals or re.match(r"-|hydra\b|experiment\b", name) or re.search("[/@]", name) or _knows(schema, name):
+            continue
+        likeness, nearest = max((_likeness(name, known), known) for known in _names(schema))
+        hint = f"did you mean {nearest}?" if likeness >= 0.7 else "--help shows all"
+        raise ValueError(f"{name}: there is no such setting; {hint}")
+
+
+def _knows(schema: Any, name: str) -> bool:
+    """Whether a dotted name leads to a setting, or into one that is a mapping."""
+    for part in name.split("."):
+        if not is_dataclass(schema):
+            return True
+        types = {entry.name: entry.type for entry in fields(schema)}
+        if part not in types:
+            return False
+        schema = types[part]
+    return True
+
+
+def _names(schema: Any) -> Iterator[str]:
+    """Of all settings, dotted."""
+    for entry in fields(schema):
+        yield entry.name
+        if is_dataclass(entry.type):
+            yield from (f"{entry.name}.{name}" for name in _names(entry.type))
+
+
+def _likeness(name: str, known: str) -> float:
+    """Of two dotted names, or of their last parts, 0 to 1."""
+    last = [one.rpartition(".")[2] for one in (name, known)]
+    return max(SequenceMatcher(None, *pair).ratio() for pair in ((name, known), last))
+
+
 def check_type(schema: type, name: str, value: Any) -> None:
     """Refuse what no setting can be told, before Hydra does in several lines of its own.
 
@@ -259,7 +303,7 @@ def check_type(schema: type, name: str, value: Any) -> None:
         value: as Hydra's grammar reads it; of a group, the name of its file.
 
     Raises:
-        ValueError: for a value of another type than the setting's, or a setting that its group does not know.
+        ValueError: for a value of another type than the setting's.
     """
     *groups, last = name.split(".")
     for group in groups:
@@ -268,9 +312,8 @@ def check_type(schema: type, name: str, value: Any) -> None:
             return
     kind = get_type_hints(schema).get(last)
     if kind is None:
-        if groups:
-            raise ValueError(f"{name}: there is no such setting")
-    elif is_dataclass(kind):
+        return
+    if is_dataclass(kind):
         if not isinstance(value, str | list):
             raise ValueError(f"{name}={value}: must be the name of a file in conf/{name}")
     elif "${" not in str(value):  # what that stands for is known later

@@ -42,7 +42,8 @@ class ModelConfig:
             raise ValueError(f"model.adaptation={self.adaptation!r}: must be 'full' or 'lora'")
         if (self.backbone is None) == (self.architecture is None):
             raise ValueError(
-                "give exactly one of model.backbone (a pretrained model) and model.architecture (random weights)"
+                "give exactly one of model.backbone (a pretrained model) and model.architecture (random weights); with "
+                "a backbone add model.architecture=null, or model=qwen2_5_0_5b, which does and trains LoRA"
             )
 
 

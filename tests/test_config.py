@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from duplexmt.command_line import (
     CheckFolder,
     check_arguments,
+    check_names,
     follower_arguments,
     quote_arguments,
     rescore_arguments,
@@ -283,6 +284,29 @@ def test_a_typo_on_the_command_line_is_refused_by_name():
 
 
 @pytest.mark.parametrize(
+    ("schema", "argument", "hint"),
+    [
+        ("train", "policy.lamb=0.3", "did you mean policy.lam?"),
+        ("train", "+lam=0.3", "did you mean policy.lam?"),
+        ("evaluate", "theta=0.5", "did you mean policy.theta?"),
+        ("translate", "policy.theta=0.5", "did you mean theta?"),
+        ("train", "quality=neural", "--help shows all"),
+    ],
+)
+def test_a_name_that_is_no_setting_is_refused_with_the_one_most_like_it(schema, argument, hint):
+    name = argument.partition("=")[0].lstrip("+")
+    with pytest.raises(ValueError, match=re.escape(f"{name}: there is no such setting; {hint}")):
+        check_names(SCHEMAS[schema], ["-m", argument])
+
+
+def test_names_of_settings_groups_and_hydras_own_are_let_through():
+    arguments = ["-m", "model=grid", "~experiment=smoke", "++policy.lam=1", "hydra.run.dir=a", "hydra/help=b"]
+    check_names(SCHEMAS["train"], [*arguments, "experiment=[a,b]", "model.architecture.hidden_size=8", "+data@x=c"])
+    for name, schema in SCHEMAS.items():
+        check_names(schema, [f"{key}=1" for key, _ in leaves(OmegaConf.to_container(composed(name)))])
+
+
+@pytest.mark.parametrize(
     ("argument", "message"),
     [
         ("policy.lam=abc", "policy.lam=abc: must be a number"),
@@ -295,7 +319,7 @@ def test_a_typo_on_the_command_line_is_refused_by_name():
         ("model.lora.rank=choice(8,x)", "model.lora.rank=x: must be a whole number"),
         ("model.architecture=3", "model.architecture=3: must be {name: value}, or null"),
         ("data=5", "data=5: must be the name of a file in conf/data"),
-        ("policy.lamb=0.1", "policy.lamb: there is no such setting"),
+        ("policy.lamb=0.1", "policy.lamb: there is no such setting; did you mean policy.lam?"),
     ],
 )
 def test_an_argument_of_the_wrong_type_is_one_line_that_says_which_type_it_must_be(argument, message):
