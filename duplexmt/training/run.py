@@ -138,7 +138,7 @@ def build_trainer(
             enable_model_summary=False,
             **trainer,
         )
-    except MisconfigurationException as error:  # such as a GPU this machine does not have
+    except (MisconfigurationException, TypeError) as error:  # a GPU this machine does not have, devices=many
         raise ValueError(f"trainer settings: {error}") from error
     started = int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
     if built.world_size < started:  # Lightning would have each of them train alone, all on one device

@@ -191,6 +191,7 @@ def test_a_gpu_trains_alone(monkeypatch):
             r"trainer.precision='bf16-true': .* must be one of auto, 32, 16-mixed, bf16-mixed",
         ),
         ({"precision": "64-true"}, r"trainer.precision='64-true': .* must be one of auto"),
+        ({"accelerator": "cpu", "devices": "many"}, r"trainer settings: .*devices"),
     ],
 )
 def test_trainer_settings_that_cannot_work_are_refused_by_value_and_rule(tmp_path, setting, message):
