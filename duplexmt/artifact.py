@@ -128,6 +128,8 @@ def save_model_folder(
     info["files"] = {str(f.relative_to(partial)): f.stat().st_size for f in sorted(partial.rglob("*")) if f.is_file()}
     (partial / "README.md").write_text(model_card(info), encoding="utf-8")  # not in `files`: people edit their cards
     (partial / MANIFEST).write_text(json.dumps(info, ensure_ascii=False, indent=2), encoding="utf-8")
+    for weights in partial.rglob("*.safetensors"):  # safetensors keeps them from all other users
+        shutil.copymode(partial / MANIFEST, weights)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(partial, folder)
     return folder
@@ -168,6 +170,8 @@ def load_model_folder(
         base = pretrained_backbone(info["backbone"] or str(folder / "backbone"), len(tokenizer))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*no longer tied.*")  # the text head was trained by itself
+            warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
+            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")  # PEFT uses the old name
             backbone = load_adapter(base, folder).merge_and_unload()
     else:
         backbone = pretrained_backbone(str(folder), len(tokenizer))

@@ -164,6 +164,20 @@ def test_a_text_head_untied_from_the_embedding_by_lora_comes_back_as_trained(tmp
 
 
 @pytest.mark.parametrize("lora", [False, True])
+def test_all_files_may_be_read_by_the_same_users(tmp_path, lora):
+    model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15)) if lora else spoken_grid()
+    folder = save(tmp_path / "model", model)
+    (tmp_path / "usual").touch()
+    modes = {oct(file.stat().st_mode) for file in folder.rglob("*") if file.is_file()}
+    assert modes == {oct((tmp_path / "usual").stat().st_mode)}
+
+
+def test_a_model_with_lora_is_saved_and_loaded_without_warnings_of_the_libraries(tmp_path, recwarn):
+    load_model_folder(save(tmp_path / "model", trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15))))
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize("lora", [False, True])
 def test_weights_are_written_as_safetensors_only(tmp_path, lora):
     model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15)) if lora else spoken_grid()
     folder = save(tmp_path / "model", model)

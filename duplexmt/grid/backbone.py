@@ -128,4 +128,5 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")  # untied on purpose
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")  # PEFT uses the old name
         return get_peft_model(model, config)
