@@ -7,9 +7,9 @@ STAMP := $(VENV)/.installed
 METRICS_VENV := .venv-metrics
 METRICS_STAMP := $(METRICS_VENV)/.installed
 
-.PHONY: setup metrics train test report experiment corpus-files corpus lint clean
+.PHONY: help setup metrics train test report experiment corpus-files corpus lint clean
 
-setup: $(STAMP)
+setup: $(STAMP)  ## the environment alone, .venv
 
 $(STAMP): requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,10 +47,13 @@ corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as 
 corpus: setup  ## clean them and draw the paper's sample into ROOT/prepared-paper
 	$(BIN)/python -m data_prep root=$(ROOT) $(ARGS)
 
-lint: setup
+lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-clean:
+clean:  ## remove both environments and all runs
 	rm -rf $(VENV) $(METRICS_VENV) runs outputs multirun
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
