@@ -53,7 +53,8 @@ class StepAttention:
         if steps.own_mask is None and q.device.type == "cpu" and FLASH is not None:
             context, lse = FLASH(q, keys.transpose(1, 2), values.transpose(1, 2), scale=self.scale)
         else:
-            found = (q @ keys.permute(0, 2, 3, 1)).to(cache.lse.dtype).mul_(self.scale)  # [n, K, G, T]
+            precise = cache.lse.dtype  # a product of half precision is rounded to it: see `prefix.causal_attention`
+            found = (q.to(precise) @ keys.permute(0, 2, 3, 1).to(precise)).mul_(self.scale)  # [n, K, G, T]
             if steps.own_mask is not None:
                 found = found + steps.own_mask
             context, lse = attend(found, values)

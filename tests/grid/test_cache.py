@@ -1,5 +1,7 @@
 """The incremental cache equals the full grid, after any sequence of reads and writes."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -162,6 +164,25 @@ def test_self_attention_as_one_operation_equals_the_operations_it_stands_for(mon
         with monkeypatch.context() as patch:
             patch.setattr(step_attention, "FLASH", None)
             torch.testing.assert_close(plain.step(*step), hidden, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scores_of_a_steps_self_attention_are_not_rounded_to_half_precision(dtype, monkeypatch):
+    monkeypatch.setattr(step_attention, "FLASH", None)  # as on a GPU
+    draw = torch.Generator().manual_seed(1)
+    n, T, K, G, E = 3, 16, 2, 2, 64
+    q = torch.randn(n, K, G, E, generator=draw).to(dtype)
+    k, v = (torch.randn(n, T, K, E, generator=draw).to(dtype) for _ in range(2))
+    q[..., 0] += 50
+    k[..., 0] += 50  # scores of some 300, as Qwen2's keys with their bias bring
+    steps = SimpleNamespace(own_mask=None, put_new=lambda *_: None, new=lambda states: states)
+    cache = SimpleNamespace(k=k, v=v, lse=torch.empty(0), own=None)
+    heads = SimpleNamespace(first=(q, k[:, -1], v[:, -1]))
+    context, lse = step_attention.StepAttention(steps, cache, heads, 0.125).own()
+    score = torch.einsum("nkge,ntke->nkgt", q.double(), k.double()) * 0.125
+    torch.testing.assert_close(lse.double(), score.logsumexp(-1), rtol=0, atol=1e-3)
+    expected = torch.einsum("nkgt,ntke->nkge", score.softmax(-1), v.double())
+    assert (context.double() - expected).norm() < 0.005 * expected.norm()
 
 
 def test_a_cache_refuses_models_that_do_not_fit_it():
