@@ -45,7 +45,16 @@ def translate(cfg: TranslateSettings) -> None:
     between = "" if data["target_language"] in UNSPACED else " "
     report = LiveReport(sys.stdout, tokenizer, loaded.tokens.end, form, between)
 
+    one_terminal = sys.stdout.isatty() and sys.stderr.isatty()
+
+    def leave_line() -> None:
+        """Have what is said next begin a line of its own, where the translation is on the same terminal."""
+        if one_terminal and report.line_is_open:
+            print(file=sys.stderr)
+            report.line_is_open = False
+
     def warn(line: int, message: str) -> None:
+        leave_line()
         print(f"line {line}: {message}", file=sys.stderr, flush=True)
 
     engine = Engine(
@@ -87,17 +96,19 @@ def translate(cfg: TranslateSettings) -> None:
         chunks = arriving(sys.stdin.fileno(), cfg.pause, warn)
     else:  # in an argument Python lets bytes that are not UTF-8 pass as surrogates
         chunks = decoded([cfg.text.encode("utf-8", "surrogateescape")], warn)
-    for part in whole_lines(chunks) if whole else by_lines(chunks):
-        if part is None:
-            events = translator.pause()
-        elif part == "\n":
-            events = translator.finish()
-        else:
-            events = translator.whole(part) if whole else translator.feed(part)
-        for reason in report.show(events):
-            warn(report.line, messages[reason])
-        if part == "\n" and not report.end_line():
-            warn(report.line - 1, "no text to translate")
+    try:
+        for part in whole_lines(chunks) if whole else by_lines(chunks):
+            if part is None:
+                events = translator.pause()
+            else:
+                events = translator.whole(part.removesuffix("\n")) if whole else translator.feed(part)
+            line, stopped = report.line, report.show(events)
+            if part is not None and part.endswith("\n") and not report.end_line():
+                warn(line, "no text to translate")
+            for reason in stopped:
+                warn(line, messages[reason])
+    finally:
+        leave_line()  # for an error, or Ctrl-C
 
 
 def chosen_theta(given: float | None, info: dict[str, Any], default: float) -> float:
@@ -106,17 +117,14 @@ def chosen_theta(given: float | None, info: dict[str, Any], default: float) -> f
 
 
 def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
-    """Chunks of text cut at line ends, which stand by themselves; the last line ends, too, if there is one."""
+    """Chunks of text cut behind line ends, which stay; the last line ends, too, if there is one."""
     open_line = False
     for chunk in chunks:
         if chunk is None:
             yield None
             continue
         for part in chunk.splitlines(keepends=True):
-            if text := part.removesuffix("\n"):
-                yield text
-            if part.endswith("\n"):
-                yield "\n"
+            yield part
             open_line = not part.endswith("\n")
     if open_line:
         yield "\n"
@@ -126,13 +134,10 @@ def whole_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
     """The same, but no line before it has ended."""
     line = ""
     for part in by_lines(chunk for chunk in chunks if chunk is not None):
-        if part != "\n":
-            line += part or ""
-            continue
-        if line:
+        line += part or ""
+        if line.endswith("\n"):
             yield line
-        yield part
-        line = ""
+            line = ""
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 import translate
 from duplexmt.config import TranslateSettings
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+from duplexmt.streaming.live import LiveTranslator
 
 from .helpers import spoken_grid, tiny_tokenizer
 
@@ -17,8 +18,8 @@ TOKENIZER = tiny_tokenizer(460)
 
 
 @pytest.fixture
-def translated(monkeypatch, capsys):
-    """Runs translate.py; the source text of each line by its number, and what was said on stderr."""
+def run(monkeypatch):
+    """Runs translate.py, by default to give events."""
     data = {"source_language": "zh", "target_language": "en", "max_tokens": 32}
     loaded = SimpleNamespace(
         model=spoken_grid(tokenizer=TOKENIZER, anchor=0),
@@ -30,7 +31,7 @@ def translated(monkeypatch, capsys):
     )
     monkeypatch.setattr("duplexmt.artifact.load_model_folder", lambda *values: loaded)
 
-    def run(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), **values):
+    def run_with(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), **values):
         data.update(trained_on, max_tokens=trained_max_tokens)
         reader, writer = os.pipe()
         os.write(writer, stdin)
@@ -41,6 +42,16 @@ def translated(monkeypatch, capsys):
             default |= {"default_theta": 1.0, "max_target_tokens": 3, "cut": True, "whole": False, "pause": 9.0}
             default |= {"model_folder": "any", "events": True, "steps": False, "device": "cpu", "any_anchor": False}
             translate.translate(TranslateSettings(**default | {"text": text} | values))
+
+    return run_with
+
+
+@pytest.fixture
+def translated(run, capsys):
+    """Runs translate.py; the source text of each line by its number, and what was said on stderr."""
+
+    def translated_with(*text, **values):
+        run(*text, **values)
         out, err = capsys.readouterr()
         lines = {}
         for event in map(json.loads, io.StringIO(out)):
@@ -48,7 +59,14 @@ def translated(monkeypatch, capsys):
                 lines[event["line"]] = lines.get(event["line"], "") + event["token"]
         return lines, err
 
-    return run
+    return translated_with
+
+
+class Terminal(io.StringIO):
+    """Shows standard output and error."""
+
+    def isatty(self):
+        return True
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -85,3 +103,45 @@ def test_a_model_trained_with_a_limit_beyond_its_positions_is_used_as_far_as_the
     assert "255 tokens" in err
     with pytest.raises(ValueError, match="max_sentence_tokens=1000: must lie between 1 and 255"):
         translated("他", max_sentence_tokens=1000)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_on_a_terminal_a_warning_begins_a_line_and_a_file_holds_a_line_for_each_line_all_the_same(
+    run, whole, monkeypatch, capsys
+):
+    values = {"stdin": "他没有看见\n看\n".encode(), "events": False, "whole": whole, "trained_max_tokens": 2}
+    run(**values)
+    out, err = capsys.readouterr()
+    warnings = err.splitlines()
+    assert [warning.partition(" tokens")[0] for warning in warnings].count("line 1: cut at 2") == 2
+    assert warnings[-1] == "line 2: cut off at 3 tokens"
+    assert out.count("\n") == 2
+    assert err.count("\n") == len(warnings) == len(list(filter(None, warnings)))
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    run(**values)
+    shown = terminal.getvalue().split("\n")
+    assert shown.pop() == ""
+    assert [line for line in shown if line.startswith("line ")] == warnings
+    assert "".join(line for line in shown if not line.startswith("line ")) == out.replace("\n", "")
+    assert "" not in shown
+
+
+def test_on_a_terminal_an_error_begins_a_line(run, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    finish, finished = LiveTranslator.finish, []
+
+    def failing(self):
+        if finished:
+            raise ValueError("no more")
+        finished.append(True)
+        yield from finish(self)
+
+    monkeypatch.setattr(LiveTranslator, "finish", failing)
+    with pytest.raises(ValueError, match="no more"):
+        run("他。看。", events=False, whole=False)
+    assert terminal.getvalue().endswith("\n")

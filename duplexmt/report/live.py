@@ -21,11 +21,12 @@ class LiveReport:
 
     Attributes:
         line: number of the present line, from 1.
+        line_is_open: whether the last line that was written goes on; one who has ended it otherwise may say so.
     """
 
     def __init__(self, out: TextIO, tokenizer: Any, end_token: int, form: str, between: str) -> None:
         self.out, self.tokenizer, self.end_token, self.form, self.between = out, tokenizer, end_token, form, between
-        self.line = 1
+        self.line, self.line_is_open = 1, False
         self._sentences = 0  # of this line, those that have shown something
         self._sentence = -1  # number of the last of them
         self._steps: list[Event] = []  # of this sentence
@@ -65,3 +66,4 @@ class LiveReport:
         if text:
             self.out.write(text)
             self.out.flush()
+            self.line_is_open = not text.endswith("\n")
