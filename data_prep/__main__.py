@@ -22,13 +22,13 @@ from omegaconf import MISSING as REQUIRED
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from data_prep.clean_corpus import processes_available
+from data_prep.clean_corpus import processes_available, source_blocks
 from data_prep.cleaning import Cleaning
 from data_prep.files import locked
 from data_prep.prepare import clean, prepare, sample, workers
 from data_prep.sampling import Sampling
 from data_prep.settings import STEPS, Preparation, chosen
-from data_prep.sources import Source
+from data_prep.sources import Source, find_files
 from data_prep.tokens import token_counter
 
 log = logging.getLogger("data_prep")
@@ -126,6 +126,11 @@ def run(cfg: DictConfig) -> None:
             with workers(processes) as pool:
                 clean(plan, pool, processes, progress)
             return
+        for name, source in plan.sources.items():  # what is missing is said before a tokenizer is looked for on the hub
+            if cfg.step == "sample":
+                source_blocks(plan.output / "clean" / name)
+            else:
+                find_files(name, source, plan.root)
         counter = token_counter(cfg.tokenizer) if cfg.tokenizer and plan.sample.max_tokens is not None else None
         os.environ["RAYON_NUM_THREADS"] = str(processes)  # of the tokenizer
         if cfg.step == "sample":

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
-from data_prep.__main__ import CleaningSchema, SamplingSchema, command, plan_of
+from data_prep.__main__ import CleaningSchema, SamplingSchema, command, plan_of, run
 from data_prep.cleaning import Cleaning
 from data_prep.sampling import Sampling
 from data_prep.settings import CONF, preparation, preset
@@ -101,6 +101,13 @@ def test_the_command_in_the_manifest_leaves_out_what_has_no_bearing_on_the_resul
         "cleaning=strict",
     ]
     assert command(overrides) == "python -m data_prep root=r cleaning=strict"
+
+
+@pytest.mark.parametrize(("step", "message"), [("all", "no file"), ("sample", "is not finished")])
+def test_what_is_missing_is_said_before_a_tokenizer_is_looked_for(step, message, tmp_path, monkeypatch):
+    monkeypatch.setattr("data_prep.__main__.token_counter", lambda name: pytest.fail(f"{name} was looked for"))
+    with pytest.raises((FileNotFoundError, ValueError), match=message):
+        run(composed(f"root={tmp_path / 'nowhere'}", f"output={tmp_path}", f"step={step}"))
 
 
 # --- token counters ----------------------------------------------------------------------------------------------
