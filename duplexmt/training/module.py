@@ -123,9 +123,9 @@ class GridTranslation(TranslationModule):
         lm_loss, emit_loss = loss.lm_sum.detach() / loss.lm_weights, loss.emit_sum.detach() / loss.emit_weights
         self.last_losses = {"LM": lm_loss, "EMIT": emit_loss}
         self.log("train/lm_loss", lm_loss, prog_bar=True)
-        self.log("train/emit_loss", emit_loss, prog_bar=True)
-        self.log("train/area", area, prog_bar=True)
-        self.log("train/emit_accuracy", loss.correct / loss.valid_cells, prog_bar=True)
+        self.log("train/emit_loss", emit_loss)
+        self.log("train/area", area)
+        self.log("train/emit_accuracy", loss.correct / loss.valid_cells)
         return loss.total(lm_weights, emit_weights, self.emit_weight) * share
 
     def step_flops(self, batch: Batch) -> int:
@@ -193,6 +193,6 @@ class GridTranslation(TranslationModule):
         lm, lm_weights, emit, emit_weights, correct, valid, area, pairs = self.reduce_sum(self.validation_sums).unbind()
         self.log("validation/lm_loss", lm / lm_weights, prog_bar=True)
         self.log("validation/emit_loss", emit / emit_weights)
-        self.log("validation/emit_accuracy", correct / valid, prog_bar=True)
-        self.log("validation/area", area / pairs, prog_bar=True)
+        self.log("validation/emit_accuracy", correct / valid)
+        self.log("validation/area", area / pairs)
         self.log("validation/emit_calibration", calibration_error(self.reduce_sum(self.calibration)))
