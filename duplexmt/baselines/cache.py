@@ -62,7 +62,8 @@ class PrefixCache:
         filled = [[*row, *[PADDING] * (m - len(row))] for row in slots]
         tokens, kinds, positions = torch.tensor(filled, device=self.model.device).unbind(-1)
         self.kinds = torch.cat((self.kinds, kinds), dim=1) if self.length else kinds
-        self.model.check_window(int((self.kinds != NOTHING).sum(1).max()))
+        if self.model.window is not None:  # which asks the device
+            self.model.check_window(int((self.kinds != NOTHING).sum(1).max()))
         decoder = self.model.causal_lm.model
         embedded = self.model.embed(tokens)
         states = decoder(
@@ -77,8 +78,11 @@ class PrefixCache:
 
     def forget_last(self, rows: Sequence[int]) -> None:
         """Empty the last slot that holds something, in some streams: its token is to be appended anew."""
-        for row in rows:
-            self.kinds[row, self.kinds[row].nonzero()[-1]] = NOTHING
+        if rows:
+            chosen = torch.tensor(rows, dtype=torch.int64, device=self.kinds.device)
+            place = torch.arange(self.length, device=self.kinds.device)
+            last = (place * (self.kinds[chosen] != NOTHING)).argmax(1)
+            self.kinds[chosen, last] = NOTHING
 
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with these streams only, in this order."""
