@@ -34,6 +34,7 @@ _FORMATS = (
     ".tsv, .csv and .jsonl (each also .gz or .zst), .parquet, a folder saved by datasets.save_to_disk, "
     "or a folder of such files"
 )
+_MOST_LINES = 1_000  # of a record in a CSV
 _SPLIT_NAME = re.compile(r"(?<![a-z])(?:train|valid|dev|test)")
 
 
@@ -63,7 +64,8 @@ def read_pairs(
     Raises, before the first pair where it can be known:
         FileNotFoundError: nothing at `path`.
         ValueError: unknown suffix; a field number or name that the format or the file does not have; a folder of
-            several splits; while streaming, a compressed file that is damaged or cut short.
+            several splits; while streaming, a compressed file that is damaged or cut short, and a quotation mark in a
+            CSV that is never closed.
     """
     files = _files(Path(path))
     for file in files:
@@ -188,13 +190,32 @@ def _tsv_rows(file: Path, source_field: int, target_field: int) -> Iterator[_Row
 
 def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> Iterator[_Row]:
     # Through the standard library: pandas, behind datasets, would turn 2002 into a number and drop "NA".
-    records = csv.reader(line.decode("utf-8", "surrogateescape") + "\n" for line in _lines(file))
+    held: list[str] = []  # lines of the record at hand
+
+    def lines() -> Iterator[str]:
+        for line in _lines(file):
+            check_closed(_MOST_LINES)
+            held.append(line.decode("utf-8", "surrogateescape") + "\n")
+            yield held[-1]
+
+    def check_closed(most: int) -> None:
+        if len(held) > most and sum(line.count('"') for line in held) % 2:
+            first, last = records.line_num - len(held) + 1, records.line_num
+            raise Damaged(
+                f"{file}: a quotation mark in line {first} makes one record of all up to line {last}: close it, or "
+                "double it within a quoted field"
+            )
+
+    records = csv.reader(lines())
     header = next(records, [])
     for name in (source_field, target_field):
         if name not in (header if isinstance(name, str) else range(len(header))):
             raise ValueError(f"{file} has no column {name!r}; its header is {header}")
     source, target = (header.index(name) if isinstance(name, str) else name for name in (source_field, target_field))
+    held.clear()
     for cells in records:
+        check_closed(1)
+        held.clear()
         text, bad = _decode(",".join(cells).encode("utf-8", "surrogateescape"))
         if bad or len(cells) != len(header):
             yield _Row(records.line_num, text, None, bad or "wrong_column_count")

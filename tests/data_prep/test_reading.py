@@ -152,6 +152,16 @@ def test_a_bad_csv_line_is_counted_and_the_rest_is_read(tmp_path: Path, line: by
     assert report.examples["read"][reason][0].startswith("a.csv:3: ")
 
 
+@pytest.mark.parametrize(("more", "last"), [(100, 105), (100_000, 1_005)])
+def test_a_quotation_mark_that_is_never_closed_does_not_swallow_the_rest_of_a_csv(
+    tmp_path: Path, more: int, last: int
+) -> None:
+    lines = [b"s,t", b"a,b", b'"two\nlines","with ""quotes"""', b'c,"d', *[b"e,f"] * more]
+    message = rf"a\.csv: a quotation mark in line 5 makes one record of all up to line {last}: .* after 2 pairs"
+    with pytest.raises(ValueError, match=message):
+        read(write(tmp_path / "a.csv", b"\n".join(lines) + b"\n"), "s", "t")
+
+
 def test_one_stray_tab_in_the_first_line_does_not_set_the_column_count(tmp_path: Path) -> None:
     pairs, report = read(write(tmp_path / "a.tsv", b"a\tb\tc\n" + b"d\te\n" * 5))
     assert len(pairs) == 5
