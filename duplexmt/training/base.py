@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
+from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from .optimizers import OPTIMIZERS, optimizer_of
 
@@ -60,7 +61,7 @@ class TranslationModule(L.LightningModule):
         self.model, self.tokens = model, tokens
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
         self.optimizer, self.emit_learning_rate = optimizer, emit_learning_rate
-        self.last_losses: dict[str, Tensor] = {}  # of the last batch, by name
+        self.last_losses: dict[str, Tensor] = {}  # of the step at hand, by name
         self.skipped = 0  # optimiser steps left out in a row
         self.validated_step: int | None = None  # optimiser steps at the last validation
         self.train()  # Hugging Face hands out pretrained models in evaluation mode
@@ -69,6 +70,12 @@ class TranslationModule(L.LightningModule):
     def reduce_sum(self, values: Tensor) -> Tensor:
         """Sum of a tensor over all devices."""
         return self.trainer.strategy.reduce(values.clone(), reduce_op="sum")
+
+    def keep_losses(self, batch: Batch, **losses: Tensor) -> None:
+        """Remember the losses of a batch with those of the batches before it in the step, any of which may spoil it."""
+        count = self.trainer.accumulate_grad_batches
+        before = {} if count == 1 or batch.step is not None else self.last_losses
+        self.last_losses = {name: before.get(name, 0) + loss / count for name, loss in losses.items()}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Skip a step whose gradient is not finite: nothing is learnt from it, and it is named.

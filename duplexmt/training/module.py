@@ -121,7 +121,7 @@ class GridTranslation(TranslationModule):
         # here, as the denominators already run over the whole step.
         share = self.trainer.world_size * self.trainer.accumulate_grad_batches
         lm_loss, emit_loss = loss.lm_sum.detach() / loss.lm_weights, loss.emit_sum.detach() / loss.emit_weights
-        self.last_losses = {"LM": lm_loss, "EMIT": emit_loss}
+        self.keep_losses(batch, LM=lm_loss, EMIT=emit_loss)
         self.log("train/lm_loss", lm_loss, prog_bar=True)
         self.log("train/emit_loss", emit_loss)
         self.log("train/area", area)

@@ -33,8 +33,9 @@ class PrefixTranslation(TranslationModule):
         lm_sum = self.lm_sum(batch, self.current_epoch)
         # As for the grid: the denominator runs over the whole step, so Lightning's own averages are undone.
         share = self.trainer.world_size * self.trainer.accumulate_grad_batches
-        self.last_losses = {"LM": lm_sum.detach() / self.scored(batch)}
-        self.log("train/lm_loss", self.last_losses["LM"], prog_bar=True)
+        lm_loss = lm_sum.detach() / self.scored(batch)
+        self.keep_losses(batch, LM=lm_loss)
+        self.log("train/lm_loss", lm_loss, prog_bar=True)
         return lm_sum / self.step_tokens(batch) * share
 
     def step_flops(self, batch: Batch) -> int:

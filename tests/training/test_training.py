@@ -400,6 +400,16 @@ def test_a_step_without_finite_gradient_is_named_and_skipped(caplog):
     assert "epoch 0, batch 1, step 1: skipped, its gradient is not finite (LM loss nan" in message
 
 
+def test_a_batch_that_spoils_a_step_is_told_whichever_of_its_batches_it_is(caplog):
+    """In fp16 a step under finite losses is taken for an overflow."""
+    module = small_module(warmup_steps=0)
+    with caplog.at_level("WARNING", logger="train"):
+        small_trainer(callbacks=[Poison({0})], accumulate_grad_batches=2).fit(module, small_data(3))
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "batch 1, step 0: skipped, its gradient is not finite (LM loss nan" in message
+    assert all(torch.isfinite(loss) for loss in module.last_losses.values()), "the next step begins anew"
+
+
 def test_training_gives_up_after_too_many_such_steps_in_a_row(monkeypatch):
     monkeypatch.setattr("duplexmt.training.base.SKIPS_IN_A_ROW", 3)
     with pytest.raises(ValueError, match=r"3 steps in a row without a finite gradient; lower training.learning_rate"):
