@@ -52,8 +52,8 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-clean:  ## remove both environments and all runs
-	rm -rf $(VENV) $(METRICS_VENV) runs outputs multirun
+clean:  ## remove both environments and the tools' caches; runs stay
+	rm -rf $(VENV) $(METRICS_VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
