@@ -7,12 +7,13 @@
         --variant io_off model.input_attends_output=false            # another grid beside the paper's
     python benchmarks/experiment.py --data FOLDER --size small --systems grid,wait3,offline   # only some of them
 
-Stages: base; grid, its variants, wait1, wait3, wait5, wait7, waitmulti, offline (as many at a time as --jobs says);
-evaluation; timing. With several seeds the systems are trained with each of them from one base, and evaluated together:
-means, their spread, intervals over sentences and trainings. Each stage has a folder in OUT, and a log beside it. Killed
-at any point, the same command goes on: what is complete is skipped, a training with a checkpoint and an evaluation with
-hypotheses are resumed. Other systems, seeds, sentences or metrics are evaluated in a folder of their own; a stage that
-was begun with yet other settings is not taken for this one's. Further arguments go to all trainings.
+Stages: base; grid (the paper's), its variants, grid-past_paper (conf/experiment/past_paper.yaml), wait1, wait3, wait5,
+wait7, waitmulti, offline (as many at a time as --jobs says); evaluation; timing. With several seeds the systems are
+trained with each of them from one base, and evaluated together: means, their spread, intervals over sentences and
+trainings. Each stage has a folder in OUT, and a log beside it. Killed at any point, the same command goes on: what is
+complete is skipped, a training with a checkpoint and an evaluation with hypotheses are resumed. Other systems, seeds,
+sentences or metrics are evaluated in a folder of their own; a stage that was begun with yet other settings is not taken
+for this one's. Further arguments go to all trainings.
 """
 
 import argparse
@@ -33,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DELAYS = (1, 3, 5, 7, "multi")  # multi: one model for all k
 SYSTEMS = {
     "grid": ["experiment=[grid_finetune,{size}_finetune]"],
+    "grid-past_paper": ["experiment=[grid_finetune,{size}_finetune,past_paper]"],
     **{f"wait{k}": ["experiment=[waitk_finetune,{size}_finetune]", f"system.k={k}"] for k in DELAYS},
     "offline": ["experiment=[offline_finetune,{size}_finetune]"],
 }

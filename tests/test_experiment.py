@@ -6,15 +6,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from benchmarks import experiment
 
-from .test_config import checked
+from .test_config import checked, leaves
 
 ROOT = Path(__file__).parents[1]
+
+
+NAMES = ["grid", "grid-past_paper", "wait1", "wait3", "wait5", "wait7", "waitmulti", "offline"]
 
 
 def touched(file):
@@ -30,7 +34,7 @@ def chain(out, **options):
 def test_stages_are_the_base_the_papers_systems_and_what_is_made_of_them(tmp_path):
     base, systems, after = chain(tmp_path)
     assert [stage.name for stage in base] == ["base"]
-    assert [stage.name for stage in systems] == ["grid", "wait1", "wait3", "wait5", "wait7", "waitmulti", "offline"]
+    assert [stage.name for stage in systems] == NAMES
     assert [stage.name for stage in after] == ["evaluation", "timing"]
 
 
@@ -45,7 +49,7 @@ def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
     assert checked("train", *arguments_of(base)).system.name == "offline"
     for stage, (name, k) in zip(
         systems,
-        [("grid", None), *(("waitk", k) for k in (1, 3, 5, 7, "multi")), ("offline", None)],
+        [("grid", None), ("grid", None), *(("waitk", k) for k in (1, 3, 5, 7, "multi")), ("offline", None)],
         strict=True,
     ):
         cfg = checked("train", *arguments_of(stage))
@@ -61,7 +65,7 @@ def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_be
     _, systems, (evaluation, _) = chain(tmp_path, variants={"io_off": ["model.input_attends_output=false"]})
     grid, variant, *others = systems
     assert (variant.name, variant.folder) == ("grid-io_off", tmp_path / "grid-io_off")
-    assert [stage.name for stage in others] == ["wait1", "wait3", "wait5", "wait7", "waitmulti", "offline"]
+    assert [stage.name for stage in others] == NAMES[1:]
     one, other = (checked("train", *arguments_of(stage)) for stage in (grid, variant))
     assert one.model.input_attends_output
     assert not other.model.input_attends_output
@@ -70,13 +74,22 @@ def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_be
     assert str(variant.folder / "model") in checked("evaluate", *arguments_of(evaluation)).model_folders
 
 
+def test_the_grid_past_the_paper_is_trained_as_the_papers_but_for_what_its_file_says(tmp_path):
+    _, (paper, past, *_), _ = chain(tmp_path, size="medium")
+    paper, past = (dict(leaves(asdict(checked("train", *arguments_of(stage))))) for stage in (paper, past))
+    assert {name for name in paper if paper[name] != past[name]} == {
+        "model.attention", "model.input_attends_output", "model.emit_hidden", "policy.lam",
+        "training.lm_cells", "training.emit_loss", "training.emit_learning_rate",
+    }  # fmt: skip
+
+
 def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(tmp_path):
     _, once, _ = chain(tmp_path)
     (base,), systems, (evaluation, _) = chain(tmp_path, seeds=[1, 2, 3])
-    assert [stage.name for stage in systems[:7]] == [stage.name for stage in once]  # a run of one seed is gone on with
-    assert [stage.name for stage in systems[7:9]] == ["grid-seed2", "wait1-seed2"]
-    assert len({stage.folder for stage in systems}) == len(systems) == 21
-    first, *_ = found = [checked("train", *arguments_of(stage)) for stage in systems[::7]]
+    assert [stage.name for stage in systems[:8]] == [stage.name for stage in once]  # a run of one seed is gone on with
+    assert [stage.name for stage in systems[8:10]] == ["grid-seed2", "grid-past_paper-seed2"]
+    assert len({stage.folder for stage in systems}) == len(systems) == 24
+    first, *_ = found = [checked("train", *arguments_of(stage)) for stage in systems[::8]]
     assert [cfg.training.seed for cfg in found] == [1, 2, 3]
     for cfg in found:
         cfg.training.seed = 1
@@ -102,7 +115,7 @@ def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_the
     models = [str(stage.folder / "model") for stage in systems]
     assert checked("evaluate", *arguments_of(evaluation)).model_folders == models
     assert models[0] in timing.fresh
-    assert evaluation.folder.name == "evaluation-with-io_off-without-grid-wait1-wait5-wait7-waitmulti"
+    assert evaluation.folder.name == "evaluation-with-io_off-without-grid-grid-past_paper-wait1-wait5-wait7-waitmulti"
     assert chain(tmp_path, **options)[2][0].folder.name == "evaluation-with-io_off"
     assert chain(tmp_path)[2][0].folder.name == "evaluation"
 
@@ -142,7 +155,7 @@ def test_a_stage_that_was_begun_with_other_settings_is_refused_and_one_without_a
 @pytest.mark.parametrize(
     ("systems", "told"),
     [
-        ("grid,wait2", "--systems: there is no wait2; choose of grid,wait1,wait3,wait5,wait7,waitmulti,offline"),
+        ("grid,wait2", f"--systems: there is no wait2; choose of {','.join(NAMES)}"),
         ("grid-io_off", "there is no grid-io_off"),
         ("wait3,offline", "--systems wait3,offline: one must be a grid"),
     ],
