@@ -7,12 +7,23 @@ from typing import Any
 from .artifact import read_manifest
 from .evaluation import DECODING, SCORED, TRAINED_K, Decoding, check_models
 from .metrics.neural import Translation, neural_scores
-from .recipe import named_apart, with_recipe
+from .recipe import MOST_NAMED, named_apart, with_recipe
 from .report.claims import check_claims
 from .report.latex import HIGHER, LOWER, to_latex
 from .report.pareto import pareto_figure
 from .report.table import summary, to_markdown, write_tables
-from .scoring import QUALITY, Scores, comparisons, curves, in_order, latency_rows, name_points, result_rows, score
+from .scoring import (
+    QUALITY,
+    Scores,
+    comparisons,
+    curves,
+    differing_options,
+    in_order,
+    latency_rows,
+    name_points,
+    result_rows,
+    score,
+)
 from .seeds import mean_over_seeds
 
 NEURAL = ("COMET", "BLEURT")
@@ -118,15 +129,21 @@ def write_results(
         scores.append(entry)
     if over_seeds:
         scores = mean_over_seeds(scores)
-    shown = name_points(named_apart([entry.point for entry in scores if entry.point is not None]))
-    for entry, (system, setting) in zip(scores, shown, strict=True):
+    named = named_apart([entry.point for entry in scores if entry.point is not None])
+    for entry, (system, setting) in zip(scores, name_points(named), strict=True):
         entry.system, entry.setting = system, setting
+    options = {
+        entry.system: f"{entry.system}: {', '.join(found)}"
+        for entry, found in zip(scores, differing_options(named), strict=True)
+        if len(found) > MOST_NAMED  # its name has no room for them
+    }
     scores = in_order(scores)
     drawn = "sentences and of the trainings" if over_seeds else "sentences"
     notes = [*notes, *scores[0].notes, f"±: half the 95 % interval of {resamples} bootstrap resamples of the {drawn}"]
     if over_seeds:
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
+    notes += options.values()
     if len(by_tokenisation(scores)) > 1:
         notes.append(OTHER_TOKENS)
     caption = f"{test['name']}, {test['sentences']} sentences"

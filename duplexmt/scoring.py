@@ -30,6 +30,7 @@ from .metrics.latency import (
 )
 from .metrics.quality import corpus_statistics
 from .metrics.units import count_units, delays_in_characters_and_words, last_tokens, text_unit
+from .recipe import MOST_NAMED
 from .translation import Record
 
 QUALITY = ("COMET", "BLEURT", "BLEU", "chrF")  # the order of columns
@@ -120,30 +121,43 @@ SHORT = {  # options as they are written in tables and figures
     ("attention", "exact"): "exact",
     ("input_attends_output", True): "I←O on",
     ("input_attends_output", False): "I←O off",
+    ("EMIT learning rate", None): "one learning rate",
 }
 
 
+def differing_options(points: Sequence[Point]) -> list[list[str]]:
+    """Of each point the options in which models of its system differ, in words."""
+    found = []
+    for point in points:
+        siblings = [other for other in points if other.system == point.system]
+        found.append(
+            [
+                SHORT.get((name, value), f"{name} {value}")
+                for name, value in point.options.items()
+                if name != TRAINED_K and any(other.options.get(name) != value for other in siblings)
+            ]
+        )
+    return found
+
+
 def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
-    """System and setting of each point as shown; options that models of one system differ in become part of its name.
+    """System and setting of each point as shown; options that models of one system differ in become part of its name,
+    unless they are more than `MOST_NAMED`: then runs tell models apart.
 
     Raises:
         ValueError: for two points that nothing but their model's weights tells apart twice over (one folder twice).
     """
     shown = []
-    for point in points:
-        siblings = [other for other in points if other.system == point.system]
-        differing = [
-            SHORT.get((name, value), f"{name} {value}")
-            for name, value in point.options.items()
-            if name != TRAINED_K and any(other.options.get(name) != value for other in siblings)
-        ]
+    for point, options in zip(points, differing_options(points), strict=True):
+        differing = options if len(options) <= MOST_NAMED else []
         system = NAMES.get(point.system, point.system)
         if point.options.get(TRAINED_K) == MULTI_PATH:
             system = f"multi-path {system}"
         knob = KNOBS.get(point.system)
         setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
         shown.append((" ".join([system, *differing]), setting))
-    # The same kind of model, trained twice: its run tells. A curve is of one model, but that of wait-k.
+    # The same kind of model, trained twice, or with more differences than a name has room for: its run tells. A curve
+    # is one model's, but for wait-k.
     trained: dict[Any, set[str]] = {}
     keys = [name if point.own_model else name[0] for name, point in zip(shown, points, strict=True)]
     for key, point in zip(keys, points, strict=True):

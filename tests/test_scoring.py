@@ -8,6 +8,7 @@ from duplexmt.scoring import (
     Scores,
     comparisons,
     curves,
+    differing_options,
     in_order,
     latency_rows,
     name_points,
@@ -141,6 +142,22 @@ def test_options_with_long_names_are_shortened():
     assert [name for name, _ in name_points([point(**paper), point(folder="b", **rows)])] == [
         "grid approximate I←O on", "grid exact I←O off"
     ]  # fmt: skip
+
+
+def test_models_that_differ_in_too_many_options_to_name_are_told_apart_by_their_runs():
+    paper = {"attention": "approximate", "λ": 0.1, "LM cells": "mask", "EMIT learning rate": None}
+    ours = {"attention": "exact", "λ": 0.03, "LM cells": "visits", "EMIT learning rate": 1e-3}
+    points = [
+        point(folder="/r/grid/model", **paper),
+        point(folder="/r/grid-ours/model", **ours),
+        point("offline", None),
+    ]
+    assert [name for name, _ in name_points(points)] == ["grid (grid)", "grid (grid-ours)", "offline"]
+    assert differing_options(points) == [
+        ["approximate", "λ 0.1", "LM cells mask", "one learning rate"],
+        ["exact", "λ 0.03", "LM cells visits", "EMIT learning rate 0.001"],
+        [],
+    ]
 
 
 def test_models_without_a_difference_are_told_apart_by_their_runs():

@@ -161,3 +161,25 @@ def test_a_table_over_seeds_names_the_training_in_which_systems_differ(tmp_path)
     assert [(row["system"], row["setting"], row["trainings"]) for row in rows_of(tmp_path)] == [
         (f"grid train_size {size}", f"θ={theta}", 2) for size in (100000, 25000) for theta in (0.5, 0.9)
     ]  # fmt: skip
+
+
+def test_a_table_lists_the_options_that_its_names_have_no_room_for(tmp_path):
+    """The paper's grid, and one that is unlike it in four options; two trainings of each."""
+    kinds = {
+        "grid": {"attention": "approximate", "λ": 0.1, "LM cells": "mask", "EMIT loss": "mask"},
+        "ours": {"attention": "exact", "λ": 0.03, "LM cells": "visits", "EMIT loss": "regret"},
+    }
+    entries = [
+        replace(point("grid", theta, f"runs/{name}-{seed}/model", f"m{name}{seed}"), options=options)
+        for theta in (0.5, 0.9)
+        for name, options in kinds.items()
+        for seed in (1, 2)
+    ]
+    evaluated(tmp_path, entries)
+    write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
+    assert [(row["system"], row["trainings"]) for row in rows_of(tmp_path)] == [
+        ("grid (grid-1)", 2), ("grid (grid-1)", 2), ("grid (ours-1)", 2), ("grid (ours-1)", 2)
+    ]  # fmt: skip
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert "- grid (ours-1): exact, λ 0.03, LM cells visits, EMIT loss regret\n" in text
+    assert "- grid (ours-1): runs/ours-1/model, runs/ours-2/model\n" in text
