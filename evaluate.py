@@ -124,9 +124,8 @@ def translate_point(
     cfg: EvaluateSettings, loaded: Any, model_folder: Path, system: str, setting: Any, test: Any, decoding: Any
 ) -> Any:
     """Translate what is left of one system at one setting; returns its point."""
-    from tqdm import tqdm
-
     from duplexmt.evaluation import Point
+    from duplexmt.progress import progress_bar
     from duplexmt.streaming.systems import build_system
     from duplexmt.translation import tokenise, translate
 
@@ -141,7 +140,7 @@ def translate_point(
     sentences = tokenise(sources, references, loaded.tokenizer, missing, loaded.sources)
     records = decoding.decode(point, translate(running, sentences, loaded.tokenizer))
     label = system if setting is None else f"{system} {setting:g}"
-    for _ in tqdm(records, desc=label, total=len(test.sources), initial=len(test.sources) - len(missing)):
+    for _ in progress_bar(records, desc=label, total=len(test.sources), initial=len(test.sources) - len(missing)):
         pass
     return point
 

@@ -300,9 +300,9 @@ def _plain(value: Any) -> str:
 @contextmanager
 def _bar(shown: bool, what: str, total: int) -> Iterator[Callable[[int], object]]:
     """A progress bar, if wanted, and what moves it on."""
-    from tqdm import tqdm
+    from .progress import progress_bar
 
-    with tqdm(desc=what, total=total, disable=not shown) as bar:
+    with progress_bar(desc=what, total=total, disable=not shown) as bar:
         yield bar.update
 
 
