@@ -1,5 +1,7 @@
 """Anchored rotary positions of the two streams (Section III-B and `eq:rope-anchor`)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -50,7 +52,28 @@ def rotate(states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
 
         return rope_triton.rotate(states, cos, signed_sin)
     cos, signed_sin = cos.to(states.dtype), signed_sin.to(states.dtype)
-    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), signed_sin)
+    if states.requires_grad and not torch.compiler.is_compiling():
+        return _Rotation.apply(states, cos, signed_sin)
+    return _turned(states, cos, signed_sin)
+
+
+class _Rotation(torch.autograd.Function):
+    """Its gradient in the three passes of the rotation itself, half of what autograd makes of them; none for angles."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, signed_sin)
+        return _turned(states, cos, signed_sin)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        cos, signed_sin = ctx.saved_tensors
+        return _turned(gradients[0], cos, signed_sin.roll(signed_sin.shape[-1] // 2, -1)), None, None
+
+
+def _turned(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """`x[e]·cos[e] + x[e']·sin[e]`, with `e'` the same place in the other half."""
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
 
 
 def signed(sin: Tensor) -> Tensor:

@@ -13,3 +13,5 @@ def test_rotation_and_its_gradient_equal_the_backbones():
     torch.testing.assert_close(ours, theirs, rtol=1e-14, atol=1e-14)
     (of_ours,), (of_theirs,) = (torch.autograd.grad(value, states, upstream) for value in (ours, theirs))
     torch.testing.assert_close(of_ours, of_theirs, rtol=1e-14, atol=1e-14)
+    with torch.no_grad():
+        assert torch.equal(rotate(states, cos[:, None], signed(sin)[:, None]), ours)
