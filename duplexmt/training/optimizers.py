@@ -38,10 +38,19 @@ def optimizer_of(
     groups: list[dict[str, Any]] = [{"params": [w for _, w in others if id(w) not in own]}]
     if head:  # a baseline has none
         groups.append({"params": head, "lr": emit_learning_rate})
-    adam = partial(Adam, lr=learning_rate, betas=betas, foreach=True)  # on a CPU, too
+    adam = partial(_adam, learning_rate=learning_rate, betas=betas)
     if not matrices:
         return adam(groups)
     return Together(Muon(matrices, learning_rate), *(adam([group]) for group in groups))
+
+
+def _adam(groups: list[dict[str, Any]], learning_rate: float, betas: tuple[float, float]) -> Adam:
+    """Adam, on a CPU in one pass over each weight, which takes a third of the time."""
+    if any(w.device.type != "cpu" for group in groups for w in group["params"]):
+        return Adam(groups, learning_rate, betas, foreach=True)
+    adam: Any = Adam(groups, learning_rate, betas, fused=True)
+    adam._step_supports_amp_scaling = False  # it need not, on a CPU; Lightning does not clip gradients of one that does
+    return adam  # type: ignore[no-any-return]
 
 
 class Together(Optimizer):

@@ -23,6 +23,39 @@ def test_adam_has_all_trained_weights():
     assert list(map(id, optimizer.param_groups[0]["params"])) == list(map(id, trained))
 
 
+def test_adam_in_one_pass_on_a_cpu_steps_as_the_plain_one():
+    module = small_module()
+    twin = deepcopy(module)
+    optimizer, plain = (
+        optimizer_of("adam", module, 0.1, (0.8, 0.9)),
+        Adam(twin.parameters(), 0.1, (0.8, 0.9), foreach=False),
+    )
+    assert optimizer.param_groups[0]["fused"]
+    assert not optimizer.param_groups[0]["foreach"]
+    for seed in range(3):
+        for weights, own in ((module.parameters(), optimizer), (twin.parameters(), plain)):
+            gradients(weights, seed)
+            own.step()
+    for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_what_several_passes_began_one_pass_goes_on_with():
+    """A run of an earlier version is resumed; and a run begun on a CPU goes on where Adam would take several passes."""
+    for before, after in ({"foreach": True}, {"fused": True}), ({"fused": True}, {"foreach": True}):
+        weights = [torch.nn.Parameter(torch.ones(3)) for _ in range(2)]
+        first = Adam(weights[:1], 0.1, **before)
+        gradients(weights[:1], 0)
+        first.step()
+        weights[1].data.copy_(weights[0])
+        second = Adam(weights[1:], 0.1, **after)
+        second.load_state_dict(deepcopy(first.state_dict()))
+        for own, weight in ((first, weights[:1]), (second, weights[1:])):
+            gradients(weight, 1)
+            own.step()
+        assert torch.equal(weights[0], weights[1])
+
+
 def test_muon_has_the_matrices_of_the_layers_and_adam_all_else():
     model = spoken_grid()
     groups = optimizer_of("muon", model, 0.1, (0.8, 0.9)).param_groups
