@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from duplexmt import products
-from duplexmt.products import has_onednn, product, weight_gradient
+from duplexmt.products import NOT_WIDE, has_onednn, narrow_product, product, weight_gradient, without_autocast
 
 
 @pytest.fixture(params=[True, False], ids=["onednn", "blas"])
@@ -62,6 +62,30 @@ def test_values_are_those_of_a_linear_layer(rows, transposed, bias):
     found = product(states, weight, shift)
     expected = F.linear(states.double(), weight.double(), None if shift is None else shift.double())
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [24, NOT_WIDE, NOT_WIDE + 1])
+@pytest.mark.parametrize("rows", [0, 37])
+def test_narrow_products_are_laid_out_for_the_gradient_of_weights(faster_by_onednn, rows, width, dtype):
+    torch.manual_seed(0)
+    states, weight = torch.randn(rows, width, dtype=dtype), torch.randn(width, 6, dtype=dtype).T
+    found = narrow_product(states, weight)
+    torch.testing.assert_close(found.double(), F.linear(states.double(), weight.double()), rtol=0, atol=1e-4)
+    if rows:
+        by_columns = has_onednn(states.device) and faster_by_onednn and dtype == torch.float32 and width <= NOT_WIDE
+        assert found.T.is_contiguous() is by_columns
+
+
+def test_products_without_autocast_keep_their_type():
+    rows = torch.ones(2, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (rows @ rows.T).dtype == torch.bfloat16
+        with without_autocast("cpu"):
+            assert (rows @ rows.T).dtype == torch.float32
+        assert (rows @ rows.T).dtype == torch.bfloat16
+    with without_autocast("cpu"):
+        assert (rows @ rows.T).dtype == torch.float32
 
 
 @pytest.mark.usefixtures("faster_by_onednn")

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..products import narrow_product, weight_gradient, without_autocast
 from ..products import product as times
-from ..products import weight_gradient
 
 
 def linear(layer: nn.Module, states: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class _LoRALinear(torch.autograd.Function):
         ctx.dtypes, ctx.scale = (x.dtype, A.dtype, B.dtype), scale
         x, W, A, B = (part.to(product) for part in (x, W, A, B))
         b = None if b is None else b.to(product)
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device.type):
             if product.itemsize >= 4:
                 ctx.save_for_backward(x, W, A, B, None)
                 return times(x, torch.addmm(W, B, A, alpha=scale), b)
@@ -76,8 +76,8 @@ class _LoRALinear(torch.autograd.Function):
         x, W, A, B, u = ctx.saved_tensors
         (x_dtype, A_dtype, B_dtype), scale = ctx.dtypes, ctx.scale
         g, d_x = gradients[0], None
-        with torch.autocast(x.device.type, enabled=False):
-            t = times(g, (scale * B).T)
+        with without_autocast(x.device.type):
+            t = narrow_product(g, (scale * B).T)
             if ctx.needs_input_grad[0]:
                 if u is None:
                     d_x = times(g, torch.addmm(W, B, A, alpha=scale).T)
@@ -86,6 +86,6 @@ class _LoRALinear(torch.autograd.Function):
                 else:
                     d_x = torch.addmm(g @ W, t, A)
                 d_x = d_x.to(x_dtype)
-            u = times(x, A) if u is None else u
+            u = narrow_product(x, A) if u is None else u
             d_A, d_B = weight_gradient(t, x), scale * weight_gradient(g, u).contiguous()
         return d_x, None, None, d_A.to(A_dtype), d_B.to(B_dtype), None, None

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..kernels import use_triton
+from ..products import without_autocast
 
 
 def rms_norm(states: Tensor, norm: Any) -> Tensor:
@@ -43,7 +44,7 @@ class _RMSNorm(torch.autograd.Function):
         x, weight, r = ctx.saved_tensors
         g, w, D = gradients[0].to(r.dtype), weight.to(r.dtype), x.shape[-1]
         u, d_weight = g * x, None
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device.type):
             slope = (u @ w).unsqueeze(-1).mul_(r * r * r / -D)
             if ctx.needs_input_grad[1]:
                 d_weight = torch.mv(u.view(-1, D).T, r.view(-1)).to(weight.dtype)

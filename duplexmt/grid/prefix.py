@@ -8,6 +8,8 @@ Layouts end in `[..., T, heads, E]`; grouped-query heads are never expanded.
 import torch
 from torch import Tensor
 
+from ..products import without_autocast
+
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """Causal softmax attention of one stream with itself (I→I, O→O, and every type in exact mode).
@@ -25,7 +27,7 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Ten
     q, k = q.to(precise), k.to(precise)
     q_KRE = (q * scale).unflatten(-2, (K, H // K)).movedim(-4, -2).flatten(-3, -2)  # R = G·T rows share one key head
     # Rounded to half precision, scores of some hundred would be off by a whole nat: keys with large biases bring such.
-    with torch.autocast(q.device.type, enabled=False):
+    with without_autocast(q.device.type):
         scores = q_KRE @ k.movedim(-3, -1)
     return _softmax_context(scores.unflatten(-2, (H // K, T)), v)
 
