@@ -7,6 +7,7 @@ from data_prep import Report
 from data_prep.clean_corpus import processes_available
 from data_prep.prepare import finished, prepare, read_split
 from data_prep.settings import preparation
+from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 
 Pair = tuple[str, str]
@@ -55,6 +56,9 @@ def prepared_corpus(
         test_size=test_size,
         max_tokens=max_tokens,
     )
+    if tokenizer is not None and finished(plan, None) is None:
+        for source, files in plan.sources.items():
+            find_files(source, files, plan.root)  # what is missing is said before a tokenizer is looked for on the hub
     counter = token_counter(tokenizer) if tokenizer is not None else None
     manifest = finished(plan, counter)
     if manifest is None and counter is None:

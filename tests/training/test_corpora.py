@@ -39,6 +39,12 @@ def test_raw_files_come_to_splits_and_their_account(settings):
     assert "200 train, 20 validation, 10 test pairs" in prepared.summary()
 
 
+def test_missing_files_are_named_before_a_tokenizer_is_looked_for(settings, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "token_counter", lambda name: pytest.fail(f"{name} was looked for"))
+    with pytest.raises(FileNotFoundError, match=r"no file .*nowhere"):
+        prepare_corpus(**settings | {"root": str(tmp_path / "nowhere")})
+
+
 def test_characters_and_contexts_are_those_asked_for_and_characters_count_for_the_limit(settings):
     tokens = prepare_corpus(**settings)
     prepared = prepare_corpus(**settings, segmentation="characters", context_tokens=4, context_separator="|||")
