@@ -90,7 +90,8 @@ def gradients_of_logits_(logits: Tensor, log_totals: Tensor, labels: Tensor, d_l
         softmax_triton.gradient_(logits, log_totals, labels, d_losses)
         return logits
     precise = logits.to(log_totals.dtype)
-    torch.softmax(precise, -1, out=precise).mul_(d_losses)  # on a CPU half of `(logits − log_totals).exp_()`'s time
+    # In place, as it goes row by row; on a CPU in half the time of `(logits − log_totals).exp_()`.
+    torch.softmax(precise, -1, out=precise).mul_(d_losses)
     precise.scatter_add_(-1, labels[:, None], -d_losses)
     if precise.dtype != logits.dtype:
         logits.copy_(precise)
