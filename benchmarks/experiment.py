@@ -60,6 +60,9 @@ class Stage:
         return self.resumed if (self.folder / self.begun).is_file() else self.fresh
 
 
+NO_BAR = "trainer.enable_progress_bar=false"  # of stages that earlier versions began: no difference that counts
+
+
 def settings_file(stage: Stage, out: Path) -> Path:
     """Where it is noted what a stage was begun with."""
     return out / f".{stage.folder.name}.settings.json"
@@ -80,6 +83,7 @@ def refuse_other_settings(stage: Stage, out: Path) -> None:
     if not file.is_file() or stage.command() == stage.fresh:  # nothing there to go on from
         return
     before, now = json.loads(file.read_text(encoding="utf-8")), settings_of(stage, out)
+    before = [argument for argument in before if argument != NO_BAR]
     if before != now:
         raise ValueError(
             f"{stage.folder} was begun with {shlex.join(set_apart(before, now)) or 'fewer settings'}, not with "
@@ -107,7 +111,7 @@ def training(name: str, folder: Path, arguments: list[str]) -> Stage:
     return Stage(
         name,
         folder,
-        ["train.py", *arguments, "trainer.enable_progress_bar=false", quoted("hydra.run.dir", folder)],
+        ["train.py", *arguments, quoted("hydra.run.dir", folder)],
         ["train.py", quoted("resume", folder)],
         complete="model/duplexmt.json",
         begun="checkpoints/last.ckpt",

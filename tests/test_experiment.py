@@ -140,6 +140,9 @@ def test_a_stage_that_was_begun_with_other_settings_is_refused_and_one_without_a
     file = experiment.settings_file(grid, tmp_path)
     file.write_text(json.dumps(experiment.settings_of(grid, tmp_path)), encoding="utf-8")
     experiment.refuse_other_settings(grid, tmp_path)
+    earlier = [*experiment.settings_of(grid, tmp_path), "trainer.enable_progress_bar=false"]
+    file.write_text(json.dumps(earlier), encoding="utf-8")  # which all stages had once
+    experiment.refuse_other_settings(grid, tmp_path)
     (grid.folder / grid.complete).unlink()
     experiment.refuse_other_settings(other, tmp_path)  # it ended before it had anything to go on from
     touched(grid.folder / grid.begun)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from ..products import fast_bfloat16
 from ..tracking import log_artifact
 from .data import PreparedCorpus
+from .progress_log import ProgressLog
 from .sample import SimultaneousSample
 from .termination import StopOnTermination
 from .throughput import ThroughputMonitor
@@ -123,6 +125,8 @@ def build_trainer(
             trainer["strategy"], trainer["devices"], trainer["num_nodes"], trainer["accumulate_grad_batches"]
         ),
     }
+    if trainer["enable_progress_bar"] and not sys.stdout.isatty():
+        trainer, callbacks = trainer | {"enable_progress_bar": False}, [*callbacks, ProgressLog()]
     last = folder / "checkpoints" / "last.ckpt"
     try:
         built = L.Trainer(
