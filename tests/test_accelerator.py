@@ -54,8 +54,8 @@ def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(option
     with accelerator() as waits:
         losses = train(moved(tiny_grid(**options)), "cuda", **training)
         assert waits == {"nonzero": 2}  # a step each: cells whose loss has a gradient
-        torch.testing.assert_close(
-            [loss.item() for loss in losses], [loss.item() for loss in expected], rtol=1e-5, atol=0
+        torch.testing.assert_close(  # Muon makes the least of a gradient as large as the rest, and its rounding
+            [loss.item() for loss in losses], [loss.item() for loss in expected], rtol=1e-4, atol=0
         )
 
 
