@@ -73,14 +73,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
     from duplexmt.training.probes import ProbeCallback, choose_probes
-    from duplexmt.training.run import (
-        add_callbacks,
-        choose_precision,
-        close_loggers,
-        half_precision,
-        log_model,
-        sample_callback,
-    )
+    from duplexmt.training.run import add_callbacks, close_loggers, half_precision, log_model, sample_callback
     from duplexmt.training.snapshots import Snapshots
 
     system: tuple[str, float | int | None] = (cfg.system.name, shown_delay(cfg.system.k))
@@ -113,8 +106,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         backbone = random_backbone(cfg.model.architecture or {}, vocab_size, tokens.end)
     if cfg.model.adaptation == "lora":
         backbone = add_lora(backbone, **asdict(cfg.model.lora))
-        precision = choose_precision(cfg.trainer.precision, cfg.trainer.accelerator, cfg.trainer.num_nodes)
-        if half := half_precision(precision):
+        if half := half_precision(trainer.precision):
             freeze_in(half, backbone)
     optimisation: dict[str, Any] = {
         "learning_rate": cfg.training.learning_rate,

@@ -220,9 +220,12 @@ def choose_strategy(strategy: str, devices: Any, num_nodes: int, accumulate: int
 
 
 def half_precision(precision: str) -> torch.dtype | None:
-    """The type mixed precision computes in; None in full precision."""
-    aliases = {"16": "16-mixed", "bf16": "bf16-mixed"}
-    return {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}.get(aliases.get(precision, precision))
+    """The type mixed precision computes in, by the name a trainer gives it (on a CPU Lightning takes bf16 for fp16).
+
+    Returns:
+        None in full precision.
+    """
+    return {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}.get(precision)
 
 
 def log_model(trainer: L.Trainer, model_folder: Path, name: str, scores: dict[str, float]) -> None:

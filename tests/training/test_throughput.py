@@ -132,8 +132,20 @@ def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_le
     assert choose_precision("auto", "cpu") == expected
     assert choose_precision("16-mixed", "cpu") == "16-mixed"
     assert choose_precision("auto", "cpu", num_nodes=2) == "32", "nodes may be unlike"
-    assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32")] == [torch.float16, torch.bfloat16, None]
-    assert [half_precision(p) for p in ("16", "bf16")] == [torch.float16, torch.bfloat16], "Lightning's aliases"
+    assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32-true")] == [torch.float16, torch.bfloat16, None]
+
+
+@pytest.mark.parametrize("precision", ["16-mixed", "16", "bf16", "bf16-mixed"])
+def test_frozen_weights_are_of_the_type_that_a_cpu_computes_in(precision, tmp_path):
+    trainer = build_trainer(
+        tmp_path,
+        trainer=PLAIN | {"precision": precision},
+        logger={"wandb": False, "offline": True, "project": ""},
+        name="test",
+        settings={},
+        checkpoint_every_n_steps=1,
+    )
+    assert half_precision(trainer.precision) == torch.bfloat16
 
 
 def test_several_devices_run_ddp_with_a_static_graph_unless_batches_are_accumulated():
