@@ -135,6 +135,7 @@ def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_le
     assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32-true")] == [torch.float16, torch.bfloat16, None]
 
 
+@pytest.mark.filterwarnings("ignore:.*fp16 is not supported on CPU", "ignore:.*for historical reasons")
 @pytest.mark.parametrize("precision", ["16-mixed", "16", "bf16", "bf16-mixed"])
 def test_frozen_weights_are_of_the_type_that_a_cpu_computes_in(precision, tmp_path):
     trainer = build_trainer(
