@@ -72,6 +72,19 @@ def small_trainer(folder=None, **values):
     return L.Trainer(**(settings | values))
 
 
+def built_trainer(folder, *callbacks, every=1, **settings):
+    """A quiet one by `build_trainer`, with a checkpoint every so many steps."""
+    return run.build_trainer(
+        folder,
+        trainer=PLAIN | settings,
+        logger={"wandb": False, "offline": True, "project": ""},
+        name="test",
+        settings={},
+        checkpoint_every_n_steps=every,
+        callbacks=callbacks,
+    )
+
+
 def small_probes(folder, system="grid", setting=0.5):
     """A callback that looks at one sentence, at the start and at the end of a run."""
     prepared = small_data(1).prepared
@@ -88,16 +101,11 @@ if __name__ == "__main__":
     folder = Path(sys.argv[4]).parent
     limits = {"accumulate_grad_batches": accumulate, "max_steps": 1, "limit_val_batches": 0}
     run.DDPStrategy = partial(DDPStrategy, start_method="fork")  # a process need not import everything again
-    trainer = run.build_trainer(
+    trainer = built_trainer(
         folder,
-        trainer=PLAIN | {"devices": devices} | limits,
-        logger={"wandb": False, "offline": True, "project": ""},
-        name="test",
-        settings={},
-        checkpoint_every_n_steps=1,
-        callbacks=[
-            small_probes(folder, *(("waitk", shown_delay(k)) if k else ())),
-            KeepGradients(sys.argv[4]),
-        ],
+        small_probes(folder, *(("waitk", shown_delay(k)) if k else ())),
+        KeepGradients(sys.argv[4]),
+        devices=devices,
+        **limits,
     )
     trainer.fit(small_prefix_module(k=k) if k else small_module(), small_data(batch_size))

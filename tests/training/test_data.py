@@ -5,10 +5,9 @@ import torch
 
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.training.data import GridDataModule, prepare_corpus, read_evaluation_file, simplifies_sources
-from duplexmt.training.run import build_trainer
 from tests.helpers import SENTENCES
 
-from .small_run import PLAIN
+from .small_run import built_trainer
 
 DATA = {
     "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None, "source_field": 0,
@@ -105,15 +104,7 @@ def test_the_generated_corpus_needs_a_size():
 @pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU here")
 def test_a_device_this_machine_lacks_is_refused_in_one_line(tmp_path):
     with pytest.raises(ValueError, match=r"trainer settings: .*gpu"):
-        build_trainer(
-            tmp_path,
-            trainer=PLAIN | {"accelerator": "gpu"},
-            logger={"wandb": False, "offline": True, "project": ""},
-            name="test",
-            settings={},
-            checkpoint_every_n_steps=1,
-            callbacks=[],
-        )
+        built_trainer(tmp_path, accelerator="gpu")
 
 
 def test_a_test_sentence_of_invisible_characters_is_counted_and_left_out(tmp_path):

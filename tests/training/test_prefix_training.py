@@ -19,11 +19,10 @@ from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
-from duplexmt.training.run import build_trainer
 from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, tiny_backbone, tiny_prefix, tiny_tokenizer
 
-from .small_run import PLAIN, KeepGradients, small_data, small_module, small_prefix_module, small_trainer
+from .small_run import KeepGradients, built_trainer, small_data, small_module, small_prefix_module, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "v_proj", "up_proj"]}
 SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
@@ -112,15 +111,13 @@ def fit(folder, *, k=2, resume=False, accumulate=2, **limits):
     """Train wait-k in a folder as `train.py` does, with the sample that is translated after each validation."""
     module = small_prefix_module(k=k)
     references = [target for _, target in SENTENCES[:4]]
-    trainer = build_trainer(
+    trainer = built_trainer(
         folder,
-        trainer=PLAIN | {"accumulate_grad_batches": accumulate, "gradient_clip_val": 1.0, **limits},
-        logger={"wandb": False, "offline": True, "project": ""},
-        name="test",
-        settings={},
-        checkpoint_every_n_steps=1,
-        callbacks=[SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8)],
-    )  # fmt: skip
+        SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8),
+        accumulate_grad_batches=accumulate,
+        gradient_clip_val=1.0,
+        **limits,
+    )
     checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
     trainer.fit(module, small_data(1), ckpt_path=checkpoint, weights_only=True)
     return module.state_dict(), trainer

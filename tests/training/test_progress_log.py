@@ -7,8 +7,7 @@ import pytest
 from lightning.pytorch.callbacks import ProgressBar
 
 from duplexmt.training.progress_log import ProgressLog
-from duplexmt.training.run import build_trainer
-from tests.training.small_run import PLAIN, small_data, small_module, small_trainer
+from tests.training.small_run import built_trainer, small_data, small_module, small_trainer
 
 
 @pytest.fixture
@@ -57,14 +56,7 @@ def test_a_training_without_an_end_names_none(lines, monkeypatch):
 @pytest.mark.parametrize(("terminal", "wanted"), [(True, True), (False, True), (False, False)])
 def test_a_bar_is_for_terminals_and_lines_for_logs(terminal, wanted, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
-    trainer = build_trainer(
-        tmp_path,
-        trainer=PLAIN | {"enable_progress_bar": wanted},
-        logger={"wandb": False, "offline": True, "project": ""},
-        name="test",
-        settings={},
-        checkpoint_every_n_steps=1,
-    )
+    trainer = built_trainer(tmp_path, enable_progress_bar=wanted)
     kinds = [ProgressBar, ProgressLog]
     found = [any(isinstance(callback, kind) for callback in trainer.callbacks) for kind in kinds]
     assert found == [terminal and wanted, wanted and not terminal]

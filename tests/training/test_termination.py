@@ -12,10 +12,9 @@ import lightning as L
 import pytest
 import torch
 
-from duplexmt.training.run import build_trainer
 from duplexmt.training.termination import StopOnTermination
 
-from .small_run import PLAIN, small_data, small_module
+from .small_run import built_trainer, small_data, small_module
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,15 +32,7 @@ class Terminate(L.Callback):
 
 
 def trainer_in(folder, *callbacks, **settings):
-    return build_trainer(
-        folder,
-        trainer=PLAIN | {"accumulate_grad_batches": 1, "gradient_clip_val": 1.0, "max_epochs": 1, **settings},
-        logger={"wandb": False, "offline": True, "project": ""},
-        name="test",
-        settings={},
-        checkpoint_every_n_steps=1000,
-        callbacks=callbacks,
-    )
+    return built_trainer(folder, *callbacks, every=1000, **({"gradient_clip_val": 1.0, "max_epochs": 1} | settings))
 
 
 @pytest.fixture(autouse=True)

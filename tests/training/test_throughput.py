@@ -17,7 +17,7 @@ from duplexmt.training.throughput import linear_layers, matmul_rate, step_flops
 from tests.accelerator import accelerator
 from tests.helpers import tiny_backbone, tiny_tokenizer
 
-from .small_run import PLAIN, small_data, small_module
+from .small_run import PLAIN, built_trainer, small_data, small_module
 from .test_training import LORA
 
 
@@ -51,15 +51,7 @@ def test_step_flops_are_those_pytorch_counts(attention, io, lora, monkeypatch):
 
 
 def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
-    trainer = build_trainer(
-        tmp_path,
-        trainer=PLAIN | {"max_epochs": 1, "log_every_n_steps": 2, "limit_val_batches": 0},
-        logger={"wandb": False, "offline": True, "project": ""},
-        name="test",
-        settings={},
-        checkpoint_every_n_steps=100,
-        callbacks=[],
-    )
+    trainer = built_trainer(tmp_path, every=100, max_epochs=1, log_every_n_steps=2, limit_val_batches=0)
     trainer.fit(small_module(), small_data(2))
     with open(tmp_path / "metrics" / "version_0" / "metrics.csv") as file:
         rows = [row for row in csv.DictReader(file) if row["speed/pairs_per_second"]]
@@ -138,14 +130,7 @@ def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_le
 @pytest.mark.filterwarnings("ignore:.*fp16 is not supported on CPU", "ignore:.*for historical reasons")
 @pytest.mark.parametrize("precision", ["16-mixed", "16", "bf16", "bf16-mixed"])
 def test_frozen_weights_are_of_the_type_that_a_cpu_computes_in(precision, tmp_path):
-    trainer = build_trainer(
-        tmp_path,
-        trainer=PLAIN | {"precision": precision},
-        logger={"wandb": False, "offline": True, "project": ""},
-        name="test",
-        settings={},
-        checkpoint_every_n_steps=1,
-    )
+    trainer = built_trainer(tmp_path, precision=precision)
     assert half_precision(trainer.precision) == torch.bfloat16
 
 
@@ -209,14 +194,7 @@ def test_a_gpu_trains_alone(monkeypatch):
 )
 def test_trainer_settings_that_cannot_work_are_refused_by_value_and_rule(tmp_path, setting, message):
     with pytest.raises(ValueError, match=message):
-        build_trainer(
-            tmp_path,
-            trainer=PLAIN | setting,
-            logger={"wandb": False, "offline": True, "project": ""},
-            name="test",
-            settings={},
-            checkpoint_every_n_steps=1,
-        )
+        built_trainer(tmp_path, **setting)
 
 
 def test_processes_of_torchrun_that_would_each_train_alone_are_refused(tmp_path, monkeypatch):
@@ -225,14 +203,7 @@ def test_processes_of_torchrun_that_would_each_train_alone_are_refused(tmp_path,
         monkeypatch.setenv(name, value)
 
     def build(devices):
-        return build_trainer(
-            tmp_path,
-            trainer=PLAIN | {"devices": devices},
-            logger={"wandb": False, "offline": True, "project": ""},
-            name="test",
-            settings={},
-            checkpoint_every_n_steps=1,
-        )
+        return built_trainer(tmp_path, devices=devices)
 
     with pytest.raises(ValueError, match=r"torchrun has started 2 processes, and trainer\.devices=1 wants one"):
         build(1)
@@ -258,15 +229,7 @@ def test_processes_on_a_cpu_share_its_cores_instead_of_waiting_for_each_other(tm
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(4)
-        build_trainer(
-            tmp_path,
-            trainer=PLAIN | {"devices": devices},
-            logger={"wandb": False, "offline": True, "project": ""},
-            name="test",
-            settings={},
-            checkpoint_every_n_steps=1,
-            callbacks=[],
-        )
+        built_trainer(tmp_path, devices=devices)
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)

@@ -24,11 +24,10 @@ from duplexmt.policy.visits import THETAS
 from duplexmt.studies.path_loss import threshold_rows
 from duplexmt.training.base import OVERFLOWS_IN_A_ROW
 from duplexmt.training.module import guide
-from duplexmt.training.run import build_trainer
 from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 
-from .small_run import PLAIN, KeepGradients, small_data, small_module, small_trainer
+from .small_run import KeepGradients, built_trainer, small_data, small_module, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj"]}
 
@@ -117,14 +116,13 @@ def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, callbacks=
         0.5,
         8,
     )
-    trainer = build_trainer(
+    trainer = built_trainer(
         folder,
-        trainer=PLAIN | {"accumulate_grad_batches": accumulate, "gradient_clip_val": 1.0, **limits},
-        logger={"wandb": False, "offline": True, "project": ""},
-        name="test",
-        settings={},
-        checkpoint_every_n_steps=every,
-        callbacks=[callback, *callbacks] if sample else callbacks,
+        *([callback, *callbacks] if sample else callbacks),
+        every=every,
+        accumulate_grad_batches=accumulate,
+        gradient_clip_val=1.0,
+        **limits,
     )
     checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
     trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
