@@ -54,8 +54,10 @@ def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(option
     with accelerator() as waits:
         losses = train(moved(tiny_grid(**options)), "cuda", **training)
         assert waits == {"nonzero": 2}  # a step each: cells whose loss has a gradient
-        torch.testing.assert_close(  # Muon makes the least of a gradient as large as the rest, and its rounding
-            [loss.item() for loss in losses], [loss.item() for loss in expected], rtol=1e-4, atol=0
+        # Muon makes the smallest directions of a gradient as large as the others, and with them their rounding.
+        rtol = 5e-5 if training["optimizer"] == "muon" else 1e-5
+        torch.testing.assert_close(
+            [loss.item() for loss in losses], [loss.item() for loss in expected], rtol=rtol, atol=0
         )
 
 
