@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+NO_BAR = "trainer.enable_progress_bar=false"  # of stages that earlier versions began: no difference that counts
 DELAYS = (1, 3, 5, 7, "multi")  # multi: one model for all k
 SYSTEMS = {
     "grid": ["experiment=[grid_finetune,{size}_finetune]"],
@@ -58,9 +59,6 @@ class Stage:
         if (self.folder / self.complete).is_file():
             return None
         return self.resumed if (self.folder / self.begun).is_file() else self.fresh
-
-
-NO_BAR = "trainer.enable_progress_bar=false"  # of stages that earlier versions began: no difference that counts
 
 
 def settings_file(stage: Stage, out: Path) -> Path:

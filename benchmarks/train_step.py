@@ -51,6 +51,7 @@ from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.training.module import GridTranslation
+from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.throughput import matmul_rate, step_flops
 
 SMALL = {
@@ -115,7 +116,7 @@ class Bench:
     def trainer(self, model: torch.nn.Module, loss_of: Callable[..., torch.Tensor]) -> Callable[..., None]:
         """A whole training step: loss, backward, clipping, Adam."""
         trained = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.Adam(trained, lr=1e-4, fused=not self.cuda, foreach=self.cuda)  # as the product's
+        optimizer = optimizer_of("adam", model, 1e-4, (0.9, 0.999))
         scaler = torch.amp.GradScaler(self.device.type, enabled=self.half is torch.float16)
 
         def step(*inputs: object) -> None:
@@ -349,7 +350,7 @@ def main() -> None:
     arguments.precision = arguments.precision or ("bf16" if arguments.device == "cuda" else "32")
     if arguments.device == "cpu":
         keep_freed_memory()  # as train.py does; all steps of the comparison profit
-        hold_memory(3 * 2**30)
+        hold_memory(3 * 2**30)  # more than the comparisons take
     bench = Bench(arguments)
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     result: dict[str, object] = {

@@ -58,7 +58,7 @@ def rotate(states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
 
 
 class _Rotation(torch.autograd.Function):
-    """Its gradient in the three passes of the rotation itself, half of what autograd makes of them; none for angles."""
+    """Its gradient takes the three passes of the rotation itself, where autograd takes five; angles have none."""
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:

@@ -26,10 +26,8 @@ def test_adam_has_all_trained_weights():
 def test_adam_in_one_pass_on_a_cpu_steps_as_the_plain_one():
     module = small_module()
     twin = deepcopy(module)
-    optimizer, plain = (
-        optimizer_of("adam", module, 0.1, (0.8, 0.9)),
-        Adam(twin.parameters(), 0.1, (0.8, 0.9), foreach=False),
-    )
+    optimizer = optimizer_of("adam", module, 0.1, (0.8, 0.9))
+    plain = Adam(twin.parameters(), 0.1, (0.8, 0.9), foreach=False)
     assert optimizer.param_groups[0]["fused"]
     assert not optimizer.param_groups[0]["foreach"]
     for seed in range(3):
