@@ -53,6 +53,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
         group=group,
         settings=asdict(cfg),
         checkpoint_every_n_steps=cfg.training.checkpoint_every_n_steps,
+        resumed=cfg.resume is not None,
     )
     if trainer.strategy.root_device.type == "cpu":
         keep_freed_memory()
@@ -115,6 +116,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         "betas": (cfg.training.betas[0], cfg.training.betas[1]),
         "optimizer": cfg.training.optimizer,
         "emit_learning_rate": cfg.training.emit_learning_rate,
+        "seed": cfg.training.seed,
     }
     model: GridModel | PrefixModel
     module: GridTranslation | PrefixTranslation

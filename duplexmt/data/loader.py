@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate as accumulate_sums
 from itertools import pairwise
-from typing import Any
 
 from .batch import Batch, Example, collate
 
@@ -90,15 +89,23 @@ class StepLoader:
                 yield batch
         self._seen = 0
 
-    def state_dict(self) -> dict[str, Any]:
-        """Position within the epoch, kept in checkpoints."""
-        return {"epoch": self.epoch, "seen": self._seen}
+    def state_dict(self) -> dict[str, int]:
+        """The epoch, how many of its batches have been seen, and of how many: kept in checkpoints."""
+        return {"epoch": self.epoch, "seen": self._seen, "batches": len(self)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue after the batches already seen."""
-        self.epoch, self._start = state["epoch"], state["seen"]
-        if self._start >= len(self):
-            self._start = 0
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue after the batches already seen.
+
+        Raises:
+            ValueError: inside an epoch that was shared out into another number of batches.
+        """
+        seen, batches = state["seen"], state["batches"]
+        if seen < batches != len(self):
+            raise ValueError(
+                f"the checkpoint was saved after {seen} of an epoch's {batches} batches, and these settings make "
+                f"{len(self)} of the epoch: resume with the batch size, devices and accumulation the run was begun with"
+            )
+        self.epoch, self._start = state["epoch"], seen if seen < batches else 0
         self._seen = self._start
 
     def _steps(self) -> list[list[Example]]:

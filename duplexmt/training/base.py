@@ -1,6 +1,7 @@
 """What all training modules share: the optimiser, its schedule, and checkpoints of trained weights only."""
 
 import logging
+import random
 from math import inf, isfinite
 from typing import Any
 
@@ -15,6 +16,7 @@ from .optimizers import OPTIMIZERS, optimizer_of
 
 SCHEDULES = ("constant", "linear")
 SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which training gives up
+PRECISION = "trainer_precision"  # in a checkpoint
 OVERFLOWS_IN_A_ROW = 50  # the same in fp16, whose scaler starts at 2¹⁶ and halves its scale with each of them
 log = logging.getLogger("train")
 
@@ -31,6 +33,7 @@ class TranslationModule(L.LightningModule):
         betas: of Adam.
         optimizer: `adam` or `muon`, see `optimizer_of`.
         emit_learning_rate: of an EMIT head, after warm-up; None: `learning_rate`.
+        seed: of dropout.
 
     Raises:
         ValueError: for a setting out of range.
@@ -47,6 +50,7 @@ class TranslationModule(L.LightningModule):
         betas: tuple[float, float] = (0.9, 0.999),
         optimizer: str = "adam",
         emit_learning_rate: float | None = None,
+        seed: int = 1,
     ) -> None:
         super().__init__()
         if schedule not in SCHEDULES:
@@ -60,7 +64,7 @@ class TranslationModule(L.LightningModule):
             raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
         self.model, self.tokens = model, tokens
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
-        self.optimizer, self.emit_learning_rate = optimizer, emit_learning_rate
+        self.optimizer, self.emit_learning_rate, self.seed = optimizer, emit_learning_rate, seed
         self.last_losses: dict[str, Tensor] = {}  # of the step at hand, by name
         self.skipped = 0  # optimiser steps left out in a row
         self.validated_step: int | None = None  # optimiser steps at the last validation
@@ -70,6 +74,11 @@ class TranslationModule(L.LightningModule):
     def reduce_sum(self, values: Tensor) -> Tensor:
         """Sum of a tensor over all devices."""
         return self.trainer.strategy.reduce(values.clone(), reduce_op="sum")
+
+    def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
+        """Draw dropout by the batch, so that a run that goes on draws what it would have drawn."""
+        place = f"{self.seed}/{self.current_epoch}/{batch_index}/{self.global_rank}"
+        torch.manual_seed(random.Random(place).getrandbits(63))
 
     def keep_losses(self, batch: Batch, **losses: Tensor) -> None:
         """Remember the losses of a batch with those of the batches before it in the step, any of which may spoil it."""
@@ -147,7 +156,8 @@ class TranslationModule(L.LightningModule):
             self.validated_step = self.global_step
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep trained weights only: frozen ones come from the backbone."""
+        """Keep trained weights only: frozen ones come from the backbone. And the precision they were trained in."""
+        checkpoint[PRECISION] = self.trainer.precision
         trained = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
         checkpoint["state_dict"] = {name: w for name, w in checkpoint["state_dict"].items() if name in trained}
 

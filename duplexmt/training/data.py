@@ -294,6 +294,8 @@ class GridDataModule(L.LightningDataModule):
         super().__init__()
         self.prepared, self.tokens, self.batch_size, self.seed = prepared, tokens, batch_size, seed
         self.batch_cells = batch_cells
+        self.loader: StepLoader | None = None
+        self.position: dict[str, int] | None = None  # of a run that goes on
         self._examples: dict[str, list[Example]] = {}
 
     def examples(self, split: str) -> list[Example]:
@@ -312,10 +314,10 @@ class GridDataModule(L.LightningDataModule):
         return round(fmean(len(example.source) for example in self.examples("train")))
 
     def train_dataloader(self) -> StepLoader:
-        """Shuffled batches of this device."""
+        """Shuffled batches of this device, from where a resumed run goes on."""
         trainer = self.trainer
         assert trainer is not None
-        return StepLoader(
+        self.loader = StepLoader(
             self.examples("train"),
             self.batch_size,
             self.seed,
@@ -324,6 +326,19 @@ class GridDataModule(L.LightningDataModule):
             world_size=trainer.world_size,
             batch_cells=self.batch_cells,
         )
+        if self.position is not None:
+            self.loader.load_state_dict(self.position)
+        return self.loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands in its epoch."""
+        assert self.loader is not None
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on there. Lightning itself gives a loader its state back only if nothing has asked for the loader before,
+        as a linear schedule does for the number of steps; this comes first."""
+        self.position = state_dict
 
     def val_dataloader(self) -> DataLoader:
         """This device's share of the validation pairs, in batches of similar length."""

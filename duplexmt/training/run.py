@@ -18,6 +18,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from ..products import fast_bfloat16
 from ..tracking import log_artifact
+from .base import PRECISION
 from .data import PreparedCorpus
 from .progress_log import ProgressLog
 from .sample import SimultaneousSample
@@ -25,7 +26,9 @@ from .termination import StopOnTermination
 from .throughput import ThroughputMonitor
 
 CORES = "cores"  # a number of devices
+CHOSEN_PRECISION = "DUPLEXMT_PRECISION"  # of the first process, in the environment of those it starts
 PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
+log = logging.getLogger("train")
 LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
 
 
@@ -71,6 +74,7 @@ def build_trainer(
     checkpoint_every_n_steps: int,
     callbacks: Sequence[L.Callback] = (),
     group: str | None = None,
+    resumed: bool = False,
 ) -> L.Trainer:
     """A trainer that writes metrics, and checkpoints to resume from, into the run's folder.
 
@@ -83,6 +87,7 @@ def build_trainer(
         checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one at the end of each epoch.
         callbacks: further callbacks, see `add_callbacks`.
         group: of the W&B run, such as the sweep it belongs to.
+        resumed: whether the folder's run goes on, in the precision it was begun with if that is left open.
 
     Raises:
         ValueError: for settings that cannot be honoured, here or on this machine.
@@ -119,6 +124,10 @@ def build_trainer(
         except ModuleNotFoundError as error:
             raise ValueError("logger=wandb needs the package wandb: pip install wandb, or logger=csv") from error
         loggers.append(wandb_logger)
+    last = folder / "checkpoints" / "last.ckpt"
+    if trainer["precision"] == "auto" and resumed:
+        trainer = trainer | {"precision": begun_precision(last)}
+        log.info("trainer.precision: %s, with which the run was begun", trainer["precision"])
     trainer = trainer | {
         "precision": choose_precision(trainer["precision"], trainer["accelerator"], trainer["num_nodes"]),
         "strategy": choose_strategy(
@@ -127,7 +136,6 @@ def build_trainer(
     }
     if trainer["enable_progress_bar"] and not sys.stdout.isatty():
         trainer, callbacks = trainer | {"enable_progress_bar": False}, [*callbacks, ProgressLog()]
-    last = folder / "checkpoints" / "last.ckpt"
     try:
         built = L.Trainer(
             default_root_dir=folder,
@@ -165,10 +173,24 @@ def add_callbacks(trainer: Any, *callbacks: L.Callback) -> None:
 def choose_precision(precision: str, accelerator: str, num_nodes: int = 1) -> str:
     """`auto` is bf16-mixed where the machine multiplies faster in bfloat16, else 32; anything else stays as it is.
 
-    Each process chooses for itself. Several CPU nodes, which may be unlike, take 32.
+    The first process measures, and those it starts take its choice; under `torchrun` each measures for itself.
+    Several CPU nodes, which may be unlike, take 32.
     """
     if precision != "auto":
         return precision
+    if "LOCAL_RANK" not in os.environ or CHOSEN_PRECISION not in os.environ:
+        os.environ[CHOSEN_PRECISION] = fastest_precision(accelerator, num_nodes)
+        log.info("trainer.precision=auto: %s on this machine", os.environ[CHOSEN_PRECISION])
+    return os.environ[CHOSEN_PRECISION]
+
+
+def begun_precision(checkpoint: Path) -> str:
+    """The precision of a run that goes on, as its checkpoint tells."""
+    return str(torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)[PRECISION])
+
+
+def fastest_precision(accelerator: str, num_nodes: int) -> str:
+    """What `auto` stands for on this machine."""
     if torch.cuda.is_available() and accelerator in ("auto", "gpu", "cuda"):
         return "bf16-mixed" if fast_bfloat16("cuda") else "32"
     return "bf16-mixed" if num_nodes == 1 and fast_bfloat16("cpu") else "32"

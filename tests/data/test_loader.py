@@ -131,7 +131,7 @@ def test_resumed_at_any_batch_an_epoch_goes_on_exactly(accumulate):
         resumed = loader()
         resumed.load_state_dict(interrupted.state_dict())
         resumed.set_epoch(4)  # as Lightning does
-        assert resumed.state_dict() == {"epoch": 4, "seen": done}
+        assert resumed.state_dict() == {"epoch": 4, "seen": done, "batches": len(expected)}
         assert head + orders(resumed) == expected
         resumed.set_epoch(5)
         assert seen(resumed) == list(range(21)), "the epoch after must be whole"
@@ -140,7 +140,7 @@ def test_resumed_at_any_batch_an_epoch_goes_on_exactly(accumulate):
 def test_state_saved_after_the_last_batch_resumes_with_a_whole_epoch():
     loader = StepLoader(examples(8), 2, seed=1)
     list(islice(loader, 4))
-    assert loader.state_dict() == {"epoch": 0, "seen": 4}
+    assert loader.state_dict() == {"epoch": 0, "seen": 4, "batches": 4}
     resumed = StepLoader(examples(8), 2, seed=1)
     resumed.load_state_dict(loader.state_dict())
     resumed.set_epoch(1)

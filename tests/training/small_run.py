@@ -72,7 +72,7 @@ def small_trainer(folder=None, **values):
     return L.Trainer(**(settings | values))
 
 
-def built_trainer(folder, *callbacks, every=1, **settings):
+def built_trainer(folder, *callbacks, every=1, resumed=False, **settings):
     """A quiet one by `build_trainer`, with a checkpoint every so many steps."""
     return run.build_trainer(
         folder,
@@ -82,6 +82,7 @@ def built_trainer(folder, *callbacks, every=1, **settings):
         settings={},
         checkpoint_every_n_steps=every,
         callbacks=callbacks,
+        resumed=resumed,
     )
 
 

@@ -102,9 +102,22 @@ def test_two_processes_give_the_gradients_of_one(tmp_path, batch_size, accumulat
     assert [path.name for path in sorted((tmp_path / "probes").iterdir())] == ["step-000000", "step-000001"]
 
 
-def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, callbacks=(), optimisation=None, **limits):
+def fit(
+    folder,
+    *,
+    accumulate=1,
+    resume=False,
+    every=1,
+    sample=False,
+    callbacks=(),
+    optimisation=None,
+    dropout=None,
+    **limits,
+):
     """Train in a folder as `train.py` does; returns the weights and the optimiser steps taken."""
-    module = small_module(**optimisation or {})
+    torch.manual_seed(1)
+    lora = dropout and GridModel(add_lora(spoken_grid(seed=5).causal_lm, **LORA | {"dropout": dropout})).double()
+    module = small_module(lora, **optimisation or {})
     data = small_data(3 if accumulate == 1 else 1)
     sentences = [pair[0] for pair in SENTENCES[:2]]
     callback = SimultaneousSample(
@@ -120,6 +133,7 @@ def fit(folder, *, accumulate=1, resume=False, every=1, sample=False, callbacks=
         folder,
         *([callback, *callbacks] if sample else callbacks),
         every=every,
+        resumed=resume,
         accumulate_grad_batches=accumulate,
         gradient_clip_val=1.0,
         **limits,
@@ -159,6 +173,61 @@ def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(
     resumed, steps = fit(tmp_path, **settings, resume=True, max_steps=7)
     assert steps == 7
     assert_same_weights(undisturbed(**settings, max_steps=7), resumed)
+
+
+class KillAt(L.Callback):
+    """Ends a run when so many batches have been seen, as a power cut would: what the run asked for stays."""
+
+    def __init__(self, batches):
+        self.left = batches
+
+    def on_train_batch_start(self, *_):
+        if not self.left:
+            raise PowerCutError
+        self.left -= 1
+
+
+class PowerCutError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("batches", [3, 4, 6])
+def test_under_the_default_schedule_a_killed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(
+    tmp_path, undisturbed, accumulate, batches
+):
+    settings = {"accumulate": accumulate, "optimisation": {"schedule": "linear"}, "max_epochs": 2}
+    with pytest.raises(PowerCutError):
+        fit(tmp_path, **settings, callbacks=[KillAt(batches)])
+    resumed, steps = fit(tmp_path, **settings, resume=True)
+    assert steps == {1: 8, 2: 12}[accumulate]
+    assert_same_weights(undisturbed(**settings), resumed)
+
+
+@pytest.mark.parametrize("before", [{"max_steps": 2}, {"max_steps": 6}])
+def test_a_run_is_not_resumed_inside_an_epoch_of_other_batches(tmp_path, before):
+    fit(tmp_path, **before, max_epochs=-1)
+    with pytest.raises(ValueError, match=r"after 2 of an epoch's 4 batches, and these settings make 12"):
+        fit(tmp_path, accumulate=2, resume=True, max_epochs=-1, max_steps=9)
+
+
+def test_a_run_that_goes_on_keeps_the_precision_it_was_begun_with(tmp_path, monkeypatch, caplog):
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    for fast, resumed in ((True, False), (False, True)):
+        monkeypatch.setattr("duplexmt.training.run.fast_bfloat16", lambda _, fast=fast: fast)
+        with caplog.at_level("INFO", logger="train"):
+            trainer = built_trainer(tmp_path, precision="auto", resumed=resumed, max_steps=1)
+        assert trainer.precision == "bf16-mixed"
+        trainer.fit(small_module(spoken_grid(seed=5)), small_data(3))
+    assert "trainer.precision=auto: bf16-mixed on this machine" in caplog.text
+    assert "trainer.precision: bf16-mixed, with which the run was begun" in caplog.text
+
+
+def test_dropout_is_drawn_by_the_batch(tmp_path):
+    settings = {"max_epochs": -1, "dropout": 0.5}
+    whole, _ = fit(tmp_path / "whole", **settings, max_steps=4)
+    fit(tmp_path / "parts", **settings, max_steps=2)
+    assert_same_weights(whole, fit(tmp_path / "parts", **settings, max_steps=4, resume=True)[0])
 
 
 def test_every_epoch_ends_with_a_checkpoint_from_which_more_epochs_can_follow(tmp_path, undisturbed):
