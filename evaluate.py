@@ -61,10 +61,10 @@ def evaluate(
 def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     """Translate what is not yet translated in the folder."""
     from duplexmt.artifact import load_model_folder, read_manifest
+    from duplexmt.devices import choose_device
     from duplexmt.evaluation import Decoding
     from duplexmt.overlap import warn_of_overlap
     from duplexmt.training.data import corpus_settings
-    from duplexmt.training.run import choose_device
 
     device, decoding, test = choose_device(cfg.device), None, None
     checked: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
@@ -273,10 +273,10 @@ def results(
 def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     """Find the θ whose AL on the validation pairs meets `target_al`, and record it in the model folder."""
     from duplexmt.artifact import load_model_folder, record_operating_point
+    from duplexmt.devices import choose_device
     from duplexmt.evaluation import Decoding
     from duplexmt.scoring import score
     from duplexmt.search import TOLERANCE, find_theta
-    from duplexmt.training.run import choose_device
 
     (model_folder, *others) = [path.resolve() for path in folders_to_run(cfg, arguments, folder)]
     device = choose_device(cfg.device)

@@ -40,7 +40,8 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 
     from duplexmt.allocator import keep_freed_memory
     from duplexmt.training.processes import other_processes
-    from duplexmt.training.run import build_trainer, share_batches
+    from duplexmt.training.run import build_trainer
+    from duplexmt.training.sharing import share_batches
 
     L.seed_everything(cfg.training.seed, verbose=False)
     sizes = {"batch_size": cfg.data.batch_size, "batch_cells": cfg.data.batch_cells}
@@ -71,10 +72,13 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     from duplexmt.grid.model import GridModel
     from duplexmt.training.data import STREAM_SETTINGS, GridDataModule, corpus_settings, prepare_corpus
     from duplexmt.training.finish import demonstrate, link_latest
+    from duplexmt.training.loggers import close_loggers, log_model
     from duplexmt.training.module import GridTranslation
+    from duplexmt.training.precision import half_precision
     from duplexmt.training.prefix_module import PrefixTranslation
     from duplexmt.training.probes import ProbeCallback, choose_probes
-    from duplexmt.training.run import add_callbacks, close_loggers, half_precision, log_model, sample_callback
+    from duplexmt.training.run import add_callbacks
+    from duplexmt.training.sample import sample_callback
     from duplexmt.training.snapshots import Snapshots
 
     system: tuple[str, float | int | None] = (cfg.system.name, shown_delay(cfg.system.k))

@@ -27,12 +27,12 @@ def translate(cfg: TranslateSettings) -> None:
     from data_prep.live import settled_side
     from data_prep.rules import UNSPACED
     from duplexmt.artifact import load_model_folder
+    from duplexmt.devices import choose_device
     from duplexmt.report.live import LiveReport
     from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveTranslator, longest_sentence
     from duplexmt.streaming.pipe import arriving, decoded
     from duplexmt.training.data import simplifies_sources
-    from duplexmt.training.run import choose_device
 
     loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
     data, tokenizer = loaded.info["data"], loaded.tokenizer

@@ -26,11 +26,11 @@ from .artifact import ModelFolder, load_model_folder
 from .data.batch import collate
 from .evaluation import Decoding
 from .grid.model import GridModel
+from .policy.guide import guide
 from .recipe import named_apart
 from .report.table import to_markdown
 from .report.timing_figure import lag_figure, share_figure
 from .scoring import name_points
-from .training.module import guide
 
 EARLY, FINE, LATE = "too early", "in time", "too late"
 WORST = 5  # sentences shown of each system and setting

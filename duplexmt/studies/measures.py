@@ -12,7 +12,7 @@ from ..data.batch import Example, collate
 from ..data.tokenizer import StreamTokens
 from ..grid.model import EMIT, GridModel
 from ..metrics.bootstrap import interval, resample_weights
-from ..training.module import guide
+from ..policy.guide import guide
 from .attention_error import (
     STREAMS,
     Attention,

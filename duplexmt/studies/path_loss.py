@@ -17,7 +17,7 @@ from ..baselines.mask import DELAYS, MULTI_PATH
 from ..data.batch import Batch, Example, collate
 from ..grid.model import EMIT, GridModel
 from ..metrics.latency import average_lagging
-from ..training.module import guide
+from ..policy.guide import guide
 
 BATCH = 25
 WHOLE = "whole source"

@@ -13,8 +13,8 @@ from ..data.tokenizer import source_spans, token_spans
 from ..grid.model import EMIT, GridModel
 from ..metrics.latency import average_lagging_all
 from ..policy.calibration import BINS, calibration_error, calibration_sums
+from ..policy.guide import guide
 from ..policy.path import path_rows
-from ..training.module import guide
 from .pairs import Pair, examples
 
 Spans = list[tuple[int, int]]

@@ -8,9 +8,9 @@ import torch
 from ..data.batch import collate
 from ..data.tokenizer import StreamTokens
 from ..grid.model import EMIT, GridModel
+from ..policy.guide import guide
 from ..report.grid_figures import SentenceGrid
 from ..report.style import END
-from .module import guide
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from ..streaming.events import collect
 from ..streaming.systems import build_system
 from ..streaming.text import decode
 from .base import TranslationModule
+from .data import PreparedCorpus
 
 
 class SimultaneousSample(L.Callback):
@@ -81,3 +82,21 @@ def whole_precision(module: nn.Module) -> Iterator[None]:
     finally:
         for weight, values in half:
             weight.data = values
+
+
+def sample_callback(
+    prepared: PreparedCorpus,
+    size: int,
+    target_language: str,
+    system: str,
+    setting: float | int | None,
+    max_target_tokens: int,
+) -> SimultaneousSample:
+    """The callback that translates the first `size` validation pairs by a system after each validation."""
+    sample = prepared.splits["validation"][:size]
+    texts = [source for source, _ in sample]
+    sources, contexts = prepared.sources.ids(texts), prepared.sources.contexts(texts)
+    references = [target for _, target in sample]
+    return SimultaneousSample(
+        sources, references, prepared.tokenizer, target_language, system, setting, max_target_tokens, contexts
+    )

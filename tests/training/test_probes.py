@@ -16,8 +16,9 @@ from duplexmt.grid.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.training import probes as probes_module
 from duplexmt.training.data import PreparedCorpus
+from duplexmt.training.loggers import close_loggers, log_model
 from duplexmt.training.probes import ProbeCallback, choose_probes, undisturbed, visible
-from duplexmt.training.run import build_trainer, close_loggers, log_model
+from duplexmt.training.run import build_trainer
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 from tests.wandb_runs import finished_run
 

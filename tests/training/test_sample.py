@@ -11,7 +11,7 @@ from duplexmt.training import sample as sample_module
 from duplexmt.training.data import PreparedCorpus
 from duplexmt.training.finish import demonstrate
 from duplexmt.training.module import GridTranslation
-from duplexmt.training.run import sample_callback
+from duplexmt.training.sample import sample_callback
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 from .small_run import small_trainer

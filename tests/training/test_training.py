@@ -18,12 +18,12 @@ from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import EMIT, GridModel
 from duplexmt.policy.calibration import calibration_error, calibration_sums
+from duplexmt.policy.guide import guide
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
 from duplexmt.studies.path_loss import threshold_rows
 from duplexmt.training.base import OVERFLOWS_IN_A_ROW
-from duplexmt.training.module import guide
 from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 
@@ -214,7 +214,7 @@ def test_a_run_is_not_resumed_inside_an_epoch_of_other_batches(tmp_path, before)
 def test_a_run_that_goes_on_keeps_the_precision_it_was_begun_with(tmp_path, monkeypatch, caplog):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     for fast, resumed in ((True, False), (False, True)):
-        monkeypatch.setattr("duplexmt.training.run.fast_bfloat16", lambda _, fast=fast: fast)
+        monkeypatch.setattr("duplexmt.training.precision.fast_bfloat16", lambda _, fast=fast: fast)
         with caplog.at_level("INFO", logger="train"):
             trainer = built_trainer(tmp_path, precision="auto", resumed=resumed, max_steps=1)
         assert trainer.precision == "bf16-mixed"

@@ -1,0 +1,63 @@
+"""Where a run's metrics go: CSV files always, W&B on request."""
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+
+from ..tracking import log_artifact
+
+
+def run_loggers(
+    folder: Path, logger: dict[str, Any], name: str, group: str | None, settings: dict[str, Any]
+) -> list[Logger]:
+    """The loggers of a run.
+
+    Args:
+        folder: of the run.
+        logger: `wandb` (on or off), `offline`, `project`.
+        name, group: of the W&B run.
+        settings: the whole configuration, for W&B.
+
+    Raises:
+        ValueError: where the package wandb is missing.
+    """
+    loggers: list[Logger] = [CSVLogger(folder, name="metrics")]
+    if logger["wandb"]:
+        try:
+            wandb_logger = WandbLogger(
+                name=name,
+                project=logger["project"],
+                group=group,
+                job_type="train",
+                save_dir=str(folder),
+                offline=logger["offline"],
+                mode="offline" if logger["offline"] else None,  # Lightning sets WANDB_MODE, which may come too late
+                config=settings,
+            )
+        except ModuleNotFoundError as error:
+            raise ValueError("logger=wandb needs the package wandb: pip install wandb, or logger=csv") from error
+        loggers.append(wandb_logger)
+    return loggers
+
+
+def log_model(trainer: L.Trainer, model_folder: Path, name: str, scores: dict[str, float]) -> None:
+    """Hand the model folder to W&B, where the run logs there.
+
+    Args:
+        trainer: of the run.
+        model_folder: what was saved.
+        name: of the artifact.
+        scores: shown beside it.
+    """
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger):
+            log_artifact(logger.experiment, [model_folder], name, "model", scores)
+
+
+def close_loggers(trainer: L.Trainer) -> None:
+    """End the W&B run, so that the next job of a sweep starts one of its own."""
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger):
+            logger.experiment.finish()

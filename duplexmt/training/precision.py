@@ -1,0 +1,71 @@
+"""The precision a run trains in: `trainer.precision`."""
+
+import logging
+import os
+from pathlib import Path
+
+import torch
+
+from ..products import fast_bfloat16
+from .base import PRECISION
+
+CHOSEN_PRECISION = "DUPLEXMT_PRECISION"  # of the first process, in the environment of those it starts
+PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
+log = logging.getLogger("train")
+
+
+def settled_precision(precision: str, accelerator: str, num_nodes: int, resume_from: Path | None) -> str:
+    """The precision asked for; `auto` is what a run that goes on was begun with, else what this machine is fastest in.
+
+    Args:
+        precision: `trainer.precision`.
+        accelerator: `trainer.accelerator`.
+        num_nodes: `trainer.num_nodes`.
+        resume_from: the checkpoint of a run that goes on.
+
+    Raises:
+        ValueError: for a precision in which trained weights would not stay in float32.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"trainer.precision={precision!r}: trained weights stay in float32; must be one of {', '.join(PRECISIONS)}"
+        )
+    if precision == "auto" and resume_from is not None:
+        precision = begun_precision(resume_from)
+        log.info("trainer.precision: %s, with which the run was begun", precision)
+    return choose_precision(precision, accelerator, num_nodes)
+
+
+def choose_precision(precision: str, accelerator: str, num_nodes: int = 1) -> str:
+    """`auto` is bf16-mixed where the machine multiplies faster in bfloat16, else 32; anything else stays as it is.
+
+    The first process measures, and those it starts take its choice; under `torchrun` each measures for itself.
+    Several CPU nodes, which may be unlike, take 32.
+    """
+    if precision != "auto":
+        return precision
+    if "LOCAL_RANK" not in os.environ or CHOSEN_PRECISION not in os.environ:
+        os.environ[CHOSEN_PRECISION] = fastest_precision(accelerator, num_nodes)
+        log.info("trainer.precision=auto: %s on this machine", os.environ[CHOSEN_PRECISION])
+    return os.environ[CHOSEN_PRECISION]
+
+
+def begun_precision(checkpoint: Path) -> str:
+    """The precision of a run that goes on, as its checkpoint tells."""
+    return str(torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)[PRECISION])
+
+
+def fastest_precision(accelerator: str, num_nodes: int) -> str:
+    """What `auto` stands for on this machine."""
+    if torch.cuda.is_available() and accelerator in ("auto", "gpu", "cuda"):
+        return "bf16-mixed" if fast_bfloat16("cuda") else "32"
+    return "bf16-mixed" if num_nodes == 1 and fast_bfloat16("cpu") else "32"
+
+
+def half_precision(precision: str) -> torch.dtype | None:
+    """The type mixed precision computes in, by the name a trainer gives it (on a CPU Lightning takes bf16 for fp16).
+
+    Returns:
+        None in full precision.
+    """
+    return {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}.get(precision)

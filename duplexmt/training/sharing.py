@@ -1,0 +1,53 @@
+"""How the processes of a run share its work: their number, their batches, and DDP."""
+
+import os
+from typing import Any
+
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+
+CORES = "cores"  # a number of devices
+LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
+Batches = dict[str, int | None]  # `batch_size` in pairs, `batch_cells` in cells or None
+
+
+def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, Any], Batches]:
+    """`devices=cores`: on a CPU, one process for each core, which share what one would take as a batch.
+
+    Where the matrices are small, threads help one process little, while processes of one thread each have nothing to
+    wait for but each other's gradients. What is trained stays the same. Where there is a GPU, it trains alone.
+
+    Args:
+        trainer: settings of the trainer.
+        batches: size of a whole batch.
+
+    Returns:
+        Both, with a number of devices and the share of each; any other number of devices stays as it is.
+    """
+    if trainer["devices"] != CORES:
+        return trainer, batches
+    processes = 1
+    if trainer["accelerator"] == "cpu" or not torch.accelerator.is_available():
+        pairs = batches["batch_size"] or 1
+        most = min(usable_cores(), pairs // LEAST_PAIRS)
+        processes = max((n for n in range(1, most + 1) if pairs % n == 0), default=1)
+    shares = {name: None if size is None else max(1, size // processes) for name, size in batches.items()}
+    return trainer | {"devices": processes}, shares
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_strategy(strategy: str, devices: Any, num_nodes: int, accumulate: int) -> Any:
+    """DDP, by name or by `auto` with several devices, with a static graph and no search for unused weights.
+
+    The grid step runs the same graph whatever the batch, so gradients need no second buffer and no search. With
+    accumulated batches the graph is not declared static: DDP records it in its first backward pass, which must then be
+    a synchronised one (https://github.com/pytorch/pytorch/issues/143580).
+    """
+    several = num_nodes > 1 or devices not in (1, "1", "auto")
+    if strategy == "ddp" or (strategy == "auto" and several):
+        return DDPStrategy(static_graph=accumulate == 1, find_unused_parameters=False, gradient_as_bucket_view=True)
+    return strategy
