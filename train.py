@@ -65,90 +65,20 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.artifact import save_model_folder, trained_on
-    from duplexmt.baselines.mask import shown_delay
-    from duplexmt.baselines.model import PrefixModel
-    from duplexmt.data.tokenizer import stream_tokens
-    from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone, random_backbone
-    from duplexmt.grid.model import GridModel
-    from duplexmt.training.data import STREAM_SETTINGS, GridDataModule, corpus_settings, prepare_corpus
+    from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model
-    from duplexmt.training.module import GridTranslation
-    from duplexmt.training.precision import half_precision
-    from duplexmt.training.prefix_module import PrefixTranslation
-    from duplexmt.training.probes import ProbeCallback, choose_probes
     from duplexmt.training.run import add_callbacks
-    from duplexmt.training.sample import sample_callback
     from duplexmt.training.snapshots import Snapshots
 
-    system: tuple[str, float | int | None] = (cfg.system.name, shown_delay(cfg.system.k))
-    if cfg.system.name == "grid":
-        system = ("grid", cfg.policy.thetas[0])
-    stream = {name: getattr(cfg.data, name) for name in (*STREAM_SETTINGS, "context_tokens")}
-    data = corpus_settings(asdict(cfg.data))
-    if cfg.resume and data["tokenizer"] is None:
-        data["tokenizer"] = str(folder / "tokenizer")  # not trained again
-    prepared = prepare_corpus(**data)
-    tokens = stream_tokens(prepared.tokenizer, **stream)
+    prepared, tokens = corpus_of(cfg, folder)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed)
-    look = asdict(cfg.probes)
-    every, thetas = look.pop("every_n_steps"), look.pop("thetas")
-    probes = ProbeCallback(
-        choose_probes(prepared, **look),
-        folder,
-        prepared.tokenizer,
-        system=cfg.system.name,
-        settings=thetas if cfg.system.name == "grid" else [system[1]],
-        max_target_tokens=cfg.policy.max_target_tokens,
-        lam=cfg.policy.lam,
-        every_n_steps=every,
-    )
-
-    vocab_size = len(prepared.tokenizer)
-    if cfg.model.backbone is not None:
-        backbone = pretrained_backbone(cfg.model.backbone, vocab_size)
-    else:
-        backbone = random_backbone(cfg.model.architecture or {}, vocab_size, tokens.end)
-    if cfg.model.adaptation == "lora":
-        backbone = add_lora(backbone, **asdict(cfg.model.lora))
-        if half := half_precision(trainer.precision):
-            freeze_in(half, backbone)
-    optimisation: dict[str, Any] = {
-        "learning_rate": cfg.training.learning_rate,
-        "warmup_steps": cfg.training.warmup_steps,
-        "schedule": cfg.training.schedule,
-        "betas": (cfg.training.betas[0], cfg.training.betas[1]),
-        "optimizer": cfg.training.optimizer,
-        "emit_learning_rate": cfg.training.emit_learning_rate,
-        "seed": cfg.training.seed,
-    }
-    model: GridModel | PrefixModel
-    module: GridTranslation | PrefixTranslation
-    if cfg.system.name == "grid":
-        model = GridModel(
-            backbone,
-            attention=cfg.model.attention,
-            input_attends_output=cfg.model.input_attends_output,
-            softmax=cfg.model.softmax,
-            anchor=cfg.model.anchor,
-            emit_hidden=cfg.model.emit_hidden,
-        )
-        model.recompute = cfg.training.recompute
-        if cfg.training.compile:
-            model.compile_blocks()
-        losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight")}
-        module = GridTranslation(model, tokens, lam=cfg.policy.lam, **losses, **optimisation)
-    else:
-        model = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
-        if cfg.training.recompute != "nothing":
-            model.recompute_layers()
-        if cfg.training.compile:
-            log.warning("training.compile=true: only the grid's blocks are compiled; %s is trained without", system[0])
-        module = PrefixTranslation(model, tokens, **optimisation)
+    module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
     recipe = {"lam": cfg.policy.lam} if cfg.system.name == "grid" else {}
+    training = asdict(cfg.training) | recipe | {"typical_source_length": datamodule.typical_source_length}
     save = partial(
         save_model_folder,
-        model=model,
+        model=module.model,
         tokenizer=prepared.tokenizer,
         tokens=tokens,
         backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
@@ -156,18 +86,12 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         trained_before=trained_on(cfg.model.backbone),
         max_shard_size=cfg.training.max_shard_size,
     )
-    training = asdict(cfg.training) | recipe | {"typical_source_length": datamodule.typical_source_length}
-    add_callbacks(
-        trainer,
-        sample_callback(
-            prepared, cfg.training.sample_size, cfg.data.target_language, *system, cfg.policy.max_target_tokens
-        ),
-        probes,
-        Snapshots(folder / "snapshots", cfg.training.snapshots, partial(save, training=training, scores={})),
-    )
+    snapshots = Snapshots(folder / "snapshots", cfg.training.snapshots, partial(save, training=training, scores={}))
+    add_callbacks(trainer, *looks_of(cfg, folder, prepared), snapshots)
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)
         log.info("corpus\n%s", prepared.summary())
+
     resumed = folder / "checkpoints" / "last.ckpt" if cfg.resume else None
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
 
@@ -181,9 +105,97 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
             log_model(trainer, model_folder, f"{cfg.name}-model", scores)
         log.info("model folder: %s", os.path.relpath(model_folder))
         if cfg.demonstrate:
-            log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, *system, cfg.policy.max_target_tokens))
+            shown = demonstrate(model_folder, prepared, cfg.demonstrate, *shown_as(cfg), cfg.policy.max_target_tokens)
+            log.info("%s", shown)
     close_loggers(trainer)
     return scores.get("validation/BLEU")
+
+
+def corpus_of(cfg: TrainSettings, folder: Path) -> tuple[Any, Any]:
+    """The prepared corpus, and the tokens its streams need; a run that goes on keeps its tokenizer."""
+    from duplexmt.data.tokenizer import stream_tokens
+    from duplexmt.training.data import STREAM_SETTINGS, corpus_settings, prepare_corpus
+
+    data = corpus_settings(asdict(cfg.data))
+    if cfg.resume and data["tokenizer"] is None:
+        data["tokenizer"] = str(folder / "tokenizer")  # not trained again
+    prepared = prepare_corpus(**data)
+    stream = {name: getattr(cfg.data, name) for name in (*STREAM_SETTINGS, "context_tokens")}
+    return prepared, stream_tokens(prepared.tokenizer, **stream)
+
+
+def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -> Any:
+    """The decoder to train: pretrained or with random weights, in full or by LoRA over weights that stay."""
+    from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone, random_backbone
+    from duplexmt.training.precision import half_precision
+
+    if cfg.model.backbone is not None:
+        backbone = pretrained_backbone(cfg.model.backbone, vocab_size)
+    else:
+        backbone = random_backbone(cfg.model.architecture or {}, vocab_size, end)
+    if cfg.model.adaptation == "lora":
+        backbone = add_lora(backbone, **asdict(cfg.model.lora))
+        if half := half_precision(precision):
+            freeze_in(half, backbone)
+    return backbone
+
+
+def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
+    """The grid, or a baseline, over a backbone, as a module that trains it."""
+    from duplexmt.baselines.model import PrefixModel
+    from duplexmt.grid.model import GridModel
+    from duplexmt.training.module import GridTranslation
+    from duplexmt.training.prefix_module import PrefixTranslation
+
+    names = ("learning_rate", "warmup_steps", "schedule", "optimizer", "emit_learning_rate", "seed")
+    optimisation: dict[str, Any] = {name: getattr(cfg.training, name) for name in names}
+    optimisation["betas"] = (cfg.training.betas[0], cfg.training.betas[1])
+    if cfg.system.name == "grid":
+        names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
+        grid = GridModel(backbone, **{name: getattr(cfg.model, name) for name in names})
+        grid.recompute = cfg.training.recompute
+        if cfg.training.compile:
+            grid.compile_blocks()
+        losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight")}
+        return GridTranslation(grid, tokens, lam=cfg.policy.lam, **losses, **optimisation)
+    baseline = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
+    if cfg.training.recompute != "nothing":
+        baseline.recompute_layers()
+    if cfg.training.compile:
+        log.warning(
+            "training.compile=true: only the grid's blocks are compiled; %s is trained without", cfg.system.name
+        )
+    return PrefixTranslation(baseline, tokens, **optimisation)
+
+
+def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:
+    """The system, with the θ or k, that sentences are translated by while it trains and afterwards."""
+    from duplexmt.baselines.mask import shown_delay
+
+    return cfg.system.name, cfg.policy.thetas[0] if cfg.system.name == "grid" else shown_delay(cfg.system.k)
+
+
+def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]:
+    """The callbacks that translate validation sentences: for scores, and for a close look at a few."""
+    from duplexmt.training.probes import ProbeCallback, choose_probes
+    from duplexmt.training.sample import sample_callback
+
+    system, setting = shown_as(cfg)
+    limit = cfg.policy.max_target_tokens
+    sample = sample_callback(prepared, cfg.training.sample_size, cfg.data.target_language, system, setting, limit)
+    look = asdict(cfg.probes)
+    every, thetas = look.pop("every_n_steps"), look.pop("thetas")
+    probes = ProbeCallback(
+        choose_probes(prepared, **look),
+        folder,
+        prepared.tokenizer,
+        system=system,
+        settings=thetas if system == "grid" else [setting],
+        max_target_tokens=limit,
+        lam=cfg.policy.lam,
+        every_n_steps=every,
+    )
+    return sample, probes
 
 
 if __name__ == "__main__":
