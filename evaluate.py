@@ -148,12 +148,11 @@ def translate_point(
 def settings_of(cfg: EvaluateSettings, loaded: Any) -> list[tuple[str, Any]]:
     """The systems and settings to evaluate a model folder with."""
     from duplexmt.baselines.mask import own_delays
+    from duplexmt.policy.knobs import recorded_theta
 
     held = loaded.info["system"]
     if held == "grid":
-        recorded = loaded.info.get("operating_point", {}).get("theta")
-        if "recorded" in cfg.policy.thetas and recorded is None:
-            raise ValueError("policy.theta=recorded: this model has none; find it with python evaluate.py target_al=3")
+        recorded = recorded_theta(loaded.info)
         return [("grid", recorded if theta == "recorded" else theta) for theta in cfg.policy.thetas]
     if held == "waitk":
         return [("waitk", k) for k in cfg.ks or own_delays(loaded.model.k)]

@@ -74,8 +74,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     prepared, tokens = corpus_of(cfg, folder)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed)
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
-    recipe = {"lam": cfg.policy.lam} if cfg.system.name == "grid" else {}
-    training = asdict(cfg.training) | recipe | {"typical_source_length": datamodule.typical_source_length}
+    training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
     save = partial(
         save_model_folder,
         model=module.model,
@@ -83,6 +82,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         tokens=tokens,
         backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
         data=asdict(cfg.data),
+        policy={"lam": cfg.policy.lam, "theta": cfg.policy.thetas[0]} if cfg.system.name == "grid" else {},
         trained_before=trained_on(cfg.model.backbone),
         max_shard_size=cfg.training.max_shard_size,
     )

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import hydra
 from omegaconf import DictConfig
@@ -28,6 +27,7 @@ def translate(cfg: TranslateSettings) -> None:
     from data_prep.rules import UNSPACED
     from duplexmt.artifact import load_model_folder
     from duplexmt.devices import choose_device
+    from duplexmt.policy.knobs import recorded_theta
     from duplexmt.report.live import LiveReport
     from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveTranslator, longest_sentence
@@ -60,7 +60,7 @@ def translate(cfg: TranslateSettings) -> None:
     engine = Engine(
         loaded.model,
         loaded.tokens,
-        theta=chosen_theta(cfg.theta, loaded.info, cfg.default_theta),
+        theta=recorded_theta(loaded.info) if cfg.theta is None else cfg.theta,
         max_target_tokens=cfg.max_target_tokens,
         max_streams=1,
         max_repeats=cfg.max_repeats,
@@ -109,11 +109,6 @@ def translate(cfg: TranslateSettings) -> None:
                 warn(line, messages[reason])
     finally:
         leave_line()  # for an error, or Ctrl-C
-
-
-def chosen_theta(given: float | None, info: dict[str, Any], default: float) -> float:
-    """The EMIT threshold given, else the operating point recorded in the model folder, else the default."""
-    return info.get("operating_point", {}).get("theta", default) if given is None else given
 
 
 def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:

@@ -99,7 +99,7 @@ def study(
     model: GridModel, loaded: ModelFolder, sentences: list[Example], arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Everything about one set of weights."""
-    lam = loaded.info["training"]["lam"] if arguments.lam is None else arguments.lam
+    lam = loaded.info["policy"]["lam"] if arguments.lam is None else arguments.lam
     long = documents(sentences, arguments.documents, arguments.length)
     return {
         "trained_with": model.attention,
@@ -131,7 +131,7 @@ def over_training(folders: list[Path], arguments: argparse.Namespace) -> list[di
         loaded = load_grid(path)
         loaded.model.double()
         found = examples(loaded, held_out_pairs(loaded, max(2, arguments.limit // 4), arguments.pairs))
-        lam = loaded.info["training"]["lam"] if arguments.lam is None else arguments.lam
+        lam = loaded.info["policy"]["lam"] if arguments.lam is None else arguments.lam
         rows.append(
             {
                 "step": int(path.name),

@@ -58,7 +58,7 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     texts = [(pair.source, pair.target) for pair in pairs]
     records = translate_pairs(system, texts, loaded.tokenizer, loaded.sources)
     row = score(records, "zh", "en", source_rate=4.0).row
-    measures = policy_measures(loaded, pairs, loaded.info["training"]["lam"])
+    measures = policy_measures(loaded, pairs, loaded.info["policy"]["lam"])
     result: dict[str, Any] = {
         "theta": arguments.theta,
         "sentences": len(pairs),

@@ -135,7 +135,7 @@ def measure(run: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         result = json.loads(kept.read_text(encoding="utf-8"))
         if result["measured"] == wanted:
             return result
-    lam = loaded.info["training"]["lam"]
+    lam = loaded.info["policy"]["lam"]
     pairs = held_out_pairs(loaded, arguments.limit, arguments.pairs)
     probes = ([CASE_STUDY] if isinstance(pairs[0], AlignedPair) else []) + pairs
     probes = probes[: arguments.probes]

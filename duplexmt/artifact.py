@@ -66,6 +66,7 @@ def save_model_folder(
     *,
     backbone: str | None,
     data: dict[str, Any],
+    policy: dict[str, float],
     training: dict[str, Any],
     scores: dict[str, float],
     trained_before: list[dict[str, Any]] | None = None,
@@ -79,6 +80,7 @@ def save_model_folder(
         tokenizer, tokens: what its data was made with.
         backbone: name or folder the frozen backbone can be loaded from; None: its weights are saved along.
         data: settings of its data (languages, licence, …).
+        policy: of a grid model `lam`, with which it was trained, and `theta`, to translate at; of others nothing.
         training: settings of its training, for the record.
         scores: validation figures for the model card.
         trained_before: settings of the data its base was trained on, see `trained_on`.
@@ -121,6 +123,7 @@ def save_model_folder(
         "backbone": backbone,
         "tokens": asdict(tokens),
         "data": data,
+        "policy": policy,
         "training": training,
         "trained_before": trained_before or [],
         "scores": scores,
@@ -324,7 +327,7 @@ def _system_lines(info: dict[str, Any]) -> tuple[str, str, str, str]:
             "grid-attention",
             f"- **Grid:** attention {grid['attention']}, I←O {'on' if grid['input_attends_output'] else 'off'}, "
             f"softmax {grid['softmax']}, anchor {grid['anchor']}{head}.",
-            f"λ = {info['training'].get('lam')}, ",
+            f"λ = {info['policy']['lam']}, ",
             "python translate.py model_folder=THIS_FOLDER theta=0.7",
         )
     k, anchor = info["prefix"]["k"], info["prefix"]["anchor"]

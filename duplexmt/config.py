@@ -12,6 +12,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
+from .policy.knobs import check_lam, check_theta
+
 
 @dataclass
 class LoraConfig:
@@ -166,17 +168,16 @@ class PolicyConfig:
     """λ of the path (training), θ of the EMIT head (decoding)."""
 
     lam: float = MISSING
-    theta: Any = MISSING  # one threshold, or a list of them; evaluate: `recorded`, what target_al=… has found
+    theta: Any = MISSING  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
     max_target_tokens: int = MISSING  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
-        if not 0 <= self.lam < float("inf"):
-            raise ValueError(f"policy.lam={self.lam}: λ must be a finite number of at least 0 (the paper uses 0.1)")
+        check_lam(self.lam)
         if not self.thetas:
             raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
         for theta in self.thetas:
             if theta != "recorded":
-                _check_theta("policy.theta", theta)
+                check_theta(theta)
         _check_limit("policy.max_target_tokens", self.max_target_tokens)
 
     @property
@@ -277,7 +278,7 @@ class ProbesConfig:
                 "probes.thetas=[]: give at least one threshold between 0 and 1; for no probes, probes.count=0"
             )
         for theta in self.thetas:
-            _check_theta("probes.thetas", theta)
+            check_theta(theta, "probes.thetas")
 
 
 @dataclass
@@ -407,8 +408,7 @@ class TranslateSettings:
 
     model_folder: str = MISSING
     text: str | None = MISSING  # null: standard input, as it arrives
-    theta: float | None = MISSING  # null: the operating point recorded in the model folder, or default_theta
-    default_theta: float = MISSING
+    theta: float | None = MISSING  # null: the model folder's own, see `recorded_theta`
     max_target_tokens: int = MISSING  # of a sentence
     max_repeats: int | None = MISSING  # how often in a row the same tokens may be written; null: as often as it likes
     max_sentence_tokens: int | None = MISSING  # of the source, at which it is cut; null: as the model was trained
@@ -423,8 +423,7 @@ class TranslateSettings:
 
     def __post_init__(self) -> None:
         if self.theta is not None:
-            _check_theta("theta", self.theta)
-        _check_theta("default_theta", self.default_theta)
+            check_theta(self.theta, "theta")
         _check_limit("max_target_tokens", self.max_target_tokens)
         if not self.pause > 0:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
@@ -434,11 +433,6 @@ def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
-
-
-def _check_theta(setting: str, theta: Any) -> None:
-    if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 <= theta <= 1:
-        raise ValueError(f"{setting}={theta}: the EMIT threshold must be a number between 0 and 1")
 
 
 def _check_limit(setting: str, value: int, least: int = 1) -> None:

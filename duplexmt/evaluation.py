@@ -87,7 +87,7 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
         training = info["training"]
         options.setdefault("emit_hidden", 0)  # a folder written before it was an option
         options |= {
-            "λ": training.get("lam"),
+            "λ": info["policy"]["lam"],
             "LM cells": training.get("lm_cells", "mask"),
             "EMIT loss": training.get("emit_loss", "mask"),
             "EMIT weight": training.get("emit_weight", 1.0),

@@ -67,7 +67,7 @@ def sentence(
     for name, ids in (("source", source_ids), ("target", target_ids)):
         if not ids:
             raise ValueError(f"--{name}: has no text")
-    lam = loaded.info["training"]["lam"] if lam is None else lam
+    lam = loaded.info["policy"]["lam"] if lam is None else lam
     grid = sentence_grid(loaded.model, loaded.tokens, loaded.tokenizer, source_ids, target_ids, lam)
     paths = [*heatmap_figure(grid, out), *output_figure(grid, out)]
 

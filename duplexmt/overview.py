@@ -13,6 +13,7 @@ from .artifact import MANIFEST, ModelFolder, corpus_name, load_model_folder, rea
 from .baselines.mask import shown_delay
 from .evaluated import holds_evaluations, model_of, point_for_examples, read_evaluation
 from .evaluation import DECODING, Setting, model_digest
+from .policy.knobs import recorded_theta
 from .report.examples import Example, examples
 from .report.page import Report
 from .report.training_figure import read_run_curves
@@ -22,7 +23,6 @@ from .thresholds import THETAS, viewer_of
 from .translation import Record, tokenise, translate
 
 HELD_OUT = 60  # sentences translated where there is no evaluation
-THETA = 0.5  # of those translations, where the model has no recorded operating point
 Pair = tuple[str, str]
 
 
@@ -217,7 +217,7 @@ def translated(
     setting: Setting = None
     name = system = loaded.info["system"]
     if system == "grid":
-        setting = loaded.info.get("operating_point", {}).get("theta", THETA)
+        setting = recorded_theta(loaded.info)
         name = f"grid θ={setting:g}"
     elif system == "waitk":
         setting = shown_delay(loaded.info["prefix"]["k"])
@@ -245,7 +245,7 @@ def facts(info: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("backbone", info["backbone"] or "trained from random weights"),
         ("trained", "all weights" if info["adaptation"] == "full" else info["adaptation"]),
         *[(name.replace("_", " "), _plain(value)) for name, value in options.items()],
-        *([("λ", f"{info['training']['lam']:g}")] if "lam" in info["training"] else []),
+        *([("λ", f"{info['policy']['lam']:g}")] if info["policy"] else []),
         ("data", corpus_name(data)),
         ("licence of the data", data["licence"]),
         *[(name, f"{value:.4g}") for name, value in info["scores"].items()],

@@ -45,7 +45,7 @@ def viewer_of(
     """
     if not isinstance(loaded.model, GridModel):
         raise ValueError(f"a {loaded.info['system']} model has no grid to show")
-    model, tokenizer, lam = loaded.model, loaded.tokenizer, loaded.info["training"]["lam"]
+    model, tokenizer, lam = loaded.model, loaded.tokenizer, loaded.info["policy"]["lam"]
     sources = loaded.sources.ids([source for _, source, _ in pairs])
     references = token_ids(tokenizer, [reference for _, _, reference in pairs])
     for (label, _, _), *both in zip(pairs, sources, references, strict=True):

@@ -29,7 +29,8 @@ def save(folder, model, backbone=None, scores=None, tokens=TOKENS, **further):
         tokens,
         backbone=backbone,
         data=DATA,
-        training={"lam": 0.1, "learning_rate": 1e-3},
+        policy={"lam": 0.1, "theta": 0.5},
+        training={"learning_rate": 1e-3},
         scores={"validation/BLEU": 31.4159} if scores is None else scores,
         **further,
     )
@@ -99,7 +100,7 @@ def test_tokenizer_and_stream_tokens_come_back_with_the_model(tmp_path):
     assert token_ids(loaded.tokenizer, texts) == token_ids(tiny_tokenizer(), texts)
     assert stream_tokens(loaded.tokenizer) == stream_tokens(tiny_tokenizer())
     assert loaded.info["data"] == DATA
-    assert loaded.info["training"]["lam"] == 0.1
+    assert loaded.info["policy"] == {"lam": 0.1, "theta": 0.5}
     assert loaded.info["scores"] == {"validation/BLEU": 31.4159}
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import translate
 from duplexmt.report.wandb_file import read_wandb_file
 
 pytestmark = pytest.mark.slow
@@ -92,7 +91,7 @@ def test_training_ends_with_a_model_folder_and_shows_translations(trained):
     assert (folder.parent / "latest" / "model").samefile(folder / "model")
     info = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
     assert info["data"]["licence"] == "CC0"
-    assert info["training"]["lam"] == 0.01
+    assert info["policy"] == {"lam": 0.01, "theta": 0.5}
     assert info["training"]["epochs"] == 1
     assert {"validation/lm_loss", "validation/BLEU"} <= set(info["scores"])
     assert "licence: CC0" in (folder / "model" / "README.md").read_text(encoding="utf-8")
@@ -273,8 +272,6 @@ def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, eval
     model = tmp_path / "model"
     shutil.copytree(trained[0] / "model", model)
     arguments = [f"model_folder='{model}'", *EVALUATION[1:], f"hydra.run.dir='{tmp_path / 'run'}'"]
-    refused = run("evaluate.py", *arguments, "policy.theta=recorded")
-    assert "policy.theta=recorded: this model has none" in refused.stderr
     (tmp_path / "runs" / "latest").mkdir(parents=True)
     latest, search = tmp_path / "runs" / "latest" / "model", tmp_path / "search"
     latest.symlink_to(model)
@@ -293,19 +290,6 @@ def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, eval
     succeeded(run("evaluate.py", *arguments, "policy.theta=recorded"))
     (row,) = rows_in(tmp_path / "run")
     assert row["setting"] == f"θ={recorded['theta']:g}"
-
-
-@pytest.mark.parametrize(
-    ("given", "info", "theta"),
-    [
-        (0.3, {"operating_point": {"theta": 0.8}}, 0.3),
-        (0.0, {"operating_point": {"theta": 0.8}}, 0.0),
-        (None, {"operating_point": {"theta": 0.8, "target_al": 3}}, 0.8),
-        (None, {}, 0.5),
-    ],
-)
-def test_translation_takes_the_theta_given_else_the_recorded_one_else_the_default(given, info, theta):
-    assert translate.chosen_theta(given, info, default=0.5) == theta
 
 
 def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trained):
@@ -450,7 +434,7 @@ def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tm
     steps = {int(line.split(",")[step]) for line in again[1:]}
     assert min(steps) == 2  # goes on where it was stopped
     assert {2, 3} <= steps
-    assert json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))["training"]["lam"] == 0.01
+    assert json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))["policy"]["lam"] == 0.01
     assert "model folder" in done.stdout
 
 
@@ -465,7 +449,7 @@ def test_a_sweep_of_two_devices_runs_each_job_on_both(trained, tmp_path):
     succeeded(run("train.py", "-m", "policy.lam=0.01,0.1", *settings))
     for job, lam in enumerate((0.01, 0.1)):
         manifest = json.loads((tmp_path / str(job) / "model" / "duplexmt.json").read_text(encoding="utf-8"))
-        assert manifest["training"]["lam"] == lam
+        assert manifest["policy"]["lam"] == lam
         assert (tmp_path / str(job) / "train_ddp_process_1.log").is_file()
 
 

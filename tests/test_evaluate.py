@@ -33,7 +33,7 @@ def saved(tmp_path_factory):
         }
         save_model_folder(
             folder / name, spoken_grid(seed=seed), tiny_tokenizer(), stream_tokens(tiny_tokenizer()), backbone=None,
-            data=data, training={"lam": 0.1}, scores={},
+            data=data, policy={"lam": 0.1, "theta": 0.5}, training={}, scores={},
         )  # fmt: skip
     return folder
 

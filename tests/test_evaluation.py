@@ -216,7 +216,7 @@ def test_a_folder_without_evaluation_or_with_a_damaged_one_is_refused(tmp_path):
 
 
 def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
-    grid = {"system": "grid", "grid": {"softmax": "joint"}, "training": {"lam": 0.1}}
+    grid = {"system": "grid", "grid": {"softmax": "joint"}, "policy": {"lam": 0.1}, "training": {}}
     usual = {
         "emit_hidden": 0,
         "LM cells": "mask",
@@ -240,7 +240,7 @@ def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
 
 
 DATA = {"corpus": "pairs", "path": "a/train.tsv", "segmentation": "tokens", "train_size": 25000, "seed": 1}
-TRAINING = {"learning_rate": 0.001, "optimizer": "adam", "lam": 0.1, "seed": 1, "epochs": 1}
+TRAINING = {"learning_rate": 0.001, "optimizer": "adam", "seed": 1, "epochs": 1}
 
 
 def recipe(tmp_path, data=None, training=None, config=None, **info):

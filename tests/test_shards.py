@@ -15,7 +15,8 @@ from .test_artifact import DATA, TOKENS, assert_same_outputs, trained_with_lora
 
 def save(folder, model, size):
     return save_model_folder(
-        folder, model, tiny_tokenizer(), TOKENS, backbone=None, data=DATA, training={"lam": 0.1}, scores={},
+        folder, model, tiny_tokenizer(), TOKENS, backbone=None, data=DATA, policy={"lam": 0.1, "theta": 0.5},
+        training={}, scores={},
         max_shard_size=size,
     )  # fmt: skip
 

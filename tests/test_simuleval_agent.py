@@ -41,7 +41,15 @@ def model_folder(folder, **options):
     tokens = stream_tokens(tiny_tokenizer())
     data = DATA | {"corpus": "pairs", "max_tokens": None}
     return save_model_folder(
-        folder, model, tiny_tokenizer(), tokens, backbone=None, data=data, training={"lam": 0.1}, scores={}
+        folder,
+        model,
+        tiny_tokenizer(),
+        tokens,
+        backbone=None,
+        data=data,
+        policy={"lam": 0.1, "theta": 0.5},
+        training={},
+        scores={},
     )
 
 

@@ -18,7 +18,7 @@ THETAS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0)
 SOURCES = ["人是", "我们好"]  # a token a character, three for 好
 INFO = {
     "system": "grid",
-    "training": {"lam": 0.1},
+    "policy": {"lam": 0.1, "theta": 0.5},
     "data": {"source_language": "zh", "target_language": "en", "max_tokens": 24},
 }
 

@@ -39,7 +39,7 @@ def run(monkeypatch):
         with open(reader) as file, monkeypatch.context() as patch:
             patch.setattr("sys.stdin", file)
             default = dict.fromkeys(TranslateSettings.__annotations__)
-            default |= {"default_theta": 1.0, "max_target_tokens": 3, "cut": True, "whole": False, "pause": 9.0}
+            default |= {"theta": 1.0, "max_target_tokens": 3, "cut": True, "whole": False, "pause": 9.0}
             default |= {"model_folder": "any", "events": True, "steps": False, "device": "cpu", "any_anchor": False}
             translate.translate(TranslateSettings(**default | {"text": text} | values))
 

@@ -3,12 +3,7 @@
 import torch
 from torch import Tensor
 
-
-def check_lam(lam: float) -> float:
-    """Return λ if it is a finite number ≥ 0, else raise `ValueError`."""
-    if not 0.0 <= lam < float("inf"):
-        raise ValueError(f"policy.lam={lam}: λ must be a finite number of at least 0 (the paper uses 0.1)")
-    return lam
+from .knobs import check_lam
 
 
 @torch.no_grad()

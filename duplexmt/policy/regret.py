@@ -10,7 +10,7 @@ WAIT are worth the same *on average* over what the model cannot tell apart.
 import torch
 from torch import Tensor
 
-from .path import check_lam
+from .knobs import check_lam
 
 
 @torch.no_grad()

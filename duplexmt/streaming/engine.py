@@ -20,18 +20,12 @@ import torch
 
 from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
+from ..policy.knobs import check_theta
 from .events import End, Event, Read, Write
 from .states import CachedStates, RecomputedStates, States, StaticStates, StreamState
 from .text import GrowingText
 
 LONGEST_REPEATED_BLOCK = 8
-
-
-def check_theta(theta: float) -> float:
-    """Return θ if it lies in [0, 1], else raise `ValueError`."""
-    if not 0.0 <= theta <= 1.0:
-        raise ValueError(f"policy.theta={theta}: the EMIT threshold must lie between 0 and 1")
-    return theta
 
 
 class Engine:

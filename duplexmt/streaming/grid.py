@@ -5,10 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
-from .engine import Engine, check_theta
+from .engine import Engine
 from .events import Event
-
-__all__ = ["GridSystem", "check_theta"]
 
 MOST_SHOWN = 5  # sources that are too long, in a message
 

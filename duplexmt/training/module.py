@@ -10,8 +10,8 @@ from ..data.tokenizer import StreamTokens
 from ..grid.model import EMIT, GridModel
 from ..policy.calibration import BINS, calibration_error, calibration_sums
 from ..policy.guide import Guided, cell_weights, guide
+from ..policy.knobs import check_lam
 from ..policy.losses import GridLoss, grid_loss
-from ..policy.path import check_lam
 from .base import TranslationModule
 from .throughput import step_flops
 

@@ -44,7 +44,7 @@ def tiny_run(folder, seed=1, lam=0.1, steps=(0, 5), attention="approximate"):
         manifest = saved / "duplexmt.json"
         info = json.loads(manifest.read_text(encoding="utf-8"))
         info["data"] |= {"source_field": 0, "target_field": 1}
-        info["training"]["lam"] = lam
+        info["policy"]["lam"] = lam
         manifest.write_text(json.dumps(info), encoding="utf-8")
     return folder
 

@@ -208,7 +208,8 @@ def test_bad_settings_are_refused_by_value_and_rule(values, message):
 def save(folder, model, backbone=None):
     return save_model_folder(
         folder, model, tiny_tokenizer(), stream_tokens(tiny_tokenizer()),
-        backbone=backbone, data=vars(DataConfig(corpus="builtin")), training={}, scores={"validation/BLEU": 1.5},
+        backbone=backbone, data=vars(DataConfig(corpus="builtin")), policy={}, training={},
+        scores={"validation/BLEU": 1.5},
     )  # fmt: skip
 
 

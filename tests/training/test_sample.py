@@ -58,7 +58,15 @@ def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
         "context_tokens": 4, "context_separator": "|||",
     }  # fmt: skip
     folder = save_model_folder(
-        tmp_path / "model", model, tiny_tokenizer(), TOKENS, backbone=None, data=data, training={}, scores={}
+        tmp_path / "model",
+        model,
+        tiny_tokenizer(),
+        TOKENS,
+        backbone=None,
+        data=data,
+        policy={"lam": 0.1, "theta": 0.5},
+        training={},
+        scores={},
     )
     shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8)
     system = GridSystem(model, TOKENS, 0.4, 8)

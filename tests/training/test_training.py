@@ -327,7 +327,15 @@ def test_lora_trains_adapters_text_head_and_emit_head_and_nothing_else_then_surv
     tokenizer, tokens = tiny_tokenizer(), stream_tokens(tiny_tokenizer())
     data = vars(DataConfig(corpus="builtin"))
     save_model_folder(
-        tmp_path / "model", model, tokenizer, tokens, backbone=str(tmp_path / "base"), data=data, training={}, scores={}
+        tmp_path / "model",
+        model,
+        tokenizer,
+        tokens,
+        backbone=str(tmp_path / "base"),
+        data=data,
+        policy={"lam": 0.1, "theta": 0.5},
+        training={},
+        scores={},
     )
     loaded = load_model_folder(tmp_path / "model").model
     source, target = (torch.tensor(token_ids(tokenizer, [text])) for text in SENTENCES[0])

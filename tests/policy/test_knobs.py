@@ -1,0 +1,17 @@
+"""λ and θ: where each is recorded."""
+
+import pytest
+
+from duplexmt.policy.knobs import recorded_theta
+
+
+@pytest.mark.parametrize(
+    ("info", "theta"),
+    [
+        ({"policy": {"lam": 0.1, "theta": 0.5}}, 0.5),
+        ({"policy": {"lam": 0.1, "theta": 0.5}, "operating_point": {"theta": 0.8, "target_al": 3}}, 0.8),
+        ({"policy": {"lam": 0.1, "theta": 0.5}, "operating_point": {"theta": 0.0}}, 0.0),
+    ],
+)
+def test_a_model_is_run_at_the_operating_point_found_for_it_else_at_the_theta_of_its_training(info, theta):
+    assert recorded_theta(info) == theta
