@@ -327,5 +327,5 @@ class GatherSweep(Callback):
 if __name__ == "__main__":
     with user_errors():
         arguments = resume_arguments(quote_arguments(sys.argv[1:]), needs="decoding.json")
-        sys.argv[1:] = check_arguments(EvaluateSettings, rescore_arguments(arguments))
-    main()
+        sys.argv[1:] = check_arguments(EvaluateSettings, rescore_arguments(arguments), Path(__file__).parent / "conf")
+        main()

@@ -91,6 +91,9 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)
         log.info("corpus\n%s", prepared.summary())
+        if cfg.trainer.precision == "auto":
+            why = "with which the run was begun" if cfg.resume else "in which this machine is fastest"
+            log.info("trainer.precision=auto: %s, %s", trainer.precision, why)
 
     resumed = folder / "checkpoints" / "last.ckpt" if cfg.resume else None
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
@@ -201,5 +204,5 @@ def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]
 if __name__ == "__main__":
     with user_errors():
         arguments = resume_arguments(quote_arguments(sys.argv[1:]))
-        sys.argv[1:] = follower_arguments(check_arguments(TrainSettings, arguments))
-    main()
+        sys.argv[1:] = follower_arguments(check_arguments(TrainSettings, arguments, Path(__file__).parent / "conf"))
+        main()

@@ -4,9 +4,10 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from difflib import SequenceMatcher
@@ -25,28 +26,81 @@ from omegaconf.errors import ValidationError
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "{name: value}"}
 
 
+class Footprint:
+    """What a command finds in its folder when it starts, so that one that is refused leaves nothing behind.
+
+    Args:
+        folder: of a run, or of a sweep.
+    """
+
+    RECORDS = (".hydra", "multirun.yaml", "*.log")  # what Hydra writes before a program has done anything
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+        self.found = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else set()
+        self.missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+
+    def remove(self) -> None:
+        """Take back what has come since, if it is records alone: whatever a program has computed stays."""
+        self._remove(self.folder, self.found)
+        for folder in self.missing:  # from the inside out
+            if not folder.is_dir() or any(folder.iterdir()):
+                break
+            folder.rmdir()
+
+    def _remove(self, folder: Path, found: Collection[str] = ()) -> None:
+        new = [path for path in folder.iterdir() if path.name not in found] if folder.is_dir() else []
+        for job in (path for path in new if path.is_dir() and path.name != ".hydra"):  # of a sweep
+            self._remove(job)
+            if not any(job.iterdir()):
+                job.rmdir()
+        new = [path for path in new if path.exists()]
+        if all(any(path.match(record) for record in self.RECORDS) for path in new):
+            for path in new:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+footprints: list[Footprint] = []  # of this command
+
+
 class CheckFolder(Callback):
     """Before Hydra writes into the folder of a run or a sweep, refuses one that cannot be written to, or that a new
     training would take from another."""
 
+    def __init__(self) -> None:
+        self.records: dict[Path, bytes] = {}  # what earlier jobs of the sweep's folder were started with
+
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         """Of a single run."""
         with user_errors():
+            if config.hydra.output_subdir is not None:  # else nothing is written
+                footprints.append(Footprint(config.hydra.run.dir))
             check_writable("hydra.run.dir", config.hydra.run.dir)
             self.check_new_training(config, config.hydra.run.dir)
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Of a sweep, and of its jobs where they are numbered."""
         with user_errors():
+            footprints.append(Footprint(config.hydra.sweep.dir))
             check_writable("hydra.sweep.dir", config.hydra.sweep.dir)
+            records = Path(config.hydra.sweep.dir).rglob(".hydra/*.yaml")
+            self.records = {path.absolute(): path.read_bytes() for path in records}
             if OmegaConf.to_container(config.hydra.sweep)["subdir"] == "${hydra.job.num}":  # type: ignore[call-overload,index]
                 for job in sorted(Path(config.hydra.sweep.dir).glob("[0-9]*")):
                     self.check_new_training(config, str(job))
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        """Of a job of a sweep whose folder has another name: known only now, when Hydra has put its settings there."""
+        """Of a job of a sweep whose folder has another name: known only now, when Hydra has put its settings there.
+        One that is refused gets back the record of the training it holds."""
+        folder = Path(config.hydra.runtime.output_dir)
         with user_errors():
-            self.check_new_training(config, config.hydra.runtime.output_dir)
+            try:
+                self.check_new_training(config, str(folder))
+            except ValueError:
+                for path in (folder / ".hydra").glob("*.yaml"):
+                    if path in self.records:
+                        path.write_bytes(self.records[path])
+                raise
 
     def check_new_training(self, config: DictConfig, folder: str) -> None:
         """Evaluations may share a folder, and a resumed training goes on in its own."""
@@ -229,17 +283,21 @@ def without_quotes(value: str) -> str:
     return str(OverridesParser.create().parse_override(f"value={value}").value()) if value[:1] == "'" else value
 
 
-def check_arguments(schema: type, arguments: list[str]) -> list[str]:
+def check_arguments(schema: type, arguments: list[str], conf: Path | None = None) -> list[str]:
     """Command-line arguments as they are.
 
     Args:
         schema: of the program.
         arguments: of the command line; what Hydra's grammar cannot read is left for it to tell.
+        conf: the folder of its settings.
 
     Raises:
-        ValueError: for an unknown setting, or a value (of those to sweep over, too) that is not of a setting's type.
+        ValueError: for an unknown setting, a value (of those to sweep over, too) that is not of a setting's type, or
+            another program's experiment.
     """
     check_names(schema, arguments)
+    if conf is not None:
+        check_experiments(schema, arguments, conf)
     parser = OverridesParser.create()
     for override in (parser.parse_override(argument) for argument in arguments if readable(argument)):
         values: list[Any] = []
@@ -266,6 +324,30 @@ def check_names(schema: type, arguments: Iterable[str]) -> None:
         likeness, nearest = max((_likeness(name, known), known) for known in _names(schema))
         hint = f"did you mean {nearest}?" if likeness >= 0.7 else "--help shows all"
         raise ValueError(f"{name}: there is no such setting; {hint}")
+
+
+def check_experiments(schema: type, arguments: Iterable[str], conf: Path) -> None:
+    """Refuse experiments that give settings this program does not have.
+
+    Raises:
+        ValueError: naming such a setting, and the program that has it.
+    """
+    known = {"defaults", "hydra", *(entry.name for entry in fields(schema))}
+    for argument in arguments:
+        for name in (
+            re.findall(r"[\w-]+", argument.removeprefix("experiment=")) if argument[:11] == "experiment=" else ()
+        ):
+            file = conf / "experiment" / f"{name}.yaml"
+            if not file.is_file():
+                continue  # Hydra lists those there are
+            content = OmegaConf.to_container(OmegaConf.load(file))
+            assert isinstance(content, dict)
+            chosen = [group for entry in content.get("defaults", []) if isinstance(entry, dict) for group in entry]
+            groups = [str(group).removeprefix("override ").strip("/").partition("/")[0] for group in chosen]
+            if odd := [key for key in (*content, *groups) if key not in known]:
+                program = re.search(r"python (\w+\.py)", file.read_text(encoding="utf-8"))
+                by = f": python {program[1]} experiment={name}" if program else ""
+                raise ValueError(f"experiment={name} gives {odd[0]}, which this program does not have{by}")
 
 
 def _knows(schema: Any, name: str) -> bool:
@@ -352,4 +434,6 @@ def user_errors(begun: Path | None = None) -> Iterator[None]:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         print(f"error: {error}", file=sys.stderr)
+        for footprint in footprints:
+            footprint.remove()
         sys.exit(2)

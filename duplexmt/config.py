@@ -320,6 +320,12 @@ class TrainSettings:
                 f"model.backbone={self.model.backbone} knows its own tokenizer's tokens only: give "
                 f"data.tokenizer={self.model.backbone} (without it, a new one is trained on the data)"
             )
+        for name in ("max_epochs", "max_steps"):
+            if getattr(self.trainer, name) == 0 and self.model.backbone is None:
+                raise ValueError(
+                    f"trainer.{name}=0: nothing would be trained, and the model's weights are random; give at least 1 "
+                    "(-1: no limit), or a model.backbone, to run it as it is"
+                )
         if "recorded" in self.policy.thetas:
             raise ValueError("policy.theta=recorded: a model that is still to be trained has none recorded")
         _check_limit("demonstrate", self.demonstrate, least=0)

@@ -6,6 +6,7 @@ Each line carries its point's digest, made from the model, the settings and the 
 say, are never taken for those asked for.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+from huggingface_hub import try_to_load_from_cache
 
 from .baselines.mask import MULTI_PATH
 from .recipe import recipe_of
@@ -101,13 +104,25 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
 def model_digest(folder: Path, info: Mapping[str, Any]) -> str:
     """Fingerprint of a model folder: its weights, tokenizer and options, but neither its card nor its records."""
     contents = [{name: info[name] for name in ("system", "grid", "prefix", "backbone", "tokens") if name in info}]
-    for name in sorted(info["files"]):
-        hasher = blake2b(digest_size=16)
-        with open(folder / name, "rb") as file:
-            while block := file.read(1 << 22):
-                hasher.update(block)
-        contents.append({name: hasher.hexdigest()})
+    contents += [{name: file_digest(folder / name)} for name in sorted(info["files"])]
+    if info.get("backbone") is not None:
+        contents.append({"base": base_digest(info["backbone"])})
     return digest(contents)
+
+
+def base_digest(backbone: str) -> str | None:
+    """Which weights a base outside of the model folder has: of a folder their fingerprint, of a name on the hub the
+    commit this machine has of it; None where it has none."""
+    if os.path.isdir(backbone):
+        return digest([file_digest(path) for path in sorted(Path(backbone).glob("*.safetensors"))])
+    cached = try_to_load_from_cache(backbone, "config.json")
+    return Path(cached).parent.name if isinstance(cached, str) else None
+
+
+def file_digest(path: Path) -> str:
+    """Fingerprint of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
 
 
 def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:

@@ -4,6 +4,8 @@ Everything works without network: an offline run keeps it until `wandb sync`. Wh
 read from where it lies, so a run is synchronised before its folder is moved or deleted.
 """
 
+import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 from .scoring import QUALITY, Scores, curves, latency_rows, result_rows
 
+log = logging.getLogger(__name__)
 SCATTER = "wandb/scatter/v0"  # W&B's own chart, on every server; `python -m duplexmt.dashboard` brings a better one
 PARETO = "pareto"  # the chart; its table, of which the dashboard's chart is made, is `pareto_table`
 LATENCY = ("AL", "AL_all", "AP", "FRL")
@@ -63,6 +66,7 @@ def log_evaluation(
     Raises:
         ValueError: where W&B is not installed, or cannot start a run.
     """
+    os.environ.setdefault("WANDB_SILENT", "true")  # we say where a run is
     try:
         import wandb
     except ImportError as error:
@@ -86,6 +90,7 @@ def log_evaluation(
             f"W&B has no run of this evaluation ({error}), all else is written: "
             f"python evaluate.py rescore={folder} logger=wandb logs it offline"
         ) from error
+    log.info("W&B: %s", place_of(started))
     with started as run:
         for entry in scores:  # a line of history each, so that a run with several θ is a curve
             values: dict[str, Any] = {f"results/{key}": entry.row.get(key) for key in (*QUALITY, *LATENCY)}
@@ -104,6 +109,11 @@ def log_evaluation(
         if logger["artifacts"]:
             files = [path for path in sorted(folder.iterdir()) if path.is_file()]
             log_artifact(run, files, f"results-{test_name}", "results", {"sentences": scores[0].row["sentences"]})
+
+
+def place_of(run: Any) -> str:
+    """Where a W&B run can be seen, or what sends it there."""
+    return f"wandb sync {os.path.relpath(Path(run.dir).parent)}" if run.offline else run.url
 
 
 def pareto_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from duplexmt.command_line import (
     CheckFolder,
+    Footprint,
     check_arguments,
     check_names,
     follower_arguments,
@@ -734,6 +735,42 @@ def test_a_sweep_of_trainings_is_refused_before_hydra_writes_over_the_record_of_
     assert "holds a training already (checkpoints/last.ckpt)" in capsys.readouterr().err
     start("train", "hydra.sweep.subdir='seed-${training.seed}'")  # another folder, as far as can be told
     start("evaluate")
+
+
+def test_a_refused_job_of_a_named_folder_gives_back_the_record_of_the_training_there(tmp_path):
+    job = tmp_path / "lam-0.1"
+    (job / "checkpoints").mkdir(parents=True)
+    (job / "checkpoints" / "last.ckpt").touch()
+    (job / ".hydra").mkdir()
+    (job / ".hydra" / "overrides.yaml").write_text("- policy.lam=0.1\n", encoding="utf-8")
+    named = [f"hydra.sweep.dir='{tmp_path}'", "hydra.sweep.subdir='lam-${policy.lam}'"]
+    callback = CheckFolder()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        callback.on_multirun_start(config=compose("train", named, return_hydra_config=True))
+        (job / ".hydra" / "overrides.yaml").write_text("- another\n", encoding="utf-8")  # as Hydra does
+        at = [*named, f"hydra.runtime.output_dir='{job}'"]
+        with pytest.raises(SystemExit):
+            callback.on_job_start(config=compose("train", at, return_hydra_config=True))
+    assert (job / ".hydra" / "overrides.yaml").read_text(encoding="utf-8") == "- policy.lam=0.1\n"
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_footprint_takes_back_records_alone(tmp_path, existed):
+    folder = tmp_path / "runs" / "new"
+    if existed:
+        folder.mkdir(parents=True)
+        (folder / "notes.log").touch()
+    footprint = Footprint(folder)
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / ".hydra" / "config.yaml").touch()
+    (folder / "train.log").touch()
+    computed = folder / "metrics"
+    computed.touch()
+    footprint.remove()
+    assert {path.name for path in folder.iterdir()} >= {".hydra", "train.log", "metrics"}, "something was computed"
+    computed.unlink()
+    footprint.remove()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == (["new", "notes.log", "runs"] if existed else [])
 
 
 def test_only_the_first_process_of_torchrun_has_a_folder_named_by_the_time(monkeypatch):

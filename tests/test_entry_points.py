@@ -397,6 +397,59 @@ def test_a_mistake_is_told_in_one_clear_line(command, message, tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["train.py", "data=pairs", "data.path=/nope"], "error: no corpus at /nope"),
+        (["train.py", "-m", "data=pairs", "data.path=/nope", "policy.lam=0.1,1"], "error: no corpus at /nope"),
+        (["train.py", "data=pairs", "data.path=/nope", "trainer.devices=2"], "error: no corpus at /nope"),
+        (["train.py", "trainer.max_epochs=0"], "error: trainer.max_epochs=0: nothing would be trained"),
+        (
+            ["train.py", "system=waitk", "system.k=3", "trainer.max_steps=0"],
+            "error: trainer.max_steps=0: nothing would",
+        ),
+        (["train.py", "experiment=duplex_results"], "python evaluate.py experiment=duplex_results"),
+        (["evaluate.py", "experiment=smoke"], "python train.py experiment=smoke"),
+        (["evaluate.py", "model_folder=nowhere"], "error: model_folder='nowhere' does not exist"),
+        (["evaluate.py", "-m", "model_folder=nowhere", "policy.theta=0.3,0.5"], "error: model_folder='nowhere'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_refused_command_leaves_nothing(command, said, tmp_path):
+    program, *arguments = command
+    done = run(str(ROOT / program), *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_stopped_before_its_first_step_leaves_no_model_and_latest_as_it_was(tmp_path):
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "latest").symlink_to("earlier")
+    command = [sys.executable, str(ROOT / "train.py"), "experiment=smoke", f"hydra.run.dir='{tmp_path / 'run'}'"]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        limit = time.monotonic() + 120
+        while not (tmp_path / "run" / "train.log").exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    assert not (tmp_path / "run" / "model").exists()
+    assert os.readlink(tmp_path / "latest") == "earlier"
+
+
+@pytest.mark.parametrize("settings", [["trainer.devices=2"], ["system=offline", "training.max_shard_size=100KB"]])
+def test_what_a_training_says_is_ours(settings, tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))  # its first use
+    small = ["experiment=smoke", "data.train_size=60", "demonstrate=0", f"hydra.run.dir='{tmp_path / 'run'}'"]
+    done = succeeded(run("train.py", *small, *settings))
+    assert done.stderr == ""
+    begins = ("corpus", "train.", "validation.", "test.", "60 train", "trainer.precision=auto", "step ", "probes: ")
+    assert [line for line in done.stdout.splitlines() if not line.startswith((*begins, "model folder: "))] == []
+
+
 def test_a_text_may_be_given_without_quotes_in_either_language(trained):
     folder = f"model_folder='{trained[0] / 'model'}'"
     chinese = succeeded(run("translate.py", folder, "text=我看书。", "steps=true", "max_target_tokens=6"))
@@ -543,8 +596,12 @@ def test_baselines_are_trained_resumed_and_refused_where_a_grid_is_needed(traine
     prompted = tmp_path / "prompted"
     prompt = ["data.source_prefix='我看'", "data.target_prefix='I see'"]
     done = succeeded(
-        run("train.py", *settings, "system=offline", *prompt, "trainer.max_steps=0", f"hydra.run.dir='{prompted}'")
-    )
+        run(
+            "train.py", *[one for one in settings if not one.startswith("model.")], "system=offline", *prompt,
+            f"model.backbone='{folder / 'model'}'", "model.architecture=null", f"data.tokenizer='{folder / 'model'}'",
+            "trainer.max_steps=0", f"hydra.run.dir='{prompted}'",
+        )
+    )  # fmt: skip
     assert "held-out sentences offline" in done.stdout
     info = json.loads((prompted / "model" / "duplexmt.json").read_text(encoding="utf-8"))
     assert info["system"] == "offline"

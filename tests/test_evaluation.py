@@ -314,6 +314,23 @@ def test_an_evaluation_of_before_is_read_and_asks_the_model_folder_what_it_was_t
     assert Point(**json.loads(json.dumps(asdict(known)))) == known
 
 
+def test_a_base_outside_of_the_model_folder_is_known_by_its_weights_not_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "base").mkdir()
+    weights = tmp_path / "base" / "model.safetensors"
+    local = {"system": "grid", "grid": {}, "files": {}, "backbone": str(tmp_path / "base")}
+    found = []
+    for content in (b"first", b"again", b"first"):
+        weights.write_bytes(content)
+        found.append(model_digest(tmp_path, local))
+    assert found[0] == found[2] != found[1]
+    hub = local | {"backbone": "Qwen/Qwen2.5-0.5B"}
+    for commit in ("abc", "def", None):
+        cached = None if commit is None else f"cache/snapshots/{commit}/config.json"
+        monkeypatch.setattr("duplexmt.evaluation.try_to_load_from_cache", lambda name, file, cached=cached: cached)
+        found.append(model_digest(tmp_path, hub))
+    assert len(set(found)) == 5
+
+
 def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path):
     model = tmp_path / "model"
     model.mkdir()

@@ -1,12 +1,16 @@
 """Where a run's metrics go: CSV files always, W&B on request."""
 
+import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 
-from ..tracking import log_artifact
+from ..tracking import log_artifact, place_of
+
+log = logging.getLogger("train")
 
 
 def run_loggers(
@@ -25,6 +29,7 @@ def run_loggers(
     """
     loggers: list[Logger] = [CSVLogger(folder, name="metrics")]
     if logger["wandb"]:
+        os.environ.setdefault("WANDB_SILENT", "true")  # we say where a run is
         try:
             wandb_logger = WandbLogger(
                 name=name,
@@ -60,4 +65,6 @@ def close_loggers(trainer: L.Trainer) -> None:
     """End the W&B run, so that the next job of a sweep starts one of its own."""
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger):
+            where = place_of(logger.experiment)
             logger.experiment.finish()
+            log.info("W&B: %s", where)

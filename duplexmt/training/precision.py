@@ -1,6 +1,5 @@
 """The precision a run trains in: `trainer.precision`."""
 
-import logging
 import os
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from .base import PRECISION
 
 CHOSEN_PRECISION = "DUPLEXMT_PRECISION"  # of the first process, in the environment of those it starts
 PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
-log = logging.getLogger("train")
 
 
 def settled_precision(precision: str, accelerator: str, num_nodes: int, resume_from: Path | None) -> str:
@@ -32,7 +30,6 @@ def settled_precision(precision: str, accelerator: str, num_nodes: int, resume_f
         )
     if precision == "auto" and resume_from is not None:
         precision = begun_precision(resume_from)
-        log.info("trainer.precision: %s, with which the run was begun", precision)
     return choose_precision(precision, accelerator, num_nodes)
 
 
@@ -46,7 +43,6 @@ def choose_precision(precision: str, accelerator: str, num_nodes: int = 1) -> st
         return precision
     if "LOCAL_RANK" not in os.environ or CHOSEN_PRECISION not in os.environ:
         os.environ[CHOSEN_PRECISION] = fastest_precision(accelerator, num_nodes)
-        log.info("trainer.precision=auto: %s on this machine", os.environ[CHOSEN_PRECISION])
     return os.environ[CHOSEN_PRECISION]
 
 

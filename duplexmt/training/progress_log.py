@@ -1,4 +1,4 @@
-"""How far a training is, in lines of its log: where its output is no terminal, a progress bar cannot be drawn."""
+"""How far a training is: a bar, or lines of its log where its output is no terminal."""
 
 import logging
 import math
@@ -6,10 +6,19 @@ import time
 from typing import Any
 
 import lightning as L
+from lightning.pytorch.callbacks import TQDMProgressBar
 from tqdm import tqdm
 
 log = logging.getLogger(__name__)
 FIRST = 10.0  # seconds until the first line, which tells whether all goes well
+
+
+class ProgressBar(TQDMProgressBar):
+    """Lightning's bar, without the number of a log file."""
+
+    def get_metrics(self, *values: Any) -> dict[str, Any]:
+        """What stands behind the bar."""
+        return {name: value for name, value in super().get_metrics(*values).items() if name != "v_num"}
 
 
 class ProgressLog(L.Callback):

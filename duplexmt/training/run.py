@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from .checkpoint import LastCheckpoint
 from .loggers import run_loggers
 from .precision import settled_precision
-from .progress_log import ProgressLog
+from .progress_log import ProgressBar, ProgressLog
 from .sharing import choose_strategy, usable_cores
 from .termination import StopOnTermination
 from .throughput import ThroughputMonitor
@@ -66,8 +66,10 @@ def build_trainer(
             trainer["strategy"], trainer["devices"], trainer["num_nodes"], trainer["accumulate_grad_batches"]
         ),
     }
-    if trainer["enable_progress_bar"] and not sys.stdout.isatty():
-        trainer, callbacks = trainer | {"enable_progress_bar": False}, [*callbacks, ProgressLog()]
+    progress: list[L.Callback] = []
+    if trainer["enable_progress_bar"]:
+        progress = [ProgressBar() if sys.stdout.isatty() else ProgressLog()]
+        trainer = trainer | {"enable_progress_bar": sys.stdout.isatty()}
     try:
         built = L.Trainer(
             default_root_dir=folder,
@@ -77,6 +79,7 @@ def build_trainer(
                 StopOnTermination(last),
                 LearningRateMonitor("step"),
                 ThroughputMonitor(trainer["log_every_n_steps"]),
+                *progress,
             ],
             use_distributed_sampler=False,  # StepLoader shares the pairs out itself
             enable_model_summary=False,
@@ -97,7 +100,9 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", message=".*exists and is not empty.*")  # a resumed run's folder
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")  # batches are ready in memory
     warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # validation sums already are over devices
+    warnings.filterwarnings("ignore", message=".*smaller than the logging interval.*")  # an epoch of few batches
     logging.getLogger("lightning.pytorch").propagate = False  # it has a handler of its own
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
 
 
 def check_torchrun(trainer: L.Trainer, devices: Any) -> None:
