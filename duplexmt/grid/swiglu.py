@@ -1,15 +1,10 @@
-"""The gated activation of a backbone's MLP, in few passes over memory.
-
-On a CPU it runs in pieces that stay in a processor's cache between its passes, on a GPU as Triton kernels.
-"""
+"""The gated activation of a backbone's MLP, on a CPU in pieces that stay in its cache between its passes."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.activations import SiLUActivation
-
-from ..kernels import use_triton
 
 IN_CACHE = 2**18  # numbers of a piece
 
@@ -21,10 +16,6 @@ def gated(activation: Any, gate: Tensor, up: Tensor) -> Tensor:
     tensors less; a step's `[7000, 1024]` in float32 take half the time on one core.
     """
     plain = not isinstance(activation, torch.nn.SiLU | SiLUActivation) or torch.compiler.is_compiling()
-    if not plain and use_triton(gate):
-        from . import swiglu_triton
-
-        return swiglu_triton.gated(gate, up)
     if plain or gate.device.type != "cpu":
         return activation(gate) * up  # type: ignore[no-any-return]
     return _SwiGLU.apply(gate, up)

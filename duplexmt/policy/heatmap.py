@@ -1,13 +1,14 @@
 """The loss heatmap (`eq:grid-loss`), without ever holding cells × vocabulary logits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..kernels import use_triton
+from ..kernels import proves_itself, use_triton
 from ..products import product as times
 from ..products import weight_gradient
 
@@ -67,12 +68,16 @@ def piecewise_losses(
 
 def losses_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Loss `[n]` and log-sum-exp `[n, 1]` of logits `[n, vocabulary]`, in at least float32."""
-    labels = labels[:, None]
-    if use_triton(logits):
+    if use_triton(logits) and _kernels_prove_themselves(logits):
         from . import softmax_triton
 
-        log_totals = softmax_triton.log_sum_exp(logits)
-        return (log_totals - logits.gather(-1, labels)).squeeze(-1), log_totals
+        return softmax_triton.losses_of_logits(logits, labels)
+    return naive_losses_of_logits(logits, labels)
+
+
+def naive_losses_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The same by PyTorch's own operations."""
+    labels = labels[:, None]
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
     losses = precise.log_softmax(-1).gather(-1, labels).neg_()
     return losses.squeeze(-1), precise.gather(-1, labels).add_(losses)
@@ -84,11 +89,15 @@ def gradients_of_logits_(logits: Tensor, log_totals: Tensor, labels: Tensor, d_l
     Returns:
         The same before it was rounded to the logits' type, where that has been made.
     """
-    if use_triton(logits):
+    if use_triton(logits) and _kernels_prove_themselves(logits):
         from . import softmax_triton
 
-        softmax_triton.gradient_(logits, log_totals, labels, d_losses)
-        return logits
+        return softmax_triton.gradients_of_logits_(logits, log_totals, labels, d_losses)
+    return naive_gradients_of_logits_(logits, log_totals, labels, d_losses)
+
+
+def naive_gradients_of_logits_(logits: Tensor, log_totals: Tensor, labels: Tensor, d_losses: Tensor) -> Tensor:
+    """The same by PyTorch's own operations."""
     precise = logits.to(log_totals.dtype)
     # In place, as it goes row by row; on a CPU in half the time of `(logits − log_totals).exp_()`.
     torch.softmax(precise, -1, out=precise).mul_(d_losses)
@@ -96,6 +105,32 @@ def gradients_of_logits_(logits: Tensor, log_totals: Tensor, labels: Tensor, d_l
     if precise.dtype != logits.dtype:
         logits.copy_(precise)
     return precise
+
+
+KERNELS = "The Triton kernels of the softmax over the vocabulary"
+
+
+def _kernels_prove_themselves(like: Tensor) -> bool:
+    """Whether the Triton kernels take the softmax of such logits as their naive twins do."""
+    V, dtype = like.shape[1], like.dtype
+
+    def inputs(draw: torch.Generator) -> list[Tensor]:
+        logits, labels = 5 * torch.randn(3, V, generator=draw), torch.tensor([0, V // 2, V - 1])
+        d_losses = torch.randn(3, 1, generator=draw)
+        return [logits.to(dtype), labels, d_losses.to(torch.promote_types(dtype, torch.float32))]
+
+    def results(losses: Callable[..., Any], gradients_: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ...]:
+        logits, labels, d_losses = given
+        found, log_totals = losses(logits, labels)
+        return found, log_totals, gradients_(logits, log_totals, labels, d_losses)
+
+    def kernels(*given: Tensor) -> tuple[Tensor, ...]:
+        from . import softmax_triton
+
+        return results(softmax_triton.losses_of_logits, softmax_triton.gradients_of_logits_, *given)
+
+    naive = partial(results, naive_losses_of_logits, naive_gradients_of_logits_)
+    return proves_itself(KERNELS, (V, dtype), like.device, inputs, kernels, naive)
 
 
 def use_fused(states: Tensor, bias: Tensor | None) -> bool:
@@ -115,6 +150,21 @@ def fused_losses(states: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor
     return losses, (losses + of_labels)[:, None]
 
 
+def _fused_proves_itself(like: Tensor) -> bool:
+    """Whether Apple's kernel gives the losses of such states, of a small vocabulary, as its naive twin does."""
+    D, dtype = like.shape[1], like.dtype
+
+    def inputs(draw: torch.Generator) -> list[Tensor]:
+        states, weight = torch.randn(5, D, generator=draw), D**-0.5 * torch.randn(1001, D, generator=draw)
+        return [states.to(dtype), weight.to(dtype), torch.arange(5) * 250]
+
+    def naive(states: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        losses, log_totals, _ = piecewise_losses(states, weight, None, labels, len(states), keep=False)
+        return losses, log_totals
+
+    return proves_itself("Apple's cut-cross-entropy", (D, dtype), like.device, inputs, fused_losses, naive)
+
+
 class _TokenLoss(torch.autograd.Function):
     """Linear layer and cross-entropy in one; products in autocast's type, where it is on."""
 
@@ -127,11 +177,12 @@ class _TokenLoss(torch.autograd.Function):
         ctx.summed = min(chunk, SUMMED // len(weight))
         ctx.product = product
         kept: list[Tensor] = []
-        if use_fused(hidden, bias):
-            losses, log_totals = fused_losses(hidden.to(product), w, labels)
+        states = hidden.to(product)
+        if use_fused(hidden, bias) and _fused_proves_itself(states):
+            losses, log_totals = fused_losses(states, w, labels)
         else:
             keep = len(hidden) <= chunk and ctx.needs_input_grad[0]
-            losses, log_totals, kept = piecewise_losses(hidden.to(product), w, b, labels, ctx.piece, keep)
+            losses, log_totals, kept = piecewise_losses(states, w, b, labels, ctx.piece, keep)
         ctx.save_for_backward(hidden, weight, bias, labels, log_totals, *kept)
         return losses
 

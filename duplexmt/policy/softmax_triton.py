@@ -52,6 +52,18 @@ def log_sum_exp(logits: Tensor) -> Tensor:
     return out
 
 
+def losses_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Same as `heatmap.losses_of_logits`, on a GPU (or under Triton's interpreter)."""
+    log_totals = log_sum_exp(logits)
+    return (log_totals - logits.gather(-1, labels[:, None])).squeeze(-1), log_totals
+
+
+def gradients_of_logits_(logits: Tensor, log_totals: Tensor, labels: Tensor, d_losses: Tensor) -> Tensor:
+    """Same as `heatmap.gradients_of_logits_`, of contiguous logits."""
+    gradient_(logits, log_totals, labels, d_losses)
+    return logits
+
+
 def gradient_(logits: Tensor, log_totals: Tensor, labels: Tensor, d_losses: Tensor) -> None:
     """Turn logits into their gradients, `(softmax − one-hot) · ∂L`.
 

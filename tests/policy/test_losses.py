@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from duplexmt import kernels
 from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, use_fused
 from duplexmt.policy.losses import grid_loss
 
@@ -92,6 +93,26 @@ def test_a_fused_kernel_gives_the_losses_and_the_gradients_stay_ours(monkeypatch
     expected = torch.autograd.grad(full[mask].sum(), inputs)
     for a, b in zip(torch.autograd.grad(fused[mask].sum(), inputs), expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("fault", ["values", "exception"])
+def test_a_fused_kernel_that_is_wrong_is_left_out_and_said_once(monkeypatch, caplog, fault):
+    hidden, head, labels = small_cells(torch.float32, bias=False)
+
+    def linear_cross_entropy(states, weight, targets, reduction):
+        if fault == "exception":
+            raise RuntimeError("no kernel image")
+        return 1.01 * F.cross_entropy(states @ weight.T, targets, reduction=reduction)
+
+    monkeypatch.setitem(sys.modules, "cut_cross_entropy", SimpleNamespace(linear_cross_entropy=linear_cross_entropy))
+    monkeypatch.setattr("duplexmt.policy.heatmap.use_fused", lambda states, bias: bias is None)
+    monkeypatch.setattr(kernels, "refused", set())
+    monkeypatch.setattr(kernels, "proven", set())
+    full = F.cross_entropy(head(hidden), labels, reduction="none")
+    for _ in range(2):
+        torch.testing.assert_close(loss_heatmap(hidden, head.weight, None, labels, 7), full, rtol=0, atol=1e-6)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("Apple's cut-cross-entropy: ")
 
 
 def test_a_fused_kernel_is_for_a_gpu_with_the_package():
