@@ -66,7 +66,6 @@ def measurements(out: Path) -> list[Measurement]:
         Measurement("step-fp16", script("train_step", *speed, "fp16")),
         Measurement("step-bf16-compiled", script("train_step", *speed, "bf16", "--compile")),
         Measurement("memory", script("train_step", "--device", "cuda", "--memory-only")),
-        Measurement("half", script("half_precision", "--device", "cuda")),
         Measurement("decoding", script("decode_latency", "--device", "cuda")),
         smoke("bf16-mixed"),
         smoke("16-mixed"),
@@ -110,8 +109,6 @@ def aims() -> list[Aim]:
         *found,
         Aim("peak memory, GB", "≤", 18, of("memory", "peak_memory", "nothing", unit=1e9)),
         Aim("… layers recomputed, GB", "≤", 8, of("memory", "peak_memory", "layers", unit=1e9)),
-        Aim("half: steps in fp16 whose loss is not finite", "≤", 0, of("half", "not_finite")),
-        Aim("half: largest distance from float32's curve", "≤", 0.05, of("half", "furthest")),
         Aim("decoding: `speedup_vs_recompute`", "≥", 8, of("decoding", "speedup_vs_recompute")),
         Aim("… with I←O off", "≥", 8, of("decoding", "speedup_vs_recompute_io_off")),
     ]

@@ -1,27 +1,68 @@
 """Memory over many sentences, in a process of its own."""
 
+import gc
 import json
 import os
+import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from data_prep import clean_side
+from data_prep.live import settled_side
+from duplexmt.data.grammar import builtin_corpus
+from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+from duplexmt.streaming.engine import Engine
+from duplexmt.streaming.events import End
+from duplexmt.streaming.live import LiveTranslator
+from tests.helpers import spoken_grid, tiny_tokenizer
+
 ROOT = Path(__file__).parents[2]
+
+
+def resident_after(sentences: int) -> list[float]:
+    """Resident memory of this process, MiB, after each tenth of so many sentences of one text, fed in odd pieces."""
+    pairs, tokenizer = builtin_corpus(500, 10, 10, 1)["train"], tiny_tokenizer()
+    # By characters, so that no tokenizer's cache fills up first.
+    sources = SourceTokens(tokenizer, "characters")
+    engine = Engine(
+        spoken_grid(anchor=64), stream_tokens(tokenizer), theta=0.5, max_target_tokens=4, max_streams=1,
+        typical_source_length=10, tokenizer=tokenizer,
+    )  # fmt: skip
+    cleaning = partial(clean_side, language="zh"), partial(settled_side, language="zh")
+    translator = LiveTranslator(engine, sources, *cleaning, max_sentence_tokens=48)
+    draw, ended, memory = random.Random(1), 0, []
+    while len(memory) < 10:
+        text = "".join(draw.choice(pairs).source for _ in range(10))
+        while text:
+            size = draw.randint(1, 9)
+            for live in translator.feed(text[:size]):
+                ended += isinstance(live.event, End)
+                if isinstance(live.event, End) and ended % (sentences // 10) == 0:
+                    gc.collect()
+                    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+                    memory.append(pages * 4096 / 2**20)
+            text = text[size:]
+    return memory[:10]
 
 
 @pytest.mark.slow
 def test_memory_stays_flat_over_consecutive_sentences():
-    # 10,000 of them are the benchmark's own default. By characters, so that no tokenizer's cache fills up first.
     done = subprocess.run(
-        [sys.executable, "benchmarks/endless_text.py", "--sentences", "150", "--segmentation", "characters"],
+        [sys.executable, "-m", "tests.streaming.test_memory"],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert result["sentences"] >= 150
-    assert result["flat"], result["resident_mib"]
+    memory = json.loads(done.stdout.splitlines()[-1])
+    assert len(memory) == 10
+    assert memory[-1] / memory[0] <= 1.02, memory
+
+
+if __name__ == "__main__":
+    print(json.dumps(resident_after(150)))

@@ -2,24 +2,14 @@
 
 import importlib
 import json
-import shlex
 import shutil
-import subprocess
-import sys
-import time
 
 import pytest
-from omegaconf import OmegaConf
 
-from benchmarks import error_study, loop_study, take_turns
-from benchmarks import unseen_pairs as unseen_script
-from duplexmt.data.tokenizer import save_tokenizer, stream_tokens, token_ids
-from duplexmt.training import pairs_folder
-from duplexmt.training.data import prepare_corpus
+from benchmarks import error_study, loop_study
+from duplexmt.data.tokenizer import stream_tokens
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 from tests.test_artifact import save
-from tests.training.test_data import DATA
-from tests.training.test_pairs_folder import OPTIONS, sentences, write
 
 TOKENS = stream_tokens(tiny_tokenizer())
 
@@ -190,12 +180,8 @@ def test_the_error_study_keeps_what_it_has_measured_before_something_fails(tmp_p
         ("decode_latency", ["--device", "cuda"], "--device cuda: PyTorch sees no GPU on this machine"),
         ("decode_latency", ["--device", "cpu", "--compile"], "--compile: steps are compiled on CUDA only"),
         ("decode_latency", ["--device", "cpu", "--layers", "0"], "--layers 0: must be at least 1"),
-        ("endless_text", ["--sentences", "0"], "--sentences 0: must be at least 1"),
-        ("endless_text", ["nowhere"], "model_folder='nowhere' does not exist"),
         ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
         ("path_loss", ["nowhere", "--theta", "0.5", "7"], "--theta 7: a threshold is between 0 and 1"),
-        ("take_turns", ["true", "--every", "0"], "--every 0: a turn has more than 0 seconds"),
-        ("unseen_pairs", ["nowhere", "--out", "x", "--count", "0"], "--count 0: must be at least 1 pair"),
     ],
 )
 def test_what_a_benchmark_cannot_do_is_said_in_one_sentence(script, arguments, message, monkeypatch, capsys):
@@ -204,77 +190,3 @@ def test_what_a_benchmark_cannot_do_is_said_in_one_sentence(script, arguments, m
     with pytest.raises(SystemExit, match="2"):
         importlib.import_module(f"benchmarks.{script}").main()
     assert message in capsys.readouterr().err
-
-
-def test_unseen_pairs_are_behind_those_a_run_has_taken_and_share_no_text_with_them(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(pairs_folder, "processes_available", lambda: 1)
-    write(tmp_path / "corpora", "one", sentences(1, 300))
-    write(
-        tmp_path / "corpora", "two", [*sentences(2, 200), *[(source, "said twice") for source, _ in sentences(3, 40)]]
-    )
-    run = tmp_path / "run"
-    settings = DATA | OPTIONS | {
-        "corpus": "pairs_folder", "path": str(tmp_path / "corpora"), "train_size": 200, "max_tokens": 32,
-        "exclude": [], "prepared": str(tmp_path / "prepared"), "vocab_size": 300, "tokenizer": None,
-    }  # fmt: skip
-    taken = prepare_corpus(**settings)
-    save_tokenizer(taken.tokenizer, run / "tokenizer")
-    (run / ".hydra").mkdir()
-    OmegaConf.save({"data": settings | {"licence": "none", "batch_size": 4}}, run / ".hydra" / "config.yaml")
-    out = tmp_path / "unseen.tsv"
-    unseen_script.main([str(run), "--out", str(out), "--corpus", "two", "--least", "4", "--count", "50"])
-    found = [tuple(line.split("\t")) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert len(found) == len(set(found)) == 50
-    known = [pair for pairs in taken.splits.values() for pair in pairs]
-    for side in (0, 1):
-        assert not {pair[side] for pair in found} & {pair[side] for pair in known}
-        assert len({pair[side] for pair in found}) == 50
-    assert {source for source, _ in found} <= {source for source, _ in sentences(2, 200) + sentences(3, 40)}
-    lengths = [len(ids) for ids in token_ids(taken.tokenizer, [source for source, _ in found])]
-    assert min(lengths) >= 4
-    with pytest.raises(SystemExit):
-        unseen_script.main([str(run), "--out", str(out), "--corpus", "two", "--count", "5000"])
-    assert "of 5,000 such pairs are left; ask for fewer, or shorter ones" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        unseen_script.main([str(run), "--out", str(out), "--corpus", "ten"])
-    assert "corpus=ten: the run has no such file; it has ['one', 'two']" in capsys.readouterr().err
-
-
-def busy(seconds, mark):
-    """A command of a given processor time."""
-    code = f"import time\nwhile time.process_time() < {seconds}: pass\nprint({mark!r})"
-    return f"{shlex.quote(sys.executable)} -S -c {shlex.quote(code)}"
-
-
-def test_commands_that_take_turns_pay_for_their_own_seconds_only(tmp_path, capsys):
-    began = time.monotonic()
-    take_turns.main([busy(1.5, "long"), busy(0.5, "short"), "--every", "0.2", "--logs", str(tmp_path)])
-    whole = time.monotonic() - began
-    result = json.loads(capsys.readouterr().out)
-    long, short = (command["seconds"] for command in result["commands"])
-    assert long >= 1.5
-    assert short >= 0.5
-    assert long + short <= whole + 0.01, "never both at once (each is rounded to hundredths)"
-    assert long > 1.4 * short
-    assert result["ratios"][1] == pytest.approx(short / long, abs=0.01)
-    assert [(tmp_path / f"{job}.log").read_text() for job in (0, 1)] == ["long\n", "short\n"]
-    with pytest.raises(SystemExit):
-        take_turns.main(["true", "exit 3", "--logs", str(tmp_path)])
-    assert [command["status"] for command in json.loads(capsys.readouterr().out)["commands"]] == [0, 3]
-
-
-def test_commands_that_take_turns_end_with_what_runs_them(tmp_path, monkeypatch):
-    def interrupted(self, every):
-        raise KeyboardInterrupt
-
-    started = []
-
-    def start(*arguments, start=subprocess.Popen, **options):
-        started.append(start(*arguments, **options))
-        return started[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", start)
-    monkeypatch.setattr(take_turns.Job, "run", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        take_turns.take_turns(["sleep 60", "sleep 61"], 1, tmp_path)
-    assert [process.returncode for process in started] == [-9, -9]

@@ -1,8 +1,8 @@
 """The built-in corpus: Chinese-English sentence pairs from a synchronous grammar of our own, with gold alignments.
 
-`lexicon` holds the words, `phrases` the two-sided nodes, `clauses` the clause rules, `rules` the constructions. The
-English of a sentence is a function of its Chinese, so a model can in principle reach BLEU 100 on it, and each target
-word knows the source words that determine it, so one can say how early a translation could have been written.
+`lexicon` holds the words, `phrases` the two-sided nodes, `nominals` noun phrases, `clauses` clauses, `rules` the
+constructions. The English of a sentence is a function of its Chinese, so a model can in principle reach BLEU 100 on it,
+and each target word knows the source words that determine it, so one can say how early it could have been written.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,17 +1,16 @@
-"""Phrases of the synchronous grammar: every rule builds the Chinese and the English side of one node together.
+"""Phrases of the synchronous grammar: a pattern builds the Chinese and the English side of one node together.
 
 A source word is a `Zh` object, compared by identity; an English word is an `En` that carries the `Zh` words which
 determine it. However the two sides are then ordered, the gold word alignment is the union of what the words carry.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TypeVar
 
 from . import lexicon as lex
-from .lexicon import Noun, Place, Verb
 
 T = TypeVar("T")
 
@@ -20,6 +19,7 @@ FUNCTION_WORDS = lex.cells(
     i you he she it we they me him her us them my your his its our their who what why am is are was were be been
     do does did has have had will can cannot should must please excuse , . ? 's every"""
 )
+BE, WAS = {"1sg": "am", "3sg": "is", "pl": "are"}, {"1sg": "was", "3sg": "was", "pl": "were"}
 
 
 class Zh:
@@ -63,124 +63,108 @@ class Chooser:
         return key
 
 
+@dataclass
+class Node:
+    """Both sides of a phrase; of a noun phrase also its agreement (1sg, 3sg, pl).
+
+    `cues` are the source words that tell what the phrase is, for what agrees with it or stands for it; `leads` says
+    that it opens with a relative clause, before which no time or place can be fronted unambiguously.
+    """
+
+    zh: list[Zh] = field(default_factory=list)
+    en: list[En] = field(default_factory=list)
+    cues: tuple[Zh, ...] = ()
+    agreement: str = "3sg"
+    leads: bool = False
+
+
 def en(text: str, *links: Zh, content: bool | None = None) -> list[En]:
     """English words that share their links; content words are those not in `FUNCTION_WORDS` unless it is said."""
     known = content is not None
     return [En(w, links, bool(content) if known else w.lower() not in FUNCTION_WORDS) for w in text.split()]
 
 
-@dataclass
-class NP:
-    """A noun phrase: both sides, its agreement (1sg, 3sg, pl) and the source words that tell it.
+def word(zh: str, english: str, agreement: str = "3sg") -> Node:
+    """A node of one source word (of none, where it is empty)."""
+    words = [Zh(zh)] if zh else []
+    return Node(words, en(english, *words), tuple(words), agreement)
 
-    `leads` says that it opens with a relative clause, before which no time or place can be fronted unambiguously.
+
+def expand(zh: str, english: str, **parts: Node) -> Node:
+    """A node by a pattern for each side, words with blanks between them.
+
+    A word of a pattern is a part's name, which begins with a capital, or stands for itself. `<a,b>` behind an English
+    word links it to these parts or source words; words of a part keep their own links, too. `a` becomes `an` where it
+    must, and so depends on what the next word depends on. The node's cues are its source words.
+    """
+    words: list[Zh] = []
+    cues = {name: part.cues for name, part in parts.items()}
+    for text in zh.split():
+        if text not in parts:
+            cues[text] = (Zh(text),)
+        words += parts[text].zh if text in parts else cues[text]
+    target: list[En] = []
+    for token in english.split():
+        text, _, names = token.rstrip(">").partition("<")
+        links = tuple(link for name in names.split(",") if name for link in cues[name])
+        if text in parts:
+            target += [En(w.text, (*w.links, *links), w.content) for w in parts[text].en]
+        else:
+            target += en(text, *links)
+    for index, (first, second) in enumerate(pairwise(target)):
+        if first.text == "a":
+            text = "an" if second.text[0] in "aeiou" else "a"
+            target[index] = En(text, (*first.links, *second.links), content=False)
+    return Node(words, target, tuple(words))
+
+
+def place(entry: lex.Word, at: Zh | None) -> Node:
+    """A place's noun and localizer and the English phrase, whose preposition is also due to `at` (在) before them."""
+    zh = [Zh(text) for text in (entry.zh, entry.more) if text]
+    preposition, _, noun = entry.en.partition(" ")
+    return Node(zh, en(preposition, *(zh if at is None else [at, *zh])) + en(noun, zh[0]), tuple(zh))
+
+
+def be(subject: Node, past: bool, *links: Zh) -> list[En]:
+    return en((WAS if past else BE)[subject.agreement], *subject.cues, *links)
+
+
+@dataclass
+class Tense:
+    """Tense, aspect and polarity: `mark` holds the source words before the verb and the English auxiliary and adverb.
+
+    `form` is the verb's (past, present, base, participle, ing), `cues` determine it, `le` is the 了 that goes with it.
     """
 
-    zh: list[Zh]
-    en: list[En]
-    agreement: str
-    cues: tuple[Zh, ...]
-    gender: str = ""
-    leads: bool = False
-    relative: bool = False
-
-
-@dataclass(frozen=True)
-class Marking:
-    """Tense, aspect and polarity of a clause: `zh` stands before the verb, `cues` determine the English form."""
-
     kind: str
-    zh: tuple[Zh, ...] = ()
-    cues: tuple[Zh, ...] = ()
-    modal: str = ""
-
-
-@dataclass
-class VP:
-    """A verb phrase: source words before and after the verb, English complement, and what adjuncts fit it."""
-
-    verb: Verb
-    word: Zh
-    pre: list[Zh] = field(default_factory=list)
-    post: list[Zh] = field(default_factory=list)
-    complement: list[En] = field(default_factory=list)
-    le: str = ""
-    passive: tuple[Zh, ...] = ()
-    places: frozenset[str] = frozenset()
-    manners: frozenset[str] = frozenset()
-    tags: tuple[str, ...] = ()
-
-
-@cache
-def nouns(tags: frozenset[str]) -> tuple[Noun, ...]:
-    return tuple(noun for noun in lex.NOUNS if noun.tags & tags)
-
-
-@cache
-def places(tags: frozenset[str]) -> tuple[Place, ...]:
-    return tuple(place for place in (*lex.PLACES, *lex.SURFACES) if place.tags & tags)
-
-
-def place_words(place: Place, at: Zh | None) -> tuple[list[Zh], list[En]]:
-    """A place's noun and localizer (without `at`, the 在 before them) and the English phrase."""
-    noun = Zh(place.zh)
-    zh = [noun, Zh(place.localizer)] if place.localizer else [noun]
-    links = zh if at is None else [at, *zh]
-    return zh, en(place.preposition, *links) + en(place.en, noun)
-
-
-def in_place(place: Place) -> tuple[list[Zh], list[En]]:
-    at = Zh("在")
-    zh, english = place_words(place, at)
-    return [at, *zh], english
-
-
-def to_place(place: Place, motion: Zh) -> tuple[list[Zh], list[En]]:
-    """The place as goal of a motion verb, whose own tail is the preposition."""
-    noun = Zh(place.zh)
-    return [noun], en(place.en, noun)
-
-
-BE = {"1sg": ("am", "was"), "3sg": ("is", "was"), "pl": ("are", "were")}
-
-
-def be(subject: NP, past: bool, *links: Zh) -> list[En]:
-    return en(BE[subject.agreement][past], *subject.cues, *links)
+    form: str
+    mark: Node
+    time: Node
+    cues: tuple[Zh, ...]
+    le: list[Zh]
 
 
 def verb_group(
-    verb: Verb, word: Zh, marking: Marking, subject: NP, passive: tuple[Zh, ...] = (), invert: bool = False
+    verb: lex.Verb, at: Zh, tense: Tense, subject: Node, passive: tuple[Zh, ...]
 ) -> tuple[list[En], list[En]]:
     """The auxiliary (what a question moves before its subject; may be empty) and the rest of the verb."""
-    kind, cues, who = marking.kind, marking.cues, subject.cues
-    singular = subject.agreement == "3sg"
-    tail = en(verb.tail, word)
-
-    def form(text: str, *links: Zh) -> list[En]:
-        return [*en(text, word, *passive, *links, content=True), *tail]
-
-    negation = en("not", *cues) if kind.endswith("not") else []
-    if kind == "modal":
-        first, *rest = en(marking.modal, *cues)
-        if passive:
-            return [first], [*rest, *en("be", *passive), *form(verb.participle)]
-        return [first], [*rest, *form(verb.base)]
-    if kind == "perfect":
-        already = en("already", *cues) + (en("been", *passive) if passive else [])
-        return en("has" if singular else "have", *who, *cues), [*already, *form(verb.participle)]
-    if kind == "progressive":
-        return be(subject, False, *cues), form(verb.ing, *cues)
-    if passive:
-        return be(subject, True, *passive, *cues), [*negation, *form(verb.participle)]
-    if kind == "past" and not invert:
-        return [], form(verb.past, *cues)
-    if kind == "once":
-        return [], [*en("once", *cues, word), *form(verb.past, *cues)]
-    if kind in ("past", "past-not"):
-        return en("did", *cues), [*negation, *form(verb.base)]
-    if kind == "present" and not invert:
-        return [], form(verb.third if singular else verb.base, *who, *cues)
-    return en("does" if singular else "do", *who, *cues, *([word] if negation else [])), [*negation, *form(verb.base)]
-
-
-Relative = Callable[[Zh, str], tuple[list[Zh], list[En]]]
+    who, singular = subject.cues, subject.agreement == "3sg"
+    marks = tense.mark.en
+    auxiliary: list[En] = []
+    if marks and marks[0].text in ("be", "have", "do", "want", "plan", "hope"):
+        text = BE[subject.agreement] if marks[0].text == "be" else marks[0].text
+        first = replace(marks[0], text=lex.s_form(text) if singular and text != "is" else text)
+        marks = [replace(first, links=(*who, *first.links)), *marks[1:]]
+    if marks and marks[0].text in lex.AUXILIARIES:
+        auxiliary, marks = marks[:1], marks[1:]
+    finite = () if passive or auxiliary or tense.form in ("base", "participle", "ing") else tense.cues
+    if passive and (tense.form == "past" or auxiliary[0].text == "did"):
+        cues = () if tense.kind == "le" else tense.cues  # 被 tells the past by itself
+        auxiliary = en(WAS[subject.agreement], *who, *passive, *cues)
+    elif passive:
+        marks = marks + en({"base": "be", "participle": "been", "ing": "being"}[tense.form], *passive)
+    forms = {"past": verb.past, "present": lex.s_form(verb.en) if singular else verb.en, "base": verb.en,
+             "participle": verb.participle, "ing": verb.ing}  # fmt: skip
+    links = (at, *passive, *finite, *(who if tense.form == "present" else ()))
+    form = en(verb.participle if passive else forms[tense.form], *links, content=True)
+    return auxiliary, [*marks, *form, *en(verb.tail, at)]
