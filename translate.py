@@ -24,7 +24,7 @@ def translate(cfg: TranslateSettings) -> None:
     from data_prep import clean_side
     from data_prep.cleaning import simplify_as_read
     from data_prep.live import settled_side
-    from data_prep.rules import UNSPACED
+    from data_prep.rules import UNSPACED, invisible
     from duplexmt.artifact import load_model_folder
     from duplexmt.devices import choose_device
     from duplexmt.policy.knobs import recorded_theta
@@ -86,6 +86,7 @@ def translate(cfg: TranslateSettings) -> None:
         max_sentence_tokens=as_trained if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
         cut=cfg.cut,
         warn=lambda message: warn(report.line, message),
+        invisible=lambda character: invisible(character, data["source_language"]),
     )
     messages = {
         "max_target_tokens": f"cut off at {cfg.max_target_tokens} tokens",

@@ -8,7 +8,14 @@ import re
 import unicodedata
 from functools import cache
 
-from data_prep.rules import _INVISIBLE, UNSPACED, check_language, close_up_punctuation, remove_spaces, unescape
+from data_prep.rules import (
+    UNSPACED,
+    check_language,
+    close_up_punctuation,
+    remove_spaces,
+    unescape,
+    without_invisible,
+)
 
 _NAMES = (
     "amp", "apos", "quot", "lt", "gt", "nbsp", "lsquo", "rsquo", "ldquo", "rdquo", "laquo", "raquo", "ndash", "mdash",
@@ -32,7 +39,8 @@ def settled_side(text: str, language: str) -> str:
     ValueError for an unknown language code.
     """
     check_language(language)
-    text = _INVISIBLE.sub("", unescape(text[: _open_escape(text)]))
+    text = without_invisible(text, language)
+    text = without_invisible(unescape(text[: _open_escape(text)]), language)
     if language in UNSPACED:
         return composed(remove_spaces(text))
     text = composed(text)

@@ -27,6 +27,15 @@ _LANGUAGES = """
 # Control characters other than white space, and the invisible ones that only break string comparison.
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b\u2060\ufeff]")
 
+# All that Unicode wants ignored where it is not known: joiners, marks of direction, variation selectors, fillers, tags.
+_UNSEEN = re.compile(
+    _INVISIBLE.pattern[:-1] + "\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e"
+    "\u2061-\u206f\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+_JOINERS = "\u200c\u200d"
+_JOINED = frozenset("ar bn fa gu hi kn ks ku ml mr my ne or pa ps sa sd si ta te ug ur".split())  # noqa: SIM905
+
 _NAMED = {
     "amp": "&", "apos": "'", "quot": '"', "lt": "<", "gt": ">", "nbsp": " ",
     "lsquo": "‘", "rsquo": "’", "ldquo": "“", "rdquo": "”", "laquo": "«", "raquo": "»",
@@ -129,9 +138,29 @@ def space(text: str, language: str) -> str:
     return remove_spaces(text) if language in UNSPACED else close_up_punctuation(text, language)
 
 
+def invisible(character: str, language: str) -> bool:
+    """Whether a character of a text to be translated shows nothing and says nothing.
+
+    More than training drops: what a text to translate may be full of, a model has hardly ever seen, and a tokenizer
+    makes three tokens of. White space is not meant, nor are joiners in languages that write with them.
+    """
+    return bool(_UNSEEN.match(character)) and not (language in _JOINED and character in _JOINERS)
+
+
+def without_invisible(text: str, language: str) -> str:
+    """A text without its `invisible` characters."""
+    return _UNSEEN.sub(lambda found: "" if invisible(found[0], language) else found[0], text)
+
+
 def clean_side(text: str, language: str) -> str:
-    """One side, cleaned: `normalise`, then the spacing of its language. ValueError for an unknown language code."""
-    return space(normalise(text), check_language(language))
+    """A text to be translated, cleaned as a side of a training pair is, and without what is `invisible`.
+
+    Raises:
+        ValueError: for an unknown language code.
+    """
+    check_language(language)
+    plain = without_invisible(unescape(without_invisible(text, language)), language)
+    return space(tidy(plain), language)
 
 
 def only_numerals(source: str, target: str) -> bool:

@@ -70,6 +70,17 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("whole", [False, True])
+def test_what_nobody_sees_is_not_translated_and_said_once_a_line(translated, whole):
+    text = "他\u200d没\u200d有\ufe0f\n看见\n" + "\u200d" * 20_000 + "我们\n"
+    for lines, err in (translated(stdin=text.encode(), whole=whole), translated(text)):
+        assert lines == {1: "他没有", 2: "看见", 3: "我们"}
+        assert [line for line in err.splitlines() if "passed over" in line] == [
+            "line 1: 3 invisible characters passed over (U+200D, U+FE0F)",
+            "line 3: 20,000 invisible characters passed over (U+200D)",
+        ]
+
+
+@pytest.mark.parametrize("whole", [False, True])
 def test_every_kind_of_line_end_ends_a_line(translated, whole):
     text = "他没有\r看见\r\n那个人\n我们\r"
     expected = {1: "他没有", 2: "看见", 3: "那个人", 4: "我们"}

@@ -9,6 +9,7 @@ nothing.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from .events import Event
 from .settled import SettledTokens
 
 LINE_ENDS = "\n\r"
+MOST_NAMED = 5  # kinds of invisible characters in a warning
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 CLOSING = "\"'”’»」』）)]》】"
 _WIDE, _NARROW = "。！？", ".!?…"
@@ -140,9 +142,11 @@ class LiveTranslator:
         max_sentence_tokens: at which a sentence is cut, with a warning; None for the engine's own limit.
         cut: whether to cut at sentence ends too, not at line ends only.
         warn: is told what goes wrong.
+        invisible: whether a character is to be passed over.
 
     Attributes:
         sentences: number of sentences begun.
+        passed_over: invisible characters of the line so far.
     """
 
     def __init__(
@@ -155,12 +159,14 @@ class LiveTranslator:
         max_sentence_tokens: int | None = None,
         cut: bool = True,
         warn: Callable[[str], None] = lambda message: None,
+        invisible: Callable[[str], bool] = lambda character: False,
     ) -> None:
         room = longest_sentence(engine)
         if max_sentence_tokens is not None and not 1 <= max_sentence_tokens <= room:
             raise ValueError(f"max_sentence_tokens={max_sentence_tokens}: must lie between 1 and {room}")
         self.engine, self.sources, self.clean, self.settled_text = engine, sources, clean, settled_text
-        self.limit, self.cut, self.warn = max_sentence_tokens or room, cut, warn
+        self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens or room, cut, warn, invisible
+        self.passed_over: Counter[str] = Counter()
         self.settled_tokens = SettledTokens(sources.tokenizer, sources.segmentation)
         if self.settled_tokens.holds_everything:
             warn("this tokenizer's tokens are settled at sentence ends and pauses only: train with characters for less")
@@ -183,6 +189,10 @@ class LiveTranslator:
         for character in text:
             if character in LINE_ENDS:
                 yield from self.finish()
+                self._tell_passed_over()
+                continue
+            if self.invisible(character):
+                self.passed_over[character] += 1
                 continue
             if self.cut and ends_sentence(self.source.text, character):
                 yield from self.finish()
@@ -205,12 +215,23 @@ class LiveTranslator:
     def whole(self, text: str) -> Iterator[LiveEvent]:
         """Translate a text that is known as a whole: every sentence's length is, too, and the anchor knows it."""
         for line in re.split(f"[{LINE_ENDS}]", text):  # and not where `splitlines` does: at U+2028, say
+            self.passed_over.update(filter(self.invisible, line))
+            line = "".join(character for character in line if character not in self.passed_over)
             for sentence in cut_sentences(line) if self.cut else [line]:
                 for number, character in enumerate(sentence, start=1):
                     self.to_come = sentence[number:]
                     yield from self._read(self.source.add(character))
                 yield from self.finish()
+            self._tell_passed_over()
         self.to_come = None
+
+    def _tell_passed_over(self) -> None:
+        """Say once a line what of it was not translated."""
+        if self.passed_over:
+            kinds = ", ".join(f"U+{ord(character):04X}" for character in sorted(self.passed_over)[:MOST_NAMED])
+            more = ", …" if len(self.passed_over) > MOST_NAMED else ""
+            self.warn(f"{self.passed_over.total():,} invisible characters passed over ({kinds}{more})")
+            self.passed_over.clear()
 
     def _open(self, tokens: int) -> Stream:
         """Open a stream for so many tokens, and for what is known to come."""

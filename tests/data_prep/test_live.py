@@ -14,7 +14,7 @@ from data_prep.rules import clean_side
 
 PIECES = [
     *"&#;,.…!:%'’stdm5eBか我们。”)»=_ \t\x07한하ê", "&amp;", "&quot;", "&#", "39;", "x27", "amp", "quot", "qu", "  ",
-    "re", "ll", "Å", "Ω", "\u0301", "\u0327", "\u3099", "\u200b", "word", "&lt", "& gt ;", "&am",
+    "re", "ll", "Å", "Ω", "\u0301", "\u0327", "\u3099", "\u200b", "\u200d", "word", "&lt", "& gt ;", "&am",
 ]  # fmt: skip
 TEXTS = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.text(max_size=12))
 

@@ -1,5 +1,6 @@
 """Each cleaning rule as a table of literal examples; most come from the corpora it was fixed on."""
 
+import re
 import unicodedata
 
 import pytest
@@ -174,6 +175,32 @@ def test_numerals_are_judged_before_the_spaces_go() -> None:
 
 def test_an_escape_does_not_hide_an_empty_side() -> None:
     assert rules.clean_pair("&nbsp; ", "Hello", "zh", "en") == "empty_side"
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "clean"),
+    [
+        ("zh", "我\u200d们\ufe0f看\u202e书\U000e0041", "我们看书"),
+        ("en", "soft\u00adware &#x200d;is\u2064 \u3164here", "software is here"),
+        ("zh", "&am\u200dp;", "&"),
+        ("fa", "می\u200cخواهم\u200e", "می\u200cخواهم"),  # written with joiners
+        ("zh", "\u200d" * 50, ""),
+    ],
+)
+def test_a_text_to_translate_has_nothing_invisible(language: str, text: str, clean: str) -> None:
+    assert rules.clean_side(text, language) == clean
+
+
+SHOWN = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd\U00013430-\U0001345f"  # signs around others
+
+
+def test_all_format_characters_but_those_that_show_something_are_invisible_and_nothing_white() -> None:
+    shown = re.compile(f"[{SHOWN}]")
+    for character in map(chr, range(0x110000)):
+        if unicodedata.category(character) == "Cf" and not shown.match(character):
+            assert rules.invisible(character, "zh"), f"U+{ord(character):04X}"
+        if character.isspace() or shown.match(character):
+            assert not rules.invisible(character, "zh"), f"U+{ord(character):04X}"
 
 
 def test_a_kept_pair_comes_back_cleaned_on_both_sides() -> None:

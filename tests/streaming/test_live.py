@@ -1,6 +1,7 @@
 """Live text: how it arrives changes nothing, its tokens are those of training, and nothing of it is kept."""
 
 import os
+import random
 import re
 import time
 from functools import cache, partial
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from data_prep import clean_side
 from data_prep.live import settled_side
+from data_prep.rules import invisible
 from duplexmt.data.tokenizer import SourceTokens, StreamTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
@@ -68,6 +70,40 @@ def cut_at_random(text, draw):
         size = draw.randint(1, 6)
         yield text[begin : begin + size]
         begin += size
+
+
+# --- what nobody sees ---------------------------------------------------------------------------------------------
+
+
+UNSEEN = ["\u200d", "\ufe0f", "\u00ad", "\u202e", "\U000e0041", "\u3164", "\x07"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_invisible_characters_change_nothing_however_the_text_is_cut_and_are_told_once_a_line(seed):
+    draw, said = random.Random(seed), []
+    plain = "".join(CHINESE[:3]) + "\n" + CHINESE[3] + "\n"
+    full = "".join(draw.choice(UNSEEN) * draw.randint(0, 2) + character for character in plain)
+    translator = translator_of(warn=said.append, invisible=partial(invisible, language="zh"))
+    live = fed(translator, cut_at_random(full, draw))
+    assert live == fed(translator_of(), [plain])
+    assert len(said) == 2
+    count = sum(map(full.partition("\n")[0].count, UNSEEN))
+    assert said[0].startswith(f"{count} invisible characters passed over (U+00")
+    whole = translator_of(invisible=partial(invisible, language="zh"))
+    assert list(whole.whole(full)) == list(translator_of().whole(plain))
+
+
+def test_invisible_characters_cost_no_cleaning():
+    cleaned = []
+
+    def counted(text):
+        cleaned.append(text)
+        return settled_side(text, "zh")
+
+    translator = translator_of(invisible=partial(invisible, language="zh"))
+    translator.settled_text = translator.source.settled_text = counted
+    list(translator.feed("我" + "\u200d" * 20_000 + "们"))
+    assert cleaned == ["我", "我们"]
 
 
 # --- arrival -------------------------------------------------------------------------------------------------------
