@@ -17,6 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from duplexmt.command_line import (
+    alone_in,
     check_arguments,
     quote_arguments,
     rescore_arguments,
@@ -39,7 +40,9 @@ def main(cfg: DictConfig) -> float:
         checked = settings(EvaluateSettings, cfg)
         label = run_label(hydra_cfg, checked.logger.group)
         in_sweep = hydra_cfg.mode == RunMode.MULTIRUN
-        return evaluate(checked, arguments, Path(hydra_cfg.runtime.output_dir), *label, in_sweep=in_sweep)
+        folder = Path(hydra_cfg.runtime.output_dir)
+        with alone_in(folder):
+            return evaluate(checked, arguments, folder, *label, in_sweep=in_sweep)
 
 
 def evaluate(

@@ -13,6 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from duplexmt.command_line import (
+    alone_in,
     check_arguments,
     follower_arguments,
     quote_arguments,
@@ -31,7 +32,9 @@ def main(cfg: DictConfig) -> float | None:
     """Compose, build, train, save the model folder, translate a few held-out sentences."""
     with user_errors():
         checked, hydra_cfg = settings(TrainSettings, cfg), HydraConfig.get()
-        return train(checked, Path(hydra_cfg.runtime.output_dir), *run_label(hydra_cfg, checked.logger.group))
+        folder = Path(hydra_cfg.runtime.output_dir)
+        with alone_in(folder):
+            return train(checked, folder, *run_label(hydra_cfg, checked.logger.group))
 
 
 def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> float | None:

@@ -1,7 +1,7 @@
 """The model folder: everything needed to run a trained model, in the layout the Hugging Face hub expects.
 
 README.md                      model card: data, licence, settings, scores
-duplexmt.json                  system, its options, stream tokens, data settings, and the size of every file
+duplexmt.json                  system, its options, stream tokens, data settings, every file's size and fingerprint
 emit_head.safetensors          the EMIT head of a grid
 model.safetensors, config.json the backbone, where it was trained in full
 adapter_model.safetensors, adapter_config.json   LoRA and text head, where it was not
@@ -11,12 +11,14 @@ tokenizer.json, …              the tokenizer
 Weights may be in shards (`max_shard_size`), with an index, as Hugging Face has them.
 """
 
+import hashlib
 import json
 import os
 import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +130,11 @@ def save_model_folder(
         "trained_before": trained_before or [],
         "scores": scores,
     }
-    info["files"] = {str(f.relative_to(partial)): f.stat().st_size for f in sorted(partial.rglob("*")) if f.is_file()}
+    files = [path for path in sorted(partial.rglob("*")) if path.is_file()]
+    info["files"] = {str(path.relative_to(partial)): path.stat().st_size for path in files}
+    info["digests"] = {str(path.relative_to(partial)): file_digest(path) for path in files}
     (partial / "README.md").write_text(model_card(info), encoding="utf-8")  # not in `files`: people edit their cards
-    (partial / MANIFEST).write_text(json.dumps(info, ensure_ascii=False, indent=2), encoding="utf-8")
+    write_manifest(partial, info)
     for weights in partial.rglob("*.safetensors"):  # safetensors keeps them from all other users
         shutil.copymode(partial / MANIFEST, weights)
     shutil.rmtree(folder, ignore_errors=True)
@@ -158,6 +162,7 @@ def load_model_folder(
     """
     folder = Path(folder)
     info = read_manifest(folder)
+    check_content(folder, info)
     options = info["grid" if info["system"] == "grid" else "prefix"]
     trained = options["anchor"]
     if anchor is not None and anchor != trained:
@@ -221,6 +226,11 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         raise ValueError(
             f"model_folder={str(folder)!r} has format {version}, this version reads up to {FORMAT}: upgrade"
         )
+    if info.pop("checksum", None) != checksum(info):
+        raise ValueError(
+            f"model_folder={str(folder)!r}: {MANIFEST} is damaged, or was edited (its checksum is another); "
+            "copy or save the model again"
+        )
     for name, size in files.items():
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:
@@ -249,11 +259,41 @@ def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
     Raises:
         ValueError: what `read_manifest` refuses.
     """
-    path = Path(folder) / MANIFEST
-    info = read_manifest(folder) | {"operating_point": point}
-    partial = path.with_name(MANIFEST + ".partial")
-    partial.write_text(json.dumps(info, ensure_ascii=False, indent=2), encoding="utf-8")
-    os.replace(partial, path)
+    write_manifest(Path(folder), read_manifest(folder) | {"operating_point": point})
+
+
+def write_manifest(folder: Path, info: dict[str, Any]) -> None:
+    """Write a manifest, with a checksum of itself: all of the old one or all of the new one is there at any time."""
+    info = {name: value for name, value in info.items() if name != "checksum"}
+    content = json.dumps(info | {"checksum": checksum(info)}, ensure_ascii=False, indent=2)
+    partial = folder / (MANIFEST + ".partial")
+    partial.write_text(content, encoding="utf-8")
+    os.replace(partial, folder / MANIFEST)
+
+
+def checksum(info: Mapping[str, Any]) -> str:
+    """Of a manifest's content."""
+    return blake2b(json.dumps(info, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Fingerprint of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+
+
+def check_content(folder: Path, info: Mapping[str, Any]) -> None:
+    """Read all files of a model folder, and compare them with what was saved.
+
+    Raises:
+        ValueError: naming one that has changed.
+    """
+    for name, expected in info["digests"].items():
+        if file_digest(folder / name) != expected:
+            raise ValueError(
+                f"model_folder={str(folder)!r} is damaged: {name} does not hold what was saved; copy or save the model "
+                "again"
+            )
 
 
 EMIT_HEAD = "emit_head.safetensors"

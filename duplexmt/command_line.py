@@ -1,6 +1,7 @@
 """The command line around Hydra: a run that goes on, quotes its grammar wants, names of runs, and errors for users."""
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -106,6 +107,30 @@ class CheckFolder(Callback):
         """Evaluations may share a folder, and a resumed training goes on in its own."""
         if "trainer" in config and not config.resume:
             check_new(folder)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Work in a folder that no other run works in meanwhile; the processes that a run starts are its own.
+
+    Raises:
+        ValueError: if another one does.
+    """
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, and leaves no file
+    except BlockingIOError:
+        footprints.clear()  # what is there is the other's
+        raise ValueError(
+            f"{os.path.relpath(folder)}: another run is at work there; wait for its end, or give another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def check_writable(setting: str, folder: str) -> None:
@@ -431,6 +456,9 @@ def user_errors(begun: Path | None = None) -> Iterator[None]:
     except BrokenPipeError:  # the reader of our output has left, as in `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            where = error.filename or (footprints[-1].folder if footprints else os.getcwd())
+            error = OSError(f"no space left on the disk of {where}: make room; resume=FOLDER goes on with a run begun")
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         print(f"error: {error}", file=sys.stderr)

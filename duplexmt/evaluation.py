@@ -6,7 +6,6 @@ Each line carries its point's digest, made from the model, the settings and the 
 say, are never taken for those asked for.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
+from .artifact import file_digest
 from .baselines.mask import MULTI_PATH
 from .recipe import recipe_of
 from .translation import Record
@@ -117,12 +117,6 @@ def base_digest(backbone: str) -> str | None:
         return digest([file_digest(path) for path in sorted(Path(backbone).glob("*.safetensors"))])
     cached = try_to_load_from_cache(backbone, "config.json")
     return Path(cached).parent.name if isinstance(cached, str) else None
-
-
-def file_digest(path: Path) -> str:
-    """Fingerprint of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
 
 
 def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import evaluate
-from duplexmt.artifact import MANIFEST, read_manifest, save_model_folder
+from duplexmt.artifact import MANIFEST, read_manifest, save_model_folder, write_manifest
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation import SCORED, Decoding
 
@@ -135,7 +135,7 @@ def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp
     base.write_text("".join(f"{source}\t{target}\n" for source, target in [*PAIRS, *further]), encoding="utf-8")
     data = {"path": str(base), "validation_path": None, "test_path": None, "validation_size": 1, "test_size": 1}
     data |= {"max_tokens": None}  # the test set is not filtered by length either
-    manifest.write_text(json.dumps(info | {"trained_before": [info["data"] | data]}), encoding="utf-8")
+    write_manifest(models / "grid", info | {"trained_before": [info["data"] | data]})
     given = [argument for argument in arguments([models / "grid"]) if not argument.startswith("check_overlap")]
     with caplog.at_level("INFO"):
         evaluate.decode(checked("evaluate", *given), given, tmp_path / "evaluation")
@@ -170,7 +170,7 @@ def test_all_models_get_simplified_sources_where_one_was_trained_on_such(models,
     shutil.copytree(models / "grid", models / "strict")
     info = read_manifest(models / "strict")
     info["data"] |= {"corpus": "pairs_folder", "cleaning": "strict", "test_path": None, "validation_path": None}
-    (models / "strict" / MANIFEST).write_text(json.dumps(info), encoding="utf-8")
+    write_manifest(models / "strict", info)
     (models / "test.tsv").write_text("他們沒有\tThey all left 沒有.\n", encoding="utf-8")
     given = f"data.test_path='{models / 'test.tsv'}'", "policy.theta=0.5"
     for folders, source in ((["grid"], "他們沒有"), (["grid", "strict"], "他们没有"), (["strict", "grid"], "他们没有")):

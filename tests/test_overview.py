@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from duplexmt.artifact import MANIFEST, read_manifest
+from duplexmt.artifact import MANIFEST, read_manifest, write_manifest
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation import DECODING, model_digest
 from duplexmt.overview import configuration, flat, gather, look, read_run_curves
@@ -29,7 +29,7 @@ def save(folder, model):
     """A model folder whose data settings say where a pair's texts are; its corpus is gone."""
     saved = save_as_it_is(folder, model, tokens=TOKENS)
     info = read_manifest(saved) | {"data": DATA | FIELDS}
-    (saved / MANIFEST).write_text(json.dumps(info))
+    write_manifest(saved, info)
     return saved
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from duplexmt.artifact import MANIFEST
+from duplexmt.artifact import write_manifest
 from duplexmt.evaluation import TestSet, model_digest
 from duplexmt.results import SCORED, evaluations_in, write_results
 
@@ -116,7 +116,7 @@ def test_what_a_model_of_an_evaluation_of_before_was_trained_with_stands_in_its_
         info = {"format": 1, "system": "grid", "grid": {}, "files": {}, "training": {"epochs": epochs}}
         folder = tmp_path / f"run{epochs}" / "model"
         folder.mkdir(parents=True)
-        (folder / MANIFEST).write_text(json.dumps(info), encoding="utf-8")
+        write_manifest(folder, info)
         (folder / "weights").write_text(str(epochs))
         points.append(point("grid", 0.5, str(folder), model_digest(folder, info)))
     evaluated(tmp_path / "a", points)

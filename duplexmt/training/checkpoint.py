@@ -1,10 +1,71 @@
 """The checkpoint a run goes on from."""
 
+import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
+from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Checkpoints that are on disk whole or not at all, and that are read only if nothing in them has changed.
+
+    Lightning writes one to the folder of temporary files, and from there to its place; on another disk that copies, so
+    a run killed meanwhile leaves half of one.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write a checkpoint beside its place, then put it there.
+
+        Raises:
+            OSError: naming the checkpoint, where there is no room for it; the one before stays.
+        """
+        path = Path(path)
+        aside = path.with_name(path.name + ".partial")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(aside, "wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except (OSError, RuntimeError) as error:
+            aside.unlink(missing_ok=True)
+            raise OSError(f"{os.path.relpath(path)} could not be written ({error}); make room on its disk") from error
+
+    def load_checkpoint(self, path: Any, map_location: Any = "cpu", weights_only: bool | None = True) -> dict[str, Any]:
+        """What is in a checkpoint; see `read_checkpoint`."""
+        return read_checkpoint(Path(path))
+
+
+def read_checkpoint(path: Path, mmap: bool = False) -> dict[str, Any]:
+    """What is in a checkpoint, which may hold tensors and plain values only.
+
+    Args:
+        path: of the checkpoint.
+        mmap: whether to leave tensors on disk until they are needed.
+
+    Raises:
+        ValueError: if it is damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if damaged := archive.testzip():
+                raise ValueError(f"the checksum of {damaged} is another")
+        content = torch.load(path, map_location="cpu", mmap=mmap, weights_only=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch.load has many kinds
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{os.path.relpath(path)} is damaged ({why}): put a copy of it there, or train anew in another folder"
+        ) from error
+    assert isinstance(content, dict)
+    return content
 
 
 class LastCheckpoint(Checkpoint):

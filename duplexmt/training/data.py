@@ -364,12 +364,16 @@ class GridDataModule(L.LightningDataModule):
         Raises:
             ValueError: if a resumed run finds another corpus than it was started with.
         """
-        digest = blake2b(json.dumps(self.prepared.splits).encode(), digest_size=16).hexdigest()
+        hasher = blake2b(json.dumps(self.prepared.splits).encode(), digest_size=16)
+        for split in ("train", "validation"):
+            for example in self.examples(split):  # as the tokenizer has them
+                hasher.update(repr((example.source, example.target)).encode())
+        digest = hasher.hexdigest()
         path = folder / "corpus.json"
         if resumed and path.is_file():
             if json.loads(path.read_text(encoding="utf-8"))["digest"] != digest:
                 raise ValueError(
-                    f"the corpus is not the one {folder} was started with (see its corpus.json): "
+                    f"the corpus or the tokenizer is not the one {folder} was started with (see its corpus.json): "
                     "bring the files back as they were, or start a new run"
                 )
             return

@@ -7,6 +7,7 @@ import torch
 
 from ..products import fast_bfloat16
 from .base import PRECISION
+from .checkpoint import read_checkpoint
 
 CHOSEN_PRECISION = "DUPLEXMT_PRECISION"  # of the first process, in the environment of those it starts
 PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
@@ -48,7 +49,7 @@ def choose_precision(precision: str, accelerator: str, num_nodes: int = 1) -> st
 
 def begun_precision(checkpoint: Path) -> str:
     """The precision of a run that goes on, as its checkpoint tells."""
-    return str(torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)[PRECISION])
+    return str(read_checkpoint(checkpoint, mmap=True)[PRECISION])
 
 
 def fastest_precision(accelerator: str, num_nodes: int) -> str:

@@ -14,7 +14,7 @@ from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from .checkpoint import LastCheckpoint
+from .checkpoint import LastCheckpoint, WholeCheckpoints
 from .loggers import run_loggers
 from .precision import settled_precision
 from .progress_log import ProgressBar, ProgressLog
@@ -81,6 +81,7 @@ def build_trainer(
                 ThroughputMonitor(trainer["log_every_n_steps"]),
                 *progress,
             ],
+            plugins=[WholeCheckpoints()],
             use_distributed_sampler=False,  # StepLoader shares the pairs out itself
             enable_model_summary=False,
             **trainer,

@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks import path_loss
+from duplexmt.artifact import write_manifest
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.studies.path_loss import lagging, path_losses, schedule_rows, threshold_rows
@@ -99,7 +100,7 @@ def test_the_script_takes_model_folders_and_names_what_is_wrong(tmp_path, capsys
     manifest = folder / "duplexmt.json"
     info = json.loads(manifest.read_text(encoding="utf-8"))
     info["data"] |= {"source_field": 0, "target_field": 1}
-    manifest.write_text(json.dumps(info), encoding="utf-8")
+    write_manifest(folder, info)
     path_loss.main([str(folder), "--pairs", str(pairs), "--theta", "0.5", "--limit", "4"])
     out = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert out["pairs"] == 4

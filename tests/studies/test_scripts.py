@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from benchmarks import error_study, loop_study
+from duplexmt.artifact import write_manifest
 from duplexmt.data.tokenizer import stream_tokens
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 from tests.test_artifact import save
@@ -35,7 +36,7 @@ def tiny_run(folder, seed=1, lam=0.1, steps=(0, 5), attention="approximate"):
         info = json.loads(manifest.read_text(encoding="utf-8"))
         info["data"] |= {"source_field": 0, "target_field": 1}
         info["policy"]["lam"] = lam
-        manifest.write_text(json.dumps(info), encoding="utf-8")
+        write_manifest(saved, info)
     return folder
 
 

@@ -127,7 +127,7 @@ def test_a_resumed_run_keeps_its_tokenizer_and_refuses_another_corpus(tmp_path):
     assert again.tokenizer.get_vocab() == prepared.tokenizer.get_vocab()
     module_of(again).write_report(run, resumed=True)
     other = prepare_corpus(**DATA | {"path": tsv(tmp_path / "all.tsv", SENTENCES[:9])})
-    with pytest.raises(ValueError, match=r"the corpus is not the one .* was started with"):
+    with pytest.raises(ValueError, match=r"the corpus or the tokenizer is not the one .* was started with"):
         module_of(other).write_report(run, resumed=True)
 
 
