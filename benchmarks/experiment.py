@@ -212,9 +212,9 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
         return None
     log = out / f"{stage.name}.log"
     settings_file(stage, out).write_text(json.dumps(settings_of(stage, out)) + "\n", encoding="utf-8")
-    with open(out / f".{stage.name}.lock", "a") as lock, open(log, "a", encoding="utf-8") as output:
+    with open(log, "a", encoding="utf-8") as output:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"{stage.name} is still at work, from an earlier start; wait for it, or end it") from None
         command = [sys.executable, *arguments]
@@ -228,7 +228,6 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            pass_fds=[lock.fileno()],
         ) as process:
             try:
                 process.wait()

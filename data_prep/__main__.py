@@ -134,7 +134,7 @@ def run(cfg: DictConfig) -> None:
         counter = token_counter(cfg.tokenizer) if cfg.tokenizer and plan.sample.max_tokens is not None else None
         os.environ["RAYON_NUM_THREADS"] = str(processes)  # of the tokenizer
         if cfg.step == "sample":
-            with locked(plan.output / ".lock", wait=False), workers(processes) as pool:
+            with locked(plan.output, wait=False), workers(processes) as pool:
                 manifest = sample(plan, counter, pool, command(HydraConfig.get().overrides.task))
         else:
             manifest = prepare(

@@ -70,7 +70,7 @@ def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, prog
         OSError: the disk is full, …; what is done stays.
     """
     task.folder.mkdir(parents=True, exist_ok=True)
-    with locked(task.folder / ".lock", wait=False):
+    with locked(task.folder, wait=False):
         _check_settings(task, root)
         finished = task.folder / "source.json"
         if finished.is_file():

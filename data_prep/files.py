@@ -30,18 +30,22 @@ def write_whole(path: Path, content: bytes | Callable[[Any], None]) -> None:
 
 
 @contextmanager
-def locked(path: Path, wait: bool) -> Iterator[None]:
-    """Hold a lock that ends with the process, however it ends.
+def locked(folder: Path, wait: bool) -> Iterator[None]:
+    """Hold a folder, which is made if need be, by a lock that leaves no file and ends with the process.
 
     Raises:
         ValueError: another process holds it, and we are not to wait.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise ValueError(
-                f"another run is at work in {path.parent}: wait for its end, or give another output folder"
-            ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ValueError(
+            f"another run is at work in {folder}: wait for its end, or give another output folder"
+        ) from None
+    try:
         yield
+    finally:
+        os.close(descriptor)

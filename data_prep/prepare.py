@@ -82,7 +82,7 @@ def prepare(
         FileNotFoundError, ValueError: those of `clean_source` and `draw`; a folder with splits of another preparation.
         OSError: the disk is full, …; what is done stays, and the same command goes on with it.
     """
-    with locked(plan.output / ".lock", wait), workers(processes) as pool:
+    with locked(plan.output, wait), workers(processes) as pool:
         clean(plan, pool, processes, progress)
         return sample(plan, counter, pool, command)
 

@@ -1,7 +1,6 @@
 """The command line around Hydra: a run that goes on, quotes its grammar wants, names of runs, and errors for users."""
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -9,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -119,18 +118,15 @@ def alone_in(folder: Path) -> Iterator[None]:
     if os.environ.get("LOCAL_RANK", "0") != "0":
         yield
         return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, and leaves no file
-    except BlockingIOError:
-        footprints.clear()  # what is there is the other's
-        raise ValueError(
-            f"{os.path.relpath(folder)}: another run is at work there; wait for its end, or give another folder"
-        ) from None
-    try:
+    from data_prep.files import locked
+
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(folder, wait=False))
+        except ValueError:
+            footprints.clear()  # what is there is the other's
+            raise
         yield
-    finally:
-        os.close(descriptor)
 
 
 def check_writable(setting: str, folder: str) -> None:

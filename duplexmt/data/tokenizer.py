@@ -247,5 +247,7 @@ def source_spans(tokenizer: Any, text: str, segmentation: str = "tokens") -> lis
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Write the tokenizer's files into a folder."""
+    """Write the tokenizer's files into a folder: the same ones, wherever the tokenizer came from."""
+    for where in ("is_local", "local_files_only"):
+        tokenizer.init_kwargs.pop(where, None)
     tokenizer.save_pretrained(str(folder))

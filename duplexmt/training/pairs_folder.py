@@ -113,7 +113,7 @@ def folder_pairs(
     plan.output.mkdir(parents=True, exist_ok=True)
     processes = processes_available()
     with (
-        locked(plan.output / ".lock", wait=True),
+        locked(plan.output, wait=True),
         workers(processes) as pool,
     ):  # other runs of the folder wait, and read
         clean(plan, pool, processes)

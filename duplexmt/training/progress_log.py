@@ -32,11 +32,13 @@ class ProgressLog(L.Callback):
         self.seconds = seconds
         self.begin = self.next = 0.0
         self.first_step = 0
+        self.steps: float | None = None  # of the whole run; not known where there is nothing left to train
 
     def on_train_start(self, trainer: L.Trainer, *_: Any) -> None:
         """Count from here, where a resumed run has steps behind it."""
         self.begin, self.first_step = time.monotonic(), trainer.global_step
         self.next = self.begin + min(FIRST, self.seconds)
+        self.steps = trainer.estimated_stepping_batches  # asked by all processes, as the first answer waits for all
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         """Say what has come of the steps so far, and how long the others will take."""
@@ -44,8 +46,7 @@ class ProgressLog(L.Callback):
         if now < self.next or not done:
             return
         self.next = now + self.seconds
-        steps = trainer.estimated_stepping_batches
-        left = (steps - trainer.global_step) * (now - self.begin) / done
+        left = ((self.steps or 0) - trainer.global_step) * (now - self.begin) / done
         self.say(trainer, "train/", "" if math.isinf(left) else f"; {tqdm.format_interval(left)} left")
 
     def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
@@ -56,7 +57,7 @@ class ProgressLog(L.Callback):
     def say(self, trainer: L.Trainer, kind: str, end: str = "") -> None:
         """Where a trainer is, and the metrics of its progress bar of a kind; the first process alone."""
         if trainer.is_global_zero:
-            steps = f"step {trainer.global_step:,} of {trainer.estimated_stepping_batches:,}"
+            steps = f"step {trainer.global_step:,}" + ("" if self.steps is None else f" of {self.steps:,}")
             values = {name: float(value) for name, value in trainer.progress_bar_metrics.items()}
             found = [f"{name} {value:.3f}" for name, value in values.items() if name.startswith(kind)]
             log.info("%s%s", ", ".join([steps, f"epoch {trainer.current_epoch + 1}", *found]), end)

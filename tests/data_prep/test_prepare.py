@@ -59,11 +59,7 @@ def run(root, output, processes=1, **values):
 
 def contents(folder):
     """Every file of a folder but the locks, byte for byte."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != ".lock"
-    }
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def source_of(folder, lines, name="wikititles-v3.zh-en.tsv"):
@@ -366,9 +362,9 @@ def test_other_settings_or_files_in_the_same_folder_are_refused_by_name(raw, tmp
 
 
 def test_two_runs_at_once_on_one_folder_the_second_is_refused_or_waits(raw, tmp_path):
-    with locked(tmp_path / ".lock", wait=False), pytest.raises(ValueError, match="another run is at work"):
+    with locked(tmp_path, wait=False), pytest.raises(ValueError, match="another run is at work"):
         run(raw, tmp_path)
-    with locked(tmp_path / "clean" / "paracrawl" / ".lock", wait=False), pytest.raises(ValueError, match="another run"):
+    with locked(tmp_path / "clean" / "paracrawl", wait=False), pytest.raises(ValueError, match="another run"):
         run(raw, tmp_path)
     run(raw, tmp_path)
 

@@ -1,0 +1,515 @@
+"""The fault campaign: what a user runs is killed, starved, damaged and run twice, by the commands with their defaults.
+
+    python benchmarks/faults.py --quick              # a few of each kind, under three minutes on two cores
+    python benchmarks/faults.py                      # all; killed itself, the same command goes on
+    python benchmarks/faults.py --only flip --seed 3 # cases by name, with other moments and places
+
+After each fault the result equals the undisturbed one bit for bit, or the error is one line that names the file and
+the way out; what was computed before is kept; no process and no temporary file is left. A run that is killed goes on
+until it ends, so it takes several kills. The last line is JSON: cases, kills, faults, failures, skipped, seconds.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+from tqdm import tqdm
+
+from duplexmt.data.grammar import builtin_corpus
+
+ROOT = Path(__file__).resolve().parents[1]
+MARK = "DUPLEXMT_FAULT"  # in the environment of all processes of a command
+SMALL = [
+    "experiment=smoke", "data.train_size=160", "data.validation_size=10", "data.test_size=10", "trainer.max_epochs=2",
+    "training.checkpoint_every_n_steps=3", "training.sample_size=4", "probes.count=1", "demonstrate=1",
+]  # fmt: skip
+SYSTEMS = {"grid": ["system=grid"], "waitk": ["system=waitk", "system.k=3"], "offline": ["system=offline"]}
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+TEMPORARY = ("*.partial", "*.tmp", "*.lock", ".latest-*")
+
+
+class FaultError(Exception):
+    """What should not have come of a fault."""
+
+
+@dataclass
+class Done:
+    """A command that has ended, or was ended."""
+
+    status: int
+    output: str
+    seconds: float
+    killed: bool
+
+
+@dataclass
+class Case:
+    """A few faults of one kind.
+
+    Attributes:
+        name: by which `--only` finds it.
+        run: given a folder and draws, does it; raises `FaultError`.
+        counts: faults, and kills among them.
+    """
+
+    name: str
+    run: Callable[["Case", Path, random.Random], None]
+    counts: dict[str, int] = field(default_factory=lambda: {"faults": 0, "kills": 0})
+    skipped: str | None = None
+
+    def fault(self, kill: bool = False) -> None:
+        """One more."""
+        self.counts["faults"] += 1
+        self.counts["kills"] += kill
+
+
+def call(command: list[str], kill_after: float | None = None, number: int = signal.SIGKILL, **environment: str) -> Done:
+    """Run a command from the root of the project, its processes in a session of their own; end them, if asked to.
+
+    Raises:
+        FaultError: for a process that outlives it.
+    """
+    mark = uuid.uuid4().hex
+    around = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", MARK: mark}
+    begun = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, *command], cwd=ROOT, env=around | environment, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        killed = False
+        try:
+            output, _ = process.communicate(timeout=300 if kill_after is None else kill_after)
+        except subprocess.TimeoutExpired:
+            killed = kill_after is not None
+            if number == signal.SIGKILL or not killed:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                os.kill(process.pid, number)  # to the first process alone, as `kill` does
+            try:
+                output, _ = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise FaultError(f"still there a minute after {signal.Signals(number).name}: {command}") from None
+    limit = time.monotonic() + 5
+    while left := processes_of(mark):
+        if time.monotonic() > limit:
+            raise FaultError(f"processes {left} outlived {command}")
+        time.sleep(0.05)
+    return Done(process.returncode, output, time.monotonic() - begun, killed)
+
+
+def processes_of(mark: str) -> list[int]:
+    """Processes that carry a mark in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes() and (folder / "exe").exists():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has ended meanwhile, or is somebody else's
+    return found
+
+
+def expect(truth: bool, what: str, done: Done | None = None) -> None:
+    """Raise `FaultError` unless it is so."""
+    if not truth:
+        raise FaultError(what + (f"\n{done.output[-1500:]}" if done else ""))
+
+
+def refused(done: Done, *names: str) -> None:
+    """The command has ended with an error of one line that names all of these."""
+    lines = [line for line in done.output.splitlines() if line.startswith("error: ")]
+    expect(done.status == 2 and len(lines) == 1, f"status {done.status}, {len(lines)} error lines", done)
+    expect("Traceback" not in done.output, "a traceback", done)
+    expect(all(name in lines[0] for name in names), f"the error does not name {names}", done)
+
+
+def succeeded(done: Done) -> Done:
+    """The command has ended well."""
+    expect(done.status == 0, f"status {done.status}", done)
+    return done
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What must be equal bit for bit: a model's files but for its manifest's scores, or an evaluation's tables."""
+    if (folder / "model").is_dir():
+        manifest = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
+        return {"scores": json.dumps(manifest["scores"]).encode(), **files_of(folder / "model")}
+    return {name: content for name, content in files_of(folder).items() if name in ("results.csv", "texts")}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Files by name, manifests and cards left out; of hypotheses, texts and delays alone."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.name == "hypotheses.jsonl":
+            kept = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+            rows = sorted(json.dumps([row["id"], row["tokens"], row["delays"]]) for row in kept)
+            found["texts"] = "\n".join(rows).encode()
+        elif path.is_file() and path.name not in ("duplexmt.json", "README.md"):
+            found[str(path.relative_to(folder))] = path.read_bytes()
+    return found
+
+
+def same(whole: Path, parts: Path, of: Callable[[Path], dict[str, bytes]] | None = None) -> None:
+    """Two folders hold the same result, and the second one no temporary file."""
+    one, other = (of or contents)(whole), (of or contents)(parts)
+    expect(one.keys() == other.keys() and bool(one), f"{sorted(one.keys() ^ other.keys())} in one alone")
+    differing = [name for name in one if one[name] != other[name]]
+    expect(not differing, f"{parts}: {differing} differ from the undisturbed run's")
+    left = [str(path) for pattern in TEMPORARY for path in parts.rglob(pattern)]
+    expect(not left, f"left behind: {left}")
+
+
+wholes: dict[str, tuple[Path, float]] = {}  # undisturbed runs by their settings, with their time
+making: dict[str, threading.Lock] = {}
+
+
+def undisturbed(base: Path, program: str, settings: list[str]) -> tuple[Path, float]:
+    """The folder and the seconds of an undisturbed run of these settings, made once."""
+    key = " ".join([program, *settings])
+    with making.setdefault(key, threading.Lock()):
+        if key not in wholes:
+            folder = base / "whole" / uuid.uuid5(uuid.NAMESPACE_URL, key).hex
+            shutil.rmtree(folder, ignore_errors=True)
+            done = succeeded(call([program, *settings, f"hydra.run.dir={folder}"]))
+            wholes[key] = folder, done.seconds
+    return wholes[key]
+
+
+def kill_until_done(
+    case: Case, folder: Path, draw: random.Random, program: str, settings: list[str], kills: int
+) -> None:
+    """Kill a run at random moments, go on, and compare what it ends with."""
+    whole, seconds = undisturbed(folder.parent, program, settings)
+    begun = folder / ("checkpoints/last.ckpt" if program == "train.py" else "decoding.json")
+    while True:
+        command = [f"resume={folder}"] if begun.is_file() else [*settings, f"hydra.run.dir={folder}"]
+        moment = draw.uniform(0.3, 1.05) * seconds if case.counts["kills"] < kills else None
+        done = call([program, *command], moment, draw.choice(SIGNALS))
+        if done.killed:
+            case.fault(kill=True)
+            continue
+        succeeded(done)
+        if moment is None or done.status == 0:
+            break
+    same(whole, folder)
+
+
+# --- the cases -----------------------------------------------------------------------------------------------------
+
+
+def killed_trainings(quick: bool) -> Iterator[Case]:
+    """Each system × schedule × devices × accumulation × batches by pairs and by cells."""
+    ways = product(SYSTEMS, ("linear", "constant"), ("1", "cores"), (1, 2), (None, 4000))
+    for system, schedule, devices, accumulate, cells in ways:
+        if quick and (schedule, accumulate, cells) != ("linear", 1, None):
+            continue
+        if quick and devices == "cores" and system != "grid":
+            continue
+        settings = [
+            *SMALL, *SYSTEMS[system], f"training.schedule={schedule}", f"trainer.devices={devices}",
+            f"trainer.accumulate_grad_batches={accumulate}", f"data.batch_cells={cells or 'null'}",
+        ]  # fmt: skip
+        kills = 2 if quick else 5
+
+        def run(
+            case: Case, folder: Path, draw: random.Random, settings: list[str] = settings, kills: int = kills
+        ) -> None:
+            kill_until_done(case, folder, draw, "train.py", settings, kills)
+
+        yield Case(f"kill train {system} {schedule} devices={devices} accumulate={accumulate} cells={cells}", run)
+
+
+def killed_evaluations(quick: bool) -> Iterator[Case]:
+    """Of a trained model at several θ, and of a baseline."""
+    for system, knobs in (("grid", ["policy.theta=[0.3,0.5,0.7]"]), ("waitk", ["k=[1,3]"])):
+        if quick and system == "waitk":
+            continue
+
+        def run(case: Case, folder: Path, draw: random.Random, system: str = system, knobs: list[str] = knobs) -> None:
+            model = undisturbed(folder.parent, "train.py", [*SMALL, *SYSTEMS[system]])[0] / "model"
+            settings = [f"model_folder={model}", *knobs, "batch_size=1", "check_overlap=false"]
+            kill_until_done(case, folder, draw, "evaluate.py", settings, 2 if quick else 10)
+
+        yield Case(f"kill evaluate {system}", run)
+
+
+def damaged(path: Path, how: str, draw: random.Random) -> None:
+    """Cut a file short, or flip a bit of one of its bytes."""
+    content = bytearray(path.read_bytes())
+    if how == "truncate":
+        content = content[: draw.randrange(len(content))]
+    else:
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    path.write_bytes(content)
+
+
+def damage(quick: bool) -> Iterator[Case]:
+    """Truncated and flipped bytes in checkpoints, model folders and corpora."""
+    times = 1 if quick else 6
+
+    def checkpoint(case: Case, folder: Path, draw: random.Random, system: str, how: str) -> None:
+        settings = [*SMALL, *SYSTEMS[system], "trainer.max_steps=10"]
+        whole, _ = undisturbed(folder.parent, "train.py", settings)
+        for _ in range(times):
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(whole, folder, symlinks=True)
+            shutil.rmtree(folder / "model")
+            damaged(folder / "checkpoints" / "last.ckpt", how, draw)
+            case.fault()
+            done = call(["train.py", f"resume={folder}"])
+            if done.status == 0:  # a byte that says nothing, such as one between two records
+                same(whole, folder)
+            else:
+                refused(done, "last.ckpt", "copy")
+
+    def model(case: Case, folder: Path, draw: random.Random, how: str) -> None:
+        whole, _ = undisturbed(folder.parent, "train.py", [*SMALL, *SYSTEMS["grid"]])
+        names = sorted(path.name for path in (whole / "model").iterdir() if path.name != "README.md")
+        for name in names[:2] if quick else names * 2:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(whole / "model", folder)
+            damaged(folder / name, how, draw)
+            case.fault()
+            program = draw.choice(
+                (["translate.py", "text=我看书。"], ["evaluate.py", f"hydra.run.dir={folder}-evaluation"])
+            )
+            refused(call([*program, f"model_folder={folder}"]), name)
+            expect(not Path(f"{folder}-evaluation").exists(), "a refused evaluation left its folder")
+
+    def corpus(case: Case, folder: Path, draw: random.Random, ending: str, how: str) -> None:
+        path = folder.with_name(f"{folder.name}.tsv{ending}")
+        rows = [f"第{n}本书在{n * 7}号桌子上。\tBook {n} is on table {n * 7}, near the window.\n" for n in range(300)]
+        raw = "".join(rows).encode()
+        path.write_bytes(gzip.compress(raw, mtime=0) if ending else raw)
+        good = path.read_bytes()
+        settings = [*SMALL, "data=pairs", f"data.path={path}", "data.vocab_size=400", "trainer.max_epochs=1"]
+        succeeded(call(["train.py", *settings, f"hydra.run.dir={folder}"]))
+        shutil.rmtree(folder / "model")
+        for _ in range(times):
+            path.write_bytes(good)
+            damaged(path, how, draw)
+            case.fault()
+            done = call(["train.py", f"resume={folder}"])
+            if done.status == 0:
+                expect((folder / "model" / "duplexmt.json").is_file(), "no model", done)
+                shutil.rmtree(folder / "model")
+            else:
+                refused(done, path.name if "corpus or the tokenizer" not in done.output else "corpus.json")
+            expect((folder / "checkpoints" / "last.ckpt").is_file(), "the checkpoint is gone")
+
+    for how in ("truncate", "flip"):
+        for system in ("grid",) if quick else SYSTEMS:
+            yield Case(f"{how} checkpoint {system}", lambda c, f, d, s=system, h=how: checkpoint(c, f, d, s, h))
+        yield Case(f"{how} model folder", lambda c, f, d, h=how: model(c, f, d, h))
+        for ending in (".gz",) if quick else ("", ".gz"):
+            yield Case(f"{how} corpus tsv{ending}", lambda c, f, d, e=ending, h=how: corpus(c, f, d, e, h))
+
+
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
+    """A file system of its own in memory; ends with what is in it."""
+    folder.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def disks(quick: bool) -> Iterator[Case]:
+    """Full and read-only disks; they want root."""
+    settings = [*SMALL, *SYSTEMS["grid"]]
+
+    def full(case: Case, folder: Path, draw: random.Random, share: float) -> None:
+        whole, _ = undisturbed(folder.parent, "train.py", settings)
+        wanted = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file()) // 1024
+        with small_disk(folder, round(wanted * share) + 64):
+            run = folder / "run"
+            case.fault()
+            done = call(["train.py", *settings, f"hydra.run.dir={run}"])
+            refused(done, "make room")
+            expect(not list(run.rglob("*.partial")) or not (run / "checkpoints").exists(), "half a file is left", done)
+            subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
+            again = [f"resume={run}"] if (run / "checkpoints" / "last.ckpt").is_file() else settings
+            succeeded(call(["train.py", *again, *([] if "resume" in again[0] else [f"hydra.run.dir={run}"])]))
+            same(whole, run)
+
+    def read_only(case: Case, folder: Path, draw: random.Random, program: str) -> None:
+        model = undisturbed(folder.parent, "train.py", settings)[0] / "model"
+        with small_disk(folder, 64):
+            subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+            case.fault()
+            arguments = settings if program == "train.py" else [f"model_folder={model}"]
+            refused(call([program, *arguments, f"hydra.run.dir={folder}/run"]), str(folder), "another folder")
+
+    able = os.geteuid() == 0
+    cases = [Case(f"full disk at {share:.0%}", lambda c, f, d, s=share: full(c, f, d, s)) for share in (0.1, 0.4, 0.7)]
+    cases += [Case(f"read-only {p}", lambda c, f, d, p=p: read_only(c, f, d, p)) for p in ("train.py", "evaluate.py")]
+    for case in cases[2:4] if quick else cases:
+        case.skipped = None if able else "wants root, to mount a disk"
+        yield case
+
+
+def others(quick: bool) -> Iterator[Case]:
+    """Two runs on one folder, a clock set back, sweeps and raw corpora killed."""
+
+    def twice(case: Case, folder: Path, draw: random.Random) -> None:
+        settings = [*SMALL, *SYSTEMS["grid"]]
+        whole, _ = undisturbed(folder.parent, "train.py", settings)
+        with ThreadPoolExecutor() as pool:
+            first = pool.submit(call, ["train.py", *settings, f"hydra.run.dir={folder}"])
+            limit = time.monotonic() + 60
+            while not (folder / "corpus.json").exists() and time.monotonic() < limit:
+                time.sleep(0.05)
+            for _ in range(1 if quick else 3):
+                case.fault()
+                refused(call(["train.py", *settings, f"hydra.run.dir={folder}"]), folder.name, "wait for its end")
+            succeeded(first.result())
+        same(whole, folder)
+
+    def clock(case: Case, folder: Path, draw: random.Random) -> None:
+        settings = [*SMALL, *SYSTEMS["grid"]]
+        whole, seconds = undisturbed(folder.parent, "train.py", settings)
+        done = call(["train.py", *settings, f"hydra.run.dir={folder}"], 0.8 * seconds)
+        ahead = time.time() + 7 * 86400
+        for path in folder.rglob("*"):
+            os.utime(path, (ahead, ahead), follow_symlinks=False)  # the clock is a week behind them now
+        case.fault(kill=done.killed)
+        begun = (folder / "checkpoints" / "last.ckpt").is_file()
+        succeeded(call(["train.py", *([f"resume={folder}"] if begun else [*settings, f"hydra.run.dir={folder}"])]))
+        same(whole, folder)
+
+    def sweep(case: Case, folder: Path, draw: random.Random) -> None:
+        swept = ["-m", *SMALL, *SYSTEMS["offline"], "training.seed=1,2", f"hydra.sweep.dir={folder}"]
+        for kill in [draw.uniform(4, 14) for _ in range(3)]:
+            shutil.rmtree(folder, ignore_errors=True)
+            done = call(["train.py", *swept], kill, draw.choice(SIGNALS))
+            case.fault(kill=done.killed)
+            for seed in (1, 2):
+                job = folder / str(seed - 1)
+                whole, _ = undisturbed(
+                    folder.parent, "train.py", [*SMALL, *SYSTEMS["offline"], f"training.seed={seed}"]
+                )
+                begun = (job / "checkpoints" / "last.ckpt").is_file()
+                again = [f"resume={job}"] if begun else [*SMALL, *SYSTEMS["offline"], f"training.seed={seed}"]
+                succeeded(call(["train.py", *again, *([] if begun else [f"hydra.run.dir={job}"])]))
+                same(whole, job)
+
+    def data_prep(case: Case, folder: Path, draw: random.Random) -> None:
+        raw = folder / "raw"
+        raw.mkdir(parents=True)
+        with gzip.open(raw / "en-zh-v1.txt.gz", "wt", encoding="utf-8") as file:
+            for number in range(60_000):
+                file.write(f"Book {number} is on table {number % 97}.\t第{number}本书在{number % 97}号桌子上。\n")
+        sizes = ["sample.train_size=3000", "sample.validation_size=100", "sample.max_tokens=null", "tokenizer=null"]
+        command = ["-m", "data_prep", f"root={raw}", "sources=[paracrawl]", *sizes, "block_bytes=50000"]
+        whole = succeeded(call([*command, f"output={folder / 'whole'}"]))
+        for _ in range(12):
+            done = call([*command, f"output={folder / 'parts'}"], draw.uniform(0.2, 0.9) * whole.seconds)
+            if done.killed:
+                case.fault(kill=True)
+            else:
+                shutil.rmtree(folder / "parts")
+        succeeded(call([*command, f"output={folder / 'parts'}"]))
+        same(folder / "whole", folder / "parts", of=files_of)
+
+    def experiment(case: Case, folder: Path, draw: random.Random) -> None:
+        pairs = builtin_corpus(3000, 0, 0, seed=1)["train"]
+        (folder / "data").mkdir(parents=True)
+        with gzip.open(folder / "data" / "grammar.zh-en.tsv.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+        few = ["data.train_size=300", "data.validation_size=20", "data.test_size=20", "data.vocab_size=1000"]
+        few += ["trainer.max_steps=6", "training.checkpoint_every_n_steps=2", "data.held_out=[grammar]", "data.exclude=[]"]
+        driver = ["benchmarks/experiment.py", "--data", str(folder / "data"), "--size", "mini", "--jobs", "1"]
+        driver += ["--systems", "grid,offline", *few, "--out"]
+        whole = succeeded(call([*driver, str(folder / "whole")]))
+        for _ in range(6):
+            done = call([*driver, str(folder / "parts")], draw.uniform(0.05, 0.5) * whole.seconds)
+            if done.killed:
+                case.fault(kill=True)
+        succeeded(call([*driver, str(folder / "parts")]))
+        for stage in ("base", "grid", "offline", "evaluation"):
+            same(folder / "whole" / stage, folder / "parts" / stage)
+
+    yield Case("two runs on one folder", twice)
+    if not quick:
+        yield Case("clock set back", clock)
+        yield Case("kill sweep", sweep)
+        yield Case("kill data_prep", data_prep)
+        yield Case("kill experiment", experiment)
+
+
+def all_cases(quick: bool) -> list[Case]:
+    """In the order in which they are begun."""
+    kinds = (killed_trainings, killed_evaluations, damage, disks, others)
+    return [case for kind in kinds for case in kind(quick)]
+
+
+def main() -> int:
+    """Run the campaign; 1 if anything failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--seed", type=int, default=1, help="of moments and places")
+    parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/faults"), help="folder of what is made, and results.jsonl"
+    )
+    asked = parser.parse_args()
+    out = asked.out.absolute() / ("quick" if asked.quick else "all") / str(asked.seed)
+    out.mkdir(parents=True, exist_ok=True)
+    record = out / "results.jsonl"
+    lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() and not asked.quick else []
+    rows = {row["case"]: row for row in map(json.loads, lines) if row["failure"] is None and asked.only in row["case"]}
+    begun = time.monotonic()
+
+    def run(number: int, case: Case) -> dict[str, object]:
+        folder = out / f"case-{number:03d}"
+        shutil.rmtree(folder, ignore_errors=True)
+        failure = None
+        if case.skipped is None:
+            try:
+                case.run(case, folder, random.Random(f"{asked.seed}/{case.name}"))
+                shutil.rmtree(folder, ignore_errors=True)
+            except FaultError as error:
+                failure = str(error)
+        return {"case": case.name, **case.counts, "failure": failure, "skipped": case.skipped}
+
+    cases = [(number, case) for number, case in enumerate(all_cases(asked.quick)) if asked.only in case.name]
+    with ThreadPoolExecutor(asked.jobs) as pool, record.open("a", encoding="utf-8") as log:
+        waiting = {pool.submit(run, number, case): case for number, case in cases if case.name not in rows}
+        for future in tqdm(as_completed(waiting), total=len(waiting), unit="case", mininterval=10):
+            row = future.result()
+            rows[str(row["case"])] = row
+            print(json.dumps(row, ensure_ascii=False), file=log, flush=True)
+            if row["failure"]:
+                again = f"python benchmarks/faults.py --seed {asked.seed} --only '{row['case']}'"
+                tqdm.write(f"FAILED {row['case']}: {row['failure']}\n  again: {again}{' --quick' * asked.quick}")
+    shutil.rmtree(out / "whole", ignore_errors=True)
+    total = {name: sum(int(row[name]) for row in rows.values()) for name in ("kills", "faults")}
+    failures = sum(row["failure"] is not None for row in rows.values())
+    skipped = sum(row["skipped"] is not None for row in rows.values())
+    summary = {"cases": len(rows), **total, "failures": failures, "skipped": skipped}
+    print(json.dumps(summary | {"seconds": round(time.monotonic() - begun)}))
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
