@@ -1,0 +1,37 @@
+"""A few faults of the campaign, by the commands with their defaults: `benchmarks/faults.py` has all."""
+
+import random
+
+import pytest
+
+from benchmarks import faults
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kill train grid linear devices=1 accumulate=1 cells=None",
+        "kill train grid linear devices=cores accumulate=1 cells=None",
+        "kill train offline linear devices=1 accumulate=1 cells=None",
+        "flip checkpoint grid",
+        "two runs on one folder",
+    ],
+)
+def test_after_a_fault_the_result_is_the_undisturbed_one_or_the_error_names_the_file(name, tmp_path):
+    (case,) = (case for case in faults.all_cases(quick=True) if case.name == name)
+    case.run(case, tmp_path / "case", random.Random(name))
+    assert case.counts["faults"]
+
+
+def test_the_whole_campaign_has_all_kinds_of_faults_each_case_once():
+    names = [case.name for case in faults.all_cases(quick=False)]
+    assert len(names) == len(set(names)) > 70
+    assert {name.split()[0] for name in names} == {"kill", "truncate", "flip", "full", "read-only", "two", "clock"}
+
+
+def test_a_process_that_outlives_its_command_is_found(monkeypatch):
+    monkeypatch.setattr(faults, "processes_of", lambda mark: [1])
+    monkeypatch.setattr(faults.time, "monotonic", iter([*range(0, 100, 10)] * 9).__next__)
+    with pytest.raises(faults.FaultError, match="outlived"):
+        faults.call(["-c", "print()"])
