@@ -64,10 +64,10 @@ def evaluate(
 def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     """Translate what is not yet translated in the folder."""
     from duplexmt.artifact import load_model_folder, read_manifest
+    from duplexmt.corpus.prepared import corpus_settings
     from duplexmt.devices import choose_device
     from duplexmt.evaluation import Decoding
     from duplexmt.overlap import warn_of_overlap
-    from duplexmt.training.data import corpus_settings
 
     device, decoding, test = choose_device(cfg.device), None, None
     checked: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
@@ -127,8 +127,9 @@ def translate_point(
     cfg: EvaluateSettings, loaded: Any, model_folder: Path, system: str, setting: Any, test: Any, decoding: Any
 ) -> Any:
     """Translate what is left of one system at one setting; returns its point."""
+    from tqdm import tqdm
+
     from duplexmt.evaluation import Point
-    from duplexmt.progress import progress_bar
     from duplexmt.streaming.systems import build_system
     from duplexmt.translation import tokenise, translate
 
@@ -143,7 +144,7 @@ def translate_point(
     sentences = tokenise(sources, references, loaded.tokenizer, missing, loaded.sources)
     records = decoding.decode(point, translate(running, sentences, loaded.tokenizer))
     label = system if setting is None else f"{system} {setting:g}"
-    for _ in progress_bar(records, desc=label, total=len(test.sources), initial=len(test.sources) - len(missing)):
+    for _ in tqdm(records, desc=label, total=len(test.sources), initial=len(test.sources) - len(missing)):
         pass
     return point
 
@@ -196,8 +197,9 @@ def read_test_set(
     All models get the same sources: simplified, where those of one of them were in training.
     """
     from duplexmt.artifact import corpus_name
+    from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
+    from duplexmt.corpus.prepared import corpus_settings, prepare_corpus
     from duplexmt.evaluation import TestSet, further_references
-    from duplexmt.training.data import corpus_settings, prepare_corpus, read_evaluation_file, simplifies_sources
 
     other = "data.validation_path" if split == "test" else "data.test_path"  # says nothing of this split
     own = [argument for argument in arguments if not argument.startswith(f"{other}=")]

@@ -119,8 +119,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
 
 def corpus_of(cfg: TrainSettings, folder: Path) -> tuple[Any, Any]:
     """The prepared corpus, and the tokens its streams need; a run that goes on keeps its tokenizer."""
+    from duplexmt.corpus.prepared import STREAM_SETTINGS, corpus_settings, prepare_corpus
     from duplexmt.data.tokenizer import stream_tokens
-    from duplexmt.training.data import STREAM_SETTINGS, corpus_settings, prepare_corpus
 
     data = corpus_settings(asdict(cfg.data))
     if cfg.resume and data["tokenizer"] is None:

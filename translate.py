@@ -26,13 +26,13 @@ def translate(cfg: TranslateSettings) -> None:
     from data_prep.live import settled_side
     from data_prep.rules import UNSPACED, invisible
     from duplexmt.artifact import load_model_folder
+    from duplexmt.corpus.evaluation_files import simplifies_sources
     from duplexmt.devices import choose_device
     from duplexmt.policy.knobs import recorded_theta
     from duplexmt.report.live import LiveReport
     from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveTranslator, longest_sentence
     from duplexmt.streaming.pipe import arriving, decoded
-    from duplexmt.training.data import simplifies_sources
 
     loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
     data, tokenizer = loaded.info["data"], loaded.tokenizer

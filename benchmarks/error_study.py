@@ -21,16 +21,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
+from benchmarks.studies.attention_error import STREAMS, check_bounded, with_attention
+from benchmarks.studies.decay import fit_decay
+from benchmarks.studies.measures import EXACT, decay_curves, differences_over, errors_by_layer
+from benchmarks.studies.pairs import documents, examples, held_out_pairs, load_grid, texts
+from benchmarks.studies.study_figures import decay_figure, layer_figure, training_error_figure
 from duplexmt.artifact import ModelFolder
 from duplexmt.data.batch import Example
 from duplexmt.grid.model import GridModel
-from duplexmt.report.study_figures import decay_figure, layer_figure, training_error_figure
 from duplexmt.scoring import score
 from duplexmt.streaming.grid import GridSystem
-from duplexmt.studies.attention_error import STREAMS, check_bounded, with_attention
-from duplexmt.studies.decay import fit_decay
-from duplexmt.studies.measures import EXACT, decay_curves, differences_over, errors_by_layer
-from duplexmt.studies.pairs import documents, examples, held_out_pairs, load_grid, texts
 from duplexmt.translation import translate_pairs
 
 RANDOM = "random weights"

@@ -16,10 +16,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
+from benchmarks.studies.pairs import held_out_pairs, load_grid
+from benchmarks.studies.policy import gold_lagging, policy_measures
 from duplexmt.scoring import score
 from duplexmt.streaming.grid import GridSystem
-from duplexmt.studies.pairs import held_out_pairs, load_grid
-from duplexmt.studies.policy import gold_lagging, policy_measures
 from duplexmt.translation import translate_pairs
 
 AGREEMENT = ("emit_agreement", "content_not_early", "content_not_early_in_order")

@@ -22,16 +22,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
+from benchmarks.studies.pairs import Pair, held_out_pairs, load_grid, texts
+from benchmarks.studies.policy import gold_lagging, policy_measures
+from benchmarks.studies.study_figures import calibration_figure, evolution_figure, lambda_figure, loop_figure
 from duplexmt.artifact import MANIFEST, ModelFolder, read_manifest
 from duplexmt.data.grammar import CASE_STUDY, AlignedPair
 from duplexmt.data.tokenizer import token_ids
 from duplexmt.report.grid_figures import SentenceGrid
-from duplexmt.report.study_figures import calibration_figure, evolution_figure, lambda_figure, loop_figure
 from duplexmt.report.table import to_markdown
 from duplexmt.scoring import score
 from duplexmt.streaming.grid import GridSystem
-from duplexmt.studies.pairs import Pair, held_out_pairs, load_grid, texts
-from duplexmt.studies.policy import gold_lagging, policy_measures
 from duplexmt.training.probe import sentence_grid
 from duplexmt.translation import translate_pairs
 

@@ -14,10 +14,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
+from benchmarks.studies.pairs import examples, held_out_pairs
+from benchmarks.studies.path_loss import path_losses
 from duplexmt.artifact import load_model_folder
 from duplexmt.report.table import to_markdown
-from duplexmt.studies.pairs import examples, held_out_pairs
-from duplexmt.studies.path_loss import path_losses
 
 THETAS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 

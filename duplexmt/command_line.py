@@ -22,6 +22,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
+if not sys.stderr.isatty():  # each state of a progress bar stays in a log
+    os.environ.setdefault("TQDM_MININTERVAL", "10")
+
 # Types of settings in words.
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "{name: value}"}
 

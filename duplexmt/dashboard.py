@@ -1,21 +1,15 @@
-"""The W&B dashboard of a project, and a look at runs that never saw a server.
+"""The W&B dashboard of a project.
 
-    python -m duplexmt.dashboard install --entity ME --project duplexmt   # chart and workspace, on your W&B account
-    python -m duplexmt.dashboard layout                                   # the same as JSON; nothing is sent
-    python -m duplexmt.dashboard draw RUN_FOLDER … --out FOLDER           # what offline runs hold, as one picture
-
-`draw` finds the `.wandb` files below the folders, of training runs and evaluations, and draws their panels itself.
+python -m duplexmt.dashboard install --entity ME --project duplexmt   # chart and workspace, on your W&B account
+python -m duplexmt.dashboard layout                                   # the same as JSON; nothing is sent
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .report.dashboard_figure import dashboard_figure
-from .report.wandb_file import read_wandb_file
 from .tracking import PARETO
 
 CHART = "duplexmt-pareto"
@@ -122,40 +116,20 @@ def install(entity: str, project: str) -> str:
         raise ValueError(f"W&B, for {entity}/{project}: {error}; are you logged in (wandb login)?") from error
 
 
-def draw(folders: Sequence[Path], out: Path) -> list[Path]:
-    """Draw what the runs below some folders hold.
-
-    Raises:
-        ValueError: for folders without a run of W&B.
-    """
-    files = sorted({path for folder in folders for path in folder.rglob("run-*.wandb")})
-    if not files:
-        raise ValueError(
-            f"no run of W&B below {', '.join(map(str, folders))}: train or evaluate with logger=wandb, "
-            "and give the folder of the run or the sweep"
-        )
-    return dashboard_figure([read_wandb_file(path) for path in files], CURVES, out)
-
-
 def main() -> None:
-    """The three commands."""
+    """The two commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("install", "layout"):
         command = commands.add_parser(name)
         command.add_argument("--entity", required=name == "install", default="ENTITY")
         command.add_argument("--project", default="duplexmt")
-    picture = commands.add_parser("draw")
-    picture.add_argument("run_folder", type=Path, nargs="+")
-    picture.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     try:
         if arguments.command == "install":
             print(install(arguments.entity, arguments.project))
-        elif arguments.command == "layout":
-            print(json.dumps(layout(arguments.entity, arguments.project), ensure_ascii=False, indent=2))
         else:
-            print(*draw(arguments.run_folder, arguments.out), sep="\n")
+            print(json.dumps(layout(arguments.entity, arguments.project), ensure_ascii=False, indent=2))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .artifact import MANIFEST, read_manifest
 from .evaluation import DECODING, Decoding, Point, model_digest
-from .recipe import named_apart
+from .named import named_apart
 from .report.page import Figure, Results, Table
 from .report.table import check_rows
 from .results import evaluations_in

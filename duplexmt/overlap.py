@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from .training.data import prepare_corpus
+from .corpus.prepared import prepare_corpus
 
 log = logging.getLogger(__name__)
 

@@ -194,7 +194,8 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     Raises:
         ValueError: for a file without pairs.
     """
-    from .training.data import corpus_settings, prepare_corpus, read_evaluation_file, simplifies_sources
+    from .corpus.evaluation_files import read_evaluation_file, simplifies_sources
+    from .corpus.prepared import corpus_settings, prepare_corpus
 
     data = loaded.info["data"]
     if pairs is not None:
@@ -300,9 +301,9 @@ def _plain(value: Any) -> str:
 @contextmanager
 def _bar(shown: bool, what: str, total: int) -> Iterator[Callable[[int], object]]:
     """A progress bar, if wanted, and what moves it on."""
-    from .progress import progress_bar
+    from tqdm import tqdm
 
-    with progress_bar(desc=what, total=total, disable=not shown) as bar:
+    with tqdm(desc=what, total=total, disable=not shown) as bar:
         yield bar.update
 
 

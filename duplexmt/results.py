@@ -7,7 +7,7 @@ from typing import Any
 from .artifact import read_manifest
 from .evaluation import DECODING, SCORED, TRAINED_K, Decoding, check_models
 from .metrics.neural import Translation, neural_scores
-from .recipe import MOST_NAMED, named_apart, with_recipe
+from .named import MOST_NAMED, named_apart, with_recipe
 from .report.claims import check_claims
 from .report.latex import HIGHER, LOWER, to_latex
 from .report.pareto import pareto_figure

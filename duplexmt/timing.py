@@ -26,8 +26,8 @@ from .artifact import ModelFolder, load_model_folder
 from .data.batch import collate
 from .evaluation import Decoding
 from .grid.model import GridModel
+from .named import named_apart
 from .policy.guide import guide
-from .recipe import named_apart
 from .report.table import to_markdown
 from .report.timing_figure import lag_figure, share_figure
 from .scoring import name_points

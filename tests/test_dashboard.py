@@ -1,4 +1,4 @@
-"""Evaluations in W&B, read back from their offline runs; the dashboard's layout; the picture of what runs hold."""
+"""Evaluations in W&B, read back from their offline runs and the dashboard's layout."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from duplexmt.dashboard import CHART_FIELDS, CHART_FILE, CHART_STRINGS, CURVES, draw, layout, main
+from duplexmt.dashboard import CHART_FIELDS, CHART_FILE, CHART_STRINGS, CURVES, layout
 from duplexmt.results import write_results
 from duplexmt.tracking import log_evaluation, pareto_rows
 
@@ -101,22 +101,3 @@ def test_the_chart_asks_for_columns_that_are_logged_and_the_layout_for_the_chart
         assert name in shown
     for metrics in CURVES.values():
         assert all(metric in shown for metric in metrics)
-
-
-def test_what_runs_hold_is_drawn_as_one_picture(evaluation, tmp_path):
-    from matplotlib.image import imread
-
-    (path,) = draw([evaluation[0]], tmp_path)
-    picture = imread(path)
-    assert picture.shape[0] > 400
-    assert picture[..., :3].std() > 0.05, "something is drawn"
-
-
-def test_folders_without_a_run_are_refused_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["dashboard", "draw", str(tmp_path), "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert capsys.readouterr().err == (
-        f"error: no run of W&B below {tmp_path}: train or evaluate with logger=wandb, "
-        "and give the folder of the run or the sweep\n"
-    )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from duplexmt.report.wandb_file import read_wandb_file
+from tests.wandb_file import read_wandb_file
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]

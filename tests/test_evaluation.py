@@ -16,7 +16,8 @@ from duplexmt.evaluation import (
     model_digest,
     telling_apart,
 )
-from duplexmt.recipe import named_apart, recipe_of, with_recipe
+from duplexmt.named import named_apart, with_recipe
+from duplexmt.recipe import recipe_of
 from duplexmt.scoring import name_points
 from duplexmt.translation import tokenise, translate
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from duplexmt.corpus.prepared import prepare_corpus
 from duplexmt.overlap import warn_of_overlap
-from duplexmt.training.data import prepare_corpus
 
 PAIRS = [(f"我有{n}本书。", f"I have {n} books.") for n in range(10)]
 

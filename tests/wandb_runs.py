@@ -2,7 +2,7 @@
 
 import time
 
-from duplexmt.report.wandb_file import read_wandb_file
+from tests.wandb_file import read_wandb_file
 
 
 def finished_run(folder):

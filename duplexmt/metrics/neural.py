@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from ..progress import progress_bar
+from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "metrics_env" / "neural.py"
@@ -113,7 +113,7 @@ def _run(
     with (
         open(log, "wb") as errors,
         open(path, "a", encoding="utf-8") as kept,
-        progress_bar(total=len(texts), desc=f"{metric} {checkpoint}", unit="sentence") as bar,
+        tqdm(total=len(texts), desc=f"{metric} {checkpoint}", unit="sentence") as bar,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors) as scorer,
     ):
         assert scorer.stdin is not None

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from ..artifact import load_model_folder
+from ..corpus.prepared import PreparedCorpus
 from ..data.grammar import CASE_STUDY
 from ..report.steps import staircase
 from ..streaming.systems import build_system
-from .data import PreparedCorpus
 
 
 def link_latest(folder: Path) -> None:

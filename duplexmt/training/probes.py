@@ -20,6 +20,7 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import nn
 
+from ..corpus.prepared import PreparedCorpus
 from ..data.tokenizer import token_ids
 from ..grid.model import GridModel
 from ..metrics.latency import sentence_latency
@@ -29,7 +30,6 @@ from ..streaming.events import collect
 from ..streaming.systems import build_system
 from ..streaming.text import decode
 from .base import TranslationModule
-from .data import PreparedCorpus
 from .probe import sentence_grid
 from .sample import whole_precision
 

@@ -8,6 +8,7 @@ import lightning as L
 import torch
 from torch import nn
 
+from ..corpus.prepared import PreparedCorpus
 from ..data.tokenizer import token_ids
 from ..metrics.latency import corpus_latency
 from ..metrics.quality import corpus_quality
@@ -15,7 +16,6 @@ from ..streaming.events import collect
 from ..streaming.systems import build_system
 from ..streaming.text import decode
 from .base import TranslationModule
-from .data import PreparedCorpus
 
 
 class SimultaneousSample(L.Callback):

@@ -2,8 +2,8 @@
 
 import torch
 
+from benchmarks.studies.path_loss import threshold_rows
 from duplexmt.policy.visits import THETAS, delay_shares, visit_shares
-from duplexmt.studies.path_loss import threshold_rows
 
 
 def test_shares_are_those_of_the_paths_of_all_thresholds():

@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from duplexmt.grid.model import GridModel, finish_block
-from duplexmt.studies.attention_error import (
+from benchmarks.studies.attention_error import (
     both_streams,
     check_bounded,
     corrected_bound,
@@ -15,6 +14,7 @@ from duplexmt.studies.attention_error import (
     score_errors,
     with_attention,
 )
+from duplexmt.grid.model import GridModel, finish_block
 from tests.helpers import tiny_backbone, tiny_grid
 
 X, Y = 5, 7

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duplexmt.studies.decay import fit_decay
+from benchmarks.studies.decay import fit_decay
 
 
 def power_law(exponent, documents=40, keys=128, noise=0.3, seed=0):

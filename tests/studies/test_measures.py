@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.policy.path import best_path, emit_mask
-from duplexmt.studies.attention_error import with_attention
-from duplexmt.studies.decay import fit_decay
-from duplexmt.studies.measures import (
+from benchmarks.studies.attention_error import with_attention
+from benchmarks.studies.decay import fit_decay
+from benchmarks.studies.measures import (
     decay_curves,
     differences_over,
     errors_by_layer,
@@ -18,7 +16,9 @@ from duplexmt.studies.measures import (
     output_differences,
     over_sentences,
 )
-from duplexmt.studies.pairs import documents
+from benchmarks.studies.pairs import documents
+from duplexmt.data.tokenizer import stream_tokens, token_ids
+from duplexmt.policy.path import best_path, emit_mask
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 
 TOKENS = stream_tokens(tiny_tokenizer())

@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks import path_loss
+from benchmarks.studies.path_loss import lagging, path_losses, schedule_rows, threshold_rows
 from duplexmt.artifact import write_manifest
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
-from duplexmt.studies.path_loss import lagging, path_losses, schedule_rows, threshold_rows
 from tests.helpers import SENTENCES, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
 from tests.test_artifact import save
 

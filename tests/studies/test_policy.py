@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from benchmarks.studies.pairs import examples
+from benchmarks.studies.policy import gold_lagging, policy_measures
 from duplexmt.artifact import load_model_folder
 from duplexmt.data.batch import collate
 from duplexmt.data.grammar import CASE_STUDY
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.policy.guide import guide
-from duplexmt.studies.pairs import examples
-from duplexmt.studies.policy import gold_lagging, policy_measures
 from tests.helpers import SENTENCES, spoken_grid, tiny_tokenizer
 from tests.test_artifact import save
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import torch
 
 from data_prep import Report
+from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.loader import StepLoader
 from duplexmt.data.tokenizer import stream_tokens, train_bpe
-from duplexmt.training.data import GridDataModule, PreparedCorpus
+from duplexmt.training.data import GridDataModule
 from duplexmt.training.module import GridTranslation
 from tests.helpers import tiny_backbone, tiny_grid
 

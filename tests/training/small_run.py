@@ -12,9 +12,10 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 
 from duplexmt.baselines.mask import shown_delay
+from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.training import run
-from duplexmt.training.data import GridDataModule, PreparedCorpus
+from duplexmt.training.data import GridDataModule
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.prefix_module import PrefixTranslation
 from duplexmt.training.probes import ProbeCallback, choose_probes

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
+from duplexmt.corpus.prepared import prepare_corpus
 from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.training.data import GridDataModule, prepare_corpus, read_evaluation_file, simplifies_sources
+from duplexmt.training.data import GridDataModule
 from tests.helpers import SENTENCES
 
 from .small_run import built_trainer

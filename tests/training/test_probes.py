@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.grid.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.training import probes as probes_module
-from duplexmt.training.data import PreparedCorpus
 from duplexmt.training.loggers import close_loggers, log_model
 from duplexmt.training.probes import ProbeCallback, choose_probes, undisturbed, visible
 from duplexmt.training.run import build_trainer

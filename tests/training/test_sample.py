@@ -3,12 +3,12 @@
 import torch
 
 from duplexmt.artifact import save_model_folder
+from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.report.steps import staircase
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.grid import GridSystem
 from duplexmt.training import sample as sample_module
-from duplexmt.training.data import PreparedCorpus
 from duplexmt.training.finish import demonstrate
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.sample import sample_callback

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from benchmarks.studies.path_loss import threshold_rows
 from duplexmt.artifact import load_model_folder, save_model_folder
 from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
@@ -22,7 +23,6 @@ from duplexmt.policy.guide import guide
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
-from duplexmt.studies.path_loss import threshold_rows
 from duplexmt.training.base import OVERFLOWS_IN_A_ROW
 from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer

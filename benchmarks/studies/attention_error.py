@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..grid.attention import approximate_attention, exact_attention
-from ..grid.cells import Cells
-from ..grid.model import GridModel, finish_block, project_and_rotate, rotation
-from ..grid.norm import rms_norm
-from ..grid.prefix import merge
-from ..grid.rope import VISIBLE_LENGTH, target_positions
+from duplexmt.grid.attention import approximate_attention, exact_attention
+from duplexmt.grid.cells import Cells
+from duplexmt.grid.model import GridModel, finish_block, project_and_rotate, rotation
+from duplexmt.grid.norm import rms_norm
+from duplexmt.grid.prefix import merge
+from duplexmt.grid.rope import VISIBLE_LENGTH, target_positions
 
 STREAMS = ("source", "target")
 

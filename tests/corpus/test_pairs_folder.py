@@ -8,9 +8,9 @@ import pytest
 
 from data_prep import Report
 from data_prep.splitting import text_key
-from duplexmt.training import pairs_folder
-from duplexmt.training.data import prepare_corpus
-from duplexmt.training.pairs_folder import draw, folder_pairs
+from duplexmt.corpus import pairs_folder
+from duplexmt.corpus.pairs_folder import draw, folder_pairs
+from duplexmt.corpus.prepared import prepare_corpus
 from tests.training.test_data import DATA
 
 WORDS = "猫狗书茶人山水火天地日月风雨花鸟鱼虫木石"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duplexmt.report.study_figures import decay_figure, evolution_figure, lambda_figure, layer_figure, loop_figure
+from benchmarks.studies.study_figures import decay_figure, evolution_figure, lambda_figure, layer_figure, loop_figure
 from tests.report.test_grid_figures import random_grid
 
 

@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 
-from ..artifact import ModelFolder
-from ..data.batch import collate
-from ..data.grammar import AlignedPair, alignment_rows, determination_rows
-from ..data.tokenizer import source_spans, token_spans
-from ..grid.model import EMIT, GridModel
-from ..metrics.latency import average_lagging_all
-from ..policy.calibration import BINS, calibration_error, calibration_sums
-from ..policy.guide import guide
-from ..policy.path import path_rows
+from duplexmt.artifact import ModelFolder
+from duplexmt.data.batch import collate
+from duplexmt.data.grammar import AlignedPair, alignment_rows, determination_rows
+from duplexmt.data.tokenizer import source_spans, token_spans
+from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.metrics.latency import average_lagging_all
+from duplexmt.policy.calibration import BINS, calibration_error, calibration_sums
+from duplexmt.policy.guide import guide
+from duplexmt.policy.path import path_rows
+
 from .pairs import Pair, examples
 
 Spans = list[tuple[int, int]]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics.bootstrap import interval, resample_weights
+from duplexmt.metrics.bootstrap import interval, resample_weights
 
 LEAST_SPAN = 4  # last over first number of keys: two octaves
 

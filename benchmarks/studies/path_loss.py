@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ..artifact import ModelFolder
-from ..baselines.mask import DELAYS, MULTI_PATH
-from ..data.batch import Batch, Example, collate
-from ..grid.model import EMIT, GridModel
-from ..metrics.latency import average_lagging
-from ..policy.guide import guide
+from duplexmt.artifact import ModelFolder
+from duplexmt.baselines.mask import DELAYS, MULTI_PATH
+from duplexmt.data.batch import Batch, Example, collate
+from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.metrics.latency import average_lagging
+from duplexmt.policy.guide import guide
 
 BATCH = 25
 WHOLE = "whole source"

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.batch import Example, collate
-from ..data.tokenizer import StreamTokens
-from ..grid.model import EMIT, GridModel
-from ..metrics.bootstrap import interval, resample_weights
-from ..policy.guide import guide
+from duplexmt.data.batch import Example, collate
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.metrics.bootstrap import interval, resample_weights
+from duplexmt.policy.guide import guide
+
 from .attention_error import (
     STREAMS,
     Attention,

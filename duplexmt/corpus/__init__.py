@@ -1,0 +1,1 @@
+"""Where sentence pairs come from."""

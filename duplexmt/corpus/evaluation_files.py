@@ -1,0 +1,63 @@
+"""Test files: whole and in order, sources cleaned as a model's training cleaned them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from data_prep import Report, clean_side, read_pairs
+from data_prep.cleaning import Cleaning, check_order, simplify
+from data_prep.rules import check_language
+from data_prep.settings import preset
+from data_prep.splitting import join_context, split_context
+
+Pair = tuple[str, str]
+
+
+def simplifies_sources(data: Mapping[str, Any]) -> bool:
+    """Whether cleaning turned the traditional characters of training sources into simplified ones.
+
+    Args:
+        data: settings of a corpus, as a model folder records them.
+    """
+    if data.get("corpus") not in ("pairs_folder", "wmt21_zhen"):  # cleaned by other rules than the paper's, if asked
+        return False
+    languages = data["source_language"], data["target_language"]
+    return Cleaning(*languages, **preset("cleaning", data.get("cleaning", "paper"))).simplifies[0]
+
+
+def read_evaluation_file(
+    path: str,
+    *,
+    source_field: int | str,
+    target_field: int | str,
+    source_language: str,
+    target_language: str,
+    context_separator: str | None = None,
+    simplified: bool = False,
+) -> tuple[list[Pair], Report]:
+    """The pairs of a test set, whole and in order: sources are cleaned as in training, references left as they are.
+
+    With `simplified`, which `simplifies_sources` tells of a model, traditional characters of sources, too.
+    Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported, with a `context_separator` also
+    those without a source behind it.
+
+    Raises:
+        ValueError: for a missing file, an unknown format or language, swapped columns, or a file without any pair.
+    """
+    check_language(target_language)
+    report = Report()
+    fields = {"source_field": source_field, "target_field": target_field}
+    pairs: list[Pair] = []
+    for raw, reference in read_pairs(path, **fields, report=report, stage="evaluation.read"):
+        parts = [clean_side(text, source_language) for text in split_context(raw, context_separator)]
+        before, source = map(simplify, parts) if simplified else parts
+        if source and reference.strip():
+            pairs.append((join_context(before, source, context_separator), reference.strip()))
+        else:  # nothing but invisible characters
+            report.add_example("evaluation.clean", "empty_side", f"{raw}\t{reference}")
+    if not pairs:
+        raise ValueError(
+            f"{path} has no sentence pairs (source_field={source_field}, target_field={target_field}); what became of "
+            f"its lines:\n{report.summary()}"
+        )
+    check_order(path, pairs, source_language, target_language)
+    return pairs, report

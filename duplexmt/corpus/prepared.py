@@ -1,0 +1,234 @@
+"""A corpus as training takes it: read, cleaned, split, tokenised and filtered, a function for each kind of corpus."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from data_prep import Report, filter_by_length, finish_splits, read_and_clean
+from data_prep.corpus import CountTokens
+
+from ..data.grammar import AlignedPair, builtin_corpus
+from ..data.tokenizer import SourceTokens, load_tokenizer, token_ids, train_bpe
+from .pairs_folder import BPE_PAIRS, draw, folder_pairs
+from .prepared_files import prepared_corpus
+
+Pair = tuple[str, str]
+Splits = dict[str, list[Pair]]
+STREAM_SETTINGS = ("end_token", "seed_token", "source_prefix", "target_prefix")  # of `stream_tokens`
+
+
+@dataclass
+class PreparedCorpus:
+    """Cleaned, filtered and split pairs with their tokenizer, and an account of what was left out."""
+
+    splits: Splits
+    tokenizer: Any
+    report: Report
+    aligned: dict[str, list[AlignedPair]] = field(default_factory=dict)  # the built-in corpus only, same order
+    sources: SourceTokens = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.sources is None:
+            self.sources = SourceTokens(self.tokenizer)
+
+    def summary(self) -> str:
+        """What was read and left out, by reason, and the size of each split."""
+        sizes = ", ".join(f"{len(pairs):,} {name}" for name, pairs in self.splits.items())
+        return f"{self.report.summary()}\n{sizes} pairs; vocabulary of {len(self.tokenizer):,}".strip()
+
+
+@dataclass(frozen=True)
+class CorpusSettings:
+    """What a corpus is made of; `DataConfig` says what each setting is.
+
+    `tokenizer` is a loaded one, the name or folder of one, or None to train a BPE on the training pairs.
+    """
+
+    corpus: str  # builtin, pairs, pairs_folder or wmt21_zhen
+    source_field: int | str
+    target_field: int | str
+    source_language: str
+    target_language: str
+    tokenizer: Any
+    vocab_size: int
+    max_tokens: int | None
+    train_size: int | None
+    validation_size: int
+    test_size: int
+    seed: int
+    path: str | None = None
+    train_path: str | None = None
+    validation_path: str | None = None
+    test_path: str | None = None
+    root: str | None = None
+    prepared: str | None = None
+    cleaning: str = "paper"
+    sources: list[str] | None = None
+    exclude: list[str] | None = None
+    held_out: list[str] | None = None
+    segmentation: str = "tokens"
+    context_tokens: int = 0
+    context_separator: str = ""
+
+    @property
+    def separator(self) -> str | None:
+        """What stands between the sentence before and the source; None where no sentence before is read."""
+        return self.context_separator if self.context_tokens else None
+
+    def sources_as(self, tokenizer: Any) -> SourceTokens:
+        """How source texts become tokens."""
+        return SourceTokens(tokenizer, self.segmentation, self.separator)
+
+
+def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `prepare_corpus` takes of a configuration's `data`: all but stream tokens, batches and licence."""
+    others = (*STREAM_SETTINGS, "licence", "batch_size", "batch_cells")
+    return {name: value for name, value in data.items() if name not in others}
+
+
+def prepare_corpus(**settings: Any) -> PreparedCorpus:
+    """Read, clean, split, tokenise and filter a corpus; deterministic, so that every process can do it for itself.
+
+    Args:
+        settings: the fields of `CorpusSettings`.
+
+    Raises:
+        ValueError: for a corpus with nothing left, or settings that do not fit it.
+    """
+    asked = CorpusSettings(**settings)
+    return KINDS[asked.corpus](asked)
+
+
+def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
+    """The grammar's pairs, with their gold alignment.
+
+    Raises:
+        ValueError: for no number of pairs.
+    """
+    if asked.train_size is None:
+        raise ValueError("data.train_size=null: the built-in corpus is generated, so say how many pairs")
+    aligned = builtin_corpus(asked.train_size, asked.validation_size, asked.test_size, asked.seed)
+    parts = {name: [(pair.source, pair.target) for pair in pairs] for name, pairs in aligned.items()}
+    # The corpus knows its words: merges across them would hide most of its few words in many tokens.
+    words = [[*pair.source_words] for pair in aligned["train"]]
+    tokenizer = tokenizer_for(asked, parts["train"], words)
+    report, sources = Report(), asked.sources_as(tokenizer)
+    parts = filter_by_length(parts, asked.max_tokens, *counters(sources), report)
+    kept = {name: set(pairs) for name, pairs in parts.items()}
+    aligned = {
+        name: [pair for pair in pairs if (pair.source, pair.target) in kept[name]] for name, pairs in aligned.items()
+    }
+    return PreparedCorpus(parts, tokenizer, report, aligned, sources)
+
+
+def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
+    """A file of pairs, or one for each split.
+
+    Raises:
+        ValueError: without a file to train on.
+    """
+    main = asked.path or asked.train_path
+    if main is None:
+        raise ValueError("give data.path=FILE, or data.train_path=FILE: there are no pairs to train on")
+    report = Report()
+    sizes = {  # a split with a file of its own is taken whole
+        "validation_size": None if asked.validation_path else asked.validation_size,
+        "test_size": None if asked.test_path else asked.test_size,
+    }
+    parts = read_and_clean(
+        main, asked.validation_path, asked.test_path, source_field=asked.source_field, target_field=asked.target_field,
+        source_language=asked.source_language, target_language=asked.target_language, seed=asked.seed, report=report,
+        context_separator=asked.separator, **sizes,
+    )  # fmt: skip
+    tokenizer = tokenizer_for(asked, parts["train"])
+    sources = asked.sources_as(tokenizer)
+    count_source, count_target = counters(sources)
+    splits = finish_splits(
+        drop_bare_contexts(parts, sources, report), max_tokens=asked.max_tokens, count_source=count_source,
+        count_target=count_target, train_size=asked.train_size, seed=asked.seed, report=report,
+        context_separator=asked.separator, **sizes,
+    )  # fmt: skip
+    return PreparedCorpus(splits, tokenizer, report, sources=sources)
+
+
+def prepare_folder(asked: CorpusSettings) -> PreparedCorpus:
+    """A folder of corpora, see `folder_pairs`."""
+    report = Report()
+    parts = folder_pairs(
+        asked.path or "", prepared=asked.prepared, cleaning=asked.cleaning, sources=asked.sources,
+        exclude=asked.exclude or [], held_out=asked.held_out or [], validation_size=asked.validation_size,
+        test_size=asked.test_size, source_field=asked.source_field, target_field=asked.target_field,
+        source_language=asked.source_language, target_language=asked.target_language, seed=asked.seed, report=report,
+        context_separator=asked.separator,
+    )  # fmt: skip
+    tokenizer = tokenizer_for(asked, parts["train"][:BPE_PAIRS])
+    sources = asked.sources_as(tokenizer)
+    count_source, count_target = counters(sources)
+    parts = drop_bare_contexts(parts, sources, report)
+    parts["train"] = draw(
+        parts["train"], max_tokens=asked.max_tokens, count_source=count_source, count_target=count_target,
+        train_size=asked.train_size, report=report,
+    )  # fmt: skip
+    return PreparedCorpus(parts, tokenizer, report, sources=sources)
+
+
+def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:
+    """Raw files that `data_prep` prepares, see `prepared_corpus`."""
+    name = asked.tokenizer if isinstance(asked.tokenizer, str) else None
+    splits, report = prepared_corpus(
+        asked.corpus, root=asked.root or "", prepared=asked.prepared, cleaning=asked.cleaning, sources=asked.sources,
+        tokenizer=name, max_tokens=asked.max_tokens, train_size=asked.train_size,
+        validation_size=asked.validation_size, test_size=asked.test_size, seed=asked.seed,
+    )  # fmt: skip
+    tokenizer = load_tokenizer(name) if name else asked.tokenizer
+    sources = asked.sources_as(tokenizer)
+    splits = drop_bare_contexts(splits, sources, report)
+    if asked.segmentation != "tokens":  # they were drawn by their length in tokens
+        splits = filter_by_length(splits, asked.max_tokens, *counters(sources), report)
+    return PreparedCorpus(splits, tokenizer, report, sources=sources)
+
+
+KINDS: dict[str, Callable[[CorpusSettings], PreparedCorpus]] = {
+    "builtin": prepare_builtin,
+    "pairs": prepare_pairs,
+    "pairs_folder": prepare_folder,
+    "wmt21_zhen": prepare_raw,
+}
+
+
+def tokenizer_for(asked: CorpusSettings, pairs: Sequence[Pair], words: Sequence[list[str]] | None = None) -> Any:
+    """The tokenizer asked for, or a BPE trained on these pairs.
+
+    Args:
+        asked: settings.
+        pairs: to train on.
+        words: of each source, where they are known; None takes a source as one.
+    """
+    if asked.tokenizer is None:
+        known = words or [[source] for source, _ in pairs]
+        texts = [text for source, (_, target) in zip(known, pairs, strict=True) for text in (*source, target)]
+        return train_bpe(texts, asked.vocab_size)
+    return load_tokenizer(asked.tokenizer) if isinstance(asked.tokenizer, str) else asked.tokenizer
+
+
+def counters(sources: SourceTokens) -> tuple[CountTokens, CountTokens]:
+    """How many tokens source texts and target texts have."""
+    return (
+        lambda texts: [len(ids) for ids in sources.ids(texts)],
+        lambda texts: [len(ids) for ids in token_ids(sources.tokenizer, texts)],
+    )
+
+
+def drop_bare_contexts(parts: dict[str, list[Pair]], sources: SourceTokens, report: Report) -> dict[str, list[Pair]]:
+    """The pairs that have a source behind the sentence before; the others are counted."""
+    if sources.context_separator is None:
+        return parts
+    kept: dict[str, list[Pair]] = {}
+    for name, pairs in parts.items():
+        kept[name] = []
+        for source, target in pairs:
+            if sources.split(source)[1].strip():
+                kept[name].append((source, target))
+            else:
+                report.add_example(f"{name}.context", "no_source_behind_it", f"{source}\t{target}", placed=False)
+    return kept
