@@ -51,7 +51,7 @@ def evaluate(
     """One evaluation in one folder; returns BLEU of the last row for sweeps."""
     folders = [folder]
     if cfg.rescored:
-        from duplexmt.results import evaluations_in
+        from duplexmt.evaluation.results import evaluations_in
 
         folders = evaluations_in([Path(rescored) for rescored in cfg.rescored])
     elif cfg.target_al is not None:
@@ -63,11 +63,11 @@ def evaluate(
 
 def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     """Translate what is not yet translated in the folder."""
-    from duplexmt.artifact import load_model_folder, read_manifest
+    from duplexmt.corpus.overlap import warn_of_overlap
     from duplexmt.corpus.prepared import corpus_settings
-    from duplexmt.devices import choose_device
-    from duplexmt.evaluation import Decoding
-    from duplexmt.overlap import warn_of_overlap
+    from duplexmt.evaluation.decoding import Decoding
+    from duplexmt.model_folder.artifact import load_model_folder, read_manifest
+    from duplexmt.model_folder.devices import choose_device
 
     device, decoding, test = choose_device(cfg.device), None, None
     checked: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
@@ -100,7 +100,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
 def folders_to_run(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:
     """The model folders asked for; of an evaluation that is gone on with, those it was begun with, unless others are
     named: `latest` may be another run by now. (Those of before do not say which these were: what was begun counts.)"""
-    from duplexmt.evaluation import Decoding
+    from duplexmt.evaluation.decoding import Decoding
 
     if cfg.resume and not any(argument.startswith("model_folder=") for argument in arguments):
         return list(dict.fromkeys(Path(point.model_folder) for point in Decoding.read(folder).points.values()))
@@ -110,8 +110,8 @@ def folders_to_run(cfg: EvaluateSettings, arguments: list[str], folder: Path) ->
 def begun_points(folder: Path, asked: list[Path]) -> dict[Path, list[tuple[str, Any]]]:
     """Systems and settings by model folder whose decoding was begun, perhaps with other settings than today's; where
     such a model folder is gone, under the one asked for that holds the same model."""
-    from duplexmt.artifact import read_manifest
-    from duplexmt.evaluation import DECODING, Decoding, model_digest
+    from duplexmt.evaluation.decoding import DECODING, Decoding, model_digest
+    from duplexmt.model_folder.artifact import read_manifest
 
     begun: dict[Path, list[tuple[str, Any]]] = {}
     for point in Decoding.read(folder).begun() if (folder / DECODING).is_file() else []:
@@ -129,9 +129,9 @@ def translate_point(
     """Translate what is left of one system at one setting; returns its point."""
     from tqdm import tqdm
 
-    from duplexmt.evaluation import Point
+    from duplexmt.evaluation.decoding import Point
+    from duplexmt.evaluation.translation import tokenise, translate
     from duplexmt.streaming.systems import build_system
-    from duplexmt.translation import tokenise, translate
 
     what = [test.digest, cfg.policy.max_target_tokens]
     point = Point.of(system, setting, model_folder, loaded.info, what)
@@ -196,10 +196,10 @@ def read_test_set(
 
     All models get the same sources: simplified, where those of one of them were in training.
     """
-    from duplexmt.artifact import corpus_name
     from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
     from duplexmt.corpus.prepared import corpus_settings, prepare_corpus
-    from duplexmt.evaluation import TestSet, further_references
+    from duplexmt.evaluation.decoding import TestSet, further_references
+    from duplexmt.model_folder.artifact import corpus_name
 
     other = "data.validation_path" if split == "test" else "data.test_path"  # says nothing of this split
     own = [argument for argument in arguments if not argument.startswith(f"{other}=")]
@@ -240,8 +240,8 @@ def results(
 ) -> float:
     """Score, write and show; what could not be scored is told at the end: by a job of a sweep without ending the jobs
     behind it, as `GatherSweep` scores all of them again and ends with it."""
-    from duplexmt.evaluation import SCORED
-    from duplexmt.results import write_results
+    from duplexmt.evaluation.decoding import SCORED
+    from duplexmt.evaluation.results import write_results
 
     scores, shown, troubles = write_results(
         folders,
@@ -257,8 +257,8 @@ def results(
     )
     log.info("%s\nwritten to %s", shown, os.path.relpath(into))
     if cfg.logger.wandb:
-        from duplexmt.evaluation import Decoding
-        from duplexmt.tracking import log_evaluation
+        from duplexmt.evaluation.decoding import Decoding
+        from duplexmt.tracking.artifacts import log_evaluation
 
         test, logger = Decoding.read(folders[0]).test, asdict(cfg.logger)
         try:
@@ -276,11 +276,11 @@ def results(
 
 def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     """Find the θ whose AL on the validation pairs meets `target_al`, and record it in the model folder."""
-    from duplexmt.artifact import load_model_folder, record_operating_point
-    from duplexmt.devices import choose_device
-    from duplexmt.evaluation import Decoding
-    from duplexmt.scoring import score
-    from duplexmt.search import TOLERANCE, find_theta
+    from duplexmt.evaluation.decoding import Decoding
+    from duplexmt.evaluation.scoring import score
+    from duplexmt.evaluation.search import TOLERANCE, find_theta
+    from duplexmt.model_folder.artifact import load_model_folder, record_operating_point
+    from duplexmt.model_folder.devices import choose_device
 
     (model_folder, *others) = [path.resolve() for path in folders_to_run(cfg, arguments, folder)]
     device = choose_device(cfg.device)
@@ -319,7 +319,7 @@ class GatherSweep(Callback):
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Score all jobs' hypotheses together."""
-        from duplexmt.results import evaluations_in
+        from duplexmt.evaluation.results import evaluations_in
 
         with user_errors():
             folder = Path(config.hydra.sweep.dir)

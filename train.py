@@ -41,7 +41,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     """The whole run of one configuration in one folder; returns validation BLEU for sweeps."""
     import lightning as L
 
-    from duplexmt.allocator import keep_freed_memory
+    from duplexmt.kernels.allocator import keep_freed_memory
     from duplexmt.training.processes import other_processes
     from duplexmt.training.run import build_trainer
     from duplexmt.training.sharing import share_batches
@@ -67,7 +67,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 
 def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
-    from duplexmt.artifact import save_model_folder, trained_on
+    from duplexmt.model_folder.artifact import save_model_folder, trained_on
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model
@@ -148,7 +148,7 @@ def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -
 
 def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
     """The grid, or a baseline, over a backbone, as a module that trains it."""
-    from duplexmt.baselines.model import PrefixModel
+    from duplexmt.baselines.prefix_model import PrefixModel
     from duplexmt.grid.model import GridModel
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation

@@ -25,11 +25,11 @@ def translate(cfg: TranslateSettings) -> None:
     from data_prep.cleaning import simplify_as_read
     from data_prep.live import settled_side
     from data_prep.rules import UNSPACED, invisible
-    from duplexmt.artifact import load_model_folder
     from duplexmt.corpus.evaluation_files import simplifies_sources
-    from duplexmt.devices import choose_device
+    from duplexmt.drawing.live_report import LiveReport
+    from duplexmt.model_folder.artifact import load_model_folder
+    from duplexmt.model_folder.devices import choose_device
     from duplexmt.policy.knobs import recorded_theta
-    from duplexmt.report.live import LiveReport
     from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveTranslator, longest_sentence
     from duplexmt.streaming.pipe import arriving, decoded

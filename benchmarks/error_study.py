@@ -26,12 +26,12 @@ from benchmarks.studies.decay import fit_decay
 from benchmarks.studies.measures import EXACT, decay_curves, differences_over, errors_by_layer
 from benchmarks.studies.pairs import documents, examples, held_out_pairs, load_grid, texts
 from benchmarks.studies.study_figures import decay_figure, layer_figure, training_error_figure
-from duplexmt.artifact import ModelFolder
 from duplexmt.data.batch import Example
+from duplexmt.evaluation.scoring import score
+from duplexmt.evaluation.translation import translate_pairs
 from duplexmt.grid.model import GridModel
-from duplexmt.scoring import score
-from duplexmt.streaming.grid import GridSystem
-from duplexmt.translation import translate_pairs
+from duplexmt.model_folder.artifact import ModelFolder
+from duplexmt.streaming.grid_system import GridSystem
 
 RANDOM = "random weights"
 FITTED = ("cross", "cross_norm", "random_signs", "premises", "context", "context_norm", "self", "score")

@@ -193,7 +193,14 @@ def stages(
         complete="scored.json",
         begun="decoding.json",
     )  # fmt: skip
-    timing = ["-m", "duplexmt.timing", str(evaluation), str(trained[0].folder / "model"), "--out", str(analysed)]
+    timing = [
+        "-m",
+        "duplexmt.analysis.timing",
+        str(evaluation),
+        str(trained[0].folder / "model"),
+        "--out",
+        str(analysed),
+    ]
     analysis = Stage("timing", analysed, timing, timing, complete="timing.md", begun="timing.md")
     return ([own_base] if base is None else []), trained, [decode, analysis]
 

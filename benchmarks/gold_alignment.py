@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from benchmarks.studies.pairs import held_out_pairs, load_grid
 from benchmarks.studies.policy import gold_lagging, policy_measures
-from duplexmt.scoring import score
-from duplexmt.streaming.grid import GridSystem
-from duplexmt.translation import translate_pairs
+from duplexmt.evaluation.scoring import score
+from duplexmt.evaluation.translation import translate_pairs
+from duplexmt.streaming.grid_system import GridSystem
 
 AGREEMENT = ("emit_agreement", "content_not_early", "content_not_early_in_order")
 

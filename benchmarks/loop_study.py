@@ -25,15 +25,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 from benchmarks.studies.pairs import Pair, held_out_pairs, load_grid, texts
 from benchmarks.studies.policy import gold_lagging, policy_measures
 from benchmarks.studies.study_figures import calibration_figure, evolution_figure, lambda_figure, loop_figure
-from duplexmt.artifact import MANIFEST, ModelFolder, read_manifest
+from duplexmt.analysis.sentence_grid import sentence_grid
 from duplexmt.data.grammar import CASE_STUDY, AlignedPair
 from duplexmt.data.tokenizer import token_ids
-from duplexmt.report.grid_figures import SentenceGrid
-from duplexmt.report.table import to_markdown
-from duplexmt.scoring import score
-from duplexmt.streaming.grid import GridSystem
-from duplexmt.training.probe import sentence_grid
-from duplexmt.translation import translate_pairs
+from duplexmt.drawing.grid_figures import SentenceGrid
+from duplexmt.drawing.table import to_markdown
+from duplexmt.evaluation.scoring import score
+from duplexmt.evaluation.translation import translate_pairs
+from duplexmt.model_folder.artifact import MANIFEST, ModelFolder, read_manifest
+from duplexmt.streaming.grid_system import GridSystem
 
 ROOT = Path(__file__).parents[1]
 LAMS = (0, 0.01, 0.03, 0.1, 0.3, 1)
@@ -167,7 +167,7 @@ def measure(run: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def last_step(run: Path, steps: list[dict[str, Any]]) -> int:
     """Optimiser steps a run has taken, from its metrics; one more than its last snapshot where it has none."""
-    from duplexmt.report.training_figure import read_curves
+    from duplexmt.drawing.training_figure import read_curves
 
     logged = [
         step

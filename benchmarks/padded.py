@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from duplexmt.data.batch import Batch
 from duplexmt.grid.model import GridModel
-from duplexmt.grid.prefix import causal_attention, merge, prefix_softmax
+from duplexmt.grid.prefix_softmax import causal_attention, merge, prefix_softmax
 from duplexmt.grid.scan import hadamard_scores
 from duplexmt.policy.heatmap import cells_at_once
 from duplexmt.policy.path import best_path, emit_mask

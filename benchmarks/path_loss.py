@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from benchmarks.studies.pairs import examples, held_out_pairs
 from benchmarks.studies.path_loss import path_losses
-from duplexmt.artifact import load_model_folder
-from duplexmt.report.table import to_markdown
+from duplexmt.drawing.table import to_markdown
+from duplexmt.model_folder.artifact import load_model_folder
 
 THETAS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 

@@ -45,11 +45,11 @@ from torch.autograd import DeviceType
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from duplexmt.allocator import keep_freed_memory
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.grid.model import GridModel
+from duplexmt.kernels.allocator import keep_freed_memory
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.throughput import matmul_rate, step_flops

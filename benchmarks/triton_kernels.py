@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from duplexmt.grid.cells import Cells, Lines
 from duplexmt.grid.scan import hadamard_scores, joint_scan
-from duplexmt.kernels import refused, triton_runs
+from duplexmt.kernels.triton_use import refused, triton_runs
 from duplexmt.policy import heatmap
 from duplexmt.policy.heatmap import cells_at_once, loss_heatmap
 

@@ -3,8 +3,8 @@
     .venv-metrics/bin/simuleval --agent metrics_env/simuleval_agent.py --model-folder runs/latest/model --setting 0.7 \
         --source OUT/source.txt --target OUT/target.txt --latency-metrics AL LAAL AP DAL StartOffset
 
-`python -m duplexmt.simuleval export EVALUATION OUT` writes the files. With `--unit token` (the default) tokens go in
-and out, and delays and latencies are those of `evaluate.py` in model tokens. With `--unit word` (and
+`python -m duplexmt.evaluation.simuleval export EVALUATION OUT` writes the files. With `--unit token` (the default)
+tokens go in and out, and delays and latencies are those of `evaluate.py` in model tokens. With `--unit word` (and
 `--target OUT/words.txt`) words are passed on once they are certain to be over, and BLEU is that of `evaluate.py`.
 
 Decoding happens in the main environment, one process for all sentences. Never add `--computation-aware`: SimulEval then
@@ -31,7 +31,7 @@ class DuplexAgent(TextToTextAgent):
         python = ROOT / args.main_environment / "bin" / "python"
         if not python.exists():
             raise SystemExit(f"error: no main environment at {python.parent.parent}: run make setup")
-        command = [str(python), "-m", "duplexmt.simuleval", "serve", str(Path(args.model_folder).resolve())]
+        command = [str(python), "-m", "duplexmt.evaluation.simuleval", "serve", str(Path(args.model_folder).resolve())]
         command += ["--system", args.system, "--max-target-tokens", str(args.max_target_tokens)]
         command += [] if args.setting is None else ["--setting", str(args.setting)]
         self.decoder = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from duplexmt.baselines.model import PrefixModel
+from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.tokenizer import train_bpe
 from duplexmt.grid.model import GridModel, rms_norm
 

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 
 from duplexmt.data.tokenizer import token_ids
-from duplexmt.evaluation import Decoding, Point, TestSet, digest
+from duplexmt.evaluation.decoding import Decoding, Point, TestSet, digest
+from duplexmt.evaluation.translation import tokenise, translate, translate_pairs
 from duplexmt.streaming.events import End, Read, Write
-from duplexmt.translation import tokenise, translate, translate_pairs
 
 from .helpers import tiny_tokenizer
 

@@ -1,4 +1,4 @@
-"""Imports point one way: who may import what, read from the source without running it."""
+"""Imports point one way, from a room to those below it: read from the source without running it."""
 
 import ast
 import os
@@ -9,9 +9,35 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ENTRY_POINTS = ("train.py", "evaluate.py", "translate.py")
+ENTRY_POINTS = ("train", "evaluate", "translate")
+# The rooms of duplexmt from bottom to top: each imports only from those above it in this list.
+ROOMS = (
+    "metrics",  # latency, quality, bootstrap
+    "kernels",  # what makes it fast and is no idea of the paper
+    "data",  # pairs in memory
+    "corpus",  # where pairs come from
+    "grid",  # the model (Sections III and IV)
+    "baselines",  # the backbone as a plain decoder
+    "policy",  # heatmap, path, mask, losses (Sections V-A and V-B)
+    "cache",  # the incremental caches (Sections V-D and V-E)
+    "streaming",  # live streams, and all systems behind one protocol
+    "model_folder",  # save and load
+    "drawing",  # figures, tables, texts
+    "evaluation",  # hypotheses, scores, comparisons
+    "analysis",  # one sentence through the grid
+    "tracking",  # W&B
+    "training",  # Lightning
+    "report",  # the HTML page
+)
+LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room
+# `policy.knobs` are the rules of λ and θ; the schema applies them, too.
+SCHEMA_KNOWS = {"duplexmt.policy.knobs"}
 FILES = sorted(
-    [*(ROOT / name for name in ENTRY_POINTS), *(ROOT / "duplexmt").rglob("*.py"), *(ROOT / "data_prep").rglob("*.py")]
+    [
+        *(ROOT / f"{name}.py" for name in ENTRY_POINTS),
+        *(ROOT / "duplexmt").rglob("*.py"),
+        *(ROOT / "data_prep").rglob("*.py"),
+    ]
 )
 
 
@@ -20,8 +46,12 @@ def module_name(file):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+MODULES = {module_name(file) for file in FILES}
+
+
 def imported(source, module, is_package):
-    """Absolute names of all modules a source file imports, lazily or not; `from a import b` counts as a and a.b."""
+    """Absolute names of all modules a source file imports, lazily, for types or not; `from a import b` counts as a.b
+    where that is a module, else as a."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -30,7 +60,8 @@ def imported(source, module, is_package):
             package = module.split(".") if is_package else module.split(".")[:-1]
             base = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*base, *([node.module] if node.module else [])])
-            names |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+            found = {f"{base}.{alias.name}" for alias in node.names}
+            names |= {name if name in MODULES else base for name in found}
     return names
 
 
@@ -44,105 +75,102 @@ def within(name, package):
     return name == package or name.startswith(f"{package}.")
 
 
-def importers(package, *, inside="", but=()):
-    """Modules inside a package (all where not given), but for those named, that import another package."""
+def importers(package, *, but=()):
+    """Modules, but for those named, that import a package."""
     return sorted(
         module
         for module, names in IMPORTS.items()
-        if (not inside or within(module, inside))
-        and not any(within(module, exempt) for exempt in but)
-        and any(within(name, package) for name in names)
+        if not any(within(module, exempt) for exempt in but) and any(within(name, package) for name in names)
     )
+
+
+def room_of(module):
+    return module.split(".")[1] if module.count(".") else module
 
 
 def test_imports_are_read_as_python_reads_them():
-    source = "import a.b\nfrom ..x import y\nfrom . import z\ndef f():\n    from .q import r\n"
-    assert imported(source, "p.s.m", is_package=False) == {"a.b", "p.x", "p.x.y", "p.s", "p.s.z", "p.s.q", "p.s.q.r"}
-    assert imported("from .q import r", "p.s", is_package=True) == {"p.s.q", "p.s.q.r"}
+    source = "import a.b\nfrom ..grid import model\nfrom . import z\ndef f():\n    from .q import r\n"
+    assert imported(source, "duplexmt.s.m", is_package=False) == {
+        "a.b",
+        "duplexmt.grid.model",
+        "duplexmt.s",
+        "duplexmt.s.q",
+    }
+    assert imported("from .q import r", "p.s", is_package=True) == {"p.s.q"}
 
 
-def test_all_parts_are_looked_at():
-    assert {"train", "evaluate", "translate", "duplexmt.config", "duplexmt.grid.model", "data_prep.rules"} <= set(
-        IMPORTS
-    )
-    assert "torch" in IMPORTS["duplexmt.grid.model"]
-    assert "duplexmt.grid.model" in IMPORTS["duplexmt.streaming.grid"]
+def test_duplexmt_has_these_rooms_and_no_loose_module_but_two():
+    folders = {path.name for path in (ROOT / "duplexmt").iterdir() if (path / "__init__.py").is_file()}
+    assert folders == set(ROOMS)
+    assert {path.stem for path in (ROOT / "duplexmt").glob("*.py")} == LOOSE
 
 
-@pytest.mark.parametrize(
-    ("package", "forbidden"),
-    [
-        ("duplexmt.grid", ("streaming", "policy", "training", "report", "metrics", "data", "artifact", "evaluation")),
-        ("duplexmt.grid", ("baselines",)),
-        ("duplexmt.baselines", ("streaming", "policy", "training", "report", "metrics", "data", "artifact")),
-        ("duplexmt.metrics", ("grid", "streaming", "policy", "training", "report", "data", "artifact", "evaluation")),
-        ("duplexmt.data", ("grid", "streaming", "policy", "training", "report", "metrics", "artifact", "evaluation")),
-        ("duplexmt.streaming", ("training", "report", "metrics", "artifact", "evaluation")),
-        ("duplexmt.report", ("grid", "policy", "training", "artifact", "evaluation")),
-    ],
-)
-def test_a_package_does_not_know_those_built_on_it(package, forbidden):
-    for name in (*forbidden, "scoring", "results", "simuleval"):
-        assert importers(f"duplexmt.{name}", inside=package) == [], f"{package} → {name}"
-
-
-def test_policy_knows_only_tensors():
-    of_tensors = {"torch", "triton", "duplexmt.products", "duplexmt.kernels", "cut_cross_entropy"}
-    allowed = {*of_tensors, "duplexmt.policy", *sys.stdlib_module_names}
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_from_those_below_it(room):
+    below = {*ROOMS[: ROOMS.index(room) + 1], "duplexmt"}
     for module, names in IMPORTS.items():
-        if within(module, "duplexmt.policy") and module != "duplexmt.policy.guide":  # which brings it to a model
-            strange = [name for name in names if not any(within(name, package) for package in allowed)]
-            assert strange == [], module
+        if within(module, f"duplexmt.{room}"):
+            odd = [name for name in names if within(name, "duplexmt") and room_of(name) not in below]
+            assert odd == [], module
 
 
-def test_metrics_and_configuration_and_grammar_need_no_torch():
-    for package in ("duplexmt.metrics", "duplexmt.config", "duplexmt.data.grammar", "duplexmt.report.table"):
-        assert importers("torch", inside=package) == []
+def test_no_module_imports_itself_by_way_of_others():
+    def reached(module, path):
+        for name in IMPORTS.get(module, ()) & MODULES:
+            assert name not in path, " → ".join([*path, name])
+            if name not in done:
+                reached(name, [*path, name])
+        done.add(module)
+
+    done = set()
+    for module in sorted(MODULES):
+        reached(module, [module])
+
+
+def test_schema_and_command_line_know_no_room():
+    for module in ("duplexmt.config", "duplexmt.command_line"):
+        assert {name for name in IMPORTS[module] if within(name, "duplexmt")} <= SCHEMA_KNOWS, module
+
+
+def test_data_prep_knows_nothing_of_duplexmt():
+    for module, names in IMPORTS.items():
+        if within(module, "data_prep"):
+            assert not [name for name in names if within(name, "duplexmt")], module
+
+
+def test_no_torch_where_numbers_texts_and_settings_are():
+    without = ("duplexmt.metrics", "duplexmt.config", "duplexmt.policy.knobs", "duplexmt.data.grammar", "data_prep")
+    for package in (*without, "duplexmt.drawing.table"):
+        assert [module for module in importers("torch") if within(module, package)] == []
 
 
 def test_only_training_and_the_entry_points_import_lightning():
-    allowed = ("duplexmt.training", "train", "evaluate", "translate")
     for package in ("lightning", "pytorch_lightning"):
-        assert importers(package, but=allowed) == []
+        assert importers(package, but=("duplexmt.training", *ENTRY_POINTS)) == []
 
 
 def test_only_the_schema_the_command_line_the_entry_points_and_main_files_import_hydra():
     main_files = tuple(module for module in IMPORTS if module.endswith(".__main__"))
     for package in ("hydra", "omegaconf"):
-        own = ("duplexmt.config", "duplexmt.command_line", "train", "evaluate", "translate")
-        assert importers(package, but=(*own, *main_files)) == []
+        assert importers(package, but=("duplexmt.config", "duplexmt.command_line", *ENTRY_POINTS, *main_files)) == []
 
 
-def test_hypotheses_lead_to_scores_and_scores_to_results():
-    assert importers("duplexmt.scoring", inside="duplexmt.evaluation") == []
-    for module in ("duplexmt.evaluation", "duplexmt.scoring"):
-        assert importers("duplexmt.results", inside=module) == []
-
-
-def test_only_the_reports_command_gathers_what_it_shows():
-    for module in ("duplexmt.overview", "duplexmt.thresholds", "duplexmt.evaluated"):
-        gathering = ("duplexmt.overview", "duplexmt.report.__main__")
-        assert importers(module, inside="duplexmt", but=gathering) == []
+def test_translating_loads_no_lightning():
+    needed = sorted(name for name in IMPORTS["translate"] if within(name, "duplexmt"))
+    code = f"import importlib, sys\nfor name in {needed}: importlib.import_module(name)\n"
+    code += "sys.exit('lightning' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 def test_only_the_entry_points_know_the_schema():
-    assert importers("duplexmt.config", inside="duplexmt", but=("duplexmt.config",)) == []
-
-
-def test_data_prep_knows_neither_duplexmt_nor_torch():
-    for package in ("duplexmt", "torch", "lightning", "transformers"):
-        assert importers(package, inside="data_prep") == []
-
-
-def test_only_training_and_the_entry_points_import_data_prep():
-    assert importers("data_prep", inside="duplexmt", but=("duplexmt.training", "duplexmt.command_line")) == []
+    assert importers("duplexmt.config", but=("duplexmt.config", *ENTRY_POINTS)) == []
 
 
 # The core and the benchmarks run where there is PyTorch and its kin, but none of the packages for configuring, reading
 # Arrow files and logging; of these the entry points need the first alone.
 HYDRA, OTHERS = ("hydra", "omegaconf"), ("datasets", "wandb")
-KERNELS = [name for name in IMPORTS if name.endswith("_triton")]  # Triton is installed on Linux only
-NOT_OF_THE_CORE = ("duplexmt.config", "duplexmt.command_line", *KERNELS)
+TRITON = [name for name in IMPORTS if name.endswith("_triton")]  # is installed on Linux only
+NOT_OF_THE_CORE = ("duplexmt.config", "duplexmt.command_line", *TRITON)
 CORE = [name for name in IMPORTS if within(name, "duplexmt") and name not in NOT_OF_THE_CORE]
 BENCHMARKS = [f"benchmarks.{file.stem}" for file in sorted((ROOT / "benchmarks").glob("*.py"))]
 
@@ -150,7 +178,7 @@ BENCHMARKS = [f"benchmarks.{file.stem}" for file in sorted((ROOT / "benchmarks")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "modules"),
-    [((*HYDRA, *OTHERS), [*CORE, *BENCHMARKS]), (OTHERS, [Path(name).stem for name in ENTRY_POINTS])],
+    [((*HYDRA, *OTHERS), [*CORE, *BENCHMARKS]), (OTHERS, [*ENTRY_POINTS])],
 )
 def test_modules_import_without_packages_they_can_do_without(missing, modules):
     code = f"import importlib, sys; sys.modules |= dict.fromkeys({missing})\n"

@@ -29,7 +29,7 @@ def run(monkeypatch):
         typical_source_length=None,
         info={"system": "grid", "data": data},
     )
-    monkeypatch.setattr("duplexmt.artifact.load_model_folder", lambda *values: loaded)
+    monkeypatch.setattr("duplexmt.model_folder.artifact.load_model_folder", lambda *values: loaded)
 
     def run_with(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), **values):
         data.update(trained_on, max_tokens=trained_max_tokens)

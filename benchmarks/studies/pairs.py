@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from duplexmt.artifact import ModelFolder, load_model_folder
 from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from duplexmt.data.batch import Example
 from duplexmt.data.grammar import AlignedPair, builtin_corpus
 from duplexmt.data.tokenizer import token_ids
 from duplexmt.grid.model import GridModel
+from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
 
 Pair = AlignedPair | tuple[str, str]
 

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from duplexmt.artifact import ModelFolder
 from duplexmt.baselines.mask import DELAYS, MULTI_PATH
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.grid.model import EMIT, GridModel
 from duplexmt.metrics.latency import average_lagging
+from duplexmt.model_folder.artifact import ModelFolder
 from duplexmt.policy.guide import guide
 
 BATCH = 25

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from duplexmt.artifact import ModelFolder
 from duplexmt.data.batch import collate
 from duplexmt.data.grammar import AlignedPair, alignment_rows, determination_rows
 from duplexmt.data.tokenizer import source_spans, token_spans
 from duplexmt.grid.model import EMIT, GridModel
 from duplexmt.metrics.latency import average_lagging_all
+from duplexmt.model_folder.artifact import ModelFolder
 from duplexmt.policy.calibration import BINS, calibration_error, calibration_sums
 from duplexmt.policy.guide import guide
 from duplexmt.policy.path import path_rows

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duplexmt.report import style
-from duplexmt.report.grid_figures import SentenceGrid, path_line
+from duplexmt.drawing import style
+from duplexmt.drawing.grid_figures import SentenceGrid, path_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

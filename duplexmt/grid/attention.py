@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .cells import Cells, Lines, spread
-from .prefix import causal_attention, merge
+from .prefix_softmax import causal_attention, merge
 from .scan import hadamard_attention
 
 ATTENTION_KINDS = ("approximate", "exact")

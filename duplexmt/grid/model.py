@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from ..products import matrix_products
+from ..kernels.lora import linear
+from ..kernels.norm import rms_norm
+from ..kernels.products import matrix_products
+from ..kernels.swiglu import gated
 from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
 from .cells import Cells
-from .lora import linear
-from .norm import rms_norm
 from .rope import VISIBLE_LENGTH, check_anchor, rotate, signed, target_positions
-from .swiglu import gated
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
 SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kernels import proves_itself, use_triton, with_gradients
+from ..kernels.triton_use import proves_itself, use_triton, with_gradients
 from .cells import Cells, Lines
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kernels import proves_itself, use_triton
-from ..products import product as times
-from ..products import weight_gradient
+from ..kernels.products import product as times
+from ..kernels.products import weight_gradient
+from ..kernels.triton_use import proves_itself, use_triton
 
 IN_CACHE = 128  # cells whose rows of 3,000 logits stay in a processor's cache
 # Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time, and touching it

@@ -38,7 +38,7 @@ def main() -> None:
 
 def write(arguments: argparse.Namespace) -> Path:
     """Write the file, all or nothing: a report that is already there stays until the new one is complete."""
-    from ..overview import gather, look
+    from .overview import gather, look
     from .page import render
 
     found = look(arguments.folder)

@@ -7,7 +7,7 @@ escaped here: the template does that.
 from collections.abc import Sequence
 from unicodedata import category, combining
 
-from .style import END
+from ..drawing.style import END
 
 JOINERS = "\u200c\u200d"  # scripts need them between letters, and they turn nothing
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ..drawing.grid_figures import heatmap_figure, output_figure
+from ..drawing.step_figures import emission_figure, staircase_figure
+from ..drawing.table import Row, check_rows, is_numeric, shown_cells
+from ..drawing.training_figure import PANELS, TRANSLATIONS, Curve, training_figure
 from .examples import GROUPS, Example
-from .grid_figures import heatmap_figure, output_figure
 from .legible import legible
-from .step_figures import emission_figure, staircase_figure
-from .table import Row, check_rows, is_numeric, shown_cells
-from .training_figure import PANELS, TRANSLATIONS, Curve, training_figure
 from .viewer import MOST_TOKENS, Viewer, ViewerSentence, Way, script_json, viewer_data, within
 from .webfont import embedded_font
 

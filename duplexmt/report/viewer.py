@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import style
-from .grid_figures import SentenceGrid
+from ..drawing import style
+from ..drawing.grid_figures import SentenceGrid
 from .legible import legible, legible_token
 
 MOST_TOKENS = 40  # rows or columns of a grid that are shown

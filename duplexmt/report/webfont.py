@@ -3,7 +3,7 @@
 from base64 import b64encode
 from io import BytesIO
 
-from .style import CHINESE_FONT
+from ..drawing.style import CHINESE_FONT
 
 FIRST = 0x2E80  # radicals: what stands before it, readers' own fonts have
 

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from ..cache.graphs import StaticSteps
+from ..cache.grid_cache import GridCache
+from ..cache.row_cache import RowCache
+from ..cache.stream_cache import StreamCache
 from ..data.batch import PADDING_ID
-from ..grid.cache import GridCache
-from ..grid.graphs import StaticSteps
 from ..grid.model import EMIT, GridModel
-from ..grid.row_cache import RowCache
-from ..grid.stream_cache import StreamCache
 
 
 @dataclass

@@ -4,12 +4,12 @@ import logging
 from typing import Any, Protocol
 
 from ..baselines.mask import MULTI_PATH, check_k
-from ..baselines.model import PrefixModel
+from ..baselines.prefix_model import PrefixModel
 from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
 from .events import System
-from .grid import GridSystem
-from .prefix import LocalAgreementSystem, WaitKSystem, check_agreement
+from .grid_system import GridSystem
+from .prefix_systems import LocalAgreementSystem, WaitKSystem, check_agreement
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from ..artifact import load_model_folder
 from ..corpus.prepared import PreparedCorpus
 from ..data.grammar import CASE_STUDY
-from ..report.steps import staircase
+from ..drawing.staircase import staircase
+from ..model_folder.artifact import load_model_folder
 from ..streaming.systems import build_system
 
 

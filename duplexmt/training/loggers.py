@@ -8,7 +8,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 
-from ..tracking import log_artifact, place_of
+from ..tracking.artifacts import log_artifact, place_of
 
 log = logging.getLogger("train")
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..products import fast_bfloat16
+from ..kernels.products import fast_bfloat16
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of a·G + b·GGᵀG + c·(GGᵀ)²G
 ITERATIONS = 5

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from ..products import fast_bfloat16
+from ..kernels.products import fast_bfloat16
 from .base import PRECISION
 from .checkpoint import read_checkpoint
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..baselines.mask import MULTI_PATH, drawn_delays, visible_source
-from ..baselines.model import PrefixModel
+from ..baselines.prefix_model import PrefixModel
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from .base import TranslationModule

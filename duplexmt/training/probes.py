@@ -20,17 +20,17 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import nn
 
+from ..analysis.sentence_grid import sentence_grid
 from ..corpus.prepared import PreparedCorpus
 from ..data.tokenizer import token_ids
+from ..drawing.grid_figures import heatmap_figure, output_figure
+from ..drawing.table import to_csv, to_markdown
 from ..grid.model import GridModel
 from ..metrics.latency import sentence_latency
-from ..report.grid_figures import heatmap_figure, output_figure
-from ..report.table import to_csv, to_markdown
 from ..streaming.events import collect
 from ..streaming.systems import build_system
 from ..streaming.text import decode
 from .base import TranslationModule
-from .probe import sentence_grid
 from .sample import whole_precision
 
 FOLDER = "probes"

@@ -9,7 +9,7 @@ from lightning.fabric.utilities.throughput import Throughput
 from torch import nn
 
 from ..data.batch import Batch
-from ..products import product
+from ..kernels.products import product
 
 
 class ThroughputMonitor(L.Callback):

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from data_prep.prepare import read_manifest
+from duplexmt.corpus import prepared_files as corpora
 from duplexmt.corpus.prepared import prepare_corpus
-from duplexmt.training import corpora
 from tests.data_prep.formats import write_wmt21
 from tests.helpers import tiny_tokenizer
 from tests.test_entry_points import run, succeeded

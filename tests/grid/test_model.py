@@ -7,10 +7,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from duplexmt.cache.grid_cache import GridCache
 from duplexmt.grid.backbone import add_lora
-from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import RECOMPUTE, GridModel, finish_block
-from duplexmt.products import matrix_products
+from duplexmt.kernels.products import matrix_products
 from tests.helpers import tiny_backbone
 
 OPTIONS = [

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt import kernels
+from duplexmt.kernels import triton_use as kernels
 from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, use_fused
 from duplexmt.policy.losses import grid_loss
 

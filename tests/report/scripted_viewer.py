@@ -1,6 +1,6 @@
 """A small viewer made by hand: three translations of a sentence, with every kind of text that could do harm."""
 
-from duplexmt.report.grid_figures import SentenceGrid
+from duplexmt.drawing.grid_figures import SentenceGrid
 from duplexmt.report.viewer import Viewer, ViewerSentence, Visit, Way
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", "<img src=https://example.org/x onerror=alert(2)>"

@@ -6,7 +6,7 @@ import pytest
 
 from duplexmt.report.legible import legible, legible_token, pieces
 
-from .test_style import NASTY
+from ..drawing.test_style import NASTY
 
 
 @pytest.mark.parametrize("text", NASTY)

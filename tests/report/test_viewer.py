@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from duplexmt.report import style
+from duplexmt.drawing import style
 from duplexmt.report.viewer import Viewer, colours, script_json, viewer_data, within
 
 from .scripted_viewer import NASTY, grid, sentence, viewer

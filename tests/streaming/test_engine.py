@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.streaming.engine import Engine, ends_in_repetition
 from duplexmt.streaming.events import End, Read, Write
-from duplexmt.streaming.grid import GridSystem
+from duplexmt.streaming.grid_system import GridSystem
 
 from ..helpers import spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 

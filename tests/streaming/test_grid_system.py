@@ -9,7 +9,7 @@ import torch
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.policy.knobs import check_theta
 from duplexmt.streaming.events import End, Read, Write, collect
-from duplexmt.streaming.grid import GridSystem
+from duplexmt.streaming.grid_system import GridSystem
 
 from ..helpers import tiny_backbone, tiny_grid
 

@@ -16,7 +16,7 @@ from data_prep.rules import invisible
 from duplexmt.data.tokenizer import SourceTokens, StreamTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
-from duplexmt.streaming.grid import GridSystem
+from duplexmt.streaming.grid_system import GridSystem
 from duplexmt.streaming.live import CLOSING, LiveTranslator, cut_sentences, ends_sentence
 from duplexmt.streaming.pipe import arriving, decoded
 

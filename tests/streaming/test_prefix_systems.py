@@ -9,7 +9,7 @@ import torch
 
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.streaming.events import End, Hypothesis, Read, Write, collect
-from duplexmt.streaming.prefix import LocalAgreementSystem, PrefixSystem, WaitKSystem, common_prefix
+from duplexmt.streaming.prefix_systems import LocalAgreementSystem, PrefixSystem, WaitKSystem, common_prefix
 
 from ..helpers import float64, tiny_prefix
 
@@ -254,7 +254,7 @@ def test_common_prefix():
 )
 def test_elapsed_seconds_grow_along_each_stream_and_leave_the_readers_time_out(build, monkeypatch):
     ticks = iter(range(10_000))
-    monkeypatch.setattr("duplexmt.streaming.prefix.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("duplexmt.streaming.prefix_systems.perf_counter", lambda: float(next(ticks)))
     for index in range(len(SOURCES)):
         events = [event for event in build(small_talk(1)).translate(SOURCES) if event.stream == index]
         times = [event.elapsed for event in events]

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.streaming.grid import GridSystem
-from duplexmt.streaming.prefix import LocalAgreementSystem, WaitKSystem
+from duplexmt.streaming.grid_system import GridSystem
+from duplexmt.streaming.prefix_systems import LocalAgreementSystem, WaitKSystem
 from duplexmt.streaming.systems import SYSTEMS, build_system
 
 from ..helpers import tiny_grid, tiny_prefix

@@ -3,11 +3,11 @@
 import pytest
 
 from benchmarks.studies.pairs import documents, examples, held_out_pairs, load_grid
-from duplexmt.artifact import load_model_folder
 from duplexmt.data.batch import Example
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.model_folder.artifact import load_model_folder
 from tests.helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
-from tests.test_artifact import save
+from tests.model_folder.test_artifact import save
 
 TOKENS = stream_tokens(tiny_tokenizer())
 

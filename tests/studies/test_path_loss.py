@@ -9,11 +9,11 @@ from torch.nn import functional as F
 
 from benchmarks import path_loss
 from benchmarks.studies.path_loss import lagging, path_losses, schedule_rows, threshold_rows
-from duplexmt.artifact import write_manifest
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
+from duplexmt.model_folder.artifact import write_manifest
 from tests.helpers import SENTENCES, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
-from tests.test_artifact import save
+from tests.model_folder.test_artifact import save
 
 TOKENS = StreamTokens(end=0, seed=1)
 EXAMPLES = [TOKENS.example(source, target) for source, target in (((5, 6, 7), (8, 9)), ((4,), (3, 2, 9, 6)))]

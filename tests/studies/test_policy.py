@@ -5,13 +5,13 @@ import torch
 
 from benchmarks.studies.pairs import examples
 from benchmarks.studies.policy import gold_lagging, policy_measures
-from duplexmt.artifact import load_model_folder
 from duplexmt.data.batch import collate
 from duplexmt.data.grammar import CASE_STUDY
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.guide import guide
 from tests.helpers import SENTENCES, spoken_grid, tiny_tokenizer
-from tests.test_artifact import save
+from tests.model_folder.test_artifact import save
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 from benchmarks import error_study, loop_study
-from duplexmt.artifact import write_manifest
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.model_folder.artifact import write_manifest
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
-from tests.test_artifact import save
+from tests.model_folder.test_artifact import save
 
 TOKENS = stream_tokens(tiny_tokenizer())
 

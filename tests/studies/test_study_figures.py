@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.studies.study_figures import decay_figure, evolution_figure, lambda_figure, layer_figure, loop_figure
-from tests.report.test_grid_figures import random_grid
+from tests.drawing.test_grid_figures import random_grid
 
 
 def test_layers_that_have_no_cross_attention_leave_its_line_out(tmp_path):

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.artifact import load_model_folder, save_model_folder
 from duplexmt.baselines.mask import drawn_delays, visible_source
-from duplexmt.baselines.model import PrefixModel
+from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
+from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from duplexmt.training.sample import SimultaneousSample

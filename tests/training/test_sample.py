@@ -2,12 +2,12 @@
 
 import torch
 
-from duplexmt.artifact import save_model_folder
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
-from duplexmt.report.steps import staircase
+from duplexmt.drawing.staircase import staircase
+from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.streaming.events import collect
-from duplexmt.streaming.grid import GridSystem
+from duplexmt.streaming.grid_system import GridSystem
 from duplexmt.training import sample as sample_module
 from duplexmt.training.finish import demonstrate
 from duplexmt.training.module import GridTranslation

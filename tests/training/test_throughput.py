@@ -25,8 +25,8 @@ from .test_training import LORA
 
 def counted_flops(module, batch, monkeypatch):
     """Operations of linear layers as PyTorch counts them; attention's own products are left out, LoRA's are PEFT's."""
-    monkeypatch.setattr("duplexmt.grid.lora.plain_adapter", lambda _: None)
-    monkeypatch.setattr("duplexmt.products.has_onednn", lambda _: False)  # whose products are not counted
+    monkeypatch.setattr("duplexmt.kernels.lora.plain_adapter", lambda _: None)
+    monkeypatch.setattr("duplexmt.kernels.products.has_onednn", lambda _: False)  # whose products are not counted
     with FlopCounterMode(display=False) as counter:
         loss, _ = module.losses(batch)
         loss.total(loss.lm_weights, loss.emit_weights).backward()
@@ -122,7 +122,7 @@ def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_le
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     capabilities = {} if instructions is None else {"avx512_bf16": instructions}
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: capabilities, raising=False)
-    monkeypatch.setattr("duplexmt.products.time_of_bfloat16", lambda: time)
+    monkeypatch.setattr("duplexmt.kernels.products.time_of_bfloat16", lambda: time)
     assert choose_precision("auto", "cpu") == expected
     assert choose_precision("16-mixed", "cpu") == "16-mixed"
     assert choose_precision("auto", "cpu", num_nodes=2) == "32", "nodes may be unlike"

@@ -12,12 +12,12 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.studies.path_loss import threshold_rows
-from duplexmt.artifact import load_model_folder, save_model_folder
 from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
 from duplexmt.policy.calibration import calibration_error, calibration_sums
 from duplexmt.policy.guide import guide
 from duplexmt.policy.path import best_path, emit_mask

@@ -1,0 +1,58 @@
+"""What a trained grid model makes of one sentence pair, for figures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..data.batch import collate
+from ..data.tokenizer import StreamTokens
+from ..drawing.grid_figures import SentenceGrid
+from ..drawing.style import END
+from ..grid.model import EMIT, GridModel
+from ..policy.guide import guide
+
+
+@torch.no_grad()
+def sentence_grid(
+    model: GridModel,
+    tokens: StreamTokens,
+    tokenizer: Any,
+    source: Sequence[int],
+    target: Sequence[int],
+    lam: float,
+    context: Sequence[int] = (),
+) -> SentenceGrid:
+    """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
+
+    Args:
+        model: in evaluation mode, on its device.
+        tokens: its stream tokens; rows and columns of prefixes are left out, as in training.
+        tokenizer: of the model.
+        source, target: text tokens of the pair, without end tokens.
+        lam: λ of the path.
+        context: text tokens of the previous sentence, for a model trained with context.
+    """
+    batch = collate([tokens.example(source, target, context)]).to(model.device)
+    guided = guide(model, tokens, batch, lam)
+    top = torch.cat([model.text_logits(states).argmax(-1) for states in guided.hidden.split(256)])
+    emit = model.emit_logits(guided.hidden).float().softmax(-1)[:, EMIT]
+    names = {index: token_text(tokenizer, index, tokens.end) for index in {*top.tolist(), *source, *target, tokens.end}}
+    X, Y = guided.cells.shapes[0]
+    return SentenceGrid(
+        source=[names[index] for index in (*source, tokens.end)],
+        target=[names[index] for index in (*target, tokens.end)],
+        heatmap=guided.heatmap.view(X, Y).tolist(),
+        emit=emit.view(X, Y).tolist(),
+        top=[[names[index] for index in row] for row in top.view(X, Y).tolist()],
+        y_at=guided.y_at[0].tolist(),
+        lam=lam,
+    )
+
+
+def token_text(tokenizer: Any, token: int, end: int) -> str:
+    """Text of one token by itself: `■` for the end token, its name for a special token or a part of a character."""
+    if token == end:
+        return END
+    text = tokenizer.decode([token], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return tokenizer.convert_ids_to_tokens(token) if not text or "�" in text else text

@@ -1,0 +1,1 @@
+"""The incremental caches of live streams (Sections V-D and V-E), and their steps."""

@@ -1,0 +1,272 @@
+"""The incremental cache (Section V-D and V-E): one more row or column of the grid, without computing the rest again.
+
+Both steps are one computation with the two streams' roles exchanged. A step appends one token to one stream, the *new*
+stream N, and computes one line of cells along the other stream, the *line* stream L:
+
+    EMIT  appends a target token (N = O): a column, cells (x', y) for all rows x' read so far      (L = I)
+    WAIT  appends a source token (N = I): a row, cells (x, y') for all columns y' written so far   (L = O)
+
+On that line, at each layer:
+
+    L's self attention   does not change along N (broadcast)
+    L's cross attention  gains one key, N's state of the same cell: a running prefix softmax, by position on the line
+    N's self attention   is that of the line's first cell (broadcast): its query over N's cached keys and values
+    N's cross attention  is a prefix softmax along the line from empty; its last value is kept for the next steps
+
+Self and cross keys share one denominator, so L's two running softmaxes are one: it begins with the self context, and
+gains a key a step. A layer thus keeps six of the eight entries of `tab:kvcache-entries`: keys and values of self
+attention of either stream, and for each stream one context with its log-sum-exp in place of two triples `(m, Z, S)`.
+(The rejected `separate` softmax keeps the self context beside them.) At layer 0 neither stream depends on the other
+yet: queries are kept there too, and a step projects its one new token. The last layer's source states are never read,
+and not computed. With I←O off the source stream is one state a token: a WAIT computes one, an EMIT none, and the cross
+attention reads its cached keys and values.
+
+What a step computes depends on tensors and on two sizes only, the longest line and the longest stream
+(`GridCache.advance`), with no value read back from the device: rounded up, they give shapes that a CUDA graph can
+replay (`graphs.py`).
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..grid.model import GridModel
+from .lines import ManySteps, OneStep, Steps
+from .step_attention import Heads, StepAttention, join, scores
+from .stream_cache import I, O, StreamCache, resized
+
+
+class LayerCache:
+    """Entries of one layer for a number of slots; the first dimension is the stream.
+
+    Attributes:
+        k, v: self-attention keys and values `[2, slots, length, K, E]`, of column 0 (I) and of row 0 (O).
+        ctx, lse: context `[2, slots, length, K, G, E]` over self keys and all cross keys so far, and its log-sum-exp
+            `[2, slots, length, K, G]`: I→I and I←O by row, O→O and O←I by column. With I←O off the source has none.
+        own: with `separate` softmax the self context, and `ctx` and `lse` are of cross keys alone; else None.
+    """
+
+    NAMES = ("k", "v", "ctx", "lse", "own")
+
+    def __init__(self, slots: int, length: int, heads: tuple[int, int, int], like: Tensor, separate: bool) -> None:
+        K, G, E = heads
+        statistics = torch.promote_types(like.dtype, torch.float32)
+        self.k = like.new_zeros(2, slots, length, K, E)
+        self.v = like.new_zeros(2, slots, length, K, E)
+        self.ctx = like.new_zeros(2, slots, length, K, G, E)
+        self.lse = like.new_zeros(2, slots, length, K, G, dtype=statistics)
+        self.own = like.new_zeros(2, slots, length, K, G, E) if separate else None
+
+    @property
+    def entries(self) -> dict[str, Tensor]:
+        """All there are, by name."""
+        found = {name: getattr(self, name) for name in self.NAMES}
+        return {name: entries for name, entries in found.items() if entries is not None}
+
+    def resize(self, slots: int, length: int) -> None:
+        """Keep everything in larger tensors."""
+        for name, entries in self.entries.items():
+            setattr(self, name, resized(entries, slots, length))
+
+
+class GridCache(StreamCache):
+    """States of many independent streams, each at its own `(x, y)`; a step takes any of them one token further.
+
+    Args:
+        model: an approximate-attention grid model in evaluation mode.
+        slots, length, max_bytes: of `StreamCache`.
+
+    Raises:
+        ValueError: for exact attention, which would need keys and values of every cell, and for a cache larger than
+            the memory.
+    """
+
+    def __init__(self, model: GridModel, slots: int = 1, length: int = 64, max_bytes: int | None = None) -> None:
+        if not model.cacheable:
+            raise ValueError(
+                "neither exact attention nor anchor visible_length fits this cache: with I←O off RowCache holds exact "
+                "attention; decode other models by recomputation"
+            )
+        self.joint = model.softmax == "joint"
+        super().__init__(model, slots, length, max_bytes)
+        weight, heads = self.like, (self.K, self.G, self.E)
+        self.statistics = torch.promote_types(weight.dtype, torch.float32)
+        self.layers = [LayerCache(slots, length, heads, weight, not self.joint) for _ in self.decoder.layers]
+        self.first_q = weight.new_zeros(2, slots, length, *heads)  # layer 0's queries, which no step changes
+        self.views: dict[tuple[int, int, int], Tensor] = {}  # of single streams, see `OneStep`
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory of a token of both streams."""
+        contexts = 1 if self.joint else 2
+        keys, queries = self.K * self.E, self.K * self.G * self.E
+        statistics = torch.promote_types(self.dtype, torch.float32).itemsize
+        a_layer = (2 * keys + contexts * queries) * self.dtype.itemsize + self.K * self.G * statistics
+        return 2 * (len(self.decoder.layers) * a_layer + queries * self.dtype.itemsize)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the cached states."""
+        return self.first_q.nbytes + sum(entries.nbytes for layer in self.layers for entries in layer.entries.values())
+
+    @property
+    def entries(self) -> list[Tensor]:
+        """All tensors that a step may write to, `[2, slots, length, …]`."""
+        return [self.tokens, self.first_q, *(part for layer in self.layers for part in layer.entries.values())]
+
+    @torch.inference_mode()
+    def open(
+        self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]
+    ) -> Tensor:
+        """See `StreamCache.open`."""
+        n, starts = len(slots), self._begin(slots, source, seed, source_lengths)
+        index = torch.tensor(slots, device=self.device)
+        states = self.decoder.embed_tokens(self.tokens[:, index, 0].flatten())  # [2n, D]
+        cos, sin = self._rotation(torch.tensor([[0] * n, starts], device=self.device).flatten())
+        for layer, cache in zip(self.packed, self.layers, strict=True):
+            q, k, v = layer.split(layer.project(states, cos, sin).unflatten(0, (2, n)))
+            if cache is self.layers[0]:
+                self.first_q[:, index, 0] = q
+            # One key each: a context is its value, a log-sum-exp its score.
+            own, cross = (part.unsqueeze(-2).expand_as(q) for part in (v, v.flip(0)))
+            own_lse, cross_lse = (scores(q, keys, layer.scale, self.statistics) for keys in (k, k.flip(0)))
+            context, lse = join(own, own_lse, cross, cross_lse, not self.joint)
+            values = {"k": k, "v": v, "ctx": context if self.joint else cross, "lse": lse, "own": own}
+            for name, entries in cache.entries.items():
+                entries[:, index, 0] = values[name]
+            if not self.model.input_attends_output:
+                context = torch.stack((own[I], context[O]))
+            states = layer.finish(states, context.flatten(0, 1).flatten(1))
+        return self.norm(states[n:])
+
+    @torch.inference_mode()
+    def step(self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]) -> Tensor:
+        """See `StreamCache.step`."""
+        rows, W, T = self.append(slots, emits, tokens)
+        if len(rows) > 1:
+            kinds = any(emits), not all(emits)
+            return self.advance(torch.tensor(rows, device=self.device).T, W, T, pack=True, kinds=kinds)
+        slot, emits_here, token, _, at, start = rows[0]
+        self.tokens[O if emits_here else I, slot, at] = token
+        return self._advance(OneStep(self, slot, bool(emits_here), W, at, start))
+
+    def append(
+        self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]
+    ) -> tuple[list[tuple[int, ...]], int, int]:
+        """Account for one more token each; the arguments `advance` needs to compute it.
+
+        Returns:
+            For each stream slot, emit, token, length of the line, position of the token, and start of the target; the
+            longest line; and the longest stream with its new token.
+        """
+        rows: list[tuple[int, ...]] = []
+        for slot, emit, token in zip(slots, emits, tokens, strict=True):
+            X, Y = self.count[I][slot], self.count[O][slot]
+            self.model.check_window(*((X, Y + 1) if emit else (X + 1, Y)))
+            line, at = (X, Y) if emit else (Y, X)
+            rows.append((slot, int(emit), token, line, at, self.start[slot]))
+        W, T = max(row[3] for row in rows), max(row[4] for row in rows) + 1
+        self.make_room(0, T, max(row[5] for row in rows))
+        for slot, emits_here, *_ in rows:
+            self.count[O if emits_here else I][slot] += 1
+        return rows, W, T
+
+    @torch.no_grad()
+    def advance(
+        self, inputs: Tensor, W: int, T: int, *, pack: bool = False, kinds: tuple[bool, bool] = (True, True)
+    ) -> Tensor:
+        """Compute one line of cells for each stream; reads nothing back from the device unless `pack` is set.
+
+        Args:
+            inputs: rows of `append`, `[6, n]`, on the device.
+            W, T: at least the longest line, and the longest stream with its new token.
+            pack: whether to leave cells that do not exist out of the linear layers.
+            kinds: whether there may be EMITs, and WAITs; what cannot be needed is left out.
+
+        Returns:
+            Final-normed target state of each stream's present cell, `[n, D]`.
+        """
+        return self._advance(ManySteps(self, inputs, W, T, kinds, pack))
+
+    def _advance(self, steps: Steps) -> Tensor:
+        """The cells of a step, layer by layer."""
+        rotation = self._rotation(steps.positions)
+        states = self.decoder.embed_tokens(steps.tokens)
+        last = len(self.layers) - 1
+        for index, (layer, cache) in enumerate(zip(self.packed, self.layers, strict=True)):
+            heads = self._first_heads(steps) if index == 0 else self._heads(steps, index, states, rotation)
+            attention = StepAttention(steps, cache, heads, layer.scale)
+            if index < last:
+                states = layer.finish(states, self._contexts(steps, attention))
+        # Of the last layer only the present cell's target state is read.
+        return self.norm(layer.finish(steps.present(states), self._present_context(steps, attention)))
+
+    def _heads(self, steps: Steps, index: int, states: Tensor, rotation: tuple[Tensor, Tensor]) -> Heads:
+        """Queries, keys and values of the cells' states after the first layer."""
+        layer, n, W = self.packed[index], steps.n, steps.W
+        padded = steps.spread(layer.project(states, *rotation))
+        if self.model.input_attends_output:
+            line, new = (layer.split(part) for part in padded.unflatten(0, (2, n, W)))
+            q, k, v = new
+            return Heads(line[0], k, v, q, line[1], line[2], (q[:, 0], k[:, 0], v[:, 0]))
+        q, k, v = layer.split(padded[: n * W].unflatten(0, (n, W)))  # of the target stream
+        first: tuple[Tensor, ...] = (q[:, 0], k[:, 0], v[:, 0])
+        if steps.waits:
+            source = layer.split(padded[n * W :])
+            first = self._either(steps, first, source) if steps.emits else source
+        q_first, k_first, v_first = first
+        cache = self.layers[index]
+        keys = (steps.line(cache.k), steps.line(cache.v)) if steps.emits else (k, v)
+        return Heads(q, k_first.unsqueeze(1), v_first.unsqueeze(1), q, *keys, (q_first, k_first, v_first))
+
+    def _first_heads(self, steps: Steps) -> Heads:
+        """The same at the first layer, where only the new token's are not known yet, and are the same at every cell."""
+        layer, cache = self.packed[0], self.layers[0]
+        states = self.decoder.embed_tokens(steps.new_tokens)
+        first = q, k, v = layer.split(layer.project(states, *self._rotation(steps.new_positions)))
+        steps.put_new(self.first_q, q)
+        q, k, v = (part.unsqueeze(1) for part in first)
+        q_line, q_new = steps.line(self.first_q), q
+        if not self.model.input_attends_output and steps.emits and steps.waits:
+            q_line = q_new = torch.where(steps.emit[:, None, None, None, None], q, q_line)
+        return Heads(q_line, k, v, q_new, steps.line(cache.k), steps.line(cache.v), first)
+
+    def _contexts(self, steps: Steps, attention: StepAttention) -> Tensor:
+        """Contexts of the computed cells, `[m, H·E]`."""
+        own = attention.own()
+        if self.model.input_attends_output:
+            return steps.take(torch.stack((attention.line(), attention.new(own))).flatten(0, 2).flatten(1))
+        if steps.emits and steps.waits:
+            target = self._either(steps, (attention.new(own),), (attention.line(),))[0]
+        else:
+            target = attention.new(own) if steps.emits else attention.line()
+        context = target.flatten(0, 1)
+        if steps.waits:  # the new source tokens' states have self attention only
+            context = torch.cat((context, own[0]))
+        return steps.take(context.flatten(1))
+
+    def _present_context(self, steps: Steps, attention: StepAttention) -> Tensor:
+        """Context of the present target cells, `[n, H·E]`: the new stream's in an EMIT, the line's in a WAIT."""
+        if not steps.emits:
+            attention.append()
+            return steps.last(attention.line()).flatten(1)
+        context = attention.new_present(attention.own())
+        if steps.waits:
+            context = self._either(steps, (context,), (steps.last(attention.line()),))[0]
+        return context.flatten(1)
+
+    @staticmethod
+    def _either(steps: Steps, emitted: Sequence[Tensor], read: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Values `[n, …]` of streams that take a target token, and of those that take a source token."""
+        return tuple(
+            torch.where(steps.emit.view(-1, *[1] * (one.dim() - 1)), one, other)
+            for one, other in zip(emitted, read, strict=True)
+        )
+
+    def _resize(self, slots: int, length: int) -> None:
+        """All entries."""
+        for cache in self.layers:
+            cache.resize(slots, length)
+        self.first_q = resized(self.first_q, slots, length)
+        self.views.clear()

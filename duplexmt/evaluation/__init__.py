@@ -1,0 +1,1 @@
+"""From systems and a test set to hypotheses, scores, comparisons and tables."""

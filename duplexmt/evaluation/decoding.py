@@ -1,0 +1,364 @@
+"""From systems and a test set to hypotheses: decoding that can be killed at any point and goes on where it was.
+
+An evaluation's folder holds `decoding.json`, which says what is decoded, and `hypotheses.jsonl`, a line for each
+sentence and point, written as soon as its translation has ended. A point is one system at one setting of its knob.
+Each line carries its point's digest, made from the model, the settings and the test set: hypotheses of another model,
+say, are never taken for those asked for.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import try_to_load_from_cache
+
+from ..baselines.mask import MULTI_PATH
+from ..model_folder.artifact import file_digest
+from .recipe import recipe_of
+from .translation import Record
+
+Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement; None for offline
+TRAINED_K = "trained k"  # option of a point: the k a wait-k model was trained with
+
+DECODING, HYPOTHESES = "decoding.json", "hypotheses.jsonl"
+SCORED = "scored.json"  # written last, and only where everything asked for could be scored
+
+
+def digest(value: Any) -> str:
+    """A short fingerprint of anything JSON can hold."""
+    return blake2b(json.dumps(value, sort_keys=True, ensure_ascii=False).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Sources with one or several references each."""
+
+    __test__ = False  # no tests in here, whatever pytest thinks
+
+    name: str
+    sources: list[str]
+    references: list[list[str]]
+    source_language: str
+    target_language: str
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the texts."""
+        return digest([self.sources, self.references])
+
+
+@dataclass(frozen=True)
+class Point:
+    """One system at one setting, over one model."""
+
+    system: str  # grid | waitk | offline | local_agreement
+    setting: Setting
+    model_folder: str  # resolved, so that `latest` stays the run it was
+    model: str  # its fingerprint
+    options: dict[str, Any] = field(default_factory=dict)  # what tells models of one system apart, by name
+    digest: str = ""
+    recipe: dict[str, Any] = field(default_factory=dict)  # what it was trained with; {}: not recorded, as once
+
+    @property
+    def own_model(self) -> bool:
+        """Whether each setting has a model of its own: that is so for wait-k, unless trained at every k."""
+        return self.system == "waitk" and self.options.get(TRAINED_K) != MULTI_PATH
+
+    @classmethod
+    def of(cls, system: str, setting: Setting, folder: Path, info: Mapping[str, Any], decoding: Any) -> "Point":
+        """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard)."""
+        model = model_digest(folder, info)
+        return cls(
+            system=system,
+            setting=setting,
+            model_folder=str(folder.resolve()),
+            model=model,
+            options=telling_apart(info),
+            digest=digest([model, system, setting, decoding]),
+            recipe=recipe_of(folder, info),
+        )
+
+
+def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The options in which models that are run as one system may differ, by name (the k in use is a setting)."""
+    options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
+    if info["system"] == "grid":
+        training = info["training"]
+        options.setdefault("emit_hidden", 0)  # a folder written before it was an option
+        options |= {
+            "λ": info["policy"]["lam"],
+            "LM cells": training.get("lm_cells", "mask"),
+            "EMIT loss": training.get("emit_loss", "mask"),
+            "EMIT weight": training.get("emit_weight", 1.0),
+            "EMIT learning rate": training.get("emit_learning_rate"),
+        }
+    if (k := options.pop("k", None)) is not None:
+        options[TRAINED_K] = k
+    return options
+
+
+def model_digest(folder: Path, info: Mapping[str, Any]) -> str:
+    """Fingerprint of a model folder: its weights, tokenizer and options, but neither its card nor its records."""
+    contents = [{name: info[name] for name in ("system", "grid", "prefix", "backbone", "tokens") if name in info}]
+    contents += [{name: file_digest(folder / name)} for name in sorted(info["files"])]
+    if info.get("backbone") is not None:
+        contents.append({"base": base_digest(info["backbone"])})
+    return digest(contents)
+
+
+def base_digest(backbone: str) -> str | None:
+    """Which weights a base outside of the model folder has: of a folder their fingerprint, of a name on the hub the
+    commit this machine has of it; None where it has none."""
+    if os.path.isdir(backbone):
+        return digest([file_digest(path) for path in sorted(Path(backbone).glob("*.safetensors"))])
+    cached = try_to_load_from_cache(backbone, "config.json")
+    return Path(cached).parent.name if isinstance(cached, str) else None
+
+
+def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:
+    """Each sentence's reference and those of further files, of which an empty line gives none.
+
+    Args:
+        references: of the test pairs.
+        files: texts with a line for each test pair, in order.
+
+    Raises:
+        ValueError: for a file that is missing, not UTF-8, or has another number of lines.
+    """
+    found = [[reference] for reference in references]
+    for name in files:
+        if not Path(name).is_file():
+            raise ValueError(f"references={name}: there is no such file")
+        try:
+            lines = Path(name).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"references={name}: not UTF-8 ({error})") from error
+        if len(lines) != len(references):
+            raise ValueError(
+                f"references={name} has {len(lines)} lines for {len(references)} test pairs: a line is needed for each "
+                "(pairs that were left out as unusable are not counted)"
+            )
+        for texts, line in zip(found, lines, strict=True):
+            if line.strip():
+                texts.append(line.strip())
+    return found
+
+
+# --- the folder of an evaluation ---------------------------------------------------------------------------------
+
+
+class Decoding:
+    """What an evaluation has decoded, and what is left to do.
+
+    Args:
+        folder: of the evaluation.
+        test: name, fingerprint, number of sentences and languages of its test set.
+        points: by digest.
+        complete: whether every point of the evaluation is among them.
+        model_folders: those it was begun with; None in evaluations of before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        test: dict[str, Any],
+        points: dict[str, Point],
+        complete: bool,
+        model_folders: list[str] | None = None,
+    ) -> None:
+        self.folder, self.test, self.points, self.complete = folder, test, points, complete
+        self.model_folders = model_folders
+        self.records: dict[str, dict[int, Record]] = {key: {} for key in points}
+
+    @classmethod
+    def start(cls, folder: Path, test: TestSet, model_folders: Iterable[Path] | None = None) -> "Decoding":
+        """A new evaluation, or the one that was begun in the folder.
+
+        Args:
+            folder: of the evaluation.
+            test: its test set.
+            model_folders: asked for, to be remembered with its first point; None leaves them as they are.
+
+        Raises:
+            ValueError: if what was begun there has another test set, or its files are damaged.
+        """
+        described = {
+            "name": test.name,
+            "digest": test.digest,
+            "sentences": len(test.sources),
+            "source_language": test.source_language,
+            "target_language": test.target_language,
+        }
+        known = None if model_folders is None else [str(path) for path in model_folders]
+        if not (folder / DECODING).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            return cls(folder, described, {}, complete=False, model_folders=known)
+        decoding = cls.read(folder)
+        if decoding.test["digest"] != test.digest:
+            raise ValueError(
+                f"{folder} holds hypotheses for another test set ({decoding.test['name']}, "
+                f"{decoding.test['sentences']} sentences) than {test.name} ({len(test.sources)} sentences): "
+                "evaluate into a new folder"
+            )
+        decoding.complete = False
+        decoding.model_folders = decoding.model_folders if known is None else known
+        return decoding
+
+    @classmethod
+    def read(cls, folder: Path) -> "Decoding":
+        """The evaluation in a folder.
+
+        Raises:
+            ValueError: if there is none, or its files are damaged.
+        """
+        if not (folder / DECODING).is_file():
+            raise ValueError(f"{folder} holds no evaluation: it has no {DECODING}; decode with python evaluate.py")
+        try:
+            content = json.loads((folder / DECODING).read_text(encoding="utf-8"))
+            points = {key: Point(**values) for key, values in content["points"].items()}
+            decoding = cls(folder, content["test"], points, content["complete"], content.get("model_folders"))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
+        decoding._read_hypotheses()
+        return decoding
+
+    def add(self, point: Point) -> None:
+        """Make a point part of the evaluation; where something of it is missing, it is no longer scored.
+
+        Raises:
+            ValueError: if the folder has hypotheses of it which another model, or other settings, made.
+        """
+        for known in self.points.values():
+            same = (known.system, known.setting, known.model_folder) == (
+                point.system, point.setting, point.model_folder
+            )  # fmt: skip
+            if same and known.digest != point.digest:
+                what = "model has" if known.model != point.model else "settings have"
+                raise ValueError(
+                    f"the hypotheses of {point.system} {point.setting} in {self.folder} are stale: the {what} changed "
+                    f"since ({point.model_folder}): evaluate into a new folder"
+                )
+        self.points[point.digest] = point
+        self.records.setdefault(point.digest, {})
+        if self.missing(point):
+            (self.folder / SCORED).unlink(missing_ok=True)
+        self.save()
+
+    def save(self) -> None:
+        """Write `decoding.json`, all or nothing."""
+        points = {key: asdict(point) for key, point in self.points.items()}
+        content = {"test": self.test, "complete": self.complete, "model_folders": self.model_folders, "points": points}
+        _replace(self.folder / DECODING, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+    def missing(self, point: Point) -> list[int]:
+        """Ids of the sentences that are still to be translated."""
+        done = self.records[point.digest]
+        return [number for number in range(self.test["sentences"]) if number not in done]
+
+    def begun(self) -> list[Point]:
+        """Points that lack sentences."""
+        return [point for point in self.points.values() if self.missing(point)]
+
+    def decode(self, point: Point, records: Iterable[Record]) -> Iterator[Record]:
+        """Write records of a point as they come, each on its line at once, and pass them on."""
+        with open(self.folder / HYPOTHESES, "a", encoding="utf-8") as file:
+            for found in records:
+                line = {"point": point.digest, "system": point.system, "setting": point.setting} | found
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.flush()
+                self.records[point.digest][found["id"]] = line
+                yield found
+
+    def finish(self) -> None:
+        """Sort the lines by point and sentence, once everything is decoded; complete if that is so."""
+        lines = [json.dumps(line, ensure_ascii=False) + "\n" for key in self.points for line in self.sorted(key)]
+        _replace(self.folder / HYPOTHESES, "".join(lines))
+        self.complete = not self.begun()
+        self.save()
+
+    def sorted(self, key: str) -> list[Record]:
+        """Records of a point in the order of the test set."""
+        return [self.records[key][number] for number in sorted(self.records[key])]
+
+    def check_complete(self) -> None:
+        """Refuse to score what is not all there, or not what it says.
+
+        Raises:
+            ValueError: sentences are missing, texts are not those of the recorded test set, or a model folder holds
+                another model by now.
+        """
+        wanted = self.test["sentences"] * len(self.points)
+        found = sum(len(records) for records in self.records.values())
+        if not self.complete or found != wanted:
+            raise ValueError(
+                f"{self.folder} holds {found} hypotheses and is not finished: go on with "
+                f"python evaluate.py resume={self.folder}"
+            )
+        for key, point in self.points.items():
+            lines = self.sorted(key)
+            given = [line.get("given", line["source"]) for line in lines]
+            if digest([given, [line["references"] for line in lines]]) != self.test["digest"]:
+                raise ValueError(
+                    f"{self.folder / HYPOTHESES}: sources and references of {point.system} {point.setting} are not "
+                    f"those of the test set it was decoded from ({self.test['name']}): decode again"
+                )
+
+    def _read_hypotheses(self) -> None:
+        path = self.folder / HYPOTHESES
+        if not path.is_file():
+            return
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):  # killed in the middle of a line
+            with open(path, "r+b") as file:
+                file.truncate(whole)
+        for number, line in enumerate(content[:whole].split(b"\n")[:-1], start=1):
+            place = f"{path}:{number}"
+            try:
+                found = json.loads(line)
+                key, sentence = found["point"], found["id"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{place} is damaged ({error!r}): remove the line and resume") from error
+            if key not in self.points:
+                raise ValueError(
+                    f"{place} is stale: it belongs to no point of {DECODING} (another model, setting or test set): "
+                    "evaluate into a new folder"
+                )
+            if not 0 <= sentence < self.test["sentences"]:
+                raise ValueError(f"{place}: id {sentence} is none of the {self.test['sentences']} sentences")
+            if sentence in self.records[key]:
+                raise ValueError(f"{place}: id {sentence} is there twice for {found['system']} {found['setting']}")
+            self.records[key][sentence] = found
+
+
+def check_models(decoding: Decoding, info_of: Any) -> None:
+    """Refuse hypotheses whose model folder holds another model by now; one that is gone cannot be asked.
+
+    Args:
+        decoding: an evaluation.
+        info_of: gives a folder's manifest.
+
+    Raises:
+        ValueError: naming the folder.
+    """
+    checked = set()
+    for point in decoding.points.values():
+        folder = Path(point.model_folder)
+        if (folder, point.model) in checked or not folder.is_dir():
+            continue
+        checked.add((folder, point.model))
+        if model_digest(folder, info_of(folder)) != point.model:
+            raise ValueError(
+                f"the hypotheses in {decoding.folder} are stale: {folder} holds another model by now; "
+                f"decode again: python evaluate.py model_folder={folder}"
+            )
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    os.replace(partial, path)

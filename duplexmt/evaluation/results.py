@@ -1,0 +1,211 @@
+"""What an evaluation's folder shows in the end: scores of all its hypotheses, tables, comparisons and the figure."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..drawing.claims import check_claims
+from ..drawing.latex import HIGHER, LOWER, to_latex
+from ..drawing.pareto import pareto_figure
+from ..drawing.table import summary, to_markdown, write_tables
+from ..metrics.neural import Translation, neural_scores
+from ..model_folder.artifact import read_manifest
+from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
+from .named import MOST_NAMED, named_apart, with_recipe
+from .scoring import (
+    QUALITY,
+    Scores,
+    comparisons,
+    curves,
+    differing_options,
+    in_order,
+    latency_rows,
+    name_points,
+    result_rows,
+    score,
+)
+from .seeds import mean_over_seeds
+
+NEURAL = ("COMET", "BLEURT")
+KINDS = ("md", "csv", "json")
+OTHER_TOKENS = (
+    "sources are other tokens to some models than to others (column source): their latencies in model tokens cannot be "
+    "compared, so there is no comparison at equal AL between them"
+)
+FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
+BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
+
+
+def write_results(
+    folders: Sequence[Path],
+    into: Path,
+    *,
+    checkpoints: Mapping[str, str | None],
+    environment: str,
+    neural_batch_size: int,
+    device: str,
+    source_rate: float,
+    resamples: int,
+    claims: bool = False,
+    over_seeds: bool = False,
+) -> tuple[list[Scores], str, list[str]]:
+    """Score the hypotheses of one or several evaluations of one test set, and write all tables and figures.
+
+    Args:
+        folders: of evaluations.
+        into: where results go; neural scores are kept in `scores/` there.
+        checkpoints: of `COMET` and `BLEURT`; None leaves one out.
+        environment, neural_batch_size, device: see `metrics.neural.neural_scores`.
+        source_rate: units of the source a second, for computation-aware latency.
+        resamples: of the bootstrap.
+        claims: whether to check the claims of Section VI-B.
+        over_seeds: whether models that nothing but their weights and seeds tells apart are one system (`seeds`).
+
+    Returns:
+        Scores in the order of the table, what to show on the terminal, and what could not be scored and why: all else
+        is written nevertheless.
+
+    Raises:
+        ValueError: for evaluations that are not finished, stale, of different test sets, or damaged.
+    """
+    evaluations = [Decoding.read(folder) for folder in folders]
+    tests = {evaluation.test["digest"] for evaluation in evaluations}
+    if len(tests) > 1:
+        names = ", ".join(f"{evaluation.folder}: {evaluation.test['name']}" for evaluation in evaluations)
+        raise ValueError(f"systems are compared on one test set, got several ({names})")
+    for evaluation in evaluations:
+        evaluation.check_complete()
+        check_models(evaluation, read_manifest)
+    points = {
+        point.digest: with_recipe(point, read_manifest)
+        for evaluation in evaluations
+        for point in evaluation.points.values()
+    }
+    records = {key: evaluation.sorted(key) for evaluation in evaluations for key in evaluation.points}
+    test = evaluations[0].test
+
+    neural: dict[str, dict[str, list[float]]] = {key: {} for key in points}
+    notes, troubles = [], []
+    for metric in NEURAL:
+        checkpoint = checkpoints.get(metric)
+        if checkpoint is None:
+            continue
+        translations = [
+            Translation(record["source"], record["text"], record["references"])
+            for key in points
+            for record in records[key]
+        ]
+        try:
+            found = neural_scores(
+                metric,
+                checkpoint,
+                translations,
+                into / "scores",
+                also_kept=[folder / "scores" for folder in folders],
+                environment=environment,
+                batch_size=neural_batch_size,
+                device=device,
+            )
+        except ValueError as error:
+            troubles.append(str(error))
+            notes.append(f"{metric} {checkpoint}: not scored")
+            continue
+        values = iter(found.scores)
+        for key in points:
+            neural[key][metric] = [next(values) for _ in records[key]]
+        notes.append(f"{metric} {checkpoint} ({found.version}), × 100, mean over references")
+
+    scores = []
+    for key, point in points.items():
+        entry = score(
+            records[key],
+            test["source_language"],
+            test["target_language"],
+            source_rate=source_rate,
+            neural=neural[key],
+            resamples=resamples,
+        )
+        entry.point = point
+        scores.append(entry)
+    if over_seeds:
+        scores = mean_over_seeds(scores)
+    named = named_apart([entry.point for entry in scores if entry.point is not None])
+    for entry, (system, setting) in zip(scores, name_points(named), strict=True):
+        entry.system, entry.setting = system, setting
+    options = {
+        entry.system: f"{entry.system}: {', '.join(found)}"
+        for entry, found in zip(scores, differing_options(named), strict=True)
+        if len(found) > MOST_NAMED  # its name has no room for them
+    }
+    scores = in_order(scores)
+    drawn = "sentences and of the trainings" if over_seeds else "sentences"
+    notes = [*notes, *scores[0].notes, f"±: half the 95 % interval of {resamples} bootstrap resamples of the {drawn}"]
+    if over_seeds:
+        notes.append("sd: standard deviation over trainings; scores and latencies are their means")
+        notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
+    notes += options.values()
+    if len(by_tokenisation(scores)) > 1:
+        notes.append(OTHER_TOKENS)
+    caption = f"{test['name']}, {test['sentences']} sentences"
+    return scores, _write(scores, into, caption, notes, claims), troubles
+
+
+def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
+    for name in (*(f"{table}.{kind}" for table in ("comparisons", "claims") for kind in KINDS), *FIGURES, SCORED):
+        (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
+    rows = result_rows(scores)
+    write_tables(rows, into, "results", caption, notes)
+    write_tables(latency_rows(scores), into, "latency", caption, notes)
+    metrics = [name for name in QUALITY if any(name in entry.row for entry in scores)]
+    better = {name: which for name, which in BETTER.items() if name in rows[0]}
+    latex = to_latex(rows, better, caption=f"Translation quality and latency on {caption}.", label="tab:results")
+    (into / "results.tex").write_text(latex, encoding="utf-8", newline="\n")
+    shown = [summary(rows)]
+    found = [row for alike in by_tokenisation(scores) for row in comparisons(alike)]
+    if found:
+        heading = "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value"
+        write_tables(found, into, "comparisons", f"{heading}; {caption}", notes)
+        shown.append(f"{heading}\n{summary(found)}")
+    if lines := curves(scores):
+        pareto_figure(lines, metrics, into)
+    if claims:
+        checked = check_claims([_with_kind(entry) for entry in scores])
+        write_tables(checked, into, "claims", f"Claims of Section VI-B; {caption}")
+        shown.append(to_markdown(checked, "Claims of Section VI-B"))
+    return "\n\n".join([*shown, "\n".join(notes)])
+
+
+def by_tokenisation(scores: Sequence[Scores]) -> list[list[Scores]]:
+    """Entries in groups whose sources are the same tokens, by how many there are: others' AL counts something else."""
+    groups: dict[float, list[Scores]] = {}
+    for entry in scores:
+        groups.setdefault(round(entry.row["source"], 6), []).append(entry)
+    return list(groups.values())
+
+
+def _with_kind(entry: Scores) -> dict[str, Any]:
+    assert entry.point is not None
+    point, kind = entry.point, entry.point.system
+    # The claims are of wait-k models run at the k they were trained with.
+    untrained = point.options.get("trained as") == "offline"
+    if kind == "waitk" and (untrained or point.options.get(TRAINED_K, point.setting) != point.setting):
+        kind = "waitk, not trained for it"
+    return entry.row | {"system": entry.system, "kind": kind, "value": point.setting}
+
+
+def evaluations_in(folders: Sequence[Path]) -> list[Path]:
+    """The evaluations in folders: each its own, or those below it (a sweep's).
+
+    Raises:
+        ValueError: for a folder without any.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        if (folder / DECODING).is_file():
+            inside = [folder]
+        else:
+            inside = sorted(path.parent for path in folder.glob(f"*/{DECODING}"))
+        if not inside:
+            raise ValueError(f"rescore={folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py")
+        found += [path for path in inside if path not in found]
+    return found

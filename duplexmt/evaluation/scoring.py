@@ -1,0 +1,346 @@
+"""From hypotheses to scores: rows of tables, their bootstrap, and comparisons at equal latency.
+
+Latency is in model tokens, as in the paper; columns marked `c/w` are in the field's units (characters in and words out
+for Chinese → English; the languages decide).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from ..baselines.mask import MULTI_PATH
+from ..metrics.bootstrap import Array, interval, paired_p_value, quality_at_latency, resample_weights, resampled_mean
+from ..metrics.latency import (
+    COMPUTATION_AWARE_METRICS,
+    SENTENCE_METRICS,
+    computation_aware_delays,
+    mean_of_known,
+    sentence_latency,
+)
+from ..metrics.quality import corpus_statistics
+from ..metrics.units import count_units, delays_in_characters_and_words, last_tokens, text_unit
+from .decoding import TRAINED_K, Point
+from .named import MOST_NAMED
+from .translation import Record
+
+QUALITY = ("COMET", "BLEURT", "BLEU", "chrF")  # the order of columns
+KNOBS = {"grid": "θ", "waitk": "k", "local_agreement": "n"}
+NAMES = {"grid": "grid", "waitk": "wait-k", "offline": "offline", "local_agreement": "local agreement"}
+ORDER = ("offline", "waitk", "local_agreement", "grid")  # of rows, as in tab:duplex-results
+
+
+@dataclass
+class Scores:
+    """Of one system at one setting."""
+
+    system: str  # as shown
+    setting: str
+    row: dict[str, Any]  # everything measured, by column
+    samples: dict[str, Array] = field(default_factory=dict)  # resampled corpus scores `[B]`, by column
+    notes: list[str] = field(default_factory=list)
+    point: Point | None = None
+    spread: dict[str, float] = field(default_factory=dict)  # standard deviation over trainings, by column (`seeds`)
+    models: list[str] = field(default_factory=list)  # folders of these trainings
+
+
+def score(
+    records: Sequence[Record],
+    source_language: str,
+    target_language: str,
+    *,
+    source_rate: float,
+    neural: Mapping[str, Sequence[float]] | None = None,
+    resamples: int = 0,
+) -> Scores:
+    """Quality and latency of one system at one setting on one test set.
+
+    Args:
+        records: as `evaluation.translate` makes them, in the order of the test set.
+        source_language, target_language: codes.
+        source_rate: characters (or words) of the source a second, for computation-aware latency.
+        neural: scores by sentence, 0..100, of metrics from another environment.
+        resamples: of the bootstrap; 0 for none.
+
+    Returns:
+        Scores without names; `notes` to print below the table.
+
+    Raises:
+        ValueError: for what the metrics refuse.
+    """
+    statistics = corpus_statistics(
+        [record["text"] for record in records], [record["references"] for record in records], target_language
+    )
+    tokens = _latency_in_tokens(records, source_language, source_rate)
+    source_unit, target_unit = text_unit(source_language), text_unit(target_language)
+    units = _latency_in_units(records, source_unit, target_unit, source_rate)
+    quality = {name: fmean(values) for name, values in (neural or {}).items()}
+    quality |= {name: found.score() for name, found in statistics.items()}
+    lengths = [record["reference_lengths"][0] for record in records]
+    row: dict[str, Any] = {
+        **{name: quality[name] for name in QUALITY if name in quality},
+        **{name: mean_of_known(values) for name, values in tokens.items()},
+        **{f"{name} c/w": mean_of_known(values) for name, values in units.items()},
+        "seconds": fmean(record["seconds"] for record in records),
+        "tokens": fmean(len(record["tokens"]) for record in records),
+        "reference": fmean(lengths),
+        "source": fmean(len(record["source_tokens"]) for record in records),
+        "empty": sum(not record["delays"] for record in records),
+        "cut off": sum(record["stopped"] != "end_token" for record in records),
+        "sentences": len(records),
+    }
+    samples = {}
+    if resamples:
+        weights = resample_weights(len(records), resamples)
+        samples = {name: found.resampled(weights) for name, found in statistics.items()}
+        samples |= {name: resampled_mean(values, weights) for name, values in (neural or {}).items()}
+        samples |= {name: resampled_mean(tokens[name], weights) for name in ("AL", "AL_all", "AP", "FRL")}
+    rate = f"{source_rate:g} {source_unit}s a second"
+    notes = [
+        "; ".join(f"{name} {found.signature}" for name, found in statistics.items()),
+        f"latency in model tokens, c/w in source {source_unit}s and target {target_unit}s; AL, LAAL, AP, DAL and ATD "
+        "as in SimulEval, FRL its StartOffset, AL_all the mean lag over all tokens (the paper's AL); by the first "
+        "reference; empty hypotheses left out",
+        f"AL_CA and LAAL_CA with computing time, the source arriving at {rate}; seconds: computation a sentence "
+        "(in a batch, the wall clock of the steps it took part in)",
+    ]
+    return Scores("", "", row, samples, notes)
+
+
+SHORT = {  # options as they are written in tables and figures
+    ("attention", "approximate"): "approximate",
+    ("attention", "exact"): "exact",
+    ("input_attends_output", True): "I←O on",
+    ("input_attends_output", False): "I←O off",
+    ("EMIT learning rate", None): "one learning rate",
+}
+
+
+def differing_options(points: Sequence[Point]) -> list[list[str]]:
+    """Of each point the options in which models of its system differ, in words."""
+    found = []
+    for point in points:
+        siblings = [other for other in points if other.system == point.system]
+        found.append(
+            [
+                SHORT.get((name, value), f"{name} {value}")
+                for name, value in point.options.items()
+                if name != TRAINED_K and any(other.options.get(name) != value for other in siblings)
+            ]
+        )
+    return found
+
+
+def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
+    """System and setting of each point as shown; options that models of one system differ in become part of its name,
+    unless they are more than `MOST_NAMED`: then runs tell models apart.
+
+    Raises:
+        ValueError: for two points that nothing but their model's weights tells apart twice over (one folder twice).
+    """
+    shown = []
+    for point, options in zip(points, differing_options(points), strict=True):
+        differing = options if len(options) <= MOST_NAMED else []
+        system = NAMES.get(point.system, point.system)
+        if point.options.get(TRAINED_K) == MULTI_PATH:
+            system = f"multi-path {system}"
+        knob = KNOBS.get(point.system)
+        setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
+        shown.append((" ".join([system, *differing]), setting))
+    # The same kind of model, trained twice, or with more differences than a name has room for: its run tells. A curve
+    # is one model's, but for wait-k.
+    trained: dict[Any, set[str]] = {}
+    keys = [name if point.own_model else name[0] for name, point in zip(shown, points, strict=True)]
+    for key, point in zip(keys, points, strict=True):
+        trained.setdefault(key, set()).add(point.model_folder)
+    for index, (key, point) in enumerate(zip(keys, points, strict=True)):
+        if len(trained[key]) > 1:
+            run = _run_of(point.model_folder, trained[key])
+            shown[index] = (f"{shown[index][0]} ({run})", shown[index][1])
+    if len(set(shown)) < len(shown):
+        raise ValueError(f"the same system and setting of one model folder is there twice: {sorted(set(shown))}")
+    return shown
+
+
+def in_order(scores: Sequence[Scores]) -> list[Scores]:
+    """As in `tab:duplex-results`: offline first, the grid last, each system's settings from fast to slow."""
+
+    def place(entry: Scores) -> tuple[Any, ...]:
+        assert entry.point is not None
+        system = entry.point.system
+        known = ORDER.index(system) if system in ORDER else len(ORDER)
+        return known, entry.system, -1 if entry.point.setting is None else entry.point.setting
+
+    return sorted(scores, key=place)
+
+
+def result_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
+    """The main table: quality with half the width of its 95 % interval (of several trainings their standard deviation,
+    too), and latency in model tokens."""
+    rows = []
+    for entry in scores:
+        row: dict[str, Any] = {"system": entry.system, "setting": entry.setting}
+        for name in QUALITY:
+            if name in entry.row:
+                row[name] = entry.row[name]
+                if name in entry.samples:
+                    middle = interval(entry.samples[name])
+                    row[f"{name} ±"] = None if middle is None else (middle[1] - middle[0]) / 2
+                if name in entry.spread:
+                    row[f"{name} sd"] = entry.spread[name]
+        counts = ("AL", "AL_all", "AP", "FRL", "tokens", "reference", "source", "empty", "cut off", "sentences")
+        row |= {name: entry.row[name] for name in counts}
+        rows.append(row | ({"trainings": len(entry.models)} if entry.models else {}))
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    quality = [c for name in QUALITY for c in (name, f"{name} ±", f"{name} sd") if c in columns]
+    columns = ["system", "setting", *quality, *[c for c in columns[2:] if c not in quality]]
+    return [{column: row.get(column) for column in columns} for row in rows]
+
+
+def latency_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
+    """Every latency metric in both units."""
+    names = [*SENTENCE_METRICS, *COMPUTATION_AWARE_METRICS]
+    columns = [*names, *[f"{name} c/w" for name in names], "seconds"]
+    return [
+        {"system": entry.system, "setting": entry.setting} | {name: entry.row[name] for name in columns}
+        for entry in scores
+    ]
+
+
+def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str, Any]]:
+    """Systems against each other at matched latency: paired bootstrap over the sentences.
+
+    For each point of the system with fewer points, the other system's quality is interpolated between its own points
+    at that point's latency, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
+    at its fastest, there is nothing to compare.
+    """
+    systems: dict[str, list[Scores]] = {}
+    for entry in scores:
+        if entry.row[latency] is not None:  # not nothing but empty hypotheses
+            systems.setdefault(entry.system, []).append(entry)
+    names = sorted(systems, key=lambda name: -len(systems[name]))
+    rows = []
+    for position, first in enumerate(names):
+        for second in names[position + 1 :]:
+            for other in systems[second]:
+                for metric in QUALITY:
+                    points = [*systems[first], other]
+                    if any(metric not in entry.samples or latency not in entry.samples for entry in points):
+                        continue
+                    row = _compare(systems[first], other, metric, latency)
+                    if row is not None:
+                        rows.append(row)
+    return rows
+
+
+def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) -> dict[str, Any] | None:
+    wanted = other.samples[latency]
+    found = quality_at_latency(
+        np.stack([entry.samples[latency] for entry in curve], 1),
+        np.stack([entry.samples[metric] for entry in curve], 1),
+        wanted,
+    )
+    differences = found - other.samples[metric]
+    bounds = interval(differences)
+    if bounds is None:  # out of reach in some resample
+        return None
+    at = other.row[latency]
+    value = quality_at_latency(
+        np.array([[entry.row[latency] for entry in curve]]),
+        np.array([[entry.row[metric] for entry in curve]]),
+        np.array([at]),
+    )
+    return {
+        "system": curve[0].system,
+        "against": f"{other.system} {other.setting}".removesuffix(" —"),
+        latency: at,
+        "metric": metric,
+        "score": float(value[0]),
+        "other": other.row[metric],
+        "difference": float(value[0]) - other.row[metric],
+        "low": bounds[0],
+        "high": bounds[1],
+        "p": f"{paired_p_value(differences):.3f}",
+    }
+
+
+def curves(scores: Sequence[Scores], latency: str = "AL") -> dict[str, list[dict[str, Any]]]:
+    """For the figure: each system's points with quality, latency and their 95 % intervals, by name."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for entry in scores:
+        if entry.row[latency] is None:
+            continue  # nothing but empty hypotheses
+        point: dict[str, Any] = {"setting": entry.setting}
+        for name in (latency, *QUALITY):
+            if name in entry.row:
+                point[name] = (entry.row[name], interval(entry.samples[name]) if name in entry.samples else None)
+        found.setdefault(entry.system, []).append(point)
+    return found
+
+
+def _latency_in_tokens(
+    records: Sequence[Record], source_language: str, source_rate: float
+) -> dict[str, list[float | None]]:
+    """Each metric for each sentence, in model tokens; the first reference is the one lengths are taken from."""
+    lengths = [len(record["source_tokens"]) for record in records]
+    references = [record["reference_lengths"][0] for record in records]
+    unit = text_unit(source_language)
+    rates = [
+        source_rate * length / max(1, count_units(record["source"], unit))  # the same speech, counted in tokens
+        for record, length in zip(records, lengths, strict=True)
+    ]
+    elapsed = [record["elapsed"] for record in records]
+    return _latency([record["delays"] for record in records], elapsed, lengths, references, rates)
+
+
+def _latency_in_units(
+    records: Sequence[Record], source_unit: Any, target_unit: Any, source_rate: float
+) -> dict[str, list[float | None]]:
+    """Each metric for each sentence, in characters or words."""
+    delays = [
+        delays_in_characters_and_words(
+            record["source"],
+            record["source_token_ends"],
+            record["text"],
+            record["token_ends"],
+            record["delays"],
+            source_unit,
+            target_unit,
+        )
+        for record in records
+    ]
+    elapsed = [
+        [record["elapsed"][index] for index in last_tokens(record["text"], record["token_ends"], target_unit)]
+        for record in records
+    ]
+    lengths = [count_units(record["source"], source_unit) for record in records]
+    references = [count_units(record["references"][0], target_unit) for record in records]
+    return _latency(delays, elapsed, lengths, references, [source_rate] * len(records))
+
+
+def _latency(
+    delays: Sequence[Sequence[int]],
+    elapsed: Sequence[Sequence[float]],
+    lengths: Sequence[int],
+    references: Sequence[int],
+    rates: Sequence[float],
+) -> dict[str, list[float | None]]:
+    result = sentence_latency(delays, lengths, references)
+    for name, metric in COMPUTATION_AWARE_METRICS.items():
+        result[name] = [
+            metric(computation_aware_delays(d, e, rate), S, R) if len(d) > 0 else None
+            for d, e, S, R, rate in zip(delays, elapsed, lengths, references, rates, strict=True)
+        ]
+    return result
+
+
+def _run_of(folder: str, among: Collection[str]) -> str:
+    """A run's name from its model folder, `runs/NAME/model`, with folders before it where others have the same name."""
+    parts = {each: each.rstrip("/").removesuffix("/model").split("/") for each in among}
+    own = parts[folder]
+    for count in range(1, len(own)):
+        if [other[-count:] for other in parts.values()].count(own[-count:]) == 1:
+            return "/".join(own[-count:])
+    return "/".join(own)

@@ -1,0 +1,113 @@
+"""Several trainings of one system, with different seeds, as one: means, their spread, and a bootstrap over both.
+
+One system are models that differ in nothing that their folders record but seeds (`recipe.recipe_of`).
+
+A bootstrap over sentences says how far a difference may be chance of the test set; trained again with another seed, a
+model differs, too. Here each resample of the sentences draws trainings as well, with replacement, for each system by
+itself and for all settings of a system alike. With `n` trainings that understates their variance by a factor (n − 1)/n,
+as any bootstrap of so few does.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from ..metrics.bootstrap import SEED, Array
+from .decoding import TRAINED_K, Point
+from .scoring import QUALITY, Scores
+
+SPREAD = (*QUALITY, "AL")  # columns whose standard deviation over trainings is kept
+
+
+def mean_over_seeds(scores: Sequence[Scores]) -> list[Scores]:
+    """One entry for all models that nothing but their weights and seeds tells apart, at each setting.
+
+    Args:
+        scores: of single models, each with its `point`.
+
+    Returns:
+        Entries in the order of their first models, without names; `spread` and `models` say what they were made from.
+
+    Raises:
+        ValueError: if some settings of a system were decoded with other models than the rest.
+    """
+    alike: dict[str, list[Scores]] = {}
+    for entry in scores:
+        point = _point(entry)
+        alike.setdefault(json.dumps([_kind(point), point.setting]), []).append(entry)
+    groups = [sorted(entries, key=lambda entry: _point(entry).model_folder) for entries in alike.values()]
+    _check_same_models(groups)
+    generator = np.random.default_rng([SEED, 1])  # other draws than those of the sentences
+    draws: dict[tuple[str, ...], Array] = {}
+    means = []
+    for entries in groups:
+        models = tuple(_point(entry).model for entry in entries)
+        if models not in draws:
+            resamples = max((len(sample) for entry in entries for sample in entry.samples.values()), default=0)
+            drawn = generator.integers(0, len(models), size=(resamples, len(models)))
+            draws[models] = np.stack([(drawn == number).mean(1) for number in range(len(models))], 1)
+        means.append(_mean(entries, draws[models]))
+    return means
+
+
+def _mean(entries: Sequence[Scores], shares: Array) -> Scores:
+    """One entry for several; `shares [B, n]` are those of each model in each resample."""
+    first = entries[0]
+    rows = [entry.row for entry in entries]
+    row = {column: _mean_cell([row[column] for row in rows]) for column in rows[0]}
+    samples = {
+        name: np.einsum("bn,nb->b", shares, np.stack([entry.samples[name] for entry in entries]))
+        for name in first.samples
+    }
+    spread = {}
+    for name in SPREAD:
+        values = [row[name] for row in rows if row.get(name) is not None]
+        if len(values) > 1:
+            spread[name] = stdev(values)
+    models = [os.path.relpath(_point(entry).model_folder) for entry in entries]
+    return replace(first, row=row, samples=samples, spread=spread, models=models)
+
+
+def _mean_cell(values: Sequence[Any]) -> Any:
+    """The mean of what is known; numbers that are all alike stay as they are."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return known[0] if len(set(known)) == 1 else fmean(known)
+
+
+def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
+    """Whether each model has all settings of its system: a curve is to be one of the same models throughout."""
+    found: dict[str, dict[frozenset[str], str]] = {}
+    for entries in groups:
+        point = _point(entries[0])
+        models = frozenset(_point(entry).model for entry in entries)
+        if len(models) < len(entries):
+            folders = ", ".join(_point(entry).model_folder for entry in entries)
+            raise ValueError(f"over_seeds=true: one model is there twice ({folders}); name each once")
+        if not point.own_model:
+            found.setdefault(_kind(point), {}).setdefault(models, f"{point.system} at {point.setting}")
+    for sets in found.values():
+        if len(sets) > 1:
+            raise ValueError(
+                f"over_seeds=true: {' and '.join(sets.values())} were decoded with different models "
+                f"({' and '.join(str(len(models)) for models in sets)} of them); evaluate every one at every setting"
+            )
+
+
+def _kind(point: Point) -> str:
+    """What makes models one system: all but weights, seeds and setting."""
+    options = dict(point.options)
+    if point.system == "waitk":  # evaluations of before did not say so
+        options.setdefault(TRAINED_K, point.setting)
+    return json.dumps([point.system, options, point.recipe], sort_keys=True, ensure_ascii=False)
+
+
+def _point(entry: Scores) -> Point:
+    assert entry.point is not None
+    return entry.point

@@ -1,0 +1,199 @@
+"""SimulEval's other half: this environment decodes for the agent of `metrics_env/simuleval_agent.py`.
+
+    python -m duplexmt.evaluation.simuleval export EVALUATION_FOLDER OUT  # spaced texts for SimulEval
+    python -m duplexmt.evaluation.simuleval serve MODEL_FOLDER …        # started by the agent
+
+SimulEval 1.1.4 splits texts on white space and needs libraries of its own, so its agent lives in the metrics
+environment and asks here, in JSON lines: for each unit of source it passes on, what is written now.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..data.tokenizer import source_ids, token_ids
+from ..model_folder.artifact import load_model_folder
+from ..streaming.engine import Stream
+from ..streaming.events import End, Read, System, Write
+from ..streaming.grid_system import GridSystem
+from ..streaming.systems import build_system
+from ..streaming.text import GrowingText, decode
+from .decoding import Decoding
+
+SPACE = "▁"  # a space inside a token, which must not split it
+
+
+def shown(token: str) -> str:
+    """A token as a unit of SimulEval: without white space."""
+    return "".join(SPACE if character.isspace() else character for character in token)
+
+
+class Units:
+    """A source that arrives in units: model tokens as `export` writes them, or words or characters of any other file.
+
+    Args:
+        tokenizer: of the model.
+        segmentation: of its sources, `tokens` or `characters`.
+    """
+
+    def __init__(self, tokenizer: Any, segmentation: str = "tokens") -> None:
+        self.tokenizer, self.segmentation = tokenizer, segmentation
+        self.known = {shown(token): index for token, index in sorted(tokenizer.get_vocab().items())}
+
+    def ids(self, unit: str) -> list[int]:
+        """Tokens of one unit: its own, if it is a token that sources are made of, else those of its text."""
+        token = self.known.get(unit)
+        if token is not None and (self.segmentation == "tokens" or len(decode(self.tokenizer, [token])) <= 1):
+            return [token]
+        return source_ids(self.tokenizer, [unit], self.segmentation)[0]
+
+
+def written(system: System, known: Sequence[int], finished: bool, length: int, filler: int) -> tuple[list[Write], bool]:
+    """What a system has written once it has read some source tokens, and whether it has ended.
+
+    The rest of the source is filled with tokens that no decision depends on: the events are taken up to the read of
+    the first of them, so this holds for every system that does not look ahead.
+
+    Args:
+        system: any.
+        known: source tokens read.
+        finished: whether they are all.
+        length: tokens of the whole source, if that is known (RoPE anchored at it asks for it); else `len(known) + 1`.
+        filler: any token.
+    """
+    source = [*known] if finished else [*known, *[filler] * max(1, length - len(known))]
+    writes: list[Write] = []
+    reads = 0
+    for event in system.translate([source]):
+        if isinstance(event, Read):
+            reads += 1
+            if reads > len(known) and not finished:
+                return writes, False
+        elif isinstance(event, Write):
+            writes.append(event)
+        elif isinstance(event, End):
+            return writes, True
+    return writes, finished
+
+
+class LiveAnswers:
+    """What a grid model has written once it has read some of a sentence's tokens: one stream, which goes on.
+
+    Args:
+        system: around the model; one sentence at a time.
+    """
+
+    def __init__(self, system: GridSystem) -> None:
+        self.engine = system.engine
+        self.sentence: int | None = None
+        self.stream: Stream | None = None
+        self.writes: list[Write] = []
+
+    def __call__(self, sentence: int, known: Sequence[int], finished: bool, length: int) -> tuple[list[Write], bool]:
+        """As `written`; `known` only grows while `sentence` stays the same."""
+        if sentence != self.sentence:
+            if self.stream is not None:
+                self.stream.close()
+            self.sentence, self.stream, self.writes = sentence, None, []
+        if not known:
+            return [], False
+        if self.stream is None:
+            self.stream = self.engine.open(source_length=length)
+        stream = self.stream
+        if not stream.over:
+            stream.read(known[stream.text_tokens :])
+            if finished:
+                stream.end()
+            self.writes += [event for event in stream.write() if isinstance(event, Write)]
+        return list(self.writes), stream.over
+
+
+def serve(model_folder: str, system: str, setting: float | int | None, max_target_tokens: int) -> None:
+    """Answer the agent: `{"sentence", "units", "finished", "all"}` in, `{"tokens", "text", "finished"}` out, by lines.
+
+    A grid model's stream goes on from request to request; the other systems decode again what they know. `all` are the
+    units of the whole sentence; only their number of tokens is used, and only by a model whose RoPE is anchored at the
+    source's length (the paper's, and a leak that its live use has to estimate).
+    """
+    loaded = load_model_folder(model_folder)
+    running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1)
+    units, anchored = Units(loaded.tokenizer, loaded.sources.segmentation), loaded.model.anchor == "source_length"
+    live = LiveAnswers(running) if isinstance(running, GridSystem) else None
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        known = [token for unit in request["units"] for token in units.ids(unit)]
+        length = sum(len(units.ids(unit)) for unit in request["all"]) if anchored else len(known) + 1
+        if live is not None:
+            writes, ended = live(request["sentence"], known, request["finished"], length)
+        else:
+            writes, ended = written(running, known, request["finished"], length, loaded.tokens.seed)
+        tokens, growing = [write.token for write in writes], GrowingText(loaded.tokenizer)
+        for token in tokens:
+            growing.add(token)
+        if ended:
+            growing.finish()
+        answer = {
+            "tokens": [shown(token) for token in loaded.tokenizer.convert_ids_to_tokens(tokens)],
+            "text": growing.text,  # half a character is held back until the end
+            "finished": ended,
+        }
+        print(json.dumps(answer), flush=True)
+
+
+def export(folder: Path, out: Path) -> None:
+    """Write the test set of an evaluation for SimulEval, a token a unit: `source.txt`, `target.txt`, `words.txt`.
+
+    `target.txt` holds the references in tokens (as many as `evaluate.py` counts), `words.txt` as they are.
+
+    Raises:
+        ValueError: for an evaluation that is not finished.
+    """
+    decoding = Decoding.read(folder)
+    decoding.check_complete()
+    point = next(iter(decoding.points.values()))
+    tokenizer = load_model_folder(point.model_folder).tokenizer
+    records = decoding.sorted(point.digest)
+    references = [record["references"][0] for record in records]
+    tokens = [tokenizer.convert_ids_to_tokens(ids) for ids in token_ids(tokenizer, references)]
+    lines = {
+        "source.txt": [" ".join(map(shown, record["source_tokens"])) for record in records],
+        "target.txt": [" ".join(map(shown, reference)) for reference in tokens],
+        "words.txt": [" ".join(reference.split()) for reference in references],
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for name, content in lines.items():
+        (out / name).write_text("".join(f"{line}\n" for line in content), encoding="utf-8", newline="\n")
+
+
+def main() -> None:
+    """The two commands."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    exporting = commands.add_parser("export")
+    exporting.add_argument("evaluation", type=Path)
+    exporting.add_argument("out", type=Path)
+    serving = commands.add_parser("serve")
+    serving.add_argument("model_folder")
+    serving.add_argument("--system", default="grid")
+    serving.add_argument("--setting", type=float)
+    serving.add_argument("--max-target-tokens", type=int, default=64)
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "export":
+            export(arguments.evaluation, arguments.out)
+        else:
+            setting = arguments.setting
+            if arguments.system != "grid" and setting is not None:
+                setting = int(setting)  # k, n
+            serve(arguments.model_folder, arguments.system, setting, arguments.max_target_tokens)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

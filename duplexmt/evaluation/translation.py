@@ -1,0 +1,138 @@
+"""Test sentences through a system: what it reads and writes when, as records for `hypotheses.jsonl`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..data.tokenizer import SourceTokens, source_spans, token_ids
+from ..streaming.events import End, System, Write
+from ..streaming.text import GrowingText
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A test sentence as a model's tokenizer sees it."""
+
+    id: int
+    given: str  # the source as the test set has it: with the sentence before, for a model trained with it
+    source: str
+    references: list[str]
+    context: list[int]  # the sentence before, for a model trained with it
+    ids: list[int]
+    tokens: list[str]
+    token_ends: list[int]
+    reference_lengths: list[int]  # in tokens
+
+
+def tokenise(
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenizer: Any,
+    ids: Iterable[int] | None = None,
+    source_tokens: SourceTokens | None = None,
+) -> list[Sentence]:
+    """The sentences of a test set for one model.
+
+    Args:
+        sources, references: texts; one or several references each.
+        tokenizer: of the model.
+        ids: of the sentences, by default their numbers.
+        source_tokens: how source texts become tokens; by default as the tokenizer has it.
+    """
+    how = source_tokens or SourceTokens(tokenizer)
+    texts_of_sources = [how.split(source)[1] for source in sources]
+    flat = token_ids(tokenizer, [text for texts in references for text in texts])
+    lengths = iter([len(tokens) for tokens in flat])
+    numbers = range(len(sources)) if ids is None else ids
+    return [
+        Sentence(
+            id=number,
+            given=given,
+            source=source,
+            references=list(texts),
+            context=context,
+            ids=tokens,
+            tokens=tokenizer.convert_ids_to_tokens(tokens),
+            token_ends=complete_ends(source_spans(tokenizer, source, how.segmentation)),
+            reference_lengths=[next(lengths) for _ in texts],
+        )
+        for number, given, source, texts, context, tokens in zip(
+            numbers, sources, texts_of_sources, references, how.contexts(sources), how.ids(sources), strict=True
+        )
+    ]
+
+
+def translate(system: System, sentences: Sequence[Sentence], tokenizer: Any) -> Iterator[Record]:
+    """Translate sentences; yield a record, ready for `hypotheses.jsonl`, as soon as a translation has ended.
+
+    Records hold `id`, `source`, `source_tokens`, `references`, `reference_lengths` (model tokens), `text`, `tokens`,
+    `delays` (model tokens read before each token), `emit_probabilities`, `elapsed` (seconds of computation until each
+    token), `stopped`, and what latency in the field's units needs: `source_token_ends` and `token_ends`, in characters;
+    and `given`, the source with the sentence before, where the test set has that.
+
+    Raises:
+        ValueError: for an empty source.
+    """
+    writes: dict[int, list[Write]] = {}
+    contexts = [sentence.context for sentence in sentences]
+    previous = {"contexts": contexts} if any(contexts) else {}
+    for event in system.translate([sentence.ids for sentence in sentences], **previous):
+        if isinstance(event, Write):
+            writes.setdefault(event.stream, []).append(event)
+        elif isinstance(event, End):
+            yield record(sentences[event.stream], writes.pop(event.stream, []), event, tokenizer)
+
+
+def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any) -> Record:
+    """One finished translation as a line of `hypotheses.jsonl`."""
+    text, ends = text_and_token_ends(tokenizer, [write.token for write in writes])
+    return {
+        "id": sentence.id,
+        **({"given": sentence.given} if sentence.given != sentence.source else {}),
+        "source": sentence.source,
+        "source_tokens": sentence.tokens,
+        "source_token_ends": sentence.token_ends,
+        "references": sentence.references,
+        "reference_lengths": sentence.reference_lengths,
+        "text": text,
+        "tokens": tokenizer.convert_ids_to_tokens([write.token for write in writes]),
+        "token_ends": ends,
+        "delays": [write.delay for write in writes],
+        "emit_probabilities": [_rounded(write.emit_probability) for write in writes],
+        "elapsed": [_rounded(write.elapsed) for write in writes],
+        "stopped": end.reason,
+        "seconds": _rounded(end.elapsed),
+    }
+
+
+def translate_pairs(
+    system: System, pairs: Sequence[tuple[str, str]], tokenizer: Any, source_tokens: SourceTokens | None = None
+) -> list[Record]:
+    """Translate the sources of test pairs; one record a pair, in order (see `translate`)."""
+    sources, references = [source for source, _ in pairs], [[reference] for _, reference in pairs]
+    sentences = tokenise(sources, references, tokenizer, source_tokens=source_tokens)
+    return sorted(translate(system, sentences, tokenizer), key=lambda found: found["id"])
+
+
+def text_and_token_ends(tokenizer: Any, tokens: Sequence[int]) -> tuple[str, list[int]]:
+    """Text of target tokens, and the length of the text that is complete after each of them."""
+    growing, ends = GrowingText(tokenizer), []
+    for token in tokens:
+        growing.add(token)
+        ends.append(len(growing.text))
+    growing.finish()
+    if ends:
+        ends[-1] = len(growing.text)
+    return growing.text, ends
+
+
+def complete_ends(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """End of the text complete after each token; in `spans` the pieces of one character all have its span."""
+    starts = [start for start, _ in spans[1:]] + [spans[-1][1]] if spans else []
+    return [min(end, following) for (_, end), following in zip(spans, starts, strict=True)]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,1 @@
+"""What makes training and decoding fast and is no idea of the paper: products, norms, LoRA, Triton, memory."""

@@ -1,0 +1,383 @@
+"""The model folder: everything needed to run a trained model, in the layout the Hugging Face hub expects.
+
+README.md                      model card: data, licence, settings, scores
+duplexmt.json                  system, its options, stream tokens, data settings, every file's size and fingerprint
+emit_head.safetensors          the EMIT head of a grid
+model.safetensors, config.json the backbone, where it was trained in full
+adapter_model.safetensors, adapter_config.json   LoRA and text head, where it was not
+backbone/                      the frozen backbone, where it has no name others could load it by
+tokenizer.json, …              the tokenizer
+
+Weights may be in shards (`max_shard_size`), with an index, as Hugging Face has them.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers.utils.logging import disable_progress_bar
+
+from .. import __version__
+from ..baselines.mask import MULTI_PATH
+from ..baselines.prefix_model import PrefixModel
+from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
+from ..grid.backbone import pretrained_backbone
+from ..grid.model import GridModel
+from .shards import check_size, load_adapter, split_file
+
+MANIFEST = "duplexmt.json"
+FORMAT = 1
+
+
+@dataclass
+class ModelFolder:
+    """A loaded model folder."""
+
+    model: GridModel | PrefixModel
+    tokenizer: Any
+    tokens: StreamTokens
+    info: dict[str, Any]  # the manifest
+
+    @property
+    def sources(self) -> SourceTokens:
+        """How its source texts become tokens."""
+        data = self.info["data"]
+        separator = data["context_separator"] if data.get("context_tokens") else None
+        return SourceTokens(self.tokenizer, data.get("segmentation", "tokens"), separator)
+
+    @property
+    def typical_source_length(self) -> int:
+        """What the length of a source nobody knows is taken for: the mean in training, or half its limit."""
+        return self.info["training"].get("typical_source_length") or ((self.info["data"]["max_tokens"] or 32) // 2 + 1)
+
+
+def save_model_folder(
+    folder: str | Path,
+    model: GridModel | PrefixModel,
+    tokenizer: Any,
+    tokens: StreamTokens,
+    *,
+    backbone: str | None,
+    data: dict[str, Any],
+    policy: dict[str, float],
+    training: dict[str, Any],
+    scores: dict[str, float],
+    trained_before: list[dict[str, Any]] | None = None,
+    max_shard_size: str | None = None,
+) -> Path:
+    """Write a model folder, all or nothing: a folder of that name appears only once it is complete.
+
+    Args:
+        folder: where to; a complete model folder already there is replaced.
+        model: trained model; with LoRA its backbone is a `PeftModel`.
+        tokenizer, tokens: what its data was made with.
+        backbone: name or folder the frozen backbone can be loaded from; None: its weights are saved along.
+        data: settings of its data (languages, licence, …).
+        policy: of a grid model `lam`, with which it was trained, and `theta`, to translate at; of others nothing.
+        training: settings of its training, for the record.
+        scores: validation figures for the model card.
+        trained_before: settings of the data its base was trained on, see `trained_on`.
+        max_shard_size: of a file of weights, such as 40MB; a tensor is never cut up. None for one file.
+
+    Raises:
+        ValueError: for a size that is none.
+    """
+    folder = Path(folder)
+    sharded = {"max_shard_size": max_shard_size} if check_size(max_shard_size) else {}
+    disable_progress_bar()
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    adapted = hasattr(model.backbone, "peft_config")
+    if adapted:
+        model.backbone.save_pretrained(str(partial), save_embedding_layers=False)
+        (partial / "README.md").unlink(missing_ok=True)
+        if max_shard_size:
+            split_file(partial / "adapter_model.safetensors", max_shard_size)
+        if backbone is None:
+            base = _frozen_backbone(model)
+            base.save_pretrained(str(partial / "backbone"), **sharded)
+            adapter = partial / "adapter_config.json"
+            settings = json.loads(adapter.read_text(encoding="utf-8")) | {"base_model_name_or_path": "backbone"}
+            adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
+    else:
+        model.causal_lm.save_pretrained(str(partial), **sharded)
+    if isinstance(model, GridModel):
+        save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
+        system = {"system": "grid", "grid": model.options}
+    else:
+        system = {"system": model.system, "prefix": model.options}
+    save_tokenizer(tokenizer, partial)
+    info = {
+        "format": FORMAT,
+        "duplexmt_version": __version__,
+        **system,
+        "adaptation": "lora" if adapted else "full",
+        "backbone": backbone,
+        "tokens": asdict(tokens),
+        "data": data,
+        "policy": policy,
+        "training": training,
+        "trained_before": trained_before or [],
+        "scores": scores,
+    }
+    files = [path for path in sorted(partial.rglob("*")) if path.is_file()]
+    info["files"] = {str(path.relative_to(partial)): path.stat().st_size for path in files}
+    info["digests"] = {str(path.relative_to(partial)): file_digest(path) for path in files}
+    (partial / "README.md").write_text(model_card(info), encoding="utf-8")  # not in `files`: people edit their cards
+    write_manifest(partial, info)
+    for weights in partial.rglob("*.safetensors"):  # safetensors keeps them from all other users
+        shutil.copymode(partial / MANIFEST, weights)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(partial, folder)
+    return folder
+
+
+def load_model_folder(
+    folder: str | Path,
+    device: str | torch.device = "cpu",
+    anchor: str | int | None = None,
+    any_anchor: bool = False,
+) -> ModelFolder:
+    """Load a model folder for evaluation; LoRA is merged into the backbone.
+
+    Args:
+        folder: as written by `save_model_folder`.
+        device: to put the model on.
+        anchor: of the target's positions; by default the one the model was trained with.
+        any_anchor: whether another one than that may be asked for.
+
+    Raises:
+        ValueError: for a folder that is missing, incomplete, or written by a newer version, and for an anchor the model
+            was not trained with.
+    """
+    folder = Path(folder)
+    info = read_manifest(folder)
+    check_content(folder, info)
+    options = info["grid" if info["system"] == "grid" else "prefix"]
+    trained = options["anchor"]
+    if anchor is not None and anchor != trained:
+        if not any_anchor:
+            raise ValueError(
+                f"anchor={anchor}: the model in {str(folder)!r} was trained with anchor {trained}, and its positions "
+                "would not be those it knows; leave anchor out, or set any_anchor=true to try"
+            )
+        options["anchor"] = anchor
+    disable_progress_bar()
+    tokenizer = load_tokenizer(str(folder))
+    if info["adaptation"] == "lora":
+        base = pretrained_backbone(info["backbone"] or str(folder / "backbone"), len(tokenizer))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*no longer tied.*")  # the text head was trained by itself
+            warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
+            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")  # PEFT uses the old name
+            backbone = load_adapter(base, folder).merge_and_unload()
+    else:
+        backbone = pretrained_backbone(str(folder), len(tokenizer))
+    model: GridModel | PrefixModel
+    if info["system"] == "grid":
+        model = GridModel(backbone, **info["grid"])
+        model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
+    else:
+        model = PrefixModel(backbone, **info["prefix"])
+    model.eval().to(device)
+    tokens = info["tokens"]
+    stream = StreamTokens(
+        tokens["end"],
+        tokens["seed"],
+        tuple(tokens["source_prefix"]),
+        tuple(tokens["target_prefix"]),
+        tokens.get("context", 0),
+    )
+    return ModelFolder(model, tokenizer, stream, info)
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """The manifest of a model folder, after checking that the folder is whole.
+
+    Raises:
+        ValueError: naming what is missing or damaged.
+    """
+    folder = Path(folder)
+    if not (folder / MANIFEST).is_file():
+        why = "does not exist" if not folder.is_dir() else f"has no {MANIFEST}"
+        hint = " (its training was interrupted while it was being written)" if _partial(folder).is_dir() else ""
+        raise ValueError(
+            f"model_folder={str(folder)!r} {why}{hint}: give the folder 'model' of a finished run, "
+            "such as runs/latest/model after python train.py"
+        )
+    try:
+        info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        version, files = int(info["format"]), dict(info["files"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"model_folder={str(folder)!r}: {MANIFEST} is damaged ({error!r}); copy or save the model again"
+        ) from error
+    if version > FORMAT:
+        raise ValueError(
+            f"model_folder={str(folder)!r} has format {version}, this version reads up to {FORMAT}: upgrade"
+        )
+    if info.pop("checksum", None) != checksum(info):
+        raise ValueError(
+            f"model_folder={str(folder)!r}: {MANIFEST} is damaged, or was edited (its checksum is another); "
+            "copy or save the model again"
+        )
+    for name, size in files.items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if found != size:
+            state = "is missing" if found is None else f"has {found} bytes instead of {size}"
+            raise ValueError(
+                f"model_folder={str(folder)!r} is incomplete: {name} {state}; copy or save the model again"
+            )
+    return info
+
+
+def trained_on(backbone: str | None) -> list[dict[str, Any]]:
+    """Settings of the data a backbone was trained on, its base's first, where it is a model folder that says so."""
+    if not os.path.isfile(os.path.join(backbone or "", MANIFEST)):
+        return []
+    info = read_manifest(str(backbone))
+    return [*info.get("trained_before", []), info["data"]]
+
+
+def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
+    """Write into a model folder at which θ it meets a wanted latency (`evaluate.py target_al=3`).
+
+    Args:
+        folder: a model folder.
+        point: `theta`, and what it was found by.
+
+    Raises:
+        ValueError: what `read_manifest` refuses.
+    """
+    write_manifest(Path(folder), read_manifest(folder) | {"operating_point": point})
+
+
+def write_manifest(folder: Path, info: dict[str, Any]) -> None:
+    """Write a manifest, with a checksum of itself: all of the old one or all of the new one is there at any time."""
+    info = {name: value for name, value in info.items() if name != "checksum"}
+    content = json.dumps(info | {"checksum": checksum(info)}, ensure_ascii=False, indent=2)
+    partial = folder / (MANIFEST + ".partial")
+    partial.write_text(content, encoding="utf-8")
+    os.replace(partial, folder / MANIFEST)
+
+
+def checksum(info: Mapping[str, Any]) -> str:
+    """Of a manifest's content."""
+    return blake2b(json.dumps(info, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Fingerprint of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+
+
+def check_content(folder: Path, info: Mapping[str, Any]) -> None:
+    """Read all files of a model folder, and compare them with what was saved.
+
+    Raises:
+        ValueError: naming one that has changed.
+    """
+    for name, expected in info["digests"].items():
+        if file_digest(folder / name) != expected:
+            raise ValueError(
+                f"model_folder={str(folder)!r} is damaged: {name} does not hold what was saved; copy or save the model "
+                "again"
+            )
+
+
+EMIT_HEAD = "emit_head.safetensors"
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".partial")
+
+
+def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
+    """A copy of the backbone as it was before LoRA, with the text head it had."""
+    import copy
+
+    adapted = copy.deepcopy(model.backbone)
+    head = getattr(adapted.get_base_model().lm_head, "original_module", None)
+    base = adapted.unload()
+    if head is not None:  # PEFT leaves the trained copy in its place, which the adapter's file holds
+        base.lm_head = head
+    return base
+
+
+def corpus_name(data: Mapping[str, Any]) -> str:
+    """What the corpus of a model's data settings is called: its file or folder, or that it is the built-in one."""
+    where = data.get("path") or data.get("train_path") or data.get("root")
+    return Path(where).name if where else "built-in corpus"
+
+
+def model_card(info: dict[str, Any]) -> str:
+    """The model folder's README: front matter for the hub, then data, licence, settings and scores."""
+    data, kind, how, recipe, command = info["data"], *_system_lines(info)
+    source, target = data["source_language"], data["target_language"]
+    lines = [
+        "---",
+        f"language: [{source}, {target}]",
+        "library_name: duplexmt",
+        "pipeline_tag: translation",
+        f"tags: [simultaneous-translation, {kind}]",
+        "license: other",
+        f"license_name: {json.dumps(data['licence'], ensure_ascii=False)}",
+        *([f"base_model: {info['backbone']}"] if info["backbone"] else []),
+        "---",
+        f"# Simultaneous translation {source} → {target}",
+        "",
+        f"A duplexmt {info['system']} model (*Dual-Stream Simultaneous Translation via 2D Grid Attention*). "
+        f"Written by duplexmt {info['duplexmt_version']}.",
+        "",
+        f"- **Data:** {corpus_name(data)}; licence: {data['licence']}.",
+        *[f"- **Its base's data:** {corpus_name(d)}; licence: {d['licence']}." for d in info["trained_before"]],
+        how,
+        f"- **Training:** {info['adaptation']}, {recipe}texts of at most {data['max_tokens']} tokens.",
+        "",
+        "| validation | |",
+        "| --- | --- |",
+        *[f"| {name} | {value:.4g} |" for name, value in info["scores"].items()],
+        "",
+        "```bash",
+        command,
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _system_lines(info: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What the model card says of the system: tag, options, recipe of its training, command."""
+    if info["system"] == "grid":
+        grid = info["grid"]
+        units = grid.get("emit_hidden", 0)
+        head = f", EMIT head with {units} hidden units" if units else ""
+        return (
+            "grid-attention",
+            f"- **Grid:** attention {grid['attention']}, I←O {'on' if grid['input_attends_output'] else 'off'}, "
+            f"softmax {grid['softmax']}, anchor {grid['anchor']}{head}.",
+            f"λ = {info['policy']['lam']}, ",
+            "python translate.py model_folder=THIS_FOLDER theta=0.7",
+        )
+    k, anchor = info["prefix"]["k"], info["prefix"]["anchor"]
+    if k is None:
+        schedule = "the whole source is read before the first token is written"
+    else:
+        schedule = "wait-k, trained at every k (multi-path)" if k == MULTI_PATH else f"wait-k, k = {k}"
+    return (
+        info["system"],
+        f"- **Baseline:** {schedule}, anchor {anchor}.",
+        "",
+        "python evaluate.py model_folder=THIS_FOLDER",
+    )

@@ -1,0 +1,114 @@
+"""Evaluations as the report reads them: tables, figure, hypotheses, and the model they were made with."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..drawing.table import check_rows
+from ..evaluation.decoding import DECODING, Decoding, Point, model_digest
+from ..evaluation.named import named_apart
+from ..evaluation.results import evaluations_in
+from ..evaluation.scoring import name_points
+from ..evaluation.translation import Record
+from ..model_folder.artifact import MANIFEST, read_manifest
+from .page import Figure, Results, Table
+
+TABLES = {  # file: what is put before its caption
+    "results": "Quality and latency: ",
+    "latency": "Latency in model tokens and in the units of the languages: ",
+    "comparisons": "",
+    "claims": "",
+}
+
+
+@dataclass
+class Evaluated:
+    """Hypotheses of one point."""
+
+    point: Point
+    name: str
+    folder: str  # name of the evaluation's
+    records: list[Record]
+    test: Mapping[str, Any]
+
+
+def holds_evaluations(folder: Path) -> bool:
+    """Whether a folder is an evaluation, or holds some."""
+    return (folder / DECODING).is_file() or any(folder.glob(f"*/{DECODING}"))
+
+
+def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
+    """Tables, figure and hypotheses of an evaluation, or of a sweep of them.
+
+    Raises:
+        ValueError: for a folder without evaluation, or damaged files.
+    """
+    if not holds_evaluations(folder):
+        raise ValueError(f"--results {folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py")
+    tables: list[Table] = []
+    for file, what in TABLES.items():
+        if (path := folder / f"{file}.json").is_file():
+            table = _table(path, what)
+            told = {note for earlier in tables for note in earlier.footnotes}
+            tables.append(replace(table, footnotes=[note for note in table.footnotes if note not in told]))
+    figures = []
+    if (folder / "pareto.svg").is_file():
+        alt = "Quality against latency, with 95 % intervals; the numbers are in the tables below."
+        figures = [Figure((folder / "pareto.svg").read_bytes(), alt, "Quality against latency (fig:al-bleurt).")]
+    notes, evaluated = [], []
+    for part in evaluations_in([folder]):
+        decoding = _finished(part)
+        if decoding is None:
+            notes.append(f"{part.name} is not finished: go on with python evaluate.py resume={part}")
+            continue
+        names = name_points(named_apart(list(decoding.points.values())))
+        for (key, point), name in zip(decoding.points.items(), names, strict=True):
+            label = " ".join(name).removesuffix(" —")
+            evaluated.append(Evaluated(point, label, part.resolve().name, decoding.sorted(key), decoding.test))
+    if not tables:
+        notes.append(f"{folder.name} has no tables: python evaluate.py rescore={folder} writes them.")
+    return Results(folder.resolve().name, tables, figures, notes), evaluated
+
+
+def _table(path: Path, what: str) -> Table:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Table(what + str(content["caption"]) or path.stem, check_rows(content["rows"]), content["footnotes"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
+
+
+def _finished(folder: Path) -> Decoding | None:
+    """An evaluation, None where it is still being decoded: it is not even opened, as somebody may be writing there."""
+    try:
+        complete = json.loads((folder / DECODING).read_text(encoding="utf-8"))["complete"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
+    return Decoding.read(folder) if complete else None
+
+
+def model_of(evaluated: Sequence[Evaluated], notes: list[str]) -> Path | None:
+    """The model an evaluation was made with, if its folder is still there and still the same; a grid before others."""
+    for entry in sorted(evaluated, key=lambda entry: entry.point.system != "grid"):
+        folder = Path(entry.point.model_folder)
+        if not (folder / MANIFEST).is_file():
+            continue
+        if model_digest(folder, read_manifest(folder)) == entry.point.model:
+            return folder
+    if evaluated:
+        notes.append("The model of the evaluation is no longer there, or another one by now: there is no viewer.")
+    return None
+
+
+def point_for_examples(evaluated: Sequence[Evaluated], model: str | None, notes: list[str]) -> Evaluated | None:
+    """The point to take examples from: this model's, of the grid if there is one, in the middle of its settings."""
+    own = [entry for entry in evaluated if entry.point.model == model]
+    if model is not None and evaluated and not own:
+        notes.append("The evaluation holds no translations of this model: its examples are another model's.")
+    candidates = own or list(evaluated)
+    candidates = [entry for entry in candidates if entry.point.system == "grid"] or candidates
+    candidates = [entry for entry in candidates if entry.records]
+    candidates.sort(key=lambda entry: entry.point.setting or 0)
+    return candidates[len(candidates) // 2] if candidates else None

@@ -1,0 +1,315 @@
+"""All that a run, its model and their evaluations hold, gathered for the report (`python -m duplexmt.report`).
+
+What is missing leaves a note that says so, and what to run; what is damaged is an error.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..baselines.mask import shown_delay
+from ..drawing.training_figure import read_run_curves
+from ..evaluation.decoding import DECODING, Setting, model_digest
+from ..evaluation.results import evaluations_in
+from ..evaluation.translation import Record, tokenise, translate
+from ..model_folder.artifact import MANIFEST, ModelFolder, corpus_name, load_model_folder, read_manifest
+from ..policy.knobs import recorded_theta
+from ..streaming.systems import build_system
+from .evaluated import holds_evaluations, model_of, point_for_examples, read_evaluation
+from .examples import Example, examples
+from .page import Report
+from .thresholds import THETAS, viewer_of
+
+HELD_OUT = 60  # sentences translated where there is no evaluation
+Pair = tuple[str, str]
+
+
+@dataclass
+class Found:
+    """What a folder is: a run, a model, an evaluation, or several of these."""
+
+    folder: Path
+    run: Path | None = None
+    model: Path | None = None
+    evaluations: list[Path] = field(default_factory=list)
+
+
+def look(folder: Path) -> Found:
+    """What there is in a folder.
+
+    Raises:
+        ValueError: for a folder that is missing, or is none of the three.
+    """
+    if not folder.is_dir():
+        raise ValueError(
+            f"{str(folder)!r}: there is no such folder; give the folder of a run, a model or an evaluation"
+        )
+    found = Found(folder)
+    if (folder / MANIFEST).is_file():
+        found.model = folder
+        if folder.name == "model" and _is_run(folder.resolve().parent):
+            found.run = folder.resolve().parent
+    elif _is_run(folder):
+        found.run = folder
+        if (folder / "model" / MANIFEST).is_file():
+            found.model = folder / "model"
+        if holds_evaluations(folder):
+            found.evaluations = evaluations_in([folder])
+    elif holds_evaluations(folder):
+        found.evaluations = [folder]
+    else:
+        raise ValueError(
+            f"{str(folder)!r} is neither a run (metrics/, model/), nor a model ({MANIFEST}), nor an evaluation "
+            f"({DECODING}): give a folder of train.py or evaluate.py, such as runs/latest"
+        )
+    return found
+
+
+def gather(
+    folder: Path,
+    results: Sequence[Path] = (),
+    *,
+    sentences: Sequence[Pair] = (),
+    pairs: Path | None = None,
+    each: int = 3,
+    thetas: Sequence[float] = THETAS,
+    max_target_tokens: int = 64,
+    device: str = "cpu",
+    progress: bool = False,
+) -> Report:
+    """The report of a run, a model or an evaluation.
+
+    Args:
+        folder: of one of them.
+        results: folders of evaluations, or of sweeps of them.
+        sentences: source and reference of sentences to show in the viewer before all others.
+        pairs: file of pairs to take examples from, where there is no evaluation.
+        each: best, worst and random examples.
+        thetas: thresholds of the viewer, rising.
+        max_target_tokens: length at which a translation is stopped.
+        device: of the model.
+        progress: whether to show how far long work is.
+
+    Raises:
+        ValueError: for folders that are none of these, or damaged, and for sentences without text.
+    """
+    found = look(folder)
+    for number, pair in enumerate(sentences, start=1):
+        if not all(text.strip() for text in pair):
+            raise ValueError(f"--sentence number {number}: {list(pair)} lacks a text; give a source and its reference")
+    notes: list[str] = []
+    shown, evaluated = [], []
+    given = {path.resolve(): path for path in [*found.evaluations, *results]}
+    for evaluation in given.values():
+        read, hypotheses = read_evaluation(evaluation)
+        shown.append(read)
+        evaluated += hypotheses
+    if not shown:
+        notes.append("No evaluation was given: run python evaluate.py, and add --results FOLDER.")
+    model_folder = found.model or model_of(evaluated, notes)
+    info = read_manifest(model_folder) if model_folder else None
+    if model_folder is None and found.run is not None:
+        notes.append("The run has no model yet: it has not finished. Its curves are those so far.")
+
+    source_language = target_language = ""
+    loaded = None
+    chosen: list[Example] = []
+    examples_of = ""
+    point = point_for_examples(evaluated, model_digest(model_folder, info) if model_folder and info else None, notes)
+    if info is not None:
+        source_language, target_language = (info["data"][f"{side}_language"] for side in ("source", "target"))
+    if point is not None:
+        source_language, target_language = (point.test[f"{side}_language"] for side in ("source", "target"))
+    if model_folder is not None and info is not None and (info["system"] == "grid" or point is None):
+        loaded = load_model_folder(model_folder, device)
+    if point is not None:
+        systems: dict[str, dict[int, Record]] = {}
+        for entry in evaluated:
+            if entry.test["digest"] == point.test["digest"]:
+                name = entry.name if entry.name not in systems else f"{entry.name} ({entry.folder})"
+                systems[name] = {record["id"]: record for record in entry.records}
+        chosen = examples(point.records, target_language, each, systems=systems)
+        examples_of = f"{point.name} on {point.test['name']}, {point.test['sentences']} sentences."
+    elif loaded is not None:
+        texts, what = held_out(loaded, pairs, notes)
+        if texts:
+            name, records = translated(loaded, texts, max_target_tokens, progress)
+            chosen = examples(records, target_language, each, systems={name: {r["id"]: r for r in records}})
+            examples_of = f"{name} on {what}, {len(texts)} sentences, translated for this report."
+
+    viewer, no_viewer = None, ""
+    shown_pairs = [("given", source, reference) for source, reference in sentences]
+    shown_pairs += [
+        (f"{e.group}, number {e.number}, chrF {e.chrf:.0f}", e.source, e.references[0])
+        for e in sorted(chosen, key=lambda e: e.group != "random")
+    ]
+    if info is None:
+        no_viewer = "it needs a model, and none was given or found."
+    elif info["system"] != "grid":
+        no_viewer = f"a {info['system']} model has no grid and no θ."
+    elif not shown_pairs:
+        no_viewer = "there is no sentence to show; give some with --sentence SOURCE REFERENCE or --pairs FILE."
+    else:
+        assert loaded is not None
+        try:
+            with _bar(progress, "viewer", len(shown_pairs) * len(thetas)) as advance:
+                viewer = viewer_of(
+                    loaded, shown_pairs, thetas=thetas, max_target_tokens=max_target_tokens, progress=advance
+                )
+        except ValueError as error:  # a model that has diverged, say: all else can be shown
+            no_viewer = f"{error}."
+        if info["data"].get("context_tokens"):
+            notes.append(
+                "The viewer translates without the previous sentence, which this model was trained to look at."
+            )
+    curves = read_run_curves(found.run) if found.run else {}
+    if found.run and not curves:
+        notes.append("The run has logged no metrics to CSV: there are no curves.")
+    if found.run is None:
+        notes.append("No run was given: there are no curves of training.")
+    return Report(
+        title=(found.run or found.folder).resolve().name,
+        facts=facts(info) if info else [],
+        notes=notes,
+        viewer=viewer,
+        no_viewer=no_viewer,
+        results=shown,
+        curves=curves,
+        examples=chosen,
+        examples_of=examples_of,
+        configuration=configuration(found.run or (found.folder if found.evaluations else None), info),
+        source_language=source_language,
+        target_language=target_language,
+    )
+
+
+# --- where there is no evaluation --------------------------------------------------------------------------------
+
+
+def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple[list[Pair], str]:
+    """Pairs to translate, and what they are: a file's, or those held out from the corpus the model was trained on.
+
+    Raises:
+        ValueError: for a file without pairs.
+    """
+    from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
+    from ..corpus.prepared import corpus_settings, prepare_corpus
+
+    data = loaded.info["data"]
+    if pairs is not None:
+        names = ("source_field", "target_field", "source_language", "target_language")
+        given = {name: data[name] for name in names} | {"context_separator": loaded.sources.context_separator}
+        texts, _ = read_evaluation_file(str(pairs), **given, simplified=simplifies_sources(data))
+        return texts[:HELD_OUT], pairs.name
+    try:
+        splits = prepare_corpus(**corpus_settings(data) | {"tokenizer": loaded.tokenizer}).splits
+    except (ValueError, OSError, TypeError) as error:  # moved, or a model folder of somebody else's corpus
+        notes.append(f"No examples: the corpus of the model cannot be read ({error}). Give --pairs FILE.")
+        return [], ""
+    return splits["test"][:HELD_OUT], f"the held-out pairs of {corpus_name(data)}"
+
+
+def translated(
+    loaded: ModelFolder, pairs: Sequence[Pair], max_target_tokens: int, progress: bool
+) -> tuple[str, list[Record]]:
+    """Name and records of a model's own translations."""
+    setting: Setting = None
+    name = system = loaded.info["system"]
+    if system == "grid":
+        setting = recorded_theta(loaded.info)
+        name = f"grid θ={setting:g}"
+    elif system == "waitk":
+        setting = shown_delay(loaded.info["prefix"]["k"])
+        name = f"wait-k k={setting}"
+    running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens)
+    sources, references = [source for source, _ in pairs], [[reference] for _, reference in pairs]
+    sentences = tokenise(sources, references, loaded.tokenizer, source_tokens=loaded.sources)
+    records = []
+    with _bar(progress, "translating", len(pairs)) as advance:
+        for record in translate(running, sentences, loaded.tokenizer):
+            records.append(record)
+            advance(1)
+    return name, sorted(records, key=lambda record: record["id"])
+
+
+# --- the run -----------------------------------------------------------------------------------------------------
+
+
+def facts(info: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a model is, in a few lines."""
+    data, options = info["data"], info["grid" if info["system"] == "grid" else "prefix"]
+    return [
+        ("system", info["system"]),
+        ("languages", f"{data['source_language']} → {data['target_language']}"),
+        ("backbone", info["backbone"] or "trained from random weights"),
+        ("trained", "all weights" if info["adaptation"] == "full" else info["adaptation"]),
+        *[(name.replace("_", " "), _plain(value)) for name, value in options.items()],
+        *([("λ", f"{info['policy']['lam']:g}")] if info["policy"] else []),
+        ("data", corpus_name(data)),
+        ("licence of the data", data["licence"]),
+        *[(name, f"{value:.4g}") for name, value in info["scores"].items()],
+        ("written by", f"duplexmt {info['duplexmt_version']}"),
+    ]
+
+
+def configuration(folder: Path | None, info: Mapping[str, Any] | None) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Settings by heading: those a run or an evaluation was started with, and those its model has kept."""
+    import yaml
+
+    found = []
+    if folder is not None:
+        for heading, name in (("Settings", "config"), ("Command line", "overrides")):
+            path = folder / ".hydra" / f"{name}.yaml"
+            if path.is_file():
+                try:
+                    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+                except yaml.YAMLError as error:
+                    raise ValueError(f"{path} is damaged: {error}") from error
+                if settings:
+                    found.append((heading, flat(settings)))
+    if info is not None:
+        kept = {name: value for name, value in info.items() if name not in ("files", "scores")}
+        found.append(("Model", flat(kept)))
+    return found
+
+
+def flat(settings: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as dotted names and values, lists of plain values in one."""
+    if isinstance(settings, Mapping) and settings:
+        return [
+            pair
+            for name, value in settings.items()
+            for pair in flat(value, f"{prefix}.{name}" if prefix else str(name))
+        ]
+    if isinstance(settings, list):
+        if any(isinstance(value, Mapping | list) for value in settings):
+            return [pair for number, value in enumerate(settings) for pair in flat(value, f"{prefix}[{number}]")]
+        if not prefix:
+            return [(str(number), str(value)) for number, value in enumerate(settings, start=1)]
+        return [(prefix, ", ".join(map(_plain, settings)))]
+    return [(prefix, _plain(settings))]
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@contextmanager
+def _bar(shown: bool, what: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A progress bar, if wanted, and what moves it on."""
+    from tqdm import tqdm
+
+    with tqdm(desc=what, total=total, disable=not shown) as bar:
+        yield bar.update
+
+
+def _is_run(folder: Path) -> bool:
+    return (
+        any(folder.glob("metrics/*/metrics.csv"))
+        or (folder / "model" / MANIFEST).is_file()
+        or ((folder / ".hydra" / "config.yaml").is_file() and (folder / "corpus.json").is_file())
+    )

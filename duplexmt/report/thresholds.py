@@ -1,0 +1,176 @@
+"""What a grid model makes of a sentence at every threshold θ, for the viewer of the report.
+
+Greedy decoding at θ' does what it does at θ as long as no EMIT on the way had a probability of at most θ': so each
+translation says how far it holds, and only where it changes the model is asked again.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..analysis.sentence_grid import sentence_grid
+from ..data.tokenizer import token_ids
+from ..grid.model import GridModel
+from ..metrics.latency import sentence_latency
+from ..model_folder.artifact import ModelFolder
+from ..streaming.engine import Engine
+from ..streaming.events import End, Event, Read, Write
+from .viewer import Viewer, ViewerSentence, Visit, Way
+
+THETAS = (0.0, 0.001, *(step / 100 for step in range(1, 100)), 0.999, 1.0)  # a trained head is often that sure
+
+Translation = tuple[int, int, list[Event]]  # first and last index of the thresholds that make it, and its events
+
+
+def viewer_of(
+    loaded: ModelFolder,
+    pairs: Sequence[tuple[str, str, str]],
+    *,
+    thetas: Sequence[float] = THETAS,
+    max_target_tokens: int = 64,
+    batch_size: int = 16,
+    progress: Callable[[int], object] = lambda done: None,
+) -> Viewer:
+    """Translations and grids of sentence pairs at all thresholds.
+
+    Args:
+        loaded: a grid model.
+        pairs: label, source and reference of each sentence; the previous sentence of a model with context is left out.
+        thetas: thresholds, rising.
+        max_target_tokens: length at which a translation is stopped.
+        batch_size: sentences decoded side by side.
+        progress: is told how many more thresholds are done, of `len(pairs) * len(thetas)`.
+
+    Raises:
+        ValueError: for a model without grid, a pair without text, or what the engine and `SentenceGrid` refuse.
+    """
+    if not isinstance(loaded.model, GridModel):
+        raise ValueError(f"a {loaded.info['system']} model has no grid to show")
+    model, tokenizer, lam = loaded.model, loaded.tokenizer, loaded.info["policy"]["lam"]
+    sources = loaded.sources.ids([source for _, source, _ in pairs])
+    references = token_ids(tokenizer, [reference for _, _, reference in pairs])
+    for (label, _, _), *both in zip(pairs, sources, references, strict=True):
+        if not all(both):
+            raise ValueError(f"{label}: a sentence of the viewer needs a source and a reference")
+    found = translations(loaded, sources, thetas, max_target_tokens, batch_size, progress)
+    sentences = []
+    for (label, source, reference), source_ids, reference_ids, ways in zip(
+        pairs, sources, references, found, strict=True
+    ):
+        texts = {tuple(reference_ids): 0}
+        grids_of = [texts.setdefault(tuple(written(events)), len(texts)) for _, _, events in ways]
+        sentences.append(
+            ViewerSentence(
+                label=label,
+                source=loaded.sources.split(source)[1],
+                reference=reference,
+                grids=[sentence_grid(model, loaded.tokens, tokenizer, source_ids, text, lam) for text in texts],
+                ways=[
+                    _way(translation, grid, len(source_ids), len(reference_ids))
+                    for translation, grid in zip(ways, grids_of, strict=True)
+                ],
+            )
+        )
+    data = loaded.info["data"]
+    return Viewer(thetas, sentences, data["source_language"], data["target_language"])
+
+
+def translations(
+    loaded: ModelFolder,
+    sources: Sequence[Sequence[int]],
+    thetas: Sequence[float],
+    max_target_tokens: int,
+    batch_size: int,
+    progress: Callable[[int], object] = lambda done: None,
+) -> list[list[Translation]]:
+    """All translations of each source over rising thresholds, every one with the range of thresholds that makes it.
+
+    Args:
+        loaded: a grid model.
+        sources: token ids without end token, at least one each.
+        thetas: thresholds, rising.
+        max_target_tokens, batch_size, progress: see `viewer_of`.
+    """
+    engine = Engine(
+        loaded.model,  # type: ignore[arg-type]
+        loaded.tokens,
+        theta=thetas[0],
+        max_target_tokens=max_target_tokens,
+        max_streams=batch_size,
+        tokenizer=loaded.tokenizer,
+    )
+    found: list[list[Translation]] = [[] for _ in sources]
+    waiting = [(sentence, 0) for sentence in reversed(range(len(sources)))]
+    events: dict[int, list[Event]] = {}
+    first_of: dict[int, int] = {}
+    while waiting or engine.streams:
+        while waiting and len(engine.streams) < engine.max_streams:
+            sentence, first = waiting.pop()
+            source = sources[sentence]
+            stream = engine.open(name=sentence, source_length=len(source), theta=thetas[first])
+            stream.read(source)
+            stream.end()
+            events[sentence], first_of[sentence] = [], first
+        for event in engine.step():
+            sentence = event.stream
+            events[sentence].append(event)
+            if isinstance(event, End):
+                first = first_of[sentence]
+                last = holds_until(events[sentence], len(sources[sentence]), thetas, first)
+                found[sentence].append((first, last, events[sentence]))
+                progress(last - first + 1)
+                if last + 1 < len(thetas):
+                    waiting.append((sentence, last + 1))
+    return found
+
+
+def holds_until(events: Sequence[Event], source_tokens: int, thetas: Sequence[float], first: int) -> int:
+    """Index of the highest threshold that makes the same translation as `thetas[first]`.
+
+    Args:
+        events: of that translation.
+        source_tokens: text tokens of its source.
+        thetas: thresholds, rising.
+        first: index of the one it was made with.
+    """
+    reads, least = 0, float("inf")  # least p(EMIT) of an EMIT that θ has decided, not the end of the source
+    for event in events:
+        if isinstance(event, Read):
+            reads += 1
+        elif isinstance(event, Write) and reads <= source_tokens:
+            assert event.emit_probability is not None
+            least = min(least, event.emit_probability)
+    if reads <= source_tokens:  # stopped on its way, at a cell whose probability no event tells
+        return first
+    last = first
+    while last + 1 < len(thetas) and thetas[last + 1] < least:
+        last += 1
+    return last
+
+
+def written(events: Sequence[Event]) -> list[int]:
+    """Tokens written."""
+    return [event.token for event in events if isinstance(event, Write)]
+
+
+def _way(translation: Translation, grid: int, source_tokens: int, reference_tokens: int) -> Way:
+    first, last, events = translation
+    visits: list[Any] = []
+    delays = []
+    tail = ""
+    for event in events:
+        if isinstance(event, Read):
+            if visits:
+                visits[-1][1] = event.emit_probability
+            visits.append([[], None])
+        elif isinstance(event, Write):
+            visits[-1][0].append((event.text, event.emit_probability))
+            delays.append(event.delay)
+        else:
+            tail = event.text
+    if tail:  # bytes that make no character were held back to the end: they belong to the last token written
+        last_written = next(tokens for tokens, _ in reversed(visits) if tokens)
+        text, p_emit = last_written[-1]
+        last_written[-1] = (text + tail, p_emit)
+    al = sentence_latency([delays], [source_tokens], [reference_tokens])["AL"][0]
+    stopped = next(event.reason for event in events if isinstance(event, End))
+    return Way(first, last, [Visit(*visit) for visit in visits], stopped, al, grid)

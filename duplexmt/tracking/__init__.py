@@ -1,0 +1,1 @@
+"""What W&B is given, and its dashboard."""

@@ -1,0 +1,139 @@
+"""The W&B dashboard of a project.
+
+python -m duplexmt.tracking.dashboard install --entity ME --project duplexmt   # on your W&B account
+python -m duplexmt.tracking.dashboard layout                                   # as JSON; nothing is sent
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from .artifacts import PARETO
+
+CHART = "duplexmt-pareto"
+CHART_FILE = Path(__file__).parents[1] / "drawing" / "pareto.vl.json"
+CHART_FIELDS = {
+    "x": "AL",
+    "x_low": "AL low",
+    "x_high": "AL high",
+    "y": "BLEU",
+    "y_low": "BLEU low",
+    "y_high": "BLEU high",
+    "system": "system",
+    "setting": "setting",
+}
+CHART_STRINGS = {"title": "Quality against AL, 95 % intervals", "quality": "BLEU"}
+CURVES = {  # panel of the training section: its metrics
+    "LM loss (nats)": ("train/lm_loss", "validation/lm_loss"),
+    "EMIT loss (nats)": ("train/emit_loss", "validation/emit_loss"),
+    "path area (share of cells)": ("train/area", "validation/area"),
+    "EMIT decisions that agree with the path": ("train/emit_accuracy", "validation/emit_accuracy"),
+    "EMIT calibration error": ("validation/emit_calibration",),
+    "BLEU of the validation sample": ("validation/BLEU",),
+    "AL of the validation sample": ("validation/AL", "validation/AL_all"),
+    "pairs a second": ("speed/pairs_per_second",),
+    "MFU": ("speed/mfu",),
+}
+STEP = "trainer/global_step"
+PROBES = 4  # shown side by side, if there are as many
+
+
+def workspace(entity: str, project: str) -> Any:
+    """The workspace, not yet sent: sections of training, probes, and quality against latency.
+
+    Raises:
+        ValueError: where the package that makes workspaces is not installed.
+    """
+    try:
+        import wandb_workspaces.reports.v2 as reports
+        import wandb_workspaces.workspaces as workspaces
+    except ImportError as error:
+        raise ValueError("the layout needs the package wandb-workspaces: pip install wandb-workspaces") from error
+
+    curves = [reports.LinePlot(title=title, x=STEP, y=list(metrics)) for title, metrics in CURVES.items()]
+    media = [
+        reports.MediaBrowser(
+            title=title, media_keys=[f"probes/{n}-{name}" for n in range(1, PROBES + 1)], num_columns=2
+        )
+        for title, name in (("loss heatmap and best path", "heatmap"), ("top token and p(EMIT)", "grid-output"))
+    ]
+    pareto = reports.CustomChart(
+        query={"summaryTable": {"tableKey": f"{PARETO}_table"}},
+        chart_name=f"{entity}/{CHART}",
+        chart_fields=CHART_FIELDS,
+        chart_strings=CHART_STRINGS,
+    )
+    scatters = [
+        reports.ScatterPlot(title=title, x=reports.SummaryMetric(f"{of}/AL"), y=reports.SummaryMetric(f"{of}/BLEU"))
+        for title, of in (("test set, a point for each run", "results"), ("after training", "validation"))
+    ]
+    tables = [reports.WeavePanelSummaryTable(table_name=name) for name in ("results/table", "probes/translations")]
+    sections: dict[str, list[Any]] = {
+        "Quality and latency": [pareto, *scatters, tables[0]],
+        "Probes": [*media, tables[1]],
+        "Training": curves,
+    }
+    return workspaces.Workspace(
+        entity=entity,
+        project=project,
+        name="duplexmt",
+        sections=[workspaces.Section(name=name, panels=panels, is_open=True) for name, panels in sections.items()],
+        settings=workspaces.WorkspaceSettings(max_runs=50),
+    )
+
+
+def layout(entity: str, project: str) -> dict[str, Any]:
+    """Chart and workspace as W&B stores them."""
+    view = workspace(entity, project)._to_model()
+    return {
+        "chart": json.loads(CHART_FILE.read_text(encoding="utf-8")),
+        "workspace": view.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+
+
+def install(entity: str, project: str) -> str:
+    """Make the chart and the workspace on a W&B account; returns the workspace's address.
+
+    Raises:
+        ValueError: where W&B cannot be reached, or refuses.
+    """
+    import wandb
+
+    view = workspace(entity, project)
+    try:
+        wandb.Api().create_custom_chart(
+            entity=entity,
+            name=CHART,
+            display_name="duplexmt: quality against latency",
+            spec_type="vega2",
+            access="private",
+            spec=CHART_FILE.read_text(encoding="utf-8"),
+        )
+        return view.save().url
+    except (wandb.Error, OSError) as error:
+        raise ValueError(f"W&B, for {entity}/{project}: {error}; are you logged in (wandb login)?") from error
+
+
+def main() -> None:
+    """The two commands."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("install", "layout"):
+        command = commands.add_parser(name)
+        command.add_argument("--entity", required=name == "install", default="ENTITY")
+        command.add_argument("--project", default="duplexmt")
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "install":
+            print(install(arguments.entity, arguments.project))
+        else:
+            print(json.dumps(layout(arguments.entity, arguments.project), ensure_ascii=False, indent=2))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The command that draws figures of a trained model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from duplexmt.analysis.figures import sentence, training
+from duplexmt.analysis.sentence_grid import sentence_grid, token_text
+from duplexmt.data.batch import collate
+from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
+from duplexmt.policy.path import best_path
+
+from ..helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_prefix, tiny_tokenizer
+from ..model_folder.test_artifact import save
+
+TOKENS = stream_tokens(tiny_tokenizer())
+SOURCE, TARGET = SENTENCES[1]
+
+
+def ids(text):
+    return token_ids(tiny_tokenizer(), [text])[0]
+
+
+def test_the_probe_shows_the_models_own_numbers_cell_by_cell():
+    model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
+    grid = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05)
+    batch = collate([TOKENS.example(source, target)])
+    with torch.no_grad():
+        hidden = model(batch.source, batch.target)[0]
+        losses = -model.text_logits(hidden).log_softmax(-1)
+    labels = [*target, TOKENS.end]
+    heatmap = torch.stack([losses[:, y, label] for y, label in enumerate(labels)], 1)
+    torch.testing.assert_close(torch.tensor(grid.heatmap), heatmap)
+    torch.testing.assert_close(torch.tensor(grid.emit), model.emit_logits(hidden).softmax(-1)[..., 1])
+    y_at = best_path(heatmap[None], batch.source_lengths, batch.target_lengths, 0.05)
+    assert list(grid.y_at) == y_at[0].tolist()
+    top = losses.argmin(-1)
+    assert grid.top[2][3] == token_text(tiny_tokenizer(), int(top[2, 3]), TOKENS.end)
+    assert grid.source[-1] == grid.target[-1] == "■"
+
+
+def test_rows_and_columns_of_prefixes_are_left_out():
+    tokens = StreamTokens(TOKENS.end, TOKENS.seed, source_prefix=(5, 6), target_prefix=(7,))
+    grid = sentence_grid(spoken_grid(), tokens, tiny_tokenizer(), ids("我好"), ids("a cat"), lam=0.0)
+    assert len(grid.source) == len(ids("我好")) + 1
+    assert "".join(grid.target) == "a cat■"
+
+
+def test_a_part_of_a_character_is_named_rather_than_shown_broken():
+    tokenizer = byte_level_tokenizer()
+    (token, *_) = token_ids(tokenizer, ["龘"])[0]
+    assert "�" not in token_text(tokenizer, token, end=0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("run") / "model", spoken_grid(seed=4), tokens=TOKENS)
+
+
+def test_all_figures_of_a_sentence_are_written(folder, tmp_path):
+    waitk = save(tmp_path / "wait2" / "model", tiny_prefix(2, vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
+    multi = save(tmp_path / "multi" / "model", tiny_prefix("multi", vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
+    paths = sentence(
+        folder, SOURCE, TARGET, tmp_path / "out", thetas=(0.3, 0.7), beside=[folder, waitk, multi], max_target_tokens=12
+    )
+    assert {path.name for path in paths} == {
+        *(f"{name}.{kind}" for name in ("heatmap", "grid-output", "emission", "staircase") for kind in ("svg", "png")),
+        "emission.md",
+    }
+    assert all(path.stat().st_size > 100 for path in paths)
+    assert (tmp_path / "out" / "emission.md").read_text().count("\n") == 4
+
+
+def test_what_cannot_be_drawn_is_refused(folder, tmp_path):
+    with pytest.raises(ValueError, match="--source: has no text"):
+        sentence(folder, "", TARGET, tmp_path)
+    with pytest.raises(ValueError, match="at least one EMIT threshold"):
+        sentence(folder, SOURCE, TARGET, tmp_path, thetas=())
+    waitk = save(tmp_path / "model", tiny_prefix(2, vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
+    with pytest.raises(ValueError, match="holds a waitk model, which has no grid"):
+        sentence(waitk, SOURCE, TARGET, tmp_path)
+    with pytest.raises(ValueError, match=r"metrics\.csv: give the folder of a run"):
+        training(tmp_path, tmp_path)
+
+
+def test_a_run_that_was_resumed_has_one_curve(tmp_path):
+    for version, step in (("version_0", 50), ("version_1", 100)):
+        path = tmp_path / "metrics" / version / "metrics.csv"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"epoch,step,train/area\n0,{step},0.5\n")
+    assert [path.name for path in training(tmp_path, tmp_path)] == ["training.svg", "training.png"]
+
+
+@pytest.mark.slow
+def test_the_command_answers_a_mistake_in_one_line(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "duplexmt.analysis.figures",
+        "training",
+        str(tmp_path / "none"),
+        "--out",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert json.dumps(str(tmp_path / "none"))[1:-1] in done.stderr

@@ -1,0 +1,80 @@
+"""The figure: drawn from what it is given, the same each time."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from duplexmt.drawing.pareto import _panels, draw_curves, pareto_figure
+
+CURVES = {
+    "grid": [
+        {"setting": "θ=0.5", "AL": (1.0, (0.8, 1.1)), "BLEU": (20.0, (19.0, 21.0)), "COMET": (60.0, None)},
+        {"setting": "θ=0.9", "AL": (3.0, (2.8, 3.3)), "BLEU": (24.0, (23.0, 25.0)), "COMET": (64.0, None)},
+    ],
+    "offline": [{"setting": "—", "AL": (9.0, None), "BLEU": (26.0, None)}],
+}
+
+
+def test_the_figure_is_written_twice_over_and_is_the_same_every_time(tmp_path: Path) -> None:
+    paths = pareto_figure(CURVES, ["COMET", "BLEU"], tmp_path / "new")
+    assert [path.name for path in paths] == ["pareto.pdf", "pareto.svg", "pareto.png"]
+    assert paths[0].read_bytes().startswith(b"%PDF")
+    assert paths[2].read_bytes().startswith(b"\x89PNG")
+    again = pareto_figure(CURVES, ["COMET", "BLEU"], tmp_path)
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+
+
+def test_three_metrics_have_three_panels_and_a_system_without_a_metric_is_left_out_of_its_own(tmp_path: Path) -> None:
+    paths = pareto_figure(CURVES, ["COMET", "BLEU", "chrF"], tmp_path)
+    assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_the_legend_stands_below_the_panels_whatever_its_length() -> None:
+    long = {f"{name} of a system with a very long name": points for name, points in CURVES.items()}
+    for curves in (CURVES, long):
+        figure = _panels(curves, ["COMET", "BLEU"], "AL")
+        figure.draw_without_rendering()
+        (legend,), panels = figure.legends, figure.axes
+        assert [text.get_text() for text in legend.get_texts()] == list(curves)
+        box = legend.get_window_extent()
+        assert box.y1 <= min(axes.get_tightbbox().y0 for axes in panels)  # type: ignore[union-attr]
+        assert (box.x0 >= 0, box.x1 <= figure.bbox.x1) == (True, True)
+
+
+def test_names_in_chinese_and_with_a_dollar_are_drawn_as_they_are(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        paths = pareto_figure({"棒球 $5": CURVES["grid"][:1]}, ["BLEU"], tmp_path)  # one θ only
+    assert b"<text" not in paths[1].read_bytes()
+
+
+def test_settings_that_come_to_the_same_point_are_named_together() -> None:
+    same = [{"setting": f"θ={theta}", "AL": (1.0, None), "BLEU": (20.0, None)} for theta in (0.9, 0.5)]
+    axes = Figure().subplots()
+    draw_curves(axes, {"grid": [*same, {"setting": "θ=1", "AL": (9.0, None), "BLEU": (20.0, None)}]}, "BLEU")
+    assert [text.get_text() for text in axes.texts] == ["θ=0.5, θ=0.9", "θ=1"]
+
+
+def test_names_of_points_on_one_spot_do_not_cover_each_other() -> None:
+    """As wait-3 and multi-path wait-k at k = 3, which reads as much and is as good."""
+    curves = {
+        f"system {n}": [{"setting": f"k={n}", "AL": (3.33 + n / 100, None), "BLEU": (23.4 + n / 100, None)}]
+        for n in range(8)
+    }
+    far = {"setting": "k=9", "AL": (9.0, None), "BLEU": (26.0, None)}
+    figure = _panels(curves | {"far": [far]}, ["BLEU"], "AL")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    *near, alone = [text.get_window_extent() for text in axes.texts]
+    assert not any(a.overlaps(b) for i, a in enumerate(near) for b in near[:i])
+    x, y = axes.transData.transform((9.0, 26.0))
+    assert (alone.x0 > x, alone.y0 < y) == (True, True), "where there is room, below its point and to the right"
+
+
+def test_an_empty_figure_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one system"):
+        pareto_figure({}, ["BLEU"], tmp_path)
+    with pytest.raises(ValueError, match="one quality metric"):
+        pareto_figure(CURVES, [], tmp_path)

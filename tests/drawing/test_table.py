@@ -1,0 +1,116 @@
+"""Tables as literal text."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from duplexmt.drawing.table import summary, to_csv, to_json, to_markdown, write_tables
+
+ROWS = [
+    {"system": "offline", "BLEU": 23.456789, "AL": 18, "sentences": 1000, "COMET": None},
+    {"system": "grid | θ=0.5", "BLEU": 7.0, "AL": 0.125, "sentences": 1000, "COMET": 59.5},
+]
+
+
+def test_markdown_has_two_decimals_a_dash_for_none_and_numbers_to_the_right() -> None:
+    assert to_markdown(ROWS) == (
+        "| system | BLEU | AL | sentences | COMET |\n"
+        "| --- | ---: | ---: | ---: | ---: |\n"
+        "| offline | 23.46 | 18.00 | 1000 | — |\n"
+        "| grid \\| θ=0.5 | 7.00 | 0.12 | 1000 | 59.50 |\n"
+    )
+
+
+def test_markdown_carries_caption_and_footnotes() -> None:
+    text = to_markdown([{"BLEU": 1.0}], caption="Quality.", footnotes=["BLEU: nrefs:1|tok:13a", "chrF: nc:6"])
+    assert text == "Quality.\n\n| BLEU |\n| ---: |\n| 1.00 |\n\n- BLEU: nrefs:1|tok:13a\n- chrF: nc:6\n"
+
+
+def test_csv_shows_what_markdown_shows() -> None:
+    assert to_csv(ROWS) == (
+        "system,BLEU,AL,sentences,COMET\noffline,23.46,18.00,1000,—\ngrid | θ=0.5,7.00,0.12,1000,59.50\n"
+    )
+
+
+def test_csv_with_commas_quotes_and_newlines_reads_back() -> None:
+    text = 'a, "b"\nc'
+    assert list(csv.reader(io.StringIO(to_csv([{"text": text}])))) == [["text"], [text]]
+
+
+def test_json_keeps_full_precision_null_and_order() -> None:
+    document = json.loads(to_json(ROWS, caption="Quality.", footnotes=["a note"]))
+    assert document == {"caption": "Quality.", "rows": ROWS, "footnotes": ["a note"]}
+    assert list(document["rows"][1]) == list(ROWS[0])
+
+
+def test_columns_stand_in_the_order_of_the_first_row() -> None:
+    assert to_csv([{"b": 1, "a": 2}, {"a": 3, "b": 4}]) == "b,a\n1,2\n4,3\n"
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    row = {"AL": np.float32(1.5), "sentences": np.int64(3)}
+    assert to_csv([row]) == "AL,sentences\n1.50,3\n"
+    assert json.loads(to_json([row]))["rows"] == [{"AL": 1.5, "sentences": 3}]
+
+
+def test_a_small_negative_number_is_not_shown_as_minus_zero() -> None:
+    assert to_csv([{"AL": -0.001}]) == "AL\n0.00\n"
+
+
+def test_markdown_cells_stay_on_their_line() -> None:
+    assert to_markdown([{"a": "x\ny"}]).splitlines()[2] == "| x y |"
+
+
+def test_summary_aligns_text_left_and_numbers_right() -> None:
+    assert summary([{"system": "offline", "AL": 18.06}, {"system": "wait-3", "AL": None}]) == (
+        "system      AL\n-------  -----\noffline  18.06\nwait-3       —"
+    )
+
+
+def test_summary_aligns_chinese_characters_of_two_cells() -> None:
+    text = summary([{"source": "今天天气好", "AL": 3.0}, {"source": "rain 雨", "AL": 12.5}, {"source": "", "AL": 0.0}])
+    assert text == ("source         AL\n----------  -----\n今天天气好   3.00\nrain 雨     12.50\n             0.00")
+
+
+def test_summary_gives_a_combining_accent_no_cell_and_a_fullwidth_letter_two() -> None:
+    assert summary([{"text": "e\u0301", "n": 1}, {"text": "ＡＢ", "n": 2}]) == (
+        "text  n\n----  -\ne\u0301     1\nＡＢ  2"
+    )
+
+
+def test_write_tables_writes_the_three_forms_and_returns_their_paths(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "results"
+    paths = write_tables(ROWS, folder, "theta0.5", caption="Caption.", footnotes=["note"])
+    assert [path.name for path in paths] == ["theta0.5.md", "theta0.5.csv", "theta0.5.json"]
+    assert [path.read_text(encoding="utf-8") for path in paths] == [
+        to_markdown(ROWS, "Caption.", ["note"]),
+        to_csv(ROWS),
+        to_json(ROWS, "Caption.", ["note"]),
+    ]
+
+
+@pytest.mark.parametrize("name", ["", ".", "a/b", "../a"])
+def test_a_name_that_is_no_file_name_is_refused_and_nothing_written(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="plain file name"):
+        write_tables(ROWS, tmp_path / "results", name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "at least one row"),
+        ([{}], "at least one column"),
+        ([{"a": 1, "b": 2}, {"a": 1, "c": 2}], r"row 1 .* lacks \['b'\] and adds \['c'\]"),
+        ([{"a": 1.0}, {"a": float("nan")}], "row 1, column 'a': numbers must be finite .*got nan"),
+        ([{"a": [1]}], r"row 0, column 'a': a cell must be text, a number or None, got \[1\]"),
+    ],
+)
+def test_rows_that_make_no_table_are_refused_in_every_form(rows: list[dict[str, object]], message: str) -> None:
+    for form in (to_markdown, to_csv, to_json, summary):
+        with pytest.raises(ValueError, match=message):
+            form(rows)

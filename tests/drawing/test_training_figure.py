@@ -1,0 +1,43 @@
+"""Curves of a run: read from its metrics, drawn as far as they were logged."""
+
+import pytest
+
+from duplexmt.drawing.training_figure import joined, read_curves, training_figure
+
+METRICS = """epoch,lr-Adam,step,train/area,validation/area,validation/emit_accuracy
+,0.001,49,,,
+0,,49,0.57,,
+0,,99,0.33,,
+0,,99,,0.4,0.9
+"""
+
+
+def test_curves_are_read_as_far_as_they_were_logged(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text(METRICS)
+    curves = read_curves(path)
+    assert curves["train/area"] == [(49, 0.57), (99, 0.33)]
+    assert curves["validation/emit_accuracy"] == [(99, 0.9)]
+    svg, png = training_figure(curves, tmp_path)
+    assert svg.stat().st_size > 1000
+    assert png.stat().st_size > 1000
+
+
+def test_of_steps_a_resumed_run_has_taken_twice_the_later_count():
+    stopped = {"train/area": [(49, 0.6), (99, 0.5), (149, 0.4)], "validation/area": [(99, 0.5)]}
+    resumed = {"train/area": [(99, 0.45), (149, 0.35), (199, 0.3)], "validation/area": [(199, 0.3)]}
+    assert joined([stopped, resumed]) == {
+        "train/area": [(49, 0.6), (99, 0.45), (149, 0.35), (199, 0.3)],
+        "validation/area": [(199, 0.3)],
+    }
+    assert joined([stopped]) == stopped
+    assert joined([{}, stopped]) == stopped
+
+
+def test_nothing_to_show_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no metric of training to show: a run logs train/area"):
+        training_figure({"validation/BLEU": [(1, 3.0)]}, tmp_path)
+    path = tmp_path / "other.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="no column 'step'"):
+        read_curves(path)

@@ -1,0 +1,351 @@
+"""The folder of an evaluation: killed anywhere, it goes on; what does not belong there is refused."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from duplexmt.data.tokenizer import SourceTokens
+from duplexmt.evaluation.decoding import (
+    SCORED,
+    Decoding,
+    Point,
+    TestSet,
+    check_models,
+    further_references,
+    model_digest,
+    telling_apart,
+)
+from duplexmt.evaluation.named import named_apart, with_recipe
+from duplexmt.evaluation.recipe import recipe_of
+from duplexmt.evaluation.scoring import name_points
+from duplexmt.evaluation.translation import tokenise, translate
+
+from ..helpers import tiny_tokenizer
+from ..scripted import SENTENCES, TEST, Scripted, evaluated, point, system_like, unlike
+
+# --- further references ------------------------------------------------------------------------------------------
+
+
+def test_files_of_references_join_line_by_line_and_an_empty_line_gives_none(tmp_path):
+    (tmp_path / "b.txt").write_text("one cat\n\n", encoding="utf-8")
+    (tmp_path / "c.txt").write_text("the cat\nthat man", encoding="utf-8")
+    files = [str(tmp_path / name) for name in ("b.txt", "c.txt")]
+    assert further_references(["a cat", "the man"], files) == [["a cat", "one cat", "the cat"], ["the man", "that man"]]
+
+
+def test_a_mark_at_the_beginning_and_other_line_ends_are_no_part_of_a_reference(tmp_path):
+    (tmp_path / "b.txt").write_bytes("\ufeffone cat\r\nthe\rman\r\n".encode())
+    found = further_references(["a cat", "the man"], [str(tmp_path / "b.txt")])
+    assert found == [["a cat", "one cat"], ["the man", "the\rman"]]
+
+
+def test_references_and_pairs_of_different_number_are_refused_with_both(tmp_path):
+    (tmp_path / "b.txt").write_text("one cat\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="has 1 lines for 2 test pairs"):
+        further_references(["a cat", "the man"], [str(tmp_path / "b.txt")])
+    with pytest.raises(ValueError, match="no such file"):
+        further_references(["a cat"], [str(tmp_path / "none.txt")])
+    (tmp_path / "b.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(ValueError, match=r"references=.*b\.txt: not UTF-8"):
+        further_references(["a cat"], [str(tmp_path / "b.txt")])
+
+
+def test_a_test_set_with_the_sentence_before_is_complete_once_it_is_decoded(tmp_path):
+    given = [f"{before}|||{source}" for (before, _), (source, _) in zip(SENTENCES[1:], SENTENCES, strict=False)]
+    references = [[target] for _, target in SENTENCES[:-1]]
+    test = TestSet("with context", given, references, "zh", "en")
+    decoding, entry = Decoding.start(tmp_path, test), point(test=test)
+    decoding.add(entry)
+    how = SourceTokens(tiny_tokenizer(), context_separator="|||")
+    sentences = tokenise(given, references, tiny_tokenizer(), source_tokens=how)
+    system = system_like("grid", 0.5)
+    system.translate = lambda sources, contexts: Scripted.translate(system, sources)
+    system.script.pop()
+    assert [line["source"] for line in decoding.decode(entry, translate(system, sentences, tiny_tokenizer()))] == [
+        source for source, _ in reversed(SENTENCES[:-1])
+    ]  # fmt: skip
+    decoding.finish()
+    again = Decoding.read(tmp_path)
+    again.check_complete()
+    again.records[entry.digest][0]["given"] = "another|||" + SENTENCES[0][0]
+    with pytest.raises(ValueError, match="are not those of the test set it was decoded from"):
+        again.check_complete()
+
+
+# --- killed, and going on ----------------------------------------------------------------------------------------
+
+POINTS = [point(setting=0.5), point(setting=0.9)]
+
+
+def hypotheses(folder):
+    return (folder / "hypotheses.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("stop_after", range(1, len(SENTENCES) + 1))
+@pytest.mark.parametrize("torn", [0, 1, 40])
+def test_an_evaluation_killed_anywhere_goes_on_and_ends_the_same(tmp_path, stop_after, torn):
+    evaluated(tmp_path / "whole", POINTS)
+    folder = tmp_path / "killed"
+    evaluated(folder, POINTS, stop_after=stop_after)
+    if torn:  # in the middle of a line
+        content = (folder / "hypotheses.jsonl").read_bytes()
+        (folder / "hypotheses.jsonl").write_bytes(content[:-torn])
+    begun = Decoding.start(folder, TEST)
+    assert len(begun.records[POINTS[0].digest]) == stop_after - bool(torn), "what was written is not decoded again"
+    evaluated(folder, POINTS)
+    assert hypotheses(folder) == hypotheses(tmp_path / "whole")
+    assert (folder / "decoding.json").read_text() == (tmp_path / "whole" / "decoding.json").read_text()
+
+
+def test_lines_appear_as_soon_as_a_translation_has_ended(tmp_path):
+    evaluated(tmp_path, POINTS, stop_after=2)
+    assert len(hypotheses(tmp_path).splitlines()) == 2
+
+
+def test_a_finished_evaluation_has_a_line_for_each_point_and_sentence_in_order(tmp_path):
+    evaluated(tmp_path, POINTS)
+    lines = [json.loads(line) for line in hypotheses(tmp_path).splitlines()]
+    assert [(line["setting"], line["id"]) for line in lines] == [(s, i) for s in (0.5, 0.9) for i in range(6)]
+    again = Decoding.read(tmp_path)
+    again.check_complete()
+    assert all(again.missing(entry) == [] for entry in POINTS)
+
+
+def test_a_line_separator_inside_a_text_does_not_end_its_line(tmp_path):
+    decoding = evaluated(tmp_path, POINTS[:1])
+    decoding.records[POINTS[0].digest][0]["text"] = "a\u2028cat"
+    decoding.finish()
+    assert Decoding.read(tmp_path).records[POINTS[0].digest][0]["text"] == "a\u2028cat"
+
+
+def test_further_points_join_an_evaluation(tmp_path):
+    evaluated(tmp_path, POINTS)
+    more = evaluated(tmp_path, [point(setting=0.7)])
+    assert [entry.setting for entry in more.points.values()] == [0.5, 0.9, 0.7]
+    more.check_complete()
+
+
+def test_an_evaluation_is_complete_only_once_nothing_is_missing(tmp_path):
+    evaluated(tmp_path, POINTS, stop_after=2)
+    (tmp_path / "decoding.json").write_text(
+        (tmp_path / "decoding.json").read_text().replace('"complete": false', '"complete": true'), encoding="utf-8"
+    )
+    more = evaluated(tmp_path, [point(setting=0.7)])
+    assert (more.complete, Decoding.read(tmp_path).complete) == (False, False)
+    with pytest.raises(ValueError, match=r"is not finished: .*resume="):
+        more.check_complete()
+    evaluated(tmp_path, POINTS)
+    assert Decoding.read(tmp_path).complete
+
+
+def test_scores_are_no_longer_those_of_the_evaluation_once_something_is_decoded_anew(tmp_path):
+    evaluated(tmp_path, POINTS)
+    (tmp_path / SCORED).touch()
+    evaluated(tmp_path, POINTS)
+    assert (tmp_path / SCORED).exists(), "nothing was missing"
+    evaluated(tmp_path, [point(setting=0.7)], stop_after=1)
+    assert not (tmp_path / SCORED).exists()
+
+
+def test_the_model_folders_asked_for_are_remembered_from_the_first_point_on(tmp_path):
+    Decoding.start(tmp_path, TEST, [tmp_path / "a", tmp_path / "b"]).add(POINTS[0])
+    folders = [str(tmp_path / name) for name in "ab"]
+    assert Decoding.read(tmp_path).model_folders == Decoding.start(tmp_path, TEST).model_folders == folders
+    assert Decoding.start(tmp_path, TEST, [tmp_path / "c"]).model_folders == [str(tmp_path / "c")]
+
+
+# --- what does not belong together -------------------------------------------------------------------------------
+
+
+def test_an_unfinished_evaluation_is_not_scored(tmp_path):
+    evaluated(tmp_path, POINTS, stop_after=3)
+    with pytest.raises(ValueError, match=r"holds 3 hypotheses and is not finished: .*resume="):
+        Decoding.read(tmp_path).check_complete()
+
+
+def test_hypotheses_of_another_model_or_test_set_are_stale(tmp_path):
+    evaluated(tmp_path, POINTS)
+    with pytest.raises(ValueError, match=r"grid 0\.5 .* are stale: the model has changed"):
+        Decoding.read(tmp_path).add(unlike(POINTS[0], model="m2", digest="other"))
+    with pytest.raises(ValueError, match=r"are stale: the settings have changed"):
+        Decoding.read(tmp_path).add(unlike(POINTS[0], digest="other"))
+    other = TestSet("one sentence", TEST.sources[:1], TEST.references[:1], "zh", "en")
+    with pytest.raises(ValueError, match=r"another test set \(six sentences, 6 .* than one sentence \(1 "):
+        Decoding.start(tmp_path, other)
+
+
+def test_a_line_of_another_point_is_stale(tmp_path):
+    evaluated(tmp_path, POINTS)
+    lines = hypotheses(tmp_path).splitlines(keepends=True)
+    stray = json.dumps(json.loads(lines[0]) | {"point": "of another model"}) + "\n"
+    (tmp_path / "hypotheses.jsonl").write_text("".join([stray, *lines[1:]]), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"hypotheses\.jsonl:1 is stale"):
+        Decoding.read(tmp_path)
+
+
+def test_duplicate_and_unknown_ids_and_damaged_lines_are_named_by_their_place(tmp_path):
+    evaluated(tmp_path, POINTS)
+    whole = hypotheses(tmp_path)
+    lines = whole.splitlines(keepends=True)
+    for bad, message in (
+        (lines[0], r":13: id 0 is there twice for grid 0\.5"),
+        (json.dumps(json.loads(lines[0]) | {"id": 6}) + "\n", ":13: id 6 is none of the 6 sentences"),
+        ("{}\n", ":13 is damaged"),
+        ("not json\n", ":13 is damaged"),
+        ("\0" * 9 + "\n", ":13 is damaged"),
+        ('"\udcff"\n', ":13 is damaged"),
+    ):
+        (tmp_path / "hypotheses.jsonl").write_bytes((whole + bad).encode("utf-8", "surrogateescape"))
+        with pytest.raises(ValueError, match=message):
+            Decoding.read(tmp_path)
+
+
+def test_an_edited_reference_is_noticed(tmp_path):
+    evaluated(tmp_path, POINTS)
+    (tmp_path / "hypotheses.jsonl").write_text(hypotheses(tmp_path).replace("a cat", "a dog"), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"not those of the test set it was decoded from \(six sentences\)"):
+        Decoding.read(tmp_path).check_complete()
+
+
+def test_a_folder_without_evaluation_or_with_a_damaged_one_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no evaluation: it has no decoding\.json"):
+        Decoding.read(tmp_path)
+    (tmp_path / "decoding.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match="is damaged"):
+        Decoding.read(tmp_path)
+
+
+def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
+    grid = {"system": "grid", "grid": {"softmax": "joint"}, "policy": {"lam": 0.1}, "training": {}}
+    usual = {
+        "emit_hidden": 0,
+        "LM cells": "mask",
+        "EMIT loss": "mask",
+        "EMIT weight": 1.0,
+        "EMIT learning rate": None,
+    }  # of a folder written before these were options, too
+    assert telling_apart(grid) == {"softmax": "joint", "λ": 0.1, "trained as": "grid", **usual}
+    grid["training"] |= {
+        "lm_cells": "visits", "emit_loss": "regret", "emit_weight": 0.5, "emit_learning_rate": 0.01,
+    }  # fmt: skip
+    grid["grid"]["emit_hidden"] = 64
+    assert telling_apart(grid) == {
+        "softmax": "joint", "λ": 0.1, "trained as": "grid", "emit_hidden": 64, "LM cells": "visits",
+        "EMIT loss": "regret", "EMIT weight": 0.5, "EMIT learning rate": 0.01,
+    }  # fmt: skip
+    waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
+    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": 3}
+    waitk["prefix"]["k"] = "multi"
+    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": "multi"}
+
+
+DATA = {"corpus": "pairs", "path": "a/train.tsv", "segmentation": "tokens", "train_size": 25000, "seed": 1}
+TRAINING = {"learning_rate": 0.001, "optimizer": "adam", "seed": 1, "epochs": 1}
+
+
+def recipe(tmp_path, data=None, training=None, config=None, **info):
+    """The recipe of a model folder that differs from `DATA` and `TRAINING` so."""
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 64, **(config or {})}), encoding="utf-8")
+    known = {"adaptation": "full", "backbone": None, "files": {"config.json": 1}}
+    return recipe_of(tmp_path, {**known, "data": DATA | (data or {}), "training": TRAINING | (training or {}), **info})
+
+
+def test_models_are_trained_alike_where_only_seeds_and_what_matters_to_no_model_differ(tmp_path):
+    usual = recipe(tmp_path)
+    assert usual == {
+        "adaptation": "full", "corpus": "pairs", "path": "a/train.tsv", "segmentation": "tokens", "train_size": 25000,
+        "learning_rate": 0.001, "optimizer": "adam", "epochs": 1, "hidden_size": 64,
+    }  # fmt: skip
+    other_seed = {"seed": 2, "typical_source_length": 12, "sample_size": 5, "max_shard_size": "40MB", "snapshots": [1]}
+    held_out = {"seed": 2, "test_path": "x", "validation_size": 5, "licence": "CC0", "context_tokens": 0}
+    assert recipe(tmp_path, held_out, other_seed) == usual
+    bases = [recipe(tmp_path, {"tokenizer": f"runs/seed{seed}/base/model"}) for seed in (1, 2)]
+    assert bases[0] == bases[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": {"segmentation": "characters"}}, {"data": {"context_tokens": 8}}, {"data": {"train_size": 100000}},
+        {"data": {"path": "b/train.tsv"}}, {"data": {"batch_size": 4}}, {"training": {"optimizer": "muon"}},
+        {"training": {"learning_rate": 0.01}}, {"training": {"epochs": 3}}, {"config": {"hidden_size": 128}},
+        {"adaptation": "lora"}, {"backbone": "Qwen/Qwen2.5-0.5B"}, {"data": {"some_later_option": "x"}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_models_trained_with_other_settings_have_other_recipes(tmp_path, changes):
+    assert recipe(tmp_path, **changes) != recipe(tmp_path)
+
+
+def test_names_tell_in_what_recipes_differ_if_that_is_short_and_nothing_else():
+    def named(*recipes):
+        points = [replace(point(folder=str(i)), recipe=recipe) for i, recipe in enumerate(recipes)]
+        apart = named_apart([*points, point("offline", None)])
+        name_points(apart)  # takes them all
+        return [entry.options for entry in apart][:-1]
+
+    usual = {"train_size": 25000, "path": "a/train.tsv", "epochs": 1, "adaptation": "full", "optimizer": "adam"}
+    assert named(usual, usual) == [{}, {}]
+    assert named(usual, usual | {"train_size": 100000}, {}) == [{"train_size": 25000}, {"train_size": 100000}, {}]
+    assert named(usual, usual | {"path": "b/other.tsv"}) == [{"path": "train.tsv"}, {"path": "other.tsv"}]
+    assert named(usual, usual | {"path": "b/train.tsv"}) == [{"path": "a/train.tsv"}, {"path": "b/train.tsv"}]
+    some = {"sources": ["tatoeba", "wmt17"], "further": {"a": 1}}
+    assert named(usual, usual | some) == [{}, {"sources": "tatoeba,wmt17", "further": '{"a": 1}'}]
+    assert named({"corpus": "builtin"}, usual) == [{}, {}], "more than a name can hold: their runs tell"
+
+
+def test_an_evaluation_of_before_is_read_and_asks_the_model_folder_what_it_was_trained_with(tmp_path):
+    evaluated(tmp_path, POINTS)
+    content = json.loads((tmp_path / "decoding.json").read_text())
+    del content["model_folders"]
+    for entry in content["points"].values():
+        del entry["recipe"]
+    (tmp_path / "decoding.json").write_text(json.dumps(content), encoding="utf-8")
+    before = Decoding.read(tmp_path)
+    before.check_complete()
+    assert (before.model_folders, {entry.digest: entry.recipe for entry in before.points.values()}) == (
+        None, {entry.digest: {} for entry in POINTS}
+    )  # fmt: skip
+    info = {"adaptation": "lora", "files": {}}
+    assert with_recipe(point(folder=str(tmp_path)), lambda folder: info).recipe == {"adaptation": "lora"}
+    assert with_recipe(point(folder="gone"), lambda folder: info).recipe == {}
+    known = replace(point(folder=str(tmp_path)), recipe={"epochs": 1})
+    assert with_recipe(known, lambda folder: info) == known
+    assert Point(**json.loads(json.dumps(asdict(known)))) == known
+
+
+def test_a_base_outside_of_the_model_folder_is_known_by_its_weights_not_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "base").mkdir()
+    weights = tmp_path / "base" / "model.safetensors"
+    local = {"system": "grid", "grid": {}, "files": {}, "backbone": str(tmp_path / "base")}
+    found = []
+    for content in (b"first", b"again", b"first"):
+        weights.write_bytes(content)
+        found.append(model_digest(tmp_path, local))
+    assert found[0] == found[2] != found[1]
+    hub = local | {"backbone": "Qwen/Qwen2.5-0.5B"}
+    for commit in ("abc", "def", None):
+        cached = None if commit is None else f"cache/snapshots/{commit}/config.json"
+        monkeypatch.setattr(
+            "duplexmt.evaluation.decoding.try_to_load_from_cache", lambda name, file, cached=cached: cached
+        )
+        found.append(model_digest(tmp_path, hub))
+    assert len(set(found)) == 5
+
+
+def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "weights").write_bytes(b"first")
+    info = {"system": "grid", "grid": {}, "files": {"weights": 5}}
+    trained = model_digest(model, info)
+    decoding = evaluated(tmp_path / "run", [point(folder=str(model), model=trained)])
+    check_models(decoding, lambda folder: info)
+    assert model_digest(model, info | {"operating_point": {"theta": 0.7}}) == trained, "a record changes no model"
+    (model / "weights").write_bytes(b"again")
+    with pytest.raises(ValueError, match="holds another model by now; decode again"):
+        check_models(decoding, lambda folder: info)
+    (model / "weights").unlink()
+    model.rmdir()
+    check_models(decoding, lambda folder: info)  # gone: nothing to compare with

@@ -1,0 +1,179 @@
+"""The parts of evaluate.py in one process, with tiny models: what is decoded, gone on with and refused."""
+
+import json
+import shutil
+
+import pytest
+
+import evaluate
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.evaluation.decoding import SCORED, Decoding
+from duplexmt.model_folder.artifact import MANIFEST, read_manifest, save_model_folder, write_manifest
+
+from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from ..scripted import evaluated, point
+from ..test_config import checked
+
+PAIRS = SENTENCES[:3]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A grid model zh → en, and one that says it is en → zh; each with a file of pairs that were held out."""
+    folder = tmp_path_factory.mktemp("models")
+    lines = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
+    (folder / "pairs.tsv").write_text(lines, encoding="utf-8")
+    for seed, name, languages in ((5, "grid", ("zh", "en")), (6, "back", ("en", "zh"))):
+        data = {"corpus": "pairs", "path": "gone.tsv", "train_path": None, "licence": "CC0", "max_tokens": 24}
+        data |= {
+            "source_language": languages[0],
+            "target_language": languages[1],
+            "test_path": str(folder / "pairs.tsv"),
+            "validation_path": str(folder / "pairs.tsv"),
+        }
+        save_model_folder(
+            folder / name, spoken_grid(seed=seed), tiny_tokenizer(), stream_tokens(tiny_tokenizer()), backbone=None,
+            data=data, policy={"lam": 0.1, "theta": 0.5}, training={}, scores={},
+        )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def models(saved, tmp_path):
+    """Copies of these model folders."""
+    return shutil.copytree(saved, tmp_path / "models")
+
+
+def arguments(folders, *further):
+    names = ",".join(f"'{folder}'" for folder in folders)
+    return [
+        f"model_folder=[{names}]", "policy.max_target_tokens=6", "device=cpu", "check_overlap=false",
+        "quality.resamples=100", *further,
+    ]  # fmt: skip
+
+
+def decode(folder, models, *further):
+    """Decode as the entry point does; the evaluation."""
+    given = arguments(models, *further)
+    evaluate.decode(checked("evaluate", *given), given, folder)
+    return Decoding.read(folder)
+
+
+def tear(folder, lines):
+    """Leave only so many lines of an evaluation's hypotheses, as a kill would."""
+    path = folder / "hypotheses.jsonl"
+    path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:lines]), encoding="utf-8")
+
+
+def settings_of(decoding):
+    return sorted(entry.setting for entry in decoding.points.values())
+
+
+def test_an_evaluation_says_which_model_folders_it_was_begun_with(models, tmp_path):
+    link = tmp_path / "latest"
+    link.symlink_to(models / "grid")
+    found = decode(tmp_path / "run", [link], "policy.theta=0.5")
+    assert found.model_folders == [str((models / "grid").resolve())]
+    assert found.complete
+
+
+def test_what_was_begun_in_a_folder_is_finished_by_whoever_decodes_there_again(models, tmp_path):
+    run = tmp_path / "run"
+    decode(run, [models / "grid"], "policy.theta=[0.3,0.6]")
+    (run / SCORED).touch()
+    tear(run, 5)
+    found = decode(run, [models / "grid"], "policy.theta=0.9")  # without resume=
+    assert settings_of(found) == [0.3, 0.6, 0.9]
+    found.check_complete()
+    assert not (run / SCORED).exists()
+
+
+def test_a_search_that_goes_on_with_another_target_finishes_what_the_one_before_began(models, tmp_path, caplog):
+    run = tmp_path / "run"
+
+    def search(target):
+        given = arguments([models / "grid"], f"target_al={target}")
+        evaluate.choose_theta(checked("evaluate", *given), given, run)
+        return Decoding.read(run)
+
+    first = settings_of(search(100))
+    reached = read_manifest(models / "grid")["operating_point"]["AL"]
+    assert f"target_al=100: no θ that was tried has an AL between {reached:.2f} and that" in caplog.text
+    tear(run, 3 * len(first) - 1)  # its last θ, 1, lacks a sentence
+    search(reached / 2).check_complete()  # has no need of θ = 1
+
+
+def test_an_evaluation_whose_models_were_moved_goes_on_with_them_where_they_are(models, tmp_path):
+    run = tmp_path / "run"
+    decode(run, [models / "grid"], "policy.theta=[0.3,0.6]")
+    tear(run, 5)
+    moved = (models / "grid").rename(tmp_path / "moved")
+    found = decode(run, [moved], "policy.theta=0.9", f"resume='{run}'")
+    found.check_complete()
+    assert {entry.setting: entry.model_folder for entry in found.points.values()} == {
+        0.3: str(models / "grid"), 0.6: str(moved), 0.9: str(moved)
+    }  # fmt: skip
+    tear(run, 5)
+    shutil.rmtree(moved)
+    before = (run / "hypotheses.jsonl").read_bytes()
+    with pytest.raises(ValueError, match="moved' does not exist"):
+        decode(run, [models / "back"], f"resume='{run}'")
+    assert (run / "hypotheses.jsonl").read_bytes() == before, "told before anything is decoded"
+
+
+def test_models_of_other_languages_are_refused_before_any_is_run(models, tmp_path):
+    with pytest.raises(ValueError, match=r"back translates en → zh, model_folder=.*grid zh → en: systems are compared"):
+        decode(tmp_path / "run", [models / "grid", models / "back"])
+    assert not (tmp_path / "run" / "hypotheses.jsonl").exists()
+
+
+def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp_path, caplog):
+    manifest = models / "grid" / MANIFEST
+    info = json.loads(manifest.read_text(encoding="utf-8"))
+    base = tmp_path / "base.tsv"
+    further = [(f"我有{n}本书。", f"I have {n} books.") for n in range(30)]  # so that few are held out
+    base.write_text("".join(f"{source}\t{target}\n" for source, target in [*PAIRS, *further]), encoding="utf-8")
+    data = {"path": str(base), "validation_path": None, "test_path": None, "validation_size": 1, "test_size": 1}
+    data |= {"max_tokens": None}  # the test set is not filtered by length either
+    write_manifest(models / "grid", info | {"trained_before": [info["data"] | data]})
+    given = [argument for argument in arguments([models / "grid"]) if not argument.startswith("check_overlap")]
+    with caplog.at_level("INFO"):
+        evaluate.decode(checked("evaluate", *given), given, tmp_path / "evaluation")
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == 1
+    assert f"the base of {models / 'grid'} was trained on 3 of these 3 test sentences" in told[0]
+
+
+def test_a_job_of_a_sweep_that_cannot_be_scored_says_so_and_the_sweep_fails_in_the_end(tmp_path, caplog):
+    evaluated(tmp_path / "0", [point(setting=0.5)])
+    cfg = checked("evaluate", "quality=neural", "quality.environment=no/such", "quality.resamples=100")
+    job = tmp_path / "0"
+    evaluate.results(cfg, [job], job, "a job", None, in_sweep=True)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 2
+    assert "make metrics" in told[0]
+    assert (job / "results.json").is_file()
+    assert not (job / SCORED).exists()
+    with pytest.raises(ValueError, match="make metrics"):  # as GatherSweep does
+        evaluate.results(cfg, [job], tmp_path, "all jobs", None)
+
+
+def test_the_manifest_of_a_model_is_what_languages_are_taken_from(models):
+    manifests = {models / name: read_manifest(models / name) for name in ("grid", "back")}
+    evaluate.check_languages({})
+    evaluate.check_languages({folder: json.loads((models / "grid" / MANIFEST).read_text()) for folder in manifests})
+    with pytest.raises(ValueError, match="one test set"):
+        evaluate.check_languages(manifests)
+
+
+def test_all_models_get_simplified_sources_where_one_was_trained_on_such(models, tmp_path):
+    shutil.copytree(models / "grid", models / "strict")
+    info = read_manifest(models / "strict")
+    info["data"] |= {"corpus": "pairs_folder", "cleaning": "strict", "test_path": None, "validation_path": None}
+    write_manifest(models / "strict", info)
+    (models / "test.tsv").write_text("他們沒有\tThey all left 沒有.\n", encoding="utf-8")
+    given = f"data.test_path='{models / 'test.tsv'}'", "policy.theta=0.5"
+    for folders, source in ((["grid"], "他們沒有"), (["grid", "strict"], "他们没有"), (["strict", "grid"], "他们没有")):
+        found = decode(tmp_path / "-".join(folders), [models / folder for folder in folders], *given)
+        (line,) = found.sorted(next(iter(found.points)))
+        assert (line["source"], line["references"]) == (source, ["They all left 沒有."])

@@ -1,0 +1,205 @@
+"""What a finished evaluation shows: tables, comparisons, figure, claims; and what it refuses to put together."""
+
+import json
+import logging
+import re
+import stat
+import sys
+
+import pytest
+
+from duplexmt.evaluation.decoding import TestSet, model_digest
+from duplexmt.evaluation.results import SCORED, evaluations_in, write_results
+from duplexmt.model_folder.artifact import write_manifest
+
+from ..metrics.test_neural import STAND_IN
+from ..scripted import TEST, evaluated, point
+
+POINTS = [
+    point("grid", 0.5, folder="none/grid/model"), point("grid", 0.9, folder="none/grid/model"),
+    point("offline", None, folder="none/offline/model"),
+]  # fmt: skip
+OPTIONS = {
+    "checkpoints": {"COMET": None, "BLEURT": None}, "environment": "none", "neural_batch_size": 8, "device": "cpu",
+    "source_rate": 4.0, "resamples": 200,
+}  # fmt: skip
+
+
+@pytest.fixture
+def figure():
+    """Asked for by tests that look at the figure: in all others none is drawn."""
+
+
+@pytest.fixture(autouse=True)
+def figure_is_drawn_where_asked_for(request, monkeypatch):
+    if "figure" not in request.fixturenames:
+        monkeypatch.setattr("duplexmt.evaluation.results.pareto_figure", lambda curves, metrics, folder: None)
+
+
+def rows_of(folder, name="results"):
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def verdicts(folder):
+    return {row["claim"]: row["holds"] for row in rows_of(folder, "claims")}
+
+
+def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tmp_path, figure):
+    evaluated(tmp_path, POINTS)
+    scores, shown, troubles = write_results([tmp_path], tmp_path, **OPTIONS)
+    assert troubles == []
+    assert [(entry.system, entry.setting) for entry in scores] == [
+        ("offline", "—"), ("grid", "θ=0.5"), ("grid", "θ=0.9")
+    ]  # fmt: skip
+    for name in ("results", "latency", "comparisons"):
+        for suffix in ("md", "csv", "json"):
+            assert (tmp_path / f"{name}.{suffix}").stat().st_size > 0
+    assert "\\multirow{2}{*}{grid} & $\\theta=0.5$" in (tmp_path / "results.tex").read_text(encoding="utf-8")
+    assert {(row["system"], row["against"]) for row in rows_of(tmp_path, "comparisons")} == {("grid", "offline")}
+    assert (tmp_path / "pareto.pdf").is_file()
+    assert "BLEU nrefs:1" in shown
+    assert "six sentences, 6 sentences" in (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert not (tmp_path / "claims.md").exists()
+
+
+def test_scoring_again_gives_the_same_and_touches_no_hypothesis(tmp_path):
+    evaluated(tmp_path, POINTS)
+    before = (tmp_path / "hypotheses.jsonl").stat()
+    write_results([tmp_path], tmp_path, **OPTIONS)
+    first = (tmp_path / "results.json").read_bytes()
+    write_results([tmp_path], tmp_path, **OPTIONS)
+    assert (tmp_path / "results.json").read_bytes() == first
+    after = (tmp_path / "hypotheses.jsonl").stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_evaluations_of_one_test_set_are_gathered_into_one_table(tmp_path):
+    for number, entry in enumerate(POINTS):
+        evaluated(tmp_path / "sweep" / str(number), [entry])
+    folders = evaluations_in([tmp_path / "sweep"])
+    assert [folder.name for folder in folders] == ["0", "1", "2"]
+    write_results(folders, tmp_path / "sweep", **OPTIONS)
+    assert [(row["system"], row["setting"]) for row in rows_of(tmp_path / "sweep")] == [
+        ("offline", "—"), ("grid", "θ=0.5"), ("grid", "θ=0.9")
+    ]  # fmt: skip
+    evaluated(tmp_path / "whole", POINTS)
+    write_results([tmp_path / "whole"], tmp_path / "whole", **OPTIONS)
+    assert rows_of(tmp_path / "sweep") == rows_of(tmp_path / "whole")
+
+
+def test_evaluations_of_different_test_sets_are_refused(tmp_path, monkeypatch):
+    evaluated(tmp_path / "a", POINTS[:1])
+    other = TestSet("the same in another order", TEST.sources[::-1], TEST.references[::-1], "zh", "en")
+    monkeypatch.setattr("tests.scripted.TEST", other)
+    evaluated(tmp_path / "b", POINTS[:1])
+    with pytest.raises(ValueError, match=r"on one test set, got several .*the same in another order"):
+        write_results([tmp_path / "a", tmp_path / "b"], tmp_path, **OPTIONS)
+    with pytest.raises(ValueError, match=r"rescore=.*/c: no evaluation there"):
+        evaluations_in([tmp_path / "a", tmp_path / "c"])
+
+
+def test_systems_whose_sources_are_other_tokens_are_not_compared_at_equal_latency(tmp_path):
+    decoding = evaluated(tmp_path, [*POINTS, point("local_agreement", 2, folder="none/offline/model")])
+    for record in decoding.records[POINTS[2].digest].values():  # offline: a token more in each source
+        record["source_tokens"] = [*record["source_tokens"], "more"]
+        record["source_token_ends"] = [*record["source_token_ends"], len(record["source"])]
+    decoding.finish()
+    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
+    pairs = {(row["system"], row["against"]) for row in rows_of(tmp_path, "comparisons")}
+    assert pairs == {("grid", "local agreement n=2")}
+    assert "there is no comparison at equal AL between them" in shown
+
+
+def test_what_a_model_of_an_evaluation_of_before_was_trained_with_stands_in_its_folder(tmp_path):
+    points = []
+    for epochs in (1, 3):
+        info = {"format": 1, "system": "grid", "grid": {}, "files": {}, "training": {"epochs": epochs}}
+        folder = tmp_path / f"run{epochs}" / "model"
+        folder.mkdir(parents=True)
+        write_manifest(folder, info)
+        (folder / "weights").write_text(str(epochs))
+        points.append(point("grid", 0.5, str(folder), model_digest(folder, info)))
+    evaluated(tmp_path / "a", points)
+    write_results([tmp_path / "a"], tmp_path / "a", **OPTIONS, over_seeds=True)
+    assert [row["system"] for row in rows_of(tmp_path / "a")] == ["grid epochs 1", "grid epochs 3"]
+
+
+def test_claims_are_checked_beside_what_was_found(tmp_path):
+    evaluated(tmp_path, POINTS)
+    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS, claims=True)
+    found = verdicts(tmp_path)
+    assert found["BLEU rises with θ at every step"] == "yes", "at 0.9 words are written that are left out at 0.5"
+    assert found["at the FRL of wait-3 the grid has the higher BLEU"] == "not checked"
+    assert "Claims of Section VI-B" in shown
+    evaluated(tmp_path / "level", [point("grid", theta, folder="none/grid/model") for theta in (0.5, 0.95, 1.0)])
+    write_results([tmp_path / "level"], tmp_path / "level", **OPTIONS, claims=True)
+    found = verdicts(tmp_path / "level")
+    assert found["BLEU rises with θ at every step"] == "no", "at 0.95 and 1 the same words are written"
+
+
+def test_claims_are_of_wait_k_run_as_it_was_trained(tmp_path):
+    untrained = {"trained as": "offline"}
+    waits = [
+        point("waitk", 3, "none/offline/model", **untrained),
+        point("waitk", 3, "none/wait5/model", **{"trained as": "waitk", "trained k": 5}),
+        point("waitk", 3, "none/multi/model", **{"trained as": "waitk", "trained k": "multi"}),
+    ]
+    evaluated(tmp_path / "a", [*POINTS, *waits])
+    write_results([tmp_path / "a"], tmp_path / "a", **OPTIONS, claims=True)
+    claim = "at the FRL of wait-3 the grid has the higher BLEU"
+    assert verdicts(tmp_path / "a")[claim] == "not checked"
+    own = point("waitk", 3, "none/wait3/model", **{"trained as": "waitk", "trained k": 3})
+    decoding = evaluated(tmp_path / "b", [*POINTS, *waits, own])
+    write_results([tmp_path / "b"], tmp_path / "b", **OPTIONS, claims=True)
+    assert verdicts(tmp_path / "b")[claim] == "no", "it leaves out no word"
+    for record in decoding.records[own.digest].values():
+        record["text"] = re.sub(r"\S", "x", record["text"])
+    decoding.finish()
+    write_results([tmp_path / "b"], tmp_path / "b", **OPTIONS, claims=True)
+    assert verdicts(tmp_path / "b")[claim] == "yes", "it writes no right word"
+
+
+def test_what_an_earlier_scoring_showed_and_this_one_does_not_is_gone(tmp_path, figure):
+    evaluated(tmp_path / "both", POINTS)
+    into = tmp_path / "shown"
+    write_results([tmp_path / "both"], into, **OPTIONS, claims=True)
+    assert (into / "comparisons.json").is_file()
+    evaluated(tmp_path / "one", POINTS[:1])
+    (into / SCORED).touch()
+    write_results([tmp_path / "one"], into, **OPTIONS)
+    assert not list(into.glob("comparisons.*")) + list(into.glob("claims.*")) + list(into.glob(SCORED))
+    assert (into / "pareto.svg").is_file()
+
+
+@pytest.fixture
+def environment(tmp_path):
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(STAND_IN.format(python=sys.executable), encoding="utf-8")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    return python.parents[1]
+
+
+def test_neural_metrics_stand_first_with_their_checkpoint_beside_them(tmp_path, environment):
+    evaluated(tmp_path / "run", POINTS)
+    options = OPTIONS | {"checkpoints": {"COMET": "some/comet", "BLEURT": None}, "environment": str(environment)}
+    write_results([tmp_path / "run"], tmp_path / "run", **options)
+    assert list(rows_of(tmp_path / "run")[0])[2:5] == ["COMET", "COMET ±", "BLEU"]
+    assert "COMET some/comet (stand-in 1), × 100" in (tmp_path / "run" / "results.md").read_text(encoding="utf-8")
+    assert [row["metric"] for row in rows_of(tmp_path / "run", "comparisons")] == ["COMET", "BLEU", "chrF"]
+    # Gathered elsewhere, nothing is scored twice.
+    asked = (environment / "asked").read_text()
+    write_results([tmp_path / "run"], tmp_path / "elsewhere", **options)
+    assert (environment / "asked").read_text() == asked
+
+
+def test_what_cannot_be_scored_is_told_and_everything_else_is_reported(tmp_path, environment, caplog):
+    evaluated(tmp_path / "run", POINTS)
+    (environment / "orders").write_text("no checkpoint")
+    options = OPTIONS | {"checkpoints": {"COMET": "some/comet", "BLEURT": "b"}, "environment": str(environment)}
+    with caplog.at_level(logging.INFO):
+        _, shown, troubles = write_results([tmp_path / "run"], tmp_path / "run", **options)
+    assert len(troubles) == 2
+    assert "COMET: checkpoint 'some/comet' could not be loaded" in troubles[0]
+    assert "COMET some/comet: not scored" in shown
+    assert list(rows_of(tmp_path / "run")[0])[2:4] == ["BLEU", "BLEU ±"]

@@ -1,0 +1,185 @@
+"""Several trainings as one system: means, spread, and intervals that know that trainings differ."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from duplexmt.evaluation.results import write_results
+from duplexmt.evaluation.scoring import Scores, comparisons
+from duplexmt.evaluation.seeds import mean_over_seeds
+from duplexmt.metrics.bootstrap import interval, resample_weights
+
+from ..scripted import evaluated, point
+from .test_results import OPTIONS, rows_of
+
+B, N = 2000, 400
+
+
+def scores(system, setting, seed, quality, latency=3.0, noise=1.0, **options):
+    """An entry whose corpus score is the mean of sentences around `quality`."""
+    folder = f"runs/{system}{setting}-{seed}/model" if system == "waitk" else f"runs/{system}-{seed}/model"
+    sentences = np.random.default_rng(seed).normal(quality, noise, N)
+    sentences += quality - sentences.mean()
+    weights = resample_weights(N, B)
+    row = {"BLEU": quality, "AL": latency, "FRL": None, "cut off": 2 * seed, "sentences": N}
+    samples = {"BLEU": weights @ sentences / N, "AL": np.full(B, latency)}
+    return Scores(system, "", row, samples, point=point(system, setting, folder, model=folder, **options))
+
+
+def test_one_entry_for_models_that_only_their_weights_tell_apart():
+    found = mean_over_seeds([
+        scores("grid", 0.5, 1, 10.0, 1.0), scores("grid", 0.9, 1, 20.0, 3.0),
+        scores("grid", 0.5, 2, 13.0, 2.0), scores("grid", 0.9, 2, 21.0, 4.0),
+        scores("grid", 0.5, 1, 50.0, lam=0.1), scores("waitk", 3, 1, 12.0), scores("waitk", 3, 2, 12.0),
+    ])  # fmt: skip
+    assert [(entry.point.system, entry.point.setting, len(entry.models)) for entry in found] == [
+        ("grid", 0.5, 2), ("grid", 0.9, 2), ("grid", 0.5, 1), ("waitk", 3, 2)
+    ]  # fmt: skip
+    assert [entry.row["BLEU"] for entry in found] == [11.5, 20.5, 50.0, 12.0]
+    assert found[0].spread == pytest.approx({"BLEU": 3 / 2**0.5, "AL": 0.5**0.5})
+    assert (found[2].spread, found[3].spread) == ({}, {"BLEU": 0.0, "AL": 0.0})
+    assert found[0].row == {"BLEU": 11.5, "AL": 1.5, "FRL": None, "cut off": 3.0, "sentences": N}
+    assert found[0].models == ["runs/grid-1/model", "runs/grid-2/model"]
+
+
+def test_the_interval_is_that_of_sentences_and_trainings():
+    """Against drawing both by hand: the variances add up."""
+    values = [10.0, 11.0, 14.0]
+    (mean,) = mean_over_seeds([scores("offline", None, seed, value) for seed, value in enumerate(values)])
+    low, high = interval(mean.samples["BLEU"])
+    of_trainings = np.std(values) / len(values) ** 0.5  # of the mean of three drawn with replacement
+    of_sentences = 1.0 / N**0.5
+    assert mean.samples["BLEU"].std() == pytest.approx((of_trainings**2 + of_sentences**2) ** 0.5, rel=0.05)
+    assert low < 10.7 < 35 / 3 < 12.9 < high
+    # Trainings that agree leave the sentences' interval.
+    (same,) = mean_over_seeds([scores("offline", None, 1, 10.0), _again(scores("offline", None, 1, 10.0))])
+    assert np.array_equal(same.samples["BLEU"], scores("offline", None, 1, 10.0).samples["BLEU"])
+
+
+def _again(entry):
+    return replace(entry, point=replace(entry.point, model="another", model_folder="runs/another/model"))
+
+
+def test_a_system_draws_the_same_trainings_at_all_its_settings_and_others_their_own():
+    found = mean_over_seeds([
+        scores(system, setting, seed, value, noise=1e-9)
+        for system, setting in (("grid", 0.5), ("grid", 0.9), ("waitk", 3))
+        for seed, value in (((1, 0.0), (2, 1.0), (3, 5.0)) if setting != 0.9 else ((3, 5.0), (1, 0.0), (2, 1.0)))
+    ])  # fmt: skip
+    fast, slow, wait = (entry.samples["BLEU"].round(3) for entry in found)
+    assert np.array_equal(fast, slow)
+    assert np.corrcoef(fast, wait)[0, 1] < 0.1
+    assert {round(float(value), 3) for value in fast} == {
+        round((a + b + c) / 3, 3) for a in (0, 1, 5) for b in (0, 1, 5) for c in (0, 1, 5)
+    }  # fmt: skip
+
+
+def test_a_difference_no_larger_than_trainings_differ_is_not_beyond_the_interval():
+    def compared(grids, waits):
+        entries = [scores("grid", theta, 10 + s, q + theta, theta * 10) for theta in (0.2, 0.4) for s, q in grids]
+        entries += [scores("waitk", 3, 20 + s, q) for s, q in waits]
+        found = mean_over_seeds(entries)
+        for entry in found:
+            entry.system, entry.setting = entry.point.system, str(entry.point.setting)
+        (row,) = comparisons(found)
+        return row
+
+    apart = compared([(1, 11.0), (2, 11.1), (3, 11.2)], [(1, 10.0), (2, 10.1), (3, 10.2)])
+    assert apart["difference"] == pytest.approx(1.3)
+    assert apart["low"] > 0.9
+    mixed = compared([(1, 10.0), (2, 13.2), (3, 10.1)], [(1, 10.0), (2, 10.1), (3, 10.2)])
+    assert mixed["difference"] == pytest.approx(1.3)
+    assert mixed["low"] < 0.4
+
+
+def test_wait_k_models_trained_with_different_k_are_not_trainings_of_one_system():
+    crossed = [scores("waitk", k, k + trained, 10.0, **{"trained k": trained}) for k in (1, 3) for trained in (1, 3)]
+    assert [len(entry.models) for entry in mean_over_seeds(crossed)] == [1, 1, 1, 1]
+    before = [scores("waitk", 3, 1, 10.0), scores("waitk", 3, 2, 12.0, **{"trained k": 3})]  # it was not recorded once
+    (entry,) = mean_over_seeds(before)
+    assert entry.row["BLEU"] == 11.0
+
+
+def test_models_trained_with_other_settings_are_not_trainings_of_one_system():
+    """Three seeds of two sizes of the training set: two systems, not one."""
+    entries = [scores("grid", 0.5, seed, 10.0 + seed) for seed in range(6)]
+    for number, entry in enumerate(entries):
+        entry.point = replace(entry.point, recipe={"train_size": 25000 if number < 3 else 100000, "epochs": 1})
+    found = mean_over_seeds(entries)
+    assert [(entry.row["BLEU"], len(entry.models)) for entry in found] == [(11.0, 3), (14.0, 3)]
+
+
+def test_models_there_twice_or_at_some_settings_only_are_refused():
+    with pytest.raises(ValueError, match=r"one model is there twice \(runs/grid-1/model, runs/grid-1/model\)"):
+        mean_over_seeds([scores("grid", 0.5, 1, 10.0), scores("grid", 0.5, 1, 10.0)])
+    some = [scores("grid", 0.5, 1, 10.0), scores("grid", 0.5, 2, 10.0), scores("grid", 0.9, 1, 10.0)]
+    with pytest.raises(ValueError, match=r"grid at 0.5 and grid at 0.9 .*different models \(2 and 1 of them\)"):
+        mean_over_seeds(some)
+    waits = [scores("waitk", 1, 1, 10.0), scores("waitk", 3, 2, 10.0)]
+    assert len(mean_over_seeds(waits)) == 2, "each k has models of its own"
+    every = {"trained k": "multi"}
+    multi = [scores("waitk", 1, 1, 10.0, **every), scores("waitk", 3, 2, 10.0, **every)]
+    with pytest.raises(ValueError, match=r"waitk at 1 and waitk at 3 .*different models \(1 and 1 of them\)"):
+        mean_over_seeds(multi)
+
+
+def test_an_evaluation_shows_trainings_as_one_system(tmp_path):
+    """Two grids of one kind, one offline system; the second training was evaluated apart."""
+    first = [point("grid", theta, "runs/grid-1/model", "m1") for theta in (0.5, 0.9)]
+    evaluated(tmp_path / "a", [*first, point("offline", None, "runs/offline/model", "m3")])
+    evaluated(tmp_path / "b", [point("grid", theta, "runs/grid-2/model", "m2") for theta in (0.5, 0.9)])
+    folders = [tmp_path / "a", tmp_path / "b"]
+    apart, _, _ = write_results(folders, tmp_path / "apart", **OPTIONS)
+    assert [entry.system for entry in apart] == ["offline", *["grid (grid-1)"] * 2, *["grid (grid-2)"] * 2]
+    _, shown, troubles = write_results(folders, tmp_path / "mean", **OPTIONS, claims=True, over_seeds=True)
+    assert troubles == []
+    rows = rows_of(tmp_path / "mean")
+    assert [(row["system"], row["setting"], row["trainings"]) for row in rows] == [
+        ("offline", "—", 1), ("grid", "θ=0.5", 2), ("grid", "θ=0.9", 2)
+    ]  # fmt: skip
+    assert (rows[0]["BLEU sd"], rows[1]["BLEU sd"]) == (None, 0.0)  # scripted systems translate alike
+    assert rows[1]["BLEU"] == apart[1].row["BLEU"]
+    text = (tmp_path / "mean" / "results.md").read_text(encoding="utf-8")
+    assert "grid: runs/grid-1/model, runs/grid-2/model" in text
+    assert "resamples of the sentences and of the trainings" in text
+    found = json.loads((tmp_path / "mean" / "comparisons.json").read_text(encoding="utf-8"))["rows"]
+    assert {row["system"] for row in found} == {"grid"}
+    assert "Claims of Section VI-B" in shown
+
+
+def test_a_table_over_seeds_names_the_training_in_which_systems_differ(tmp_path):
+    entries = [
+        replace(point("grid", theta, f"runs/{size}-{seed}/model", f"m{size}{seed}"), recipe={"train_size": size})
+        for theta in (0.5, 0.9)
+        for size in (25000, 100000)
+        for seed in (1, 2)
+    ]
+    evaluated(tmp_path, entries)
+    write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
+    assert [(row["system"], row["setting"], row["trainings"]) for row in rows_of(tmp_path)] == [
+        (f"grid train_size {size}", f"θ={theta}", 2) for size in (100000, 25000) for theta in (0.5, 0.9)
+    ]  # fmt: skip
+
+
+def test_a_table_lists_the_options_that_its_names_have_no_room_for(tmp_path):
+    """The paper's grid, and one that is unlike it in four options; two trainings of each."""
+    kinds = {
+        "grid": {"attention": "approximate", "λ": 0.1, "LM cells": "mask", "EMIT loss": "mask"},
+        "ours": {"attention": "exact", "λ": 0.03, "LM cells": "visits", "EMIT loss": "regret"},
+    }
+    entries = [
+        replace(point("grid", theta, f"runs/{name}-{seed}/model", f"m{name}{seed}"), options=options)
+        for theta in (0.5, 0.9)
+        for name, options in kinds.items()
+        for seed in (1, 2)
+    ]
+    evaluated(tmp_path, entries)
+    write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
+    assert [(row["system"], row["trainings"]) for row in rows_of(tmp_path)] == [
+        ("grid (grid-1)", 2), ("grid (grid-1)", 2), ("grid (ours-1)", 2), ("grid (ours-1)", 2)
+    ]  # fmt: skip
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert "- grid (ours-1): exact, λ 0.03, LM cells visits, EMIT loss regret\n" in text
+    assert "- grid (ours-1): runs/ours-1/model, runs/ours-2/model\n" in text

@@ -1,0 +1,203 @@
+"""SimulEval runs a model folder through our agent, and reports the delays and scores that an evaluation does."""
+
+import csv
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from duplexmt.data.tokenizer import SourceTokens, stream_tokens, token_ids
+from duplexmt.evaluation.decoding import Decoding, Point, TestSet
+from duplexmt.evaluation.scoring import score
+from duplexmt.evaluation.simuleval import LiveAnswers, Units, export, shown, written
+from duplexmt.evaluation.translation import tokenise, translate
+from duplexmt.metrics.units import last_tokens
+from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from duplexmt.streaming.events import collect
+from duplexmt.streaming.grid_system import GridSystem
+
+from ..helpers import (
+    METRICS_PYTHON,
+    SENTENCES,
+    byte_level_tokenizer,
+    needs_metrics_environment,
+    spoken_grid,
+    tiny_tokenizer,
+)
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 12
+# Fifty sentences of 1 to 12 tokens, some with characters of three bytes.
+SOURCES = [*[source[begin:] for source, _ in SENTENCES for begin in range(len(source))][:48], "你好", "a 😀好"]
+REFERENCES = [SENTENCES[i % len(SENTENCES)][1] for i in range(len(SOURCES))]
+DATA = {"source_language": "zh", "target_language": "en", "licence": "CC0", "path": None, "train_path": None}
+
+
+def model_folder(folder, **options):
+    """A random model that reads and writes by turns, saved as a trained one is."""
+    model = spoken_grid(seed=5, **options)
+    tokens = stream_tokens(tiny_tokenizer())
+    data = DATA | {"corpus": "pairs", "max_tokens": None}
+    return save_model_folder(
+        folder,
+        model,
+        tiny_tokenizer(),
+        tokens,
+        backbone=None,
+        data=data,
+        policy={"lam": 0.1, "theta": 0.5},
+        training={},
+        scores={},
+    )
+
+
+def evaluation(folder, model, theta):
+    """Decode the fifty sentences as evaluate.py does; the records in order."""
+    loaded = load_model_folder(model)
+    test = TestSet("fifty sentences", SOURCES, [[text] for text in REFERENCES], "zh", "en")
+    decoding = Decoding.start(folder, test)
+    point = Point.of("grid", theta, model, loaded.info, [test.digest, LIMIT])
+    decoding.add(point)
+    system = GridSystem(loaded.model, loaded.tokens, theta, LIMIT)
+    for _ in decoding.decode(
+        point, translate(system, tokenise(test.sources, test.references, loaded.tokenizer), loaded.tokenizer)
+    ):
+        pass
+    decoding.finish()
+    return decoding.sorted(point.digest)
+
+
+@pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
+def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options):
+    model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
+    system = GridSystem(model, tokens, 0.5, LIMIT)
+    for source in token_ids(tiny_tokenizer(), SOURCES[:2]):
+        (whole,) = collect(system.translate([source]), 1)
+        for read in range(1, len(source) + 1):
+            finished = read == len(source)
+            length = len(source) if model.anchor == "source_length" else read + 1
+            writes, ended = written(system, source[:read], finished, length, filler=tokens.seed)
+            expected = [token for token, delay in zip(whole.tokens, whole.delays, strict=True) if delay <= read]
+            assert [write.token for write in writes] == expected
+            assert ended == finished or len(writes) == LIMIT
+
+
+@pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
+def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options, monkeypatch):
+    model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
+    system, live = GridSystem(model, tokens, 0.5, LIMIT), LiveAnswers(GridSystem(model, tokens, 0.5, LIMIT))
+    for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
+        steps = []
+        monkeypatch.setattr(live.engine, "states", Counted(live.engine.states, steps))
+        assert live(number, [], False, 1) == ([], False)
+        for read in range(1, len(source) + 1):
+            finished = read == len(source)
+            length = len(source) if model.anchor == "source_length" else read + 1
+            (found, ended), (expected, expected_end) = (
+                live(number, source[:read], finished, length),
+                written(system, source[:read], finished, length, filler=tokens.seed),
+            )
+            assert [(w.token, w.delay) for w in found] == [(w.token, w.delay) for w in expected]
+            assert ended == expected_end
+            if ended:
+                break
+        assert len(steps) <= read + 2 + LIMIT, "each state is computed once"
+        monkeypatch.undo()
+    for number in (8, 9):  # an unfinished sentence is left for the next
+        live(number, source[:1], False, 3)
+        assert len(live.engine.streams) == 1
+
+
+class Counted:
+    """The states of an engine, and a list that grows with every computation."""
+
+    def __init__(self, states, steps):
+        self.states, self.steps = states, steps
+        self.tokens, self.forget = states.tokens, states.forget
+
+    def __call__(self, states):
+        self.steps.append(len(states))
+        return self.states(states)
+
+
+def test_units_are_tokens_where_they_can_be_and_texts_otherwise():
+    tokenizer = tiny_tokenizer()
+    units = Units(tokenizer)
+    ids = token_ids(tokenizer, ["人好 the"])[0]
+    assert [token for unit in map(shown, tokenizer.convert_ids_to_tokens(ids)) for token in units.ids(unit)] == ids
+    assert units.ids("我们是人") == token_ids(tokenizer, ["我们是人"])[0]
+
+
+@pytest.mark.parametrize("tokenizer", [tiny_tokenizer(420), byte_level_tokenizer()], ids=["merged", "bytes"])
+def test_units_of_any_file_become_what_a_model_of_characters_was_trained_with(tokenizer):
+    how, units = SourceTokens(tokenizer, "characters"), Units(tokenizer, "characters")
+    for words in (["the", "man", "喜欢", "😀"], ["我们", "学校"]):
+        assert [token for unit in words for token in units.ids(unit)] == how.ids(["".join(words)])[0]
+    ids = how.ids(["the 我们 好😀"])[0]  # and units as they are exported are the tokens they were
+    assert [token for unit in map(shown, tokenizer.convert_ids_to_tokens(ids)) for token in units.ids(unit)] == ids
+
+
+def test_the_exported_files_have_a_line_a_sentence_and_a_unit_a_token(tmp_path):
+    records = evaluation(tmp_path / "run", model_folder(tmp_path / "model"), 0.5)
+    export(tmp_path / "run", tmp_path / "out")
+    lines = {name: (tmp_path / "out" / name).read_text(encoding="utf-8").split("\n")[:-1] for name in FILES}
+    assert [len(line.split()) for line in lines["source.txt"]] == [len(record["source_tokens"]) for record in records]
+    assert [len(line.split()) for line in lines["target.txt"]] == [record["reference_lengths"][0] for record in records]
+    assert lines["words.txt"] == REFERENCES
+
+
+FILES = ("source.txt", "target.txt", "words.txt")
+
+
+def simuleval(model, out, theta, *arguments):
+    """Run the command a user runs, offline; instances and scores."""
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [
+        METRICS_PYTHON.parent / "simuleval", "--agent", ROOT / "metrics_env" / "simuleval_agent.py",
+        "--model-folder", model, "--setting", str(theta), "--max-target-tokens", str(LIMIT), "--source",
+        out / "source.txt", "--latency-metrics", "AL", "LAAL", "AP", "DAL", "StartOffset", "--output", out / "log",
+        "--no-progress-bar", *arguments,
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    instances = [json.loads(line) for line in (out / "log" / "instances.log").read_text().splitlines()]
+    with open(out / "log" / "scores.tsv") as file:
+        (scores,) = csv.DictReader(file, delimiter="\t")
+    return instances, {name: float(value) for name, value in scores.items()}
+
+
+@needs_metrics_environment
+@pytest.mark.slow
+@pytest.mark.parametrize("anchor", ["source_length", 0])
+def test_simuleval_reports_the_delays_and_latencies_of_the_evaluation(tmp_path, anchor):
+    model = model_folder(tmp_path / "model", anchor=anchor)
+    records = evaluation(tmp_path / "run", model, 0.5)
+    export(tmp_path / "run", tmp_path / "out")
+    instances, theirs = simuleval(model, tmp_path / "out", 0.5, "--target", tmp_path / "out" / "target.txt")
+    assert len(instances) == len(records) == 50
+    assert [instance["delays"] for instance in instances] == [record["delays"] for record in records]
+    assert [instance["source_length"] for instance in instances] == [len(r["source_tokens"]) for r in records]
+    assert len({delay for record in records for delay in record["delays"]}) > 5, "reads and writes by turns"
+    ours = score(records, "zh", "en", source_rate=4.0).row
+    for name, value in theirs.items():
+        if name != "BLEU":  # of tokens
+            assert value == pytest.approx(ours["FRL" if name == "StartOffset" else name], abs=6e-4), name
+
+
+@needs_metrics_environment
+@pytest.mark.slow
+def test_simuleval_with_words_reports_bleu_and_words_once_they_are_over(tmp_path):
+    model = model_folder(tmp_path / "model")
+    records = evaluation(tmp_path / "run", model, 0.5)
+    export(tmp_path / "run", tmp_path / "out")
+    instances, theirs = simuleval(
+        model, tmp_path / "out", 0.5, "--unit", "word", "--target", tmp_path / "out" / "words.txt", "--end-index", "20"
+    )
+    for instance, record in zip(instances, records := records[:20], strict=True):
+        assert instance["prediction"].split() == record["text"].split()
+        last = last_tokens(record["text"], record["token_ends"], "word")
+        written_at = [record["delays"][index] for index in last]
+        assert all(theirs >= ours for theirs, ours in zip(instance["delays"], written_at, strict=True))
+    assert theirs["BLEU"] == pytest.approx(score(records, "zh", "en", source_rate=4.0).row["BLEU"], abs=0.01)

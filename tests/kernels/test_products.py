@@ -1,0 +1,115 @@
+"""Products of training steps against `F.linear`, whichever library computes them."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from duplexmt.kernels import products
+from duplexmt.kernels.products import NOT_WIDE, has_onednn, narrow_product, product, weight_gradient, without_autocast
+
+
+@pytest.fixture(params=[True, False], ids=["onednn", "blas"])
+def faster_by_onednn(request, monkeypatch):
+    """Both kinds of processor."""
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "intel", "faster"),
+    [
+        ({"avx512_f": True}, False, True), ({"avx512_f": True}, True, False), ({"avx512_f": False}, False, False),
+        ({}, False, True),
+    ],
+)  # fmt: skip
+def test_intels_processors_and_those_without_avx512_multiply_by_their_blas(monkeypatch, capabilities, intel, faster):
+    monkeypatch.setattr(products, "cpu_capabilities", lambda: capabilities)
+    monkeypatch.setattr(products, "of_intel", lambda: intel)
+    assert products.onednn_is_faster.__wrapped__() is faster
+
+
+def test_a_processor_says_whose_it_is(monkeypatch, tmp_path):
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr(products, "Path", lambda _: file)
+    for vendor in ("GenuineIntel", "AuthenticAMD"):
+        monkeypatch.setattr("platform.processor", lambda vendor=vendor: f"Intel64 Family 6, {vendor}")
+        assert products.of_intel() is (vendor == "GenuineIntel")  # elsewhere than on Linux
+    for vendor in ("GenuineIntel", "AuthenticAMD"):
+        file.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n", encoding="utf-8")
+        assert products.of_intel() is (vendor == "GenuineIntel")
+
+
+@pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
+def test_onednn_takes_float32_on_a_cpu_and_nothing_else(monkeypatch, faster_by_onednn):
+    used = []
+    monkeypatch.setattr("duplexmt.kernels.products.F.linear", lambda rows, *_: used.append(rows.dtype) or rows)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        product(torch.ones(3, 4, dtype=dtype), torch.ones(5, 4, dtype=dtype))
+    product(torch.ones(0, 4), torch.ones(5, 4))  # nothing to multiply
+    by_onednn = [] if faster_by_onednn else [torch.float32]
+    assert used == [*by_onednn, torch.float64, torch.bfloat16, torch.float32]
+    assert not has_onednn(torch.device("meta"))
+
+
+@pytest.mark.usefixtures("faster_by_onednn")
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("transposed", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, 37])
+def test_values_are_those_of_a_linear_layer(rows, transposed, bias):
+    torch.manual_seed(0)
+    states, shift = torch.randn(rows, 24), torch.randn(40) if bias else None
+    weight = torch.randn(24, 40).T if transposed else torch.randn(40, 24)
+    found = product(states, weight, shift)
+    expected = F.linear(states.double(), weight.double(), None if shift is None else shift.double())
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [24, NOT_WIDE, NOT_WIDE + 1])
+@pytest.mark.parametrize("rows", [0, 37])
+def test_narrow_products_are_laid_out_for_the_gradient_of_weights(faster_by_onednn, rows, width, dtype):
+    torch.manual_seed(0)
+    states, weight = torch.randn(rows, width, dtype=dtype), torch.randn(width, 6, dtype=dtype).T
+    found = narrow_product(states, weight)
+    torch.testing.assert_close(found.double(), F.linear(states.double(), weight.double()), rtol=0, atol=1e-4)
+    if rows:
+        by_columns = has_onednn(states.device) and faster_by_onednn and dtype == torch.float32 and width <= NOT_WIDE
+        assert found.T.is_contiguous() is by_columns
+
+
+def test_products_without_autocast_keep_their_type():
+    rows = torch.ones(2, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (rows @ rows.T).dtype == torch.bfloat16
+        with without_autocast("cpu"):
+            assert (rows @ rows.T).dtype == torch.float32
+        assert (rows @ rows.T).dtype == torch.bfloat16
+    with without_autocast("cpu"):
+        assert (rows @ rows.T).dtype == torch.float32
+
+
+@pytest.mark.usefixtures("faster_by_onednn")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(("n", "D_out", "D_in"), [(0, 4, 8), (1, 8, 4), (300, 64, 24), (300, 24, 64), (300, 16, 16)])
+def test_gradients_of_weights_are_those_of_autograd(n, D_out, D_in, dtype):
+    torch.manual_seed(0)
+    inputs, outputs = torch.randn(n, D_in).to(dtype), torch.randn(n, D_out).to(dtype)
+    weight = torch.zeros(D_out, D_in, dtype=torch.float64, requires_grad=True)
+    F.linear(inputs.double(), weight).backward(outputs.double())
+    found = weight_gradient(outputs, inputs)
+    assert found.dtype == dtype
+    rtol = 1e-2 if dtype == torch.bfloat16 else 0
+    torch.testing.assert_close(found.double(), weight.grad, rtol=rtol, atol=rtol + 1e-4)
+
+
+def test_the_time_of_bfloat16_is_that_of_the_fastest_product_of_each_type(monkeypatch):
+    seconds = {torch.float32: iter([9.0, 2.0, 3.0]), torch.bfloat16: iter([1.0, 50.0, 7.0])}
+    clock = [0.0]
+
+    def linear(rows, weight):
+        assert rows.dtype == weight.dtype
+        clock[0] += next(seconds[rows.dtype])
+
+    monkeypatch.setattr(products.F, "linear", linear)
+    monkeypatch.setattr(products, "perf_counter", lambda: clock[0])
+    assert products.time_of_bfloat16.__wrapped__(4, times=3) == 0.5

@@ -1,0 +1,260 @@
+"""Kernels that are wrong on purpose are found at their first use, and training goes on as if there were none."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from duplexmt import grid, policy
+from duplexmt.data.batch import Example, collate
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.grid.scan import KERNEL as SCAN
+from duplexmt.grid.scan import naive_hadamard_attention
+from duplexmt.kernels import triton_use as kernels
+from duplexmt.policy.heatmap import KERNELS as SOFTMAX
+from duplexmt.policy.heatmap import naive_gradients_of_logits_, naive_losses_of_logits
+from duplexmt.training.module import GridTranslation
+from tests.accelerator import accelerator, moved
+from tests.helpers import tiny_grid
+from tests.test_imports import ROOT
+
+FAULTS = ["values", "gradients", "nan", "exception"]
+
+
+def losses(model, device):
+    """A step's loss and, as numbers, its gradients."""
+    task = GridTranslation(model.train(), StreamTokens(end=0, seed=1), lam=0.1, learning_rate=1e-3, warmup_steps=0)
+    batch = collate([Example((5, 6, 7, 0), (1, 8, 9, 0)), Example((10, 0), (1, 11, 12, 13, 0))]).to(device)
+    found, _ = task.losses(batch)
+    loss = found.total(found.lm_weights, found.emit_weights)
+    loss.backward()
+    return [loss.item(), *(weight.grad.tolist() for weight in model.parameters() if weight.grad is not None)]
+
+
+class Scaled(torch.autograd.Function):
+    """Its argument, whose gradient is a wrong one."""
+
+    @staticmethod
+    def forward(ctx, states, factor):
+        ctx.factor = factor
+        return states.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.factor * gradient, None
+
+
+class Stand:
+    """In place of both modules of kernels: the naive twins, with a fault."""
+
+    def __init__(self, fault):
+        self.fault, self.calls = fault, 0
+
+    def spoilt(self, tensor):
+        self.calls += 1
+        if self.fault == "exception":
+            raise OSError("no such driver")
+        return tensor * {"values": 1.05, "nan": float("nan")}.get(self.fault, 1)
+
+    def hadamard_attention(self, q, *others):
+        out = self.spoilt(naive_hadamard_attention(q, *others))
+        return Scaled.apply(out, 1.05) if self.fault == "gradients" else out
+
+    def losses_of_logits(self, logits, labels):
+        found, log_totals = naive_losses_of_logits(logits, labels)
+        return self.spoilt(found), log_totals
+
+    def gradients_of_logits_(self, logits, *others):
+        found = naive_gradients_of_logits_(logits, *others)
+        return found.mul_(1.05) if self.fault == "gradients" else found
+
+
+@pytest.fixture
+def a_gpu_with_triton(monkeypatch, caplog):
+    """As far as it is asked for; nothing proven nor refused yet. The kernels put in are those of `Stand`."""
+    monkeypatch.delenv("DUPLEXMT_TRITON", raising=False)
+    monkeypatch.setattr(kernels, "triton_runs", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
+    caplog.set_level(logging.WARNING, logger="duplexmt")
+    kernels.proven.clear()
+    kernels.refused.clear()
+
+    def put_in(scan, softmax):
+        stands = Stand(scan), Stand(softmax)
+        monkeypatch.setattr(grid, "scan_triton", stands[0], raising=False)
+        monkeypatch.setattr(policy, "softmax_triton", stands[1], raising=False)
+        return stands
+
+    yield put_in
+    kernels.proven.clear()
+    kernels.refused.clear()
+
+
+def test_right_kernels_are_used_and_nothing_is_said(a_gpu_with_triton, caplog):
+    expected = losses(tiny_grid(), "cpu")
+    stands = a_gpu_with_triton(None, None)
+    with accelerator():
+        for _ in range(2):
+            assert losses(moved(tiny_grid()), "cuda")[0] == pytest.approx(expected[0], rel=1e-6)
+    assert caplog.messages == []
+    assert kernels.refused == set()
+    assert all(stand.calls > 2 for stand in stands)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("wrong", [SCAN, SOFTMAX])
+def test_a_wrong_kernel_is_found_at_once_said_once_and_left_out(a_gpu_with_triton, caplog, wrong, fault):
+    expected = losses(tiny_grid(), "cpu")
+    scan, softmax = a_gpu_with_triton(*(fault if name == wrong else None for name in (SCAN, SOFTMAX)))
+    before = torch.get_rng_state()
+    with accelerator():
+        for _ in range(2):
+            model = moved(tiny_grid())
+            torch.set_rng_state(before)
+            found = losses(model, "cuda")
+            assert found[0] == pytest.approx(expected[0], rel=1e-6)
+            for one, other in zip(found[1:], expected[1:], strict=True):
+                torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-4, atol=1e-6)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(f"{wrong}: {'OSError: no such driver' if fault == 'exception' else 'result '}")
+    assert caplog.messages[0].endswith("PyTorch's own operations are used instead, which are slower")
+    assert kernels.refused == {wrong}
+    broken, other = (scan, softmax) if wrong == SCAN else (softmax, scan)
+    assert broken.calls <= 2  # the trial: rows and columns
+    assert other.calls > 2
+
+
+# The kernels themselves, by Triton's interpreter, with launches whose results are spoilt afterwards.
+PROGRAM = """
+import json, logging, sys, torch
+from duplexmt.kernels import triton_use as kernels
+from duplexmt.grid import scan, scan_triton
+from duplexmt.policy import heatmap, softmax_triton
+from tests.helpers import tiny_backbone, tiny_grid
+from tests.kernels.test_wrong_kernels import losses
+
+class Spoilt:
+    def __init__(self, kernel, position):
+        self.kernel, self.position = kernel, position
+
+    def __getitem__(self, launch_grid):
+        def launch(*given, **constants):
+            if self.position is None:
+                raise RuntimeError("out of resource: shared memory")
+            self.kernel[launch_grid](*given, **constants)
+            given[self.position].mul_(1.05)
+        return launch
+
+def step(recompute):
+    model = tiny_grid(tiny_backbone("qwen3")).double()
+    model.recompute = recompute
+    return losses(model, "cpu")
+
+def same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-6, atol=1e-9)
+
+messages, told = [], []
+handler = logging.Handler()
+handler.emit = lambda record: messages.append(record.getMessage())
+logging.getLogger("duplexmt").addHandler(handler)
+asked = False
+scan.use_triton = heatmap.use_triton = lambda states: asked
+expected, asked = step("nothing"), True
+for module, kernel, position in json.loads(sys.argv[1]):
+    kernels.proven.clear()
+    kernels.refused.clear()
+    messages.clear()
+    home = {"scan": scan_triton, "softmax": softmax_triton}[module]
+    right = getattr(home, kernel)
+    setattr(home, kernel, right if position == -1 else Spoilt(right, position))
+    same(step("elementwise" if position == -1 else "layers"), expected)  # the trial is within a checkpoint
+    same(step("nothing"), expected)
+    told.append([[*messages], sorted({name for name, *_ in kernels.proven})])
+    setattr(home, kernel, right)
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.slow
+def test_tritons_kernels_are_used_if_right_and_left_out_if_wrong():
+    pytest.importorskip("triton", reason="Triton is installed on Linux only")
+    cases = [
+        ("scan", "_walk", -1),  # nothing is wrong
+        ("scan", "_walk", 8),  # contexts
+        ("scan", "_walk_back", 12),  # gradients of keys
+        ("scan", "_walk_back", None),  # exceptions
+        ("softmax", "_log_sum_exp", 1),
+        ("softmax", "_gradient", 0),
+        ("softmax", "_gradient", None),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, json.dumps(cases)],
+        cwd=ROOT,
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    names = {"scan": SCAN, "softmax": SOFTMAX}
+    for (module, _, position), (messages, proven) in zip(cases, json.loads(done.stdout), strict=True):
+        wrong = position != -1
+        assert proven == sorted(name for key, name in names.items() if key != module or not wrong)
+        assert len(messages) == wrong
+        if wrong:
+            says = "RuntimeError: out of resource: shared memory. " if position is None else "result "
+            assert messages[0].startswith(f"{names[module]}: {says}")
+
+
+def test_a_kernel_is_tried_again_only_in_another_form(a_gpu_with_triton):
+    tried = []
+
+    def trial(name, form, factor):
+        def fast(x):
+            tried.append(form)
+            return (factor * x,)
+
+        return kernels.proves_itself(
+            name, form, torch.device("cpu"), lambda draw: [torch.randn(3, generator=draw)], fast, lambda x: (x,)
+        )
+
+    assert trial("a kernel", 1, 1)
+    assert trial("a kernel", 1, 1)
+    assert tried == [1]
+    assert not trial("a kernel", 2, 1.1)
+    assert not trial("a kernel", 1, 1)  # what is wrong in one form is left out in all
+    assert trial("another", 1, 1)
+    assert tried == [1, 2, 1]
+
+
+def test_a_trial_touches_nothing_around_it(a_gpu_with_triton):
+    saved, seen = [], SimpleNamespace()
+
+    def results(x):
+        seen.gradients, seen.autocast = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+        seen.inference = torch.is_inference_mode_enabled()
+        return kernels.with_gradients(torch.exp, [x], torch.ones_like(x))
+
+    before = torch.get_rng_state()
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x)
+    with hooks, torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
+        device = torch.device("cpu")
+        assert kernels.proves_itself("exp", 1, device, lambda draw: [torch.randn(5, generator=draw)], results, results)
+    assert saved == []
+    assert torch.equal(torch.get_rng_state(), before)
+    assert seen == SimpleNamespace(gradients=True, autocast=False, inference=False)
+
+
+@pytest.mark.parametrize("dtype", kernels.TOLERANCES)
+def test_what_rounding_brings_is_within_the_tolerance_and_four_times_that_bound_is_not(dtype):
+    tolerance = kernels.TOLERANCES[dtype]
+    exact = torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert kernels.difference([exact.to(dtype)], [exact], tolerance) is None
+    wrong = exact.clone()
+    wrong[exact.abs().argmax()] *= 1 + 4 * tolerance
+    assert "result 1 of 1 differs" in kernels.difference([wrong.to(dtype)], [exact], tolerance)

@@ -1,0 +1,392 @@
+"""The model folder: what is saved is what comes back, and a damaged folder is refused in one sentence."""
+
+import copy
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
+from duplexmt.grid.backbone import add_lora, pretrained_backbone
+from duplexmt.grid.model import GridModel
+from duplexmt.model_folder.artifact import (
+    MANIFEST,
+    corpus_name,
+    load_model_folder,
+    read_manifest,
+    save_model_folder,
+    trained_on,
+)
+
+from ..helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
+
+DATA = {
+    "source_language": "zh", "target_language": "en", "path": "somewhere/pairs.tsv", "train_path": None,
+    "licence": "CC-BY-4.0", "max_tokens": 24,
+}  # fmt: skip
+TOKENS = StreamTokens(end=0, seed=1, source_prefix=(5, 6), target_prefix=(7,))
+
+
+def save(folder, model, backbone=None, scores=None, tokens=TOKENS, **further):
+    return save_model_folder(
+        folder,
+        model,
+        tiny_tokenizer(),
+        tokens,
+        backbone=backbone,
+        data=DATA,
+        policy={"lam": 0.1, "theta": 0.5},
+        training={"learning_rate": 1e-3},
+        scores={"validation/BLEU": 31.4159} if scores is None else scores,
+        **further,
+    )
+
+
+@torch.no_grad()
+def outputs(model):
+    """Text and EMIT logits of all cells of a sentence pair."""
+    source, target = (torch.tensor([ids]) for ids in token_ids(tiny_tokenizer(), SENTENCES[1]))
+    hidden = model(source, target)
+    return model.text_logits(hidden), model.emit_logits(hidden)
+
+
+def assert_same_outputs(model, other, **tolerance):
+    for ours, theirs in zip(outputs(model), outputs(other), strict=True):
+        torch.testing.assert_close(ours, theirs, **(tolerance or {"rtol": 0, "atol": 0}))
+
+
+def trained_with_lora(base, seed=3, **options):
+    """A grid model whose LoRA weights, text head and EMIT head are no longer what they were at the start."""
+    adapted = add_lora(base, rank=2, alpha=4, dropout=0.0, target_modules=["q_proj", "v_proj", "down_proj"])
+    model = tiny_grid(adapted, **options)
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.requires_grad and "emit_head" not in name:
+                weight.add_(torch.randn(weight.shape, generator=draw) * 0.1)
+    return model
+
+
+# --- round trips -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attention": "exact", "input_attends_output": False, "softmax": "separate", "anchor": 12, "emit_hidden": 8},
+    ],
+    ids=["default", "every option changed"],
+)
+def test_a_model_trained_in_full_comes_back_with_identical_logits(tmp_path, options):
+    model = spoken_grid(seed=4, **options)
+    loaded = load_model_folder(save(tmp_path / "model", model))
+    assert_same_outputs(model, loaded.model)
+    assert loaded.model.options == model.options
+    assert not loaded.model.training
+    if options:
+        plain = GridModel(model.backbone)
+        plain.emit_head = model.emit_head
+        with pytest.raises(AssertionError):
+            assert_same_outputs(plain, loaded.model)  # options matter: the comparison can fail
+
+
+def test_a_tied_text_head_stays_tied(tmp_path):
+    model = tiny_grid(tiny_backbone(vocab_size=320, tie_word_embeddings=True))
+    loaded = load_model_folder(save(tmp_path / "model", model))
+    assert_same_outputs(model, loaded.model)
+    causal_lm = loaded.model.causal_lm
+    assert causal_lm.lm_head.weight is causal_lm.model.embed_tokens.weight
+
+
+def test_tokenizer_and_stream_tokens_come_back_with_the_model(tmp_path):
+    loaded = load_model_folder(save(tmp_path / "model", spoken_grid()))
+    assert loaded.tokens == TOKENS
+    texts = [text for pair in SENTENCES for text in pair]
+    assert token_ids(loaded.tokenizer, texts) == token_ids(tiny_tokenizer(), texts)
+    assert stream_tokens(loaded.tokenizer) == stream_tokens(tiny_tokenizer())
+    assert loaded.info["data"] == DATA
+    assert loaded.info["policy"] == {"lam": 0.1, "theta": 0.5}
+    assert loaded.info["scores"] == {"validation/BLEU": 31.4159}
+
+
+def test_a_lora_model_comes_back_with_the_backbone_saved_along(tmp_path):
+    model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15))
+    folder = save(tmp_path / "model", model)
+    loaded = load_model_folder(folder)
+    assert (folder / "backbone" / "model.safetensors").is_file()
+    assert not hasattr(loaded.model.backbone, "peft_config"), "LoRA is merged"
+    assert_same_outputs(model, loaded.model, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_backbone_saved_along_has_the_text_head_it_came_with(tmp_path, tied):
+    base = tiny_backbone(vocab_size=320, scale=0.15, tie_word_embeddings=tied)
+    before = {name: weight.clone() for name, weight in base.state_dict().items()}
+    folder = save(tmp_path / "model", trained_with_lora(base))
+    saved = pretrained_backbone(str(folder / "backbone")).state_dict()
+    assert saved.keys() == before.keys()
+    for name, weight in before.items():
+        torch.testing.assert_close(saved[name], weight, rtol=0, atol=0)
+    assert (saved["lm_head.weight"].data_ptr() == saved["model.embed_tokens.weight"].data_ptr()) == tied
+
+
+def test_saving_a_lora_model_leaves_it_as_it_was(tmp_path):
+    model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15))
+    before = outputs(model)
+    weights = copy.deepcopy(model.state_dict())
+    save(tmp_path / "model", model)
+    for one, other in zip(before, outputs(model), strict=True):
+        assert torch.equal(one, other)
+    assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
+
+
+def test_a_lora_model_comes_back_on_the_backbone_it_names(tmp_path):
+    base = tiny_backbone(vocab_size=320, scale=0.15)
+    base.save_pretrained(tmp_path / "base")
+    model = trained_with_lora(pretrained_backbone(str(tmp_path / "base")))
+    folder = save(tmp_path / "model", model, backbone=str(tmp_path / "base"))
+    assert not (folder / "backbone").exists(), "frozen weights that can be loaded by name are not stored again"
+    assert_same_outputs(model, load_model_folder(folder).model, rtol=1e-5, atol=1e-5)
+    assert f"base_model: {tmp_path / 'base'}" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["backbone saved along", "backbone by folder"])
+def test_a_text_head_untied_from_the_embedding_by_lora_comes_back_as_trained(tmp_path, named):
+    base = tiny_backbone(vocab_size=320, scale=0.15, tie_word_embeddings=True)
+    base.save_pretrained(tmp_path / "base")
+    embedding = base.model.embed_tokens.weight.detach().clone()
+    model = trained_with_lora(pretrained_backbone(str(tmp_path / "base")))
+    loaded = load_model_folder(
+        save(tmp_path / "model", model, backbone=str(tmp_path / "base") if named else None)
+    ).model.causal_lm
+    assert torch.equal(loaded.model.embed_tokens.weight, embedding), "the embedding is frozen"
+    head = model.causal_lm.lm_head.modules_to_save["default"].weight
+    assert torch.equal(loaded.lm_head.weight, head)
+    assert (head - embedding).abs().max() > 0.1, "the head was trained away from the embedding"
+    assert_same_outputs(model, load_model_folder(tmp_path / "model").model, rtol=1e-5, atol=1e-5)
+
+
+# --- what is written ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_all_files_may_be_read_by_the_same_users(tmp_path, lora):
+    model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15)) if lora else spoken_grid()
+    folder = save(tmp_path / "model", model)
+    (tmp_path / "usual").touch()
+    modes = {oct(file.stat().st_mode) for file in folder.rglob("*") if file.is_file()}
+    assert modes == {oct((tmp_path / "usual").stat().st_mode)}
+
+
+def test_a_model_with_lora_is_saved_and_loaded_without_warnings_of_the_libraries(tmp_path, recwarn):
+    load_model_folder(save(tmp_path / "model", trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15))))
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_weights_are_written_as_safetensors_only(tmp_path, lora):
+    model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15)) if lora else spoken_grid()
+    folder = save(tmp_path / "model", model)
+    files = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    assert {file.rpartition(".")[2] for file in files} <= {"safetensors", "json", "md", "jinja", "txt"}
+    own = {"adapter_model.safetensors", "backbone/model.safetensors"} if lora else {"model.safetensors"}
+    assert {file for file in files if file.endswith(".safetensors")} == own | {"emit_head.safetensors"}
+    assert set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]) == files - {MANIFEST, "README.md"}
+
+
+def test_the_model_card_names_data_licence_languages_settings_and_scores(tmp_path):
+    card = (save(tmp_path / "model", spoken_grid(anchor=12)) / "README.md").read_text(encoding="utf-8")
+    front_matter = card.split("---")[1]
+    assert "language: [zh, en]" in front_matter
+    assert "pipeline_tag: translation" in front_matter
+    assert "base_model" not in front_matter
+    assert "- **Data:** pairs.tsv; licence: CC-BY-4.0." in card
+    assert "anchor 12" in card
+    assert "full, λ = 0.1, texts of at most 24 tokens" in card
+    assert "| validation/BLEU | 31.42 |" in card
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [({"path": "a/pairs.tsv"}, "pairs.tsv"), ({"path": None, "root": "raw/wmt21"}, "wmt21"), ({}, "built-in corpus")],
+)
+def test_a_corpus_is_called_by_its_file_or_folder(data, name):
+    assert corpus_name(data) == name
+
+
+@pytest.mark.parametrize(
+    ("k", "schedule"), [(3, "wait-k, k = 3"), ("multi", "trained at every k"), (None, "the whole source is read")]
+)
+def test_the_model_card_of_a_baseline_names_its_schedule(tmp_path, k, schedule):
+    model = tiny_prefix(k, vocab_size=len(tiny_tokenizer()))
+    assert schedule in (save(tmp_path / "model", model) / "README.md").read_text(encoding="utf-8")
+    assert load_model_folder(tmp_path / "model").model.k == k
+
+
+def test_what_bases_were_trained_on_goes_from_each_to_the_models_made_of_it(tmp_path):
+    base, name = save(tmp_path / "base", spoken_grid()), str(tmp_path / "base")
+    tuned = save(tmp_path / "tuned", spoken_grid(), backbone=name, trained_before=trained_on(name))
+    assert [trained_on(None), trained_on("Qwen/Qwen2.5-0.5B"), trained_on(str(tmp_path))] == [[], [], []]
+    assert (trained_on(str(base)), trained_on(str(tuned))) == ([DATA], [DATA, DATA])
+    assert "- **Its base's data:** pairs.tsv; licence: CC-BY-4.0." in (tuned / "README.md").read_text(encoding="utf-8")
+    assert "base's data" not in (base / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_model_folder_replaces_the_one_before_and_leaves_no_partial_one(tmp_path):
+    save(tmp_path / "model", spoken_grid(seed=1))
+    (tmp_path / "model" / "left over.bin").write_bytes(b"old")
+    (tmp_path / "model.partial").mkdir()
+    (tmp_path / "model.partial" / "half").write_bytes(b"of a run that was interrupted")
+    model = spoken_grid(seed=2)
+    save(tmp_path / "model", model)
+    assert_same_outputs(model, load_model_folder(tmp_path / "model").model)
+    assert not (tmp_path / "model" / "left over.bin").exists()
+    assert not (tmp_path / "model" / "half").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_interrupted_save_leaves_the_folder_before_untouched(tmp_path, monkeypatch):
+    before = spoken_grid(seed=1)
+    save(tmp_path / "model", before)
+    monkeypatch.setattr(
+        "duplexmt.model_folder.artifact.save_tokenizer", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        save(tmp_path / "model", spoken_grid(seed=2))
+    assert_same_outputs(before, load_model_folder(tmp_path / "model").model)
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("saved") / "model", spoken_grid())
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A model folder to damage."""
+    import shutil
+
+    return shutil.copytree(saved, tmp_path / "model")
+
+
+def refused(folder, message):
+    """Loading must fail with a message of one line that names the folder."""
+    with pytest.raises(ValueError, match=message) as error:
+        load_model_folder(folder)
+    assert str(folder) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_folder_that_is_damaged_below_loads_while_it_is_whole(folder):
+    assert read_manifest(folder)["format"] == 1
+    load_model_folder(folder)
+
+
+def test_a_folder_that_does_not_exist_is_refused_with_advice(tmp_path):
+    refused(tmp_path / "none", "does not exist: give the folder 'model' of a finished run")
+
+
+def test_a_folder_that_holds_no_model_is_refused(tmp_path):
+    refused(tmp_path, "has no duplexmt.json: give the folder")
+
+
+def test_a_save_that_was_interrupted_is_named_as_the_reason(folder):
+    folder.rename(folder.with_name("model.partial"))
+    refused(folder, "does not exist .its training was interrupted while it was being written")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "emit_head.safetensors", "tokenizer.json", "config.json"])
+def test_a_truncated_file_is_named_with_both_sizes(folder, name):
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:-1])
+    refused(folder, rf"incomplete: {name} has {len(content) - 1} bytes instead of {len(content)}")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "emit_head.safetensors", "tokenizer.json"])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    refused(folder, rf"incomplete: {name} is missing")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"", b"{", b"[]", b"null", b"3", b"{}", b'{"format": 1}', b'{"format": "one", "files": {}}',
+        b'{"format": 1, "files": 3}', b"\xff\xfe",
+    ],
+)  # fmt: skip
+def test_a_damaged_manifest_is_refused(folder, manifest):
+    (folder / MANIFEST).write_bytes(manifest)
+    refused(folder, "duplexmt.json is damaged")
+
+
+def test_an_edited_model_card_leaves_the_folder_whole(folder):
+    (folder / "README.md").write_text("my own words", encoding="utf-8")
+    load_model_folder(folder)
+
+
+def test_a_folder_of_a_newer_format_asks_for_an_upgrade(folder):
+    info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    (folder / MANIFEST).write_text(json.dumps(info | {"format": 2}), encoding="utf-8")
+    refused(folder, "has format 2, this version reads up to 1: upgrade")
+
+
+def test_a_lora_model_whose_backbone_is_gone_is_refused_by_the_backbones_name(tmp_path):
+    base = tiny_backbone(vocab_size=320, scale=0.15)
+    base.save_pretrained(tmp_path / "base")
+    save(tmp_path / "model", trained_with_lora(base), backbone=str(tmp_path / "base"))
+    (tmp_path / "base").rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match=rf"model\.backbone='{tmp_path / 'base'}': no causal language model"):
+        load_model_folder(tmp_path / "model")
+
+
+def test_a_folder_that_holds_no_model_is_refused_by_the_backbones_name(tmp_path):
+    with pytest.raises(ValueError, match=rf"model\.backbone='{tmp_path}': no causal language model .*give a folder"):
+        pretrained_backbone(str(tmp_path))
+
+
+@pytest.mark.parametrize("change", ["missing", "another shape", "more layers"])
+def test_weights_that_are_not_those_of_the_configuration_are_refused_not_made_up(tmp_path, change):
+    tiny_backbone().save_pretrained(tmp_path)
+    lost = "model.layers.1.mlp.up_proj.weight"
+    if change == "more layers":
+        other = tiny_backbone(layers=4)
+        other.config.save_pretrained(tmp_path)
+        lost = "model.layers.3."
+    else:
+        weights = load_file(tmp_path / "model.safetensors")
+        weight = weights.pop(lost)
+        weights |= {} if change == "missing" else {lost: weight[:-2].contiguous()}
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=rf"'{tmp_path}': .* missing or of another shape, such as {lost}"):
+        pretrained_backbone(str(tmp_path))
+
+
+# --- anchor and segmentation -----------------------------------------------------------------------------------------
+
+
+def test_an_anchor_the_model_was_not_trained_with_is_refused_unless_asked_for(tmp_path):
+    folder = save(tmp_path / "model", spoken_grid(anchor=0))
+    assert load_model_folder(folder, anchor=0).model.anchor == 0
+    for other in ("source_length", 7):
+        with pytest.raises(ValueError, match=rf"anchor={other}: the model .* was trained with anchor 0, .*any_anchor"):
+            load_model_folder(folder, anchor=other)
+        assert load_model_folder(folder, anchor=other, any_anchor=True).model.anchor == other
+
+
+def test_segmentation_context_and_typical_length_come_back_with_the_model(tmp_path):
+    tokens = StreamTokens(end=0, seed=1, source_prefix=(5, 0, 0), context=2)
+    folder = save(tmp_path / "model", spoken_grid(), tokens=tokens)
+    loaded = load_model_folder(folder)
+    assert loaded.tokens == tokens
+    assert loaded.sources.segmentation == "tokens"
+    assert loaded.typical_source_length == 24 // 2 + 1, "half of data.max_tokens where training recorded none"
+    loaded.info["data"] |= {"segmentation": "characters", "context_tokens": 2, "context_separator": "|"}
+    loaded.info["training"]["typical_source_length"] = 9
+    assert (loaded.sources.segmentation, loaded.sources.context_separator) == ("characters", "|")
+    assert loaded.typical_source_length == 9

@@ -1,0 +1,114 @@
+"""Model folders in files of a chosen size: the same model comes back, and a shard that is lost is named."""
+
+import json
+
+import pytest
+import torch
+
+from duplexmt.grid.backbone import pretrained_backbone
+from duplexmt.model_folder.artifact import MANIFEST, load_model_folder, save_model_folder
+from duplexmt.model_folder.shards import check_size, load_weights, split_file
+
+from ..helpers import spoken_grid, tiny_backbone, tiny_tokenizer
+from .test_artifact import DATA, TOKENS, assert_same_outputs, trained_with_lora
+
+
+def save(folder, model, size):
+    return save_model_folder(
+        folder, model, tiny_tokenizer(), TOKENS, backbone=None, data=DATA, policy={"lam": 0.1, "theta": 0.5},
+        training={}, scores={},
+        max_shard_size=size,
+    )  # fmt: skip
+
+
+def shards_of(folder, stem):
+    return sorted(file.name for file in folder.glob(f"{stem}-*-of-*.safetensors"))
+
+
+def biggest_tensor(file):
+    return max(weight.numel() * weight.element_size() for weight in load_weights(file).values())
+
+
+def test_a_sharded_model_comes_back_as_the_one_in_a_single_file(tmp_path):
+    model = spoken_grid(seed=4)
+    folder = save(tmp_path / "model", model, "20KB")
+    names = shards_of(folder, "model")
+    assert len(names) > 2
+    assert not (folder / "model.safetensors").exists()
+    limit = max(20_000, biggest_tensor(folder / "model.safetensors"))
+    assert all((folder / name).stat().st_size <= limit + 4_000 for name in names)  # and its header
+    assert set(names) <= set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
+    assert_same_outputs(model, load_model_folder(folder).model)
+    assert_same_outputs(load_model_folder(save(tmp_path / "one", model, None)).model, load_model_folder(folder).model)
+
+
+def test_a_sharded_adapter_and_its_backbone_come_back(tmp_path):
+    model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15))
+    folder = save(tmp_path / "model", model, "20KB")
+    assert len(shards_of(folder, "adapter_model")) > 1
+    assert len(shards_of(folder / "backbone", "model")) > 1
+    assert not (folder / "adapter_model.safetensors").exists()
+    assert_same_outputs(model, load_model_folder(folder).model, rtol=1e-5, atol=1e-5)
+    whole = load_model_folder(save(tmp_path / "one", model, None)).model
+    assert_same_outputs(whole, load_model_folder(folder).model)
+
+
+def test_weights_smaller_than_the_size_stay_in_one_file(tmp_path):
+    folder = save(tmp_path / "model", trained_with_lora(tiny_backbone(vocab_size=320)), "1GB")
+    assert (folder / "adapter_model.safetensors").is_file()
+    assert (folder / "backbone" / "model.safetensors").is_file()
+    assert not list(folder.rglob("*.index.json"))
+
+
+@pytest.mark.parametrize(
+    "part", ["adapter_model-00001-of-0", "backbone/model-00002-of-0", "adapter_model.safetensors.i"]
+)
+def test_a_missing_shard_or_index_is_refused_by_its_name(tmp_path, part):
+    folder = save(tmp_path / "model", trained_with_lora(tiny_backbone(vocab_size=320)), "20KB")
+    (lost,) = folder.glob(part + "*")
+    lost.unlink()
+    with pytest.raises(ValueError, match=rf"incomplete: {lost.relative_to(folder)} is missing"):
+        load_model_folder(folder)
+
+
+def test_a_base_that_lacks_a_shard_is_refused_as_a_backbone(tmp_path):
+    folder = save(tmp_path / "base", spoken_grid(), "20KB")
+    assert_same_outputs(spoken_grid(), load_model_folder(folder).model)
+    assert pretrained_backbone(str(folder)).config.model_type == "qwen2"
+    lost = shards_of(folder, "model")[1]
+    (folder / lost).unlink()
+    with pytest.raises(ValueError, match=rf"model\.backbone='{folder}': no causal language model[\s\S]*{lost}"):
+        pretrained_backbone(str(folder))
+
+
+def test_shards_hold_every_tensor_once_and_a_lost_or_foreign_one_is_refused(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    weights = {f"weight {number}": torch.full((300,), float(number)) for number in range(7)}
+    path = tmp_path / "some.safetensors"
+    save_file(weights, path)
+    split_file(path, "3KB")
+    names = shards_of(tmp_path, "some")
+    assert len(names) == 4  # two of 1,200 bytes in each but the last
+    assert sum(len(load_file(tmp_path / name)) for name in names) == 7
+    back = load_weights(path)
+    assert back.keys() == weights.keys()
+    assert all(torch.equal(back[name], weights[name]) for name in weights)
+    save_file({"something": torch.zeros(3)}, tmp_path / names[0])
+    with pytest.raises(ValueError, match=r"the shards of some\.safetensors lack 'weight"):
+        load_weights(path)
+    (tmp_path / names[0]).unlink()
+    with pytest.raises(ValueError, match=rf"{names[0]} is missing, one of 4 shards"):
+        load_weights(path)
+    (tmp_path / "some.safetensors.index.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"some\.safetensors\.index\.json is damaged"):
+        load_weights(path)
+    (tmp_path / "some.safetensors.index.json").unlink()
+    with pytest.raises(ValueError, match=r"some\.safetensors is missing, and so is"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize("size", ["40", "40 MB", "0MB", "4XB", "-1GB", ""])
+def test_a_size_that_is_none_is_refused_with_an_example(size):
+    with pytest.raises(ValueError, match="must be a whole number of KB, MB or GB, such as '40MB'"):
+        check_size(size)
