@@ -96,7 +96,13 @@ def prepare_corpus(**settings: Any) -> PreparedCorpus:
         ValueError: for a corpus with nothing left, or settings that do not fit it.
     """
     asked = CorpusSettings(**settings)
-    return KINDS[asked.corpus](asked)
+    try:
+        return KINDS[asked.corpus](asked)
+    except ValueError as error:
+        where = asked.path or asked.train_path or asked.root
+        if where is None or where in str(error):
+            raise
+        raise ValueError(f"{where}: {error}") from error
 
 
 def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
