@@ -195,20 +195,20 @@ def undisturbed(base: Path, program: str, settings: list[str]) -> tuple[Path, fl
 def kill_until_done(
     case: Case, folder: Path, draw: random.Random, program: str, settings: list[str], kills: int
 ) -> None:
-    """Kill a run at random moments, go on, and compare what it ends with."""
+    """Kill a run at random moments, go on, and compare what it ends with; anew, until it was killed so many times."""
     whole, seconds = undisturbed(folder.parent, program, settings)
     begun = folder / ("checkpoints/last.ckpt" if program == "train.py" else "decoding.json")
-    while True:
-        command = [f"resume={folder}"] if begun.is_file() else [*settings, f"hydra.run.dir={folder}"]
-        moment = draw.uniform(0.3, 1.05) * seconds if case.counts["kills"] < kills else None
-        done = call([program, *command], moment, draw.choice(SIGNALS))
-        if done.killed:
-            case.fault(kill=True)
-            continue
+    while case.counts["kills"] < kills:
+        shutil.rmtree(folder, ignore_errors=True)
+        done = None
+        while done is None or done.killed:
+            command = [f"resume={folder}"] if begun.is_file() else [*settings, f"hydra.run.dir={folder}"]
+            moment = draw.uniform(0.3, 1) * seconds if case.counts["kills"] < kills else None
+            done = call([program, *command], moment, draw.choice(SIGNALS))
+            if done.killed:
+                case.fault(kill=True)
         succeeded(done)
-        if moment is None or done.status == 0:
-            break
-    same(whole, folder)
+        same(whole, folder)
 
 
 # --- the cases -----------------------------------------------------------------------------------------------------
