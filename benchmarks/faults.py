@@ -93,7 +93,7 @@ def call(command: list[str], kill_after: float | None = None, number: int = sign
     ) as process:  # fmt: skip
         killed = False
         try:
-            output, _ = process.communicate(timeout=300 if kill_after is None else kill_after)
+            output, _ = process.communicate(timeout=1800 if kill_after is None else kill_after)
         except subprocess.TimeoutExpired:
             killed = kill_after is not None
             if number == signal.SIGKILL or not killed:
@@ -437,7 +437,7 @@ def others(quick: bool) -> Iterator[Case]:
             file.writelines(f"{pair.source}\t{pair.target}\n" for pair in pairs)
         few = ["data.train_size=300", "data.validation_size=20", "data.test_size=20", "data.vocab_size=1000"]
         few += ["trainer.max_steps=6", "training.checkpoint_every_n_steps=2"]
-        few += ["data.held_out=[grammar]", "data.exclude=[]"]
+        few += ["data.held_out=[grammar]", "data.exclude=[]", f"data.prepared={folder / 'prepared'}"]
         driver = ["benchmarks/experiment.py", "--data", str(folder / "data"), "--size", "mini", "--jobs", "1"]
         driver += ["--systems", "grid,offline", *few, "--out"]
         whole = succeeded(call([*driver, str(folder / "parts")]))
