@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 from benchmarks.studies.pairs import Pair, held_out_pairs, load_grid, texts
 from benchmarks.studies.policy import gold_lagging, policy_measures
 from benchmarks.studies.study_figures import calibration_figure, evolution_figure, lambda_figure, loop_figure
+from data_prep.files import write_whole
 from duplexmt.analysis.sentence_grid import sentence_grid
 from duplexmt.data.grammar import CASE_STUDY, AlignedPair
 from duplexmt.data.tokenizer import token_ids
@@ -159,9 +160,7 @@ def measure(run: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         measures = policy_measures(at, pairs[: arguments.on_the_way], lam)
         steps.append({"step": step, **measures, "grids": grids(at, probes, lam)})
     result["steps"] = steps
-    partial = kept.with_suffix(".partial")
-    partial.write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
-    partial.replace(kept)
+    write_whole(kept, json.dumps(result, ensure_ascii=False))
     return result
 
 

@@ -20,6 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from data_prep.files import write_whole
+
 ROOT = Path(__file__).resolve().parents[1]
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -224,9 +226,7 @@ def main() -> int:
             failed[each.name] = str(error)
             print(f"{each.name}: {error}", file=sys.stderr, flush=True)
             continue
-        part = done.with_suffix(".part")
-        part.write_text(json.dumps(result) + "\n", encoding="utf-8")
-        part.replace(done)
+        write_whole(done, f"{json.dumps(result)}\n")
     text = summary(results_in(out), failed)
     (out / "summary.md").write_text(text, encoding="utf-8")
     print(text, end="")

@@ -85,7 +85,7 @@ def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, prog
             account.add(block_account(task.path(blocks)))
             blocks += 1
         content = {"blocks": blocks, "account": json.loads(account.to_json())}
-        write_whole(finished, json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True).encode())
+        write_whole(finished, json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
     return account
 
 
@@ -132,7 +132,7 @@ def _check_settings(task: CleanTask, root: Path) -> None:
                 "(train.py: data.prepared), or remove this"
             )
     else:
-        write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1).encode())
+        write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1))
 
 
 def _left_to_do(

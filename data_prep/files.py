@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: Path, content: bytes | Callable[[Any], None]) -> None:
+def write_whole(path: Path, content: str | bytes | Callable[[Any], None]) -> None:
     """Write a file aside, flush it to disk and give it its name, so that no reader ever sees a part of it.
+
+    Args:
+        path: of the file; its folder is there.
+        content: text, for UTF-8; bytes; or what writes to a binary stream.
 
     Raises:
         OSError: the disk is full, …; nothing is left behind.
@@ -20,7 +24,7 @@ def write_whole(path: Path, content: bytes | Callable[[Any], None]) -> None:
             if callable(content):
                 content(stream)
             else:
-                stream.write(content)
+                stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(aside, path)

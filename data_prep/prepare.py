@@ -137,8 +137,8 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     if not splits["train"]["pairs"]:
         raise ValueError(f"no training pair is left; what became of them: {manifest['sources']}, {drawn.counts}")
     kept = [(each.corpus, each.source, each.target) for each in drawn.splits.get("train", [])[:200]]
-    write_whole(aside / "report.md", report_page(manifest, account, kept).encode())
-    write_whole(aside / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1).encode())
+    write_whole(aside / "report.md", report_page(manifest, account, kept))
+    write_whole(aside / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
     os.replace(aside, folder)
     return manifest
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
+from data_prep.files import write_whole
+
 from ..baselines.mask import MULTI_PATH
 from ..model_folder.artifact import file_digest
 from .recipe import recipe_of
@@ -252,7 +254,7 @@ class Decoding:
         """Write `decoding.json`, all or nothing."""
         points = {key: asdict(point) for key, point in self.points.items()}
         content = {"test": self.test, "complete": self.complete, "model_folders": self.model_folders, "points": points}
-        _replace(self.folder / DECODING, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+        write_whole(self.folder / DECODING, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
 
     def missing(self, point: Point) -> list[int]:
         """Ids of the sentences that are still to be translated."""
@@ -276,7 +278,7 @@ class Decoding:
     def finish(self) -> None:
         """Sort the lines by point and sentence, once everything is decoded; complete if that is so."""
         lines = [json.dumps(line, ensure_ascii=False) + "\n" for key in self.points for line in self.sorted(key)]
-        _replace(self.folder / HYPOTHESES, "".join(lines))
+        write_whole(self.folder / HYPOTHESES, "".join(lines))
         self.complete = not self.begun()
         self.save()
 
@@ -356,9 +358,3 @@ def check_models(decoding: Decoding, info_of: Any) -> None:
                 f"the hypotheses in {decoding.folder} are stale: {folder} holds another model by now; "
                 f"decode again: python evaluate.py model_folder={folder}"
             )
-
-
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(partial, path)

@@ -26,6 +26,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
 
+from data_prep.files import write_whole
+
 from .. import __version__
 from ..baselines.mask import MULTI_PATH
 from ..baselines.prefix_model import PrefixModel
@@ -94,7 +96,7 @@ def save_model_folder(
     folder = Path(folder)
     sharded = {"max_shard_size": max_shard_size} if check_size(max_shard_size) else {}
     disable_progress_bar()
-    partial = folder.with_name(folder.name + ".partial")
+    partial = _partial(folder)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     adapted = hasattr(model.backbone, "peft_config")
@@ -266,9 +268,7 @@ def write_manifest(folder: Path, info: dict[str, Any]) -> None:
     """Write a manifest, with a checksum of itself: all of the old one or all of the new one is there at any time."""
     info = {name: value for name, value in info.items() if name != "checksum"}
     content = json.dumps(info | {"checksum": checksum(info)}, ensure_ascii=False, indent=2)
-    partial = folder / (MANIFEST + ".partial")
-    partial.write_text(content, encoding="utf-8")
-    os.replace(partial, folder / MANIFEST)
+    write_whole(folder / MANIFEST, content)
 
 
 def checksum(info: Mapping[str, Any]) -> str:

@@ -7,9 +7,10 @@ What is not there is left out, and the report says so. The file asks nothing of 
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
+
+from data_prep.files import write_whole
 
 
 def main() -> None:
@@ -59,9 +60,7 @@ def write(arguments: argparse.Namespace) -> Path:
         print(f"note: {note}", file=sys.stderr)
     text = render(report, tell=lambda doing: print(doing, file=sys.stderr))
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(out.name + ".partial")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(partial, out)
+    write_whole(out, text)
     return out
 
 

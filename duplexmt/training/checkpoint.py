@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import lightning as L
 import torch
 from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
+
+from data_prep.files import write_whole
 
 
 class WholeCheckpoints(TorchCheckpointIO):
@@ -25,16 +28,10 @@ class WholeCheckpoints(TorchCheckpointIO):
             OSError: naming the checkpoint, where there is no room for it; the one before stays.
         """
         path = Path(path)
-        aside = path.with_name(path.name + ".partial")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with open(aside, "wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
+            write_whole(path, partial(torch.save, checkpoint))
         except (OSError, RuntimeError) as error:
-            aside.unlink(missing_ok=True)
             raise OSError(f"{os.path.relpath(path)} could not be written ({error}); make room on its disk") from error
 
     def load_checkpoint(self, path: Any, map_location: Any = "cpu", weights_only: bool | None = True) -> dict[str, Any]:
