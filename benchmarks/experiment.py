@@ -30,6 +30,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_prep.cores import usable_cores
+
 ROOT = Path(__file__).resolve().parents[1]
 NO_BAR = "trainer.enable_progress_bar=false"  # of stages that earlier versions began: no difference that counts
 DELAYS = (1, 3, 5, 7, "multi")  # multi: one model for all k
@@ -312,7 +314,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     out.mkdir(parents=True, exist_ok=True)
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     seconds: dict[str, float | None] = {}
     try:
         for stage in (*before, *systems, *after):

@@ -22,8 +22,9 @@ from omegaconf import MISSING as REQUIRED
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from data_prep.clean_corpus import processes_available, source_blocks
+from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import Cleaning
+from data_prep.cores import usable_cores
 from data_prep.files import locked
 from data_prep.prepare import clean, prepare, sample, workers
 from data_prep.sampling import Sampling
@@ -114,7 +115,7 @@ def run(cfg: DictConfig) -> None:
 
         download(plan.sources, plan.root)
         return
-    processes = processes_available() if cfg.processes is None else cfg.processes
+    processes = usable_cores() if cfg.processes is None else cfg.processes
     tqdm.monitor_interval = 0  # a thread of its own, which would keep the workers from being forks
     with tqdm(unit=" lines", unit_scale=True, disable=None) as bar:
 

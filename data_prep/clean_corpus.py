@@ -12,7 +12,6 @@ processes come to the same files. Sources are independent of each other: jobs on
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import asdict, dataclass
@@ -241,8 +240,3 @@ def _account(task: CleanTask, block: Block, columns: Columns, cleaned: CleanedCo
         account.faulty[reason] = len(victims)
         account.add_victims(reason, victims)
     return account
-
-
-def processes_available() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

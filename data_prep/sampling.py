@@ -20,13 +20,12 @@ import pyarrow.compute as pc
 
 from data_prep.account import Account
 from data_prep.blocks import block_pairs, read_block
+from data_prep.corpus import CountTokens
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
 from data_prep.shards import SPLIT_SCHEMA
 from data_prep.splitting import Texts
 from data_prep.vectorised import text_keys
-
-CountTokens = Callable[[list[str]], list[int]]
 
 _AT_ONCE = 400_000  # pairs in memory
 _BATCH = 2000  # pairs in one call of a token counter

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from data_prep.sampling import CountTokens
+from data_prep.corpus import CountTokens
 
-_QWEN2_PIECES = (
+PRETOKEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+"""Qwen2's split of text into words, runs of marks and single digits; BPE merges stay within a piece."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def _load(name_or_folder: str) -> Tokenizer:
         tokenizer.normalizer = normalizers.NFC()
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [
-                pre_tokenizers.Split(Regex(_QWEN2_PIECES), behavior="isolated"),
+                pre_tokenizers.Split(Regex(PRETOKEN_PATTERN), behavior="isolated"),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ]
         )

@@ -396,7 +396,14 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["data=pairs", "data.test_path=test.tsv"], r"no pairs to train on: give data\.path"),
         ("train", ["data=pairs", "data.path=a", "data.train_path=b"], "not both"),
         ("train", ["data=pairs_folder"], r"data=pairs_folder needs data\.path=FOLDER"),
-        ("train", ["training.max_shard_size=40"], r"training\.max_shard_size='40': .* such as 40MB, or null"),
+        *(
+            (
+                "train",
+                [f"training.max_shard_size={size}"],
+                rf"training\.max_shard_size='{size}': .* such as 40MB, or null",
+            )
+            for size in ("40", "40 MB", "0MB", "4XB")
+        ),
         ("train", ["data=recorded"], "data=recorded"),
         ("train", ["data=wmt21_zhen"], r"data\.root=FOLDER"),
         ("train", ["data.path=a.tsv"], r"data\.path=a\.tsv: data=builtin does not read it; .*data=pairs or"),

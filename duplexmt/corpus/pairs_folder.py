@@ -13,7 +13,7 @@ any say in it, nor has a tokenizer. What shares either text with a held-out pair
 
 import heapq
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from glob import escape
 from pathlib import Path
 
@@ -23,8 +23,10 @@ import pyarrow.compute as pc
 
 from data_prep import Report
 from data_prep.blocks import read_block
-from data_prep.clean_corpus import processes_available, source_blocks
+from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import Cleaning
+from data_prep.cores import usable_cores
+from data_prep.corpus import CountTokens
 from data_prep.files import locked
 from data_prep.prepare import clean, workers
 from data_prep.sampling import Sampling, without_duplicates
@@ -36,7 +38,6 @@ from data_prep.vectorised import text_keys
 from .folder_files import corpus_files, test_texts
 
 Pair = tuple[str, str]
-CountTokens = Callable[[list[str]], list[int]]
 
 BPE_PAIRS = 300_000
 """Training pairs a BPE is trained on at most: the first ones of the sample's random order."""
@@ -111,7 +112,7 @@ def folder_pairs(
         block_bytes=preset("", "prepare")["block_bytes"],
     )
     plan.output.mkdir(parents=True, exist_ok=True)
-    processes = processes_available()
+    processes = usable_cores()
     with (
         locked(plan.output, wait=True),
         workers(processes) as pool,

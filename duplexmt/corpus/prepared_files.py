@@ -4,7 +4,7 @@ import os
 import time
 
 from data_prep import Report
-from data_prep.clean_corpus import processes_available
+from data_prep.cores import usable_cores
 from data_prep.prepare import finished, prepare, read_split
 from data_prep.settings import preparation
 from data_prep.sources import find_files
@@ -67,7 +67,7 @@ def prepared_corpus(
         )
     if manifest is None and local_rank() == 0:
         command = f"train.py data={name} data.root={root}"
-        manifest = prepare(plan, counter, processes=processes_available(), command=command, wait=True)
+        manifest = prepare(plan, counter, processes=usable_cores(), command=command, wait=True)
     while manifest is None:  # rank 0 is at work; where it fails, the launcher ends this process too
         time.sleep(1)
         manifest = finished(plan, counter)

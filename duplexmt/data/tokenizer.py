@@ -10,16 +10,14 @@ from unicodedata import normalize
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from data_prep.tokens import PRETOKEN_PATTERN
+
 from .batch import Example
 
 SEGMENTATIONS = ("tokens", "characters")
 
 END_TOKEN = "<|endoftext|>"
 SEED_TOKEN = "<|im_start|>"
-# Qwen2's split of text into words, runs of marks and single digits; BPE merges stay within a piece.
-PRETOKEN_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 
 
 def load_tokenizer(name_or_folder: str) -> PreTrainedTokenizerBase:

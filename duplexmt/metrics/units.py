@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
-Unit = Literal["character", "word"]
+from data_prep.rules import UNSPACED
 
-UNSPACED_LANGUAGES = frozenset({"ja", "zh"})  # written without spaces: their unit is the character
+Unit = Literal["character", "word"]
 
 
 def text_unit(language: str) -> Unit:
@@ -20,7 +20,7 @@ def text_unit(language: str) -> Unit:
     Raises:
         ValueError: `language` is no language code (see `primary_language`).
     """
-    return "character" if primary_language(language) in UNSPACED_LANGUAGES else "word"
+    return "character" if primary_language(language) in UNSPACED else "word"
 
 
 def primary_language(code: str) -> str:

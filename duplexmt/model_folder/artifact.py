@@ -34,7 +34,7 @@ from ..baselines.prefix_model import PrefixModel
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..grid.backbone import pretrained_backbone
 from ..grid.model import GridModel
-from .shards import check_size, load_adapter, split_file
+from .shards import load_adapter, split_file
 
 MANIFEST = "duplexmt.json"
 FORMAT = 1
@@ -94,7 +94,7 @@ def save_model_folder(
         ValueError: for a size that is none.
     """
     folder = Path(folder)
-    sharded = {"max_shard_size": max_shard_size} if check_size(max_shard_size) else {}
+    sharded = {"max_shard_size": max_shard_size} if max_shard_size else {}
     disable_progress_bar()
     partial = _partial(folder)
     shutil.rmtree(partial, ignore_errors=True)

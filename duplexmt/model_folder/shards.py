@@ -5,22 +5,12 @@ NAME-00001-of-00003.safetensors, …, NAME.safetensors.index.json
 """
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file
 from torch import Tensor
-
-SIZE = re.compile(r"[1-9][0-9]*(KB|MB|GB)")
-
-
-def check_size(size: str | None) -> str | None:
-    """The size of a file, such as 40MB, or None for no limit. ValueError for anything else."""
-    if size is not None and not SIZE.fullmatch(size):
-        raise ValueError(f"max_shard_size={size!r}: must be a whole number of KB, MB or GB, such as '40MB', or null")
-    return size
 
 
 def split_file(path: Path, max_shard_size: str) -> None:
@@ -32,7 +22,6 @@ def split_file(path: Path, max_shard_size: str) -> None:
         path: NAME.safetensors.
         max_shard_size: such as 40MB.
     """
-    check_size(max_shard_size)
     weights = load_file(path)
     path.unlink()
     save_torch_state_dict(

@@ -24,7 +24,9 @@ from bisect import bisect_right
 from itertools import takewhile
 from typing import Any
 
-from ..data.tokenizer import PRETOKEN_PATTERN, source_ids
+from data_prep.tokens import PRETOKEN_PATTERN
+
+from ..data.tokenizer import source_ids
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LONGEST_CONTRACTION = 3

@@ -14,11 +14,13 @@ from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from data_prep.cores import usable_cores
+
 from .checkpoint import LastCheckpoint, WholeCheckpoints
 from .loggers import run_loggers
 from .precision import settled_precision
 from .progress_log import ProgressBar, ProgressLog
-from .sharing import choose_strategy, usable_cores
+from .sharing import choose_strategy
 from .termination import StopOnTermination
 from .throughput import ThroughputMonitor
 

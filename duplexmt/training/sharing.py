@@ -1,10 +1,11 @@
 """How the processes of a run share its work: their number, their batches, and DDP."""
 
-import os
 from typing import Any
 
 import torch
 from lightning.pytorch.strategies import DDPStrategy
+
+from data_prep.cores import usable_cores
 
 CORES = "cores"  # a number of devices
 LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
@@ -33,11 +34,6 @@ def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, 
         processes = max((n for n in range(1, most + 1) if pairs % n == 0), default=1)
     shares = {name: None if size is None else max(1, size // processes) for name, size in batches.items()}
     return trainer | {"devices": processes}, shares
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_strategy(strategy: str, devices: Any, num_nodes: int, accumulate: int) -> Any:

@@ -25,7 +25,7 @@ OPTIONS = {
 
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch):
-    monkeypatch.setattr(pairs_folder, "processes_available", lambda: 1)
+    monkeypatch.setattr(pairs_folder, "usable_cores", lambda: 1)
 
 
 def sentences(seed, count):

@@ -21,7 +21,7 @@ WMT21 = DATA | {
 
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch):
-    monkeypatch.setattr(corpora, "processes_available", lambda: 1)
+    monkeypatch.setattr(corpora, "usable_cores", lambda: 1)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def rank(number, settings, results):
     import os
 
     os.environ["LOCAL_RANK"] = str(number)
-    corpora.processes_available = lambda: 1
+    corpora.usable_cores = lambda: 1
     if number == 0:
         time.sleep(1)  # the others are there first
     prepared = prepare_corpus(**settings)

@@ -7,7 +7,7 @@ import torch
 
 from duplexmt.grid.backbone import pretrained_backbone
 from duplexmt.model_folder.artifact import MANIFEST, load_model_folder, save_model_folder
-from duplexmt.model_folder.shards import check_size, load_weights, split_file
+from duplexmt.model_folder.shards import load_weights, split_file
 
 from ..helpers import spoken_grid, tiny_backbone, tiny_tokenizer
 from .test_artifact import DATA, TOKENS, assert_same_outputs, trained_with_lora
@@ -106,9 +106,3 @@ def test_shards_hold_every_tensor_once_and_a_lost_or_foreign_one_is_refused(tmp_
     (tmp_path / "some.safetensors.index.json").unlink()
     with pytest.raises(ValueError, match=r"some\.safetensors is missing, and so is"):
         load_weights(path)
-
-
-@pytest.mark.parametrize("size", ["40", "40 MB", "0MB", "4XB", "-1GB", ""])
-def test_a_size_that_is_none_is_refused_with_an_example(size):
-    with pytest.raises(ValueError, match="must be a whole number of KB, MB or GB, such as '40MB'"):
-        check_size(size)

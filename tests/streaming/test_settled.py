@@ -10,7 +10,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerFast
 
 from data_prep.live import composed
-from duplexmt.data.tokenizer import PRETOKEN_PATTERN, source_ids, source_spans, token_ids
+from data_prep.tokens import PRETOKEN_PATTERN
+from duplexmt.data.tokenizer import source_ids, source_spans, token_ids
 from duplexmt.streaming.settled import SettledTokens
 
 from ..helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
