@@ -99,7 +99,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
 
 def folders_to_run(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:
     """The model folders asked for; of an evaluation that is gone on with, those it was begun with, unless others are
-    named: `latest` may be another run by now. (Those of before do not say which these were: what was begun counts.)"""
+    named: `latest` may be another run by now."""
     from duplexmt.evaluation.decoding import Decoding
 
     if cfg.resume and not any(argument.startswith("model_folder=") for argument in arguments):

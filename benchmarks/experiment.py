@@ -33,7 +33,6 @@ from pathlib import Path
 from data_prep.cores import usable_cores
 
 ROOT = Path(__file__).resolve().parents[1]
-NO_BAR = "trainer.enable_progress_bar=false"  # of stages that earlier versions began: no difference that counts
 DELAYS = (1, 3, 5, 7, "multi")  # multi: one model for all k
 SYSTEMS = {
     "grid": ["experiment=[grid_finetune,{size}_finetune]"],
@@ -83,7 +82,6 @@ def refuse_other_settings(stage: Stage, out: Path) -> None:
     if not file.is_file() or stage.command() == stage.fresh:  # nothing there to go on from
         return
     before, now = json.loads(file.read_text(encoding="utf-8")), settings_of(stage, out)
-    before = [argument for argument in before if argument != NO_BAR]
     if before != now:
         raise ValueError(
             f"{stage.folder} was begun with {shlex.join(set_apart(before, now)) or 'fewer settings'}, not with "

@@ -136,12 +136,9 @@ def test_a_stage_that_was_begun_with_other_settings_is_refused_and_one_without_a
     _, (other, *_), _ = chain(tmp_path, extra=["training.learning_rate=1e-4"])
     _, (fewer, *_), _ = chain(tmp_path)
     touched(grid.folder / grid.complete)
-    experiment.refuse_other_settings(other, tmp_path)  # from before settings were noted
+    experiment.refuse_other_settings(other, tmp_path)  # nothing is noted
     file = experiment.settings_file(grid, tmp_path)
     file.write_text(json.dumps(experiment.settings_of(grid, tmp_path)), encoding="utf-8")
-    experiment.refuse_other_settings(grid, tmp_path)
-    earlier = [*experiment.settings_of(grid, tmp_path), "trainer.enable_progress_bar=false"]
-    file.write_text(json.dumps(earlier), encoding="utf-8")  # which all stages had once
     experiment.refuse_other_settings(grid, tmp_path)
     (grid.folder / grid.complete).unlink()
     experiment.refuse_other_settings(other, tmp_path)  # it ended before it had anything to go on from

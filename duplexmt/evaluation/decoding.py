@@ -63,7 +63,7 @@ class Point:
     model: str  # its fingerprint
     options: dict[str, Any] = field(default_factory=dict)  # what tells models of one system apart, by name
     digest: str = ""
-    recipe: dict[str, Any] = field(default_factory=dict)  # what it was trained with; {}: not recorded, as once
+    recipe: dict[str, Any] = field(default_factory=dict)  # what it was trained with
 
     @property
     def own_model(self) -> bool:
@@ -89,8 +89,7 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
     """The options in which models that are run as one system may differ, by name (the k in use is a setting)."""
     options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
     if info["system"] == "grid":
-        training = info["training"]
-        options.setdefault("emit_hidden", 0)  # a folder written before it was an option
+        training = info["training"]  # a record, which who saves by Python may leave empty
         options |= {
             "λ": info["policy"]["lam"],
             "LM cells": training.get("lm_cells", "mask"),
@@ -161,7 +160,7 @@ class Decoding:
         test: name, fingerprint, number of sentences and languages of its test set.
         points: by digest.
         complete: whether every point of the evaluation is among them.
-        model_folders: those it was begun with; None in evaluations of before.
+        model_folders: those it was begun with, None where nobody said.
     """
 
     def __init__(
@@ -222,7 +221,7 @@ class Decoding:
         try:
             content = json.loads((folder / DECODING).read_text(encoding="utf-8"))
             points = {key: Point(**values) for key, values in content["points"].items()}
-            decoding = cls(folder, content["test"], points, content["complete"], content.get("model_folders"))
+            decoding = cls(folder, content["test"], points, content["complete"], content["model_folders"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
         decoding._read_hypotheses()

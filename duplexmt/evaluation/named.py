@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from .decoding import Point
-from .recipe import recipe_of
 
 PATHS = ("path", "train_path", "root")  # of the corpus
 MOST_NAMED = 3  # entries of a recipe in a name
-
-
-def with_recipe(point: Point, info_of: Any) -> Point:
-    """A point that says what its model was trained with, as far as that can be known: evaluations of before did not
-    record it, but their model folder may still be there (`check_models` has seen that it holds no other model)."""
-    folder = Path(point.model_folder)
-    return point if point.recipe or not folder.is_dir() else replace(point, recipe=recipe_of(folder, info_of(folder)))
 
 
 def named_apart(points: Sequence[Point]) -> list[Point]:

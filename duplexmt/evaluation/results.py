@@ -11,7 +11,7 @@ from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
 from ..model_folder.artifact import read_manifest
 from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
-from .named import MOST_NAMED, named_apart, with_recipe
+from .named import MOST_NAMED, named_apart
 from .scoring import (
     QUALITY,
     Scores,
@@ -76,11 +76,7 @@ def write_results(
     for evaluation in evaluations:
         evaluation.check_complete()
         check_models(evaluation, read_manifest)
-    points = {
-        point.digest: with_recipe(point, read_manifest)
-        for evaluation in evaluations
-        for point in evaluation.points.values()
-    }
+    points = {point.digest: point for evaluation in evaluations for point in evaluation.points.values()}
     records = {key: evaluation.sorted(key) for evaluation in evaluations for key in evaluation.points}
     test = evaluations[0].test
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..metrics.bootstrap import SEED, Array
-from .decoding import TRAINED_K, Point
+from .decoding import Point
 from .scoring import QUALITY, Scores
 
 SPREAD = (*QUALITY, "AL")  # columns whose standard deviation over trainings is kept
@@ -102,10 +102,7 @@ def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
 
 def _kind(point: Point) -> str:
     """What makes models one system: all but weights, seeds and setting."""
-    options = dict(point.options)
-    if point.system == "waitk":  # evaluations of before did not say so
-        options.setdefault(TRAINED_K, point.setting)
-    return json.dumps([point.system, options, point.recipe], sort_keys=True, ensure_ascii=False)
+    return json.dumps([point.system, point.options, point.recipe], sort_keys=True, ensure_ascii=False)
 
 
 def _point(entry: Scores) -> Point:

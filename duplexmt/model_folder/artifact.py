@@ -361,7 +361,7 @@ def _system_lines(info: dict[str, Any]) -> tuple[str, str, str, str]:
     """What the model card says of the system: tag, options, recipe of its training, command."""
     if info["system"] == "grid":
         grid = info["grid"]
-        units = grid.get("emit_hidden", 0)
+        units = grid["emit_hidden"]
         head = f", EMIT head with {units} hidden units" if units else ""
         return (
             "grid-attention",

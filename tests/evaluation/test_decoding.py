@@ -1,7 +1,7 @@
 """The folder of an evaluation: killed anywhere, it goes on; what does not belong there is refused."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -9,14 +9,13 @@ from duplexmt.data.tokenizer import SourceTokens
 from duplexmt.evaluation.decoding import (
     SCORED,
     Decoding,
-    Point,
     TestSet,
     check_models,
     further_references,
     model_digest,
     telling_apart,
 )
-from duplexmt.evaluation.named import named_apart, with_recipe
+from duplexmt.evaluation.named import named_apart
 from duplexmt.evaluation.recipe import recipe_of
 from duplexmt.evaluation.scoring import name_points
 from duplexmt.evaluation.translation import tokenise, translate
@@ -217,19 +216,10 @@ def test_a_folder_without_evaluation_or_with_a_damaged_one_is_refused(tmp_path):
 
 
 def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
-    grid = {"system": "grid", "grid": {"softmax": "joint"}, "policy": {"lam": 0.1}, "training": {}}
-    usual = {
-        "emit_hidden": 0,
-        "LM cells": "mask",
-        "EMIT loss": "mask",
-        "EMIT weight": 1.0,
-        "EMIT learning rate": None,
-    }  # of a folder written before these were options, too
-    assert telling_apart(grid) == {"softmax": "joint", "λ": 0.1, "trained as": "grid", **usual}
-    grid["training"] |= {
-        "lm_cells": "visits", "emit_loss": "regret", "emit_weight": 0.5, "emit_learning_rate": 0.01,
+    training = {"lm_cells": "visits", "emit_loss": "regret", "emit_weight": 0.5, "emit_learning_rate": 0.01}
+    grid = {
+        "system": "grid", "grid": {"softmax": "joint", "emit_hidden": 64}, "policy": {"lam": 0.1}, "training": training
     }  # fmt: skip
-    grid["grid"]["emit_hidden"] = 64
     assert telling_apart(grid) == {
         "softmax": "joint", "λ": 0.1, "trained as": "grid", "emit_hidden": 64, "LM cells": "visits",
         "EMIT loss": "regret", "EMIT weight": 0.5, "EMIT learning rate": 0.01,
@@ -293,26 +283,6 @@ def test_names_tell_in_what_recipes_differ_if_that_is_short_and_nothing_else():
     some = {"sources": ["tatoeba", "wmt17"], "further": {"a": 1}}
     assert named(usual, usual | some) == [{}, {"sources": "tatoeba,wmt17", "further": '{"a": 1}'}]
     assert named({"corpus": "builtin"}, usual) == [{}, {}], "more than a name can hold: their runs tell"
-
-
-def test_an_evaluation_of_before_is_read_and_asks_the_model_folder_what_it_was_trained_with(tmp_path):
-    evaluated(tmp_path, POINTS)
-    content = json.loads((tmp_path / "decoding.json").read_text())
-    del content["model_folders"]
-    for entry in content["points"].values():
-        del entry["recipe"]
-    (tmp_path / "decoding.json").write_text(json.dumps(content), encoding="utf-8")
-    before = Decoding.read(tmp_path)
-    before.check_complete()
-    assert (before.model_folders, {entry.digest: entry.recipe for entry in before.points.values()}) == (
-        None, {entry.digest: {} for entry in POINTS}
-    )  # fmt: skip
-    info = {"adaptation": "lora", "files": {}}
-    assert with_recipe(point(folder=str(tmp_path)), lambda folder: info).recipe == {"adaptation": "lora"}
-    assert with_recipe(point(folder="gone"), lambda folder: info).recipe == {}
-    known = replace(point(folder=str(tmp_path)), recipe={"epochs": 1})
-    assert with_recipe(known, lambda folder: info) == known
-    assert Point(**json.loads(json.dumps(asdict(known)))) == known
 
 
 def test_a_base_outside_of_the_model_folder_is_known_by_its_weights_not_by_its_name(tmp_path, monkeypatch):

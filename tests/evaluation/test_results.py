@@ -5,12 +5,12 @@ import logging
 import re
 import stat
 import sys
+from dataclasses import replace
 
 import pytest
 
-from duplexmt.evaluation.decoding import TestSet, model_digest
+from duplexmt.evaluation.decoding import TestSet
 from duplexmt.evaluation.results import SCORED, evaluations_in, write_results
-from duplexmt.model_folder.artifact import write_manifest
 
 from ..metrics.test_neural import STAND_IN
 from ..scripted import TEST, evaluated, point
@@ -110,18 +110,11 @@ def test_systems_whose_sources_are_other_tokens_are_not_compared_at_equal_latenc
     assert "there is no comparison at equal AL between them" in shown
 
 
-def test_what_a_model_of_an_evaluation_of_before_was_trained_with_stands_in_its_folder(tmp_path):
-    points = []
-    for epochs in (1, 3):
-        info = {"format": 1, "system": "grid", "grid": {}, "files": {}, "training": {"epochs": epochs}}
-        folder = tmp_path / f"run{epochs}" / "model"
-        folder.mkdir(parents=True)
-        write_manifest(folder, info)
-        (folder / "weights").write_text(str(epochs))
-        points.append(point("grid", 0.5, str(folder), model_digest(folder, info)))
-    evaluated(tmp_path / "a", points)
-    write_results([tmp_path / "a"], tmp_path / "a", **OPTIONS, over_seeds=True)
-    assert [row["system"] for row in rows_of(tmp_path / "a")] == ["grid epochs 1", "grid epochs 3"]
+def test_models_trained_with_other_settings_are_named_by_them(tmp_path):
+    points = [replace(point("grid", 0.5, f"none/run{n}/model", f"m{n}"), recipe={"epochs": n}) for n in (1, 3)]
+    evaluated(tmp_path, points)
+    write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
+    assert [row["system"] for row in rows_of(tmp_path)] == ["grid epochs 1", "grid epochs 3"]
 
 
 def test_claims_are_checked_beside_what_was_found(tmp_path):

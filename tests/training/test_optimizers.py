@@ -39,7 +39,7 @@ def test_adam_in_one_pass_on_a_cpu_steps_as_the_plain_one():
 
 
 def test_what_several_passes_began_one_pass_goes_on_with():
-    """A run of an earlier version is resumed; and a run begun on a CPU goes on where Adam would take several passes."""
+    """A run begun on a CPU goes on where Adam would take several passes."""
     for before, after in ({"foreach": True}, {"fused": True}), ({"fused": True}, {"foreach": True}):
         weights = [torch.nn.Parameter(torch.ones(3)) for _ in range(2)]
         first = Adam(weights[:1], 0.1, **before)
