@@ -105,12 +105,15 @@ def save_model_folder(
         (partial / "README.md").unlink(missing_ok=True)
         if max_shard_size:
             split_file(partial / "adapter_model.safetensors", max_shard_size)
+        adapter = partial / "adapter_config.json"
+        settings = json.loads(adapter.read_text(encoding="utf-8"))
+        if isinstance(settings["target_modules"], list):
+            settings["target_modules"].sort()  # PEFT writes a set, in another order each time
         if backbone is None:
             base = _frozen_backbone(model)
             base.save_pretrained(str(partial / "backbone"), **sharded)
-            adapter = partial / "adapter_config.json"
-            settings = json.loads(adapter.read_text(encoding="utf-8")) | {"base_model_name_or_path": "backbone"}
-            adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
+            settings["base_model_name_or_path"] = "backbone"
+        adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
         model.causal_lm.save_pretrained(str(partial), **sharded)
     if isinstance(model, GridModel):

@@ -142,6 +142,14 @@ def test_saving_a_lora_model_leaves_it_as_it_was(tmp_path):
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
 
 
+def test_two_runs_write_the_same_adapter_config(tmp_path):
+    """PEFT writes a set: its order differs from process to process."""
+    save(tmp_path / "model", trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15)))
+    modules = json.loads((tmp_path / "model/adapter_config.json").read_text())["target_modules"]
+    assert modules == sorted(modules)
+    assert len(modules) > 1
+
+
 def test_a_lora_model_comes_back_on_the_backbone_it_names(tmp_path):
     base = tiny_backbone(vocab_size=320, scale=0.15)
     base.save_pretrained(tmp_path / "base")
