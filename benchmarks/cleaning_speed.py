@@ -1,7 +1,7 @@
 """How fast `data_prep` cleans, filters and samples a corpus, how much memory it takes, and how it compares.
 
-    python benchmarks/data_prep.py --data FOLDER            25 million pairs of the six formats, end to end
-    python benchmarks/data_prep.py --quick                  under 90 seconds, on lines of the built-in grammar
+    python benchmarks/cleaning_speed.py --data FOLDER            25 million pairs of the six formats, end to end
+    python benchmarks/cleaning_speed.py --quick                  under 90 seconds, on lines of the built-in grammar
     … --opusfilter PATH/bin/opusfilter                      of an environment with opusfilter 3.3.1
 
 The corpus is made from the real pairs in FOLDER (*.tsv.gz, source TAB target), or from the built-in grammar's. There
@@ -11,7 +11,7 @@ it is not part of the times. Then, with the strict preset, `python -m data_prep`
 the pairs, as a process of its own whose memory is summed over all its children every 50 ms.
 
 Side by side, on one TSV of 1 million pairs: read, clean (the paper's rules), drop exact duplicates, write. `data_prep`
-with two processes; `cleaning.clean` in a plain loop and in `datasets.map` with two processes (`data_prep_plain.py`);
+with two processes; `cleaning.clean` in a plain loop and in `datasets.map` with two processes (`cleaning_plain.py`);
 opusfilter with two jobs. Each is a process of its own, whose start counts; of three runs (of opusfilter one) that of
 median time is taken. Beside the time by the clock stands that of the processors, which says what a core does on a
 machine that has other things to do as well.
@@ -315,7 +315,7 @@ def side_by_side(
             stream.write(lines(target, source))
     os.sync()
     quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    plain = [sys.executable, str(Path(__file__).with_name("data_prep_plain.py"))]
+    plain = [sys.executable, str(Path(__file__).with_name("cleaning_plain.py"))]
     costs: dict[str, Cost] = {}
     agreement = None
 

@@ -1,7 +1,7 @@
 """What `data_prep` is compared with: its own plain rules as a user would run them, nothing made slow and nothing tuned.
 
-    python benchmarks/data_prep_plain.py plain_loop IN.gz OUT.tsv
-    python benchmarks/data_prep_plain.py datasets_map IN.gz OUT.tsv
+    python benchmarks/cleaning_plain.py plain_loop IN.gz OUT.tsv
+    python benchmarks/cleaning_plain.py datasets_map IN.gz OUT.tsv
 
 IN is a TSV with the target in its first column and the source in its second, OUT gets source and target. Pairs are
 read, cleaned by the paper's rules, taken once each and written.

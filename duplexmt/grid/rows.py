@@ -1,0 +1,151 @@
+"""Chosen rows of the grid, where no row reads another: exact attention with I←O off.
+
+Row x is then the target stream under the first x + 1 source tokens, whatever other rows there are. So a training step may
+compute some rows of each pair: the source stream once and R rows of targets, X + R·Y positions in place of X·Y, and
+every cell it computes is that of the full grid.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .cells import Cells, spread
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The layout of a batch of which some rows are computed; stands in for `Cells` in `GridModel.states`.
+
+    B pairs with S source tokens in all and T target tokens have L chosen rows of N cells. All tensors int64.
+    """
+
+    grid: Cells  # the chosen rows as grids of their own, R rows a pair: its "source tokens" are the L rows
+    x: Tensor  # [S], row of each source token
+    source_pair: Tensor  # [S]
+    at: Tensor  # [L], the source token of each chosen row: the last one it has read
+    longest: int  # source, in tokens
+
+    @staticmethod
+    def of(shapes: Sequence[tuple[int, int]], chosen: Sequence[Sequence[int]], device: torch.device | str) -> "Rows":
+        """The layout of pairs of `shapes` (X, Y) of which the rows `chosen` (ascending) are computed.
+
+        Raises:
+            ValueError: for a pair without rows, or with rows that are not ascending or not its own.
+        """
+        for (X, _), rows in zip(shapes, chosen, strict=True):
+            if not rows or list(rows) != sorted({*rows}) or rows[0] < 0 or rows[-1] >= X:
+                raise ValueError(f"rows {list(rows)} of a grid of {X} rows: must be ascending, from 0 to {X - 1}")
+        lengths = torch.tensor([X for X, _ in shapes])
+        before = lengths.cumsum(0) - lengths
+        pair = torch.arange(len(shapes)).repeat_interleave(lengths)
+        at = torch.cat([first + torch.tensor(rows) for first, rows in zip(before, chosen, strict=True)])
+        return Rows(
+            grid=Cells.of([(len(rows), Y) for rows, (_, Y) in zip(chosen, shapes, strict=True)], device),
+            x=(torch.arange(len(pair)) - before[pair]).to(device),
+            source_pair=pair.to(device),
+            at=at.to(device),
+            longest=int(lengths.max()),
+        )
+
+    def __len__(self) -> int:
+        return len(self.grid)
+
+    @property
+    def width(self) -> tuple[int, int]:
+        """Tokens of the longest source and of the longest target."""
+        return self.longest, self.grid.width[1]
+
+    @property
+    def y(self) -> Tensor:
+        """Column of each target token, `[T]`."""
+        return self.grid.y
+
+    @property
+    def target_token(self) -> Tensor:
+        """Index into the list of target tokens of each cell, `[N]`."""
+        return self.grid.target_token
+
+    @property
+    def target_pair(self) -> Tensor:
+        """Pair of each target token, `[T]`."""
+        return self.grid.target_pair
+
+    @property
+    def source_token(self) -> Tensor:
+        """Index into the list of source tokens of the last one each cell has read, `[N]`."""
+        return self.at[self.grid.source_token]
+
+    @cached_property
+    def source_slot(self) -> Tensor:
+        """Place of each source token in a padded `[B, X]`, `[S]`."""
+        return self.source_pair * self.longest + self.x
+
+    @property
+    def target_slot(self) -> Tensor:
+        """Place of each target token in a padded `[B, Y]`, `[T]`."""
+        return self.grid.target_slot
+
+    def over_columns(self, tokens: Tensor) -> Tensor:
+        """`[T, …]` repeated along each column, `[N, …]`; what is given by cell already stays as it is."""
+        return self.grid.over_columns(tokens)
+
+    @cached_property
+    def slot(self) -> Tensor:
+        """Place of each cell in padded rows `[L, Y]`, `[N]`."""
+        return self.grid.source_token * self.width[1] + self.y[self.target_token]
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """Whom each place of a row sees of `[its source; the row itself]`, `[L, 1, Y, X + Y]` booleans."""
+        X, Y = self.width
+        read = torch.arange(X, device=self.x.device) <= self.x[self.at][:, None]
+        written = torch.ones(Y, Y, dtype=torch.bool, device=self.x.device).tril()
+        L = len(self.at)
+        return torch.cat((read[:, None].expand(L, Y, X), written.expand(L, Y, Y)), -1)[:, None]
+
+
+def row_attention(
+    rows: Rows,
+    q_I: Tensor | None,
+    k_I: Tensor,
+    v_I: Tensor,
+    q_O: Tensor,
+    k_O: Tensor,
+    v_O: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """`exact_attention` with I←O off, of chosen rows: each is one masked product with [its source; itself].
+
+    Args:
+        rows: layout of the batch.
+        q_I: `[S, H, E]`, rotated; None where `ctx_I` is of no use to the caller.
+        k_I, v_I: `[S, K, E]`, keys rotated.
+        q_O, k_O, v_O: `[N, …]`, or by token `[T, …]` (`eq:grid-init`).
+        scale: the paper's `s`.
+
+    Returns:
+        `ctx_I` `[S, H, E]` (empty without `q_I`) and `ctx_O` `[N, H, E]`.
+    """
+    (X, Y), B, L = rows.width, len(rows.grid.shapes), len(rows.at)
+
+    def of_source(states: Tensor) -> Tensor:  # [B, heads, X, E]
+        return spread(states, rows.source_slot, B * X).unflatten(0, (B, X)).transpose(1, 2)
+
+    def of_rows(states: Tensor) -> Tensor:  # [L, heads, Y, E]
+        return spread(rows.over_columns(states), rows.slot, L * Y).unflatten(0, (L, Y)).transpose(1, 2)
+
+    k_I, v_I, q_O, k_O, v_O = of_source(k_I), of_source(v_I), of_rows(q_O), of_rows(k_O), of_rows(v_O)
+    pair = rows.source_pair[rows.at]
+    keys, values = (
+        torch.cat((source.index_select(0, pair), own), -2) for source, own in ((k_I, k_O), (v_I, v_O))
+    )
+    ctx_O = F.scaled_dot_product_attention(q_O, keys, values, rows.mask, scale=scale, enable_gqa=True)
+    ctx_O = ctx_O.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
+    if q_I is None:
+        return ctx_O[:0], ctx_O
+    ctx_I = F.scaled_dot_product_attention(of_source(q_I), k_I, v_I, is_causal=True, scale=scale, enable_gqa=True)
+    return ctx_I.transpose(1, 2).flatten(0, 1).index_select(0, rows.source_slot), ctx_O
