@@ -162,7 +162,7 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
         grid.recompute = cfg.training.recompute
         if cfg.training.compile:
             grid.compile_blocks()
-        losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight")}
+        losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight", "rows")}
         return GridTranslation(grid, tokens, lam=cfg.policy.lam, **losses, **optimisation)
     baseline = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
     if cfg.training.recompute != "nothing":

@@ -12,7 +12,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
-from .policy.knobs import check_lam, check_theta
+from .policy.knobs import check_lam, check_rows, check_theta
 
 
 @dataclass
@@ -196,6 +196,7 @@ class TrainingConfig:
     optimizer: str = MISSING  # adam | muon (of the layers' matrices; Adam of all else)
     emit_loss: str = MISSING  # what the EMIT head learns: mask (eq:emit-loss) | regret
     lm_cells: str = MISSING  # what the language model of a grid learns: mask (eq:lm-loss) | visits
+    rows: int | None = MISSING  # of each pair's grid to compute in a step (policy/rows.py), null: all
     emit_learning_rate: float | None = MISSING  # of the EMIT head; null: learning_rate
     emit_weight: float = MISSING  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float] = MISSING
@@ -208,6 +209,7 @@ class TrainingConfig:
     max_shard_size: str | None = None  # of a file of the model folder's weights, such as 40MB; null: one file
 
     def __post_init__(self) -> None:
+        check_rows(self.rows)
         if len(self.betas) != 2:
             raise ValueError(f"training.betas={self.betas}: Adam needs two numbers, such as [0.9, 0.999]")
         if not 0 < self.emit_weight < float("inf"):

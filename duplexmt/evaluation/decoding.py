@@ -96,6 +96,7 @@ def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
             "EMIT loss": training.get("emit_loss", "mask"),
             "EMIT weight": training.get("emit_weight", 1.0),
             "EMIT learning rate": training.get("emit_learning_rate"),
+            "rows": training.get("rows"),
         }
     if (k := options.pop("k", None)) is not None:
         options[TRAINED_K] = k

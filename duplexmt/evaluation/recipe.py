@@ -11,7 +11,7 @@ ASIDE = {
     "data": ("seed", "licence", "prepared", "validation_path", "test_path", "validation_size", "test_size", "held_out"),
     "training": (
         "seed", "typical_source_length", "recompute", "compile", "sample_size", "checkpoint_every_n_steps", "snapshots",
-        "max_shard_size", "lm_cells", "emit_loss", "emit_weight", "emit_learning_rate",
+        "max_shard_size", "lm_cells", "emit_loss", "emit_weight", "emit_learning_rate", "rows",
     ),
 }  # fmt: skip
 SHAPE = ("model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")

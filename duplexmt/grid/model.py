@@ -15,6 +15,7 @@ from ..kernels.swiglu import gated
 from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
 from .cells import Cells
 from .rope import VISIBLE_LENGTH, check_anchor, rotate, signed, target_positions
+from .rows import Rows, row_attention
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
 SUPPORTED_BACKBONES = ("qwen2", "llama", "mistral", "qwen3")
@@ -141,24 +142,27 @@ class GridModel(nn.Module):
         cells = Cells.of([(X, Y)] * B, source.device)
         return self.states(source.flatten(), target.flatten(), cells, source_lengths).view(B, X, Y, -1)
 
-    def states(self, source: Tensor, target: Tensor, cells: Cells, source_lengths: Tensor) -> Tensor:
+    def states(self, source: Tensor, target: Tensor, cells: Cells | Rows, source_lengths: Tensor) -> Tensor:
         """Final-normed target states `O[x, y]`, from which logits and EMIT probability of a cell are read.
 
         Args:
             source: token ids of all pairs `[S]`, end tokens included.
             target: token ids of all pairs `[T]`, each seed token first.
-            cells: layout of the batch.
+            cells: layout of the batch; of chosen rows only where no row reads another.
             source_lengths: whole length of each source `[B]`.
 
         Returns:
             `[N, D]`, a state for each cell.
 
         Raises:
-            ValueError: if the streams are longer than a sliding window of the backbone.
+            ValueError: if the streams are longer than a sliding window of the backbone, or for chosen rows of a model
+                whose rows read each other.
         """
         self.check_window(*cells.width)
+        if isinstance(cells, Rows):
+            self.check_rows()
         decoder = self.causal_lm.model
-        grow_I = cells.over_rows if self.input_attends_output else as_it_is
+        grow_I = cells.over_rows if self.input_attends_output and isinstance(cells, Cells) else as_it_is
         # eq:grid-init: I does not depend on y yet, nor O on x. So layer 0 projects each token once; after it O has a
         # state for each cell, and so has I where it attends to O.
         # The residual stream has the precision of what is trained, even where the frozen backbone is in half precision.
@@ -207,19 +211,28 @@ class GridModel(nn.Module):
         """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
         return self.emit_head(hidden)
 
-    def _contexts(self, layer: Any, cells: Cells, states: Tensor, sizes: Sizes, rope: Rotation) -> Tensor:
+    def check_rows(self) -> None:
+        """Raise `ValueError` where some rows cannot be computed without the others."""
+        if not self.row_cacheable:
+            raise ValueError(
+                f"rows of a grid with model.attention={self.attention}, model.input_attends_output="
+                f"{self.input_attends_output}, model.softmax={self.softmax} read each other, so all must be computed: "
+                "give training.rows=null, or model.attention=exact model.input_attends_output=false model.softmax=joint"
+            )
+
+    def _contexts(self, layer: Any, cells: Cells | Rows, states: Tensor, sizes: Sizes, rope: Rotation) -> Tensor:
         """Attention contexts `[n, H, E]` of the source stream's states, then of the target stream's."""
         (q_I, q_O), (k_I, k_O), (v_I, v_O) = (part.split(sizes) for part in self._project(layer, states, *rope))
-        return torch.cat(self._attention(layer)(cells, q_I, k_I, v_I, q_O, k_O, v_O))
+        return torch.cat(self._attention(layer, cells)(cells, q_I, k_I, v_I, q_O, k_O, v_O))
 
-    def _last_context(self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
+    def _last_context(self, layer: Any, cells: Cells | Rows, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
         """Attention context `[n, H, E]` of the target stream in the last layer, projecting only what it reads.
 
         Nothing reads the source stream any more but for its keys and values, so it has no queries; and under broadcast
         attention target states attend to those of row x = 0 alone, so only these have keys and values.
         """
         (cos_I, cos_O), (sin_I, sin_O) = (part.split((len(I), len(O))) for part in rope)
-        if self.attention == "approximate":
+        if self.attention == "approximate" and isinstance(cells, Cells):
             (q_O,) = self._project(layer, O, cos_O, sin_O, "q")
             O, cos_O, sin_O = map(cells.row_0, (O, cos_O, sin_O))
             (k_I, k_O), (v_I, v_O) = on_both_streams(
@@ -228,10 +241,12 @@ class GridModel(nn.Module):
         else:
             k_I, v_I = self._project(layer, I, cos_I, sin_I, "kv")
             q_O, k_O, v_O = self._project(layer, O, cos_O, sin_O)
-        return self._attention(layer)(cells, None, k_I, v_I, q_O, k_O, v_O)[1]
+        return self._attention(layer, cells)(cells, None, k_I, v_I, q_O, k_O, v_O)[1]
 
-    def _attention(self, layer: Any) -> Callable[..., tuple[Tensor, Tensor]]:
+    def _attention(self, layer: Any, cells: Cells | Rows) -> Callable[..., tuple[Tensor, Tensor]]:
         """Attention of this model's kind, of the layout and the projections of both streams."""
+        if isinstance(cells, Rows):
+            return partial(row_attention, scale=layer.self_attn.scaling)
         return partial(
             approximate_attention if self.attention == "approximate" else exact_attention,
             scale=layer.self_attn.scaling,

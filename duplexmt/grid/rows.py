@@ -140,9 +140,7 @@ def row_attention(
 
     k_I, v_I, q_O, k_O, v_O = of_source(k_I), of_source(v_I), of_rows(q_O), of_rows(k_O), of_rows(v_O)
     pair = rows.source_pair[rows.at]
-    keys, values = (
-        torch.cat((source.index_select(0, pair), own), -2) for source, own in ((k_I, k_O), (v_I, v_O))
-    )
+    keys, values = (torch.cat((source.index_select(0, pair), own), -2) for source, own in ((k_I, k_O), (v_I, v_O)))
     ctx_O = F.scaled_dot_product_attention(q_O, keys, values, rows.mask, scale=scale, enable_gqa=True)
     ctx_O = ctx_O.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
     if q_I is None:

@@ -9,9 +9,11 @@ from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..grid.cells import Cells
 from ..grid.model import EMIT, GridModel
+from ..grid.rows import Rows
 from .heatmap import cells_at_once, loss_heatmap
 from .path import best_path, emit_mask
 from .regret import emit_advantages
+from .rows import DrawnRows
 from .visits import decoding_shares
 
 
@@ -19,18 +21,26 @@ from .visits import decoding_shares
 class Guided:
     """What a model makes of a batch: its heatmap, and the path it will train its EMIT head on."""
 
-    cells: Cells  # layout of the scored cells
-    source_lengths: Tensor  # [B], scored rows of each pair
+    cells: Cells  # layout of the scored cells: all rows, or the drawn ones as if they were a grid
+    rows: DrawnRows | None  # those drawn; None: all
+    source_lengths: Tensor  # [B], scored rows of each pair, drawn or not
     target_lengths: Tensor  # [B], scored columns
     hidden: Tensor  # [N, D], final-normed target states
     heatmap: Tensor  # [N], nats
-    y_at: Tensor  # [B, X], best path
+    y_at: Tensor  # [B, X], best path; of drawn rows [B, R]
     mask: Tensor  # [N], EMIT where true
     advantages: Tensor | None  # [N], of EMIT over WAIT, where they were asked for
     area: Tensor  # mean area fraction below the paths
 
 
-def guide(model: GridModel, tokens: StreamTokens, batch: Batch, lam: float, regret: bool = False) -> Guided:
+def guide(
+    model: GridModel,
+    tokens: StreamTokens,
+    batch: Batch,
+    lam: float,
+    regret: bool = False,
+    rows: DrawnRows | None = None,
+) -> Guided:
     """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
 
     Args:
@@ -39,30 +49,52 @@ def guide(model: GridModel, tokens: StreamTokens, batch: Batch, lam: float, regr
         batch: on the model's device.
         lam: λ of the path score.
         regret: whether to work out what each decision is worth, too (`policy.regret`).
+        rows: those to compute of each pair, counted after the source prefix; None for all.
+
+    Raises:
+        ValueError: for some rows of a model whose rows read each other.
     """
-    cells = Cells.of(batch.shapes, batch.source.device)
-    source, target = batch.source.flatten()[cells.source_slot], batch.target.flatten()[cells.target_slot]
-    hidden = model.states(source, target, cells, batch.source_lengths)
-    labels = cells.over_columns(batch.labels.flatten()[cells.target_slot])
-    rows, columns = len(tokens.source_prefix), len(tokens.target_prefix)
-    if rows or columns:
-        cells, scored = cells.without(rows, columns)
+    before, first = len(tokens.source_prefix), len(tokens.target_prefix)
+    device = batch.source.device
+    layout: Cells | Rows
+    if rows is not None:
+        layout = Rows.of(batch.shapes, [[before + x for x in own] for own in rows.at], device)
+    elif model.row_cacheable:
+        layout = Rows.of(batch.shapes, [range(before, X) for X, _ in batch.shapes], device)
+    else:
+        layout = Cells.of(batch.shapes, device)
+    source, target = batch.source.flatten()[layout.source_slot], batch.target.flatten()[layout.target_slot]
+    hidden = model.states(source, target, layout, batch.source_lengths)
+    labels = layout.over_columns(batch.labels.flatten()[layout.target_slot])
+    cells, above = (layout, before) if isinstance(layout, Cells) else (layout.grid, 0)
+    if above or first:  # what was computed and is not scored
+        cells, scored = cells.without(above, first)
         hidden, labels = hidden[scored], labels[scored]
 
     head = model.text_head
     chunk = cells_at_once(head.out_features, hidden.is_cuda)
     heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
-    source_lengths, target_lengths = batch.source_lengths - rows, batch.target_lengths - columns
-    grids = cells.padded(heatmap.detach()), source_lengths, target_lengths
-    y_at = best_path(*grids, lam)
+    source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
+    height = source_lengths if rows is None else rows.counts
+    gaps = None if rows is None else rows.gaps
+    grids = cells.padded(heatmap.detach()), height, target_lengths
+    y_at = best_path(*grids, lam, gaps)
     mask = cells.flat(emit_mask(y_at, cells.width[1]))
-    advantages = cells.flat(emit_advantages(*grids, lam)) if regret else None
-    area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
-    return Guided(cells, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
+    advantages = cells.flat(emit_advantages(*grids, lam, gaps)) if regret else None
+    area = (y_at if gaps is None else y_at * gaps).sum(1) / (source_lengths * target_lengths)
+    return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area.mean())
 
 
 def cell_weights(guided: Guided, emit_logits: Tensor) -> Tensor:
     """Weights of the language model's loss `[N]`, by how often decoding writes in a cell (`policy.visits`)."""
     p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
-    shares = decoding_shares(guided.cells.padded(p_emit), guided.source_lengths, guided.target_lengths)
-    return guided.cells.flat(shares)
+    grids = guided.cells.padded(p_emit), guided.source_lengths, guided.target_lengths
+    return guided.cells.flat(decoding_shares(*grids, guided.rows))
+
+
+def stand_for(guided: Guided) -> Tensor | None:
+    """Cells of the full grid that each scored cell stands for `[N]`; None where all were computed."""
+    if guided.rows is None:
+        return None
+    counts, at = guided.rows.stand_for, guided.cells
+    return counts[at.source_pair, at.x][at.source_token].to(guided.heatmap.dtype)

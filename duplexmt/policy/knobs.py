@@ -1,4 +1,4 @@
-"""The two numbers of a policy and their rules: λ of the path (training), θ of the EMIT head (decoding); no torch."""
+"""The numbers of a policy and their rules: λ of the path and rows (training), θ of the EMIT head (decoding); no torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +16,20 @@ def check_theta(theta: Any, setting: str = "policy.theta") -> float:
     if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 <= theta <= 1:
         raise ValueError(f"{setting}={theta}: the EMIT threshold must be a number between 0 and 1")
     return theta
+
+
+def check_rows(rows: int | None) -> int | None:
+    """Return the rows to compute of a pair if they are a whole number of at least 2, or None for all.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 2):
+        raise ValueError(
+            f"training.rows={rows}: must be a whole number of at least 2 (the last row and one more: without a choice "
+            "between rows there is no policy to learn), or null for all rows"
+        )
+    return rows
 
 
 def recorded_theta(info: Mapping[str, Any]) -> float:

@@ -9,9 +9,10 @@ from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..grid.model import EMIT, GridModel
 from ..policy.calibration import BINS, calibration_error, calibration_sums
-from ..policy.guide import Guided, cell_weights, guide
-from ..policy.knobs import check_lam
+from ..policy.guide import Guided, cell_weights, guide, stand_for
+from ..policy.knobs import check_lam, check_rows
 from ..policy.losses import GridLoss, grid_loss
+from ..policy.rows import DrawnRows, drawn_rows
 from .base import TranslationModule
 from .throughput import step_flops
 
@@ -31,6 +32,7 @@ class GridTranslation(TranslationModule):
         lm_cells: what the language model learns: the cells of the `mask` alike (`eq:lm-loss`), or `visits`, each
             cell by how often decoding writes in it, over θ and fixed delays (`policy.visits`).
         emit_weight: of `L_emit` in the loss.
+        rows: to compute of each pair in a training step (`policy.rows`); None for all. Validation computes all.
         optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.
     """
 
@@ -43,6 +45,7 @@ class GridTranslation(TranslationModule):
         emit_loss: str = "mask",
         lm_cells: str = "mask",
         emit_weight: float = 1.0,
+        rows: int | None = None,
         **optimisation: Any,
     ) -> None:
         super().__init__(model, tokens, **optimisation)
@@ -50,7 +53,9 @@ class GridTranslation(TranslationModule):
             raise ValueError(f"training.emit_loss={emit_loss!r}: must be one of {', '.join(EMIT_LOSSES)}")
         if lm_cells not in LM_CELLS:
             raise ValueError(f"training.lm_cells={lm_cells!r}: must be one of {', '.join(LM_CELLS)}")
-        self.lm_cells = lm_cells
+        self.lm_cells, self.rows = lm_cells, check_rows(rows)
+        if rows is not None:
+            model.check_rows()
         self.lam, self.regret, self.emit_weight = check_lam(lam), emit_loss == "regret", emit_weight
         self.cells_of_step: tuple[Tensor, Tensor] | None = None
         self.validation_sums: Tensor | None = None
@@ -73,19 +78,27 @@ class GridTranslation(TranslationModule):
 
     def step_flops(self, batch: Batch) -> int:
         """Model FLOPs of a training step on a batch."""
-        return step_flops(self.model, batch.shapes)
+        return step_flops(self.model, batch.shapes, self.rows)
 
     def losses(self, batch: Batch) -> tuple[GridLoss, Tensor]:
-        """Loss sums of a batch, and its mean path area fraction."""
-        guided, loss, _ = self.guided_loss(batch)
+        """Loss sums of a training batch, and its mean path area fraction."""
+        guided, loss, _ = self.guided_loss(batch, self.drawn_rows(batch))
         return loss, guided.area
 
-    def guided_loss(self, batch: Batch) -> tuple[Guided, GridLoss, Tensor]:
+    def drawn_rows(self, batch: Batch) -> DrawnRows | None:
+        """The rows that this epoch computes of a batch; None: all."""
+        if self.rows is None:
+            return None
+        before = len(self.tokens.source_prefix)
+        return drawn_rows(batch.source, batch.labels, batch.shapes, self.rows, self.current_epoch, before)
+
+    def guided_loss(self, batch: Batch, rows: DrawnRows | None = None) -> tuple[Guided, GridLoss, Tensor]:
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
-        guided = guide(self.model, self.tokens, batch, self.lam, self.regret)
+        guided = guide(self.model, self.tokens, batch, self.lam, self.regret, rows)
         emit_logits = self.model.emit_logits(guided.hidden)
         weights = cell_weights(guided, emit_logits.detach()) if self.lm_cells == "visits" else None
-        return guided, grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights), emit_logits
+        loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, stand_for(guided))
+        return guided, loss, emit_logits
 
     def step_cells(self, batch: Batch, loss: GridLoss) -> tuple[Tensor, Tensor]:
         """Sums of the weights of cells (`|M_+|`) and decisions (`|𝒱|`), over a step's devices and accumulated batches.

@@ -60,7 +60,7 @@ class ThroughputMonitor(L.Callback):
             pl_module.log(f"speed/{name}", float(value), rank_zero_only=True)
 
 
-def step_flops(model: Any, shapes: tuple[tuple[int, int], ...]) -> int:
+def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], rows: int | None = None) -> int:
     """Operations of the linear layers in one training step, two for a multiplication and its addition.
 
     Every linear layer counts once forward, once for the gradient of its input, and once for its weight's where that is
@@ -71,9 +71,10 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...]) -> int:
     Args:
         model: a grid model.
         shapes: (X, Y) of each pair.
+        rows: computed of each pair; None for all.
     """
     S, T = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
-    N = sum(X * Y for X, Y in shapes)
+    N = sum((X if rows is None else min(X, rows)) * Y for X, Y in shapes)
     source = N if model.input_attends_output else S  # states of the source stream after layer 0
     layers = model.causal_lm.model.layers
     flops = 0

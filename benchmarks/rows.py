@@ -1,0 +1,213 @@
+"""What a training step on R rows of the grid costs, beside a multi-path wait-k step and one on all rows.
+
+    python benchmarks/rows.py [--quick] [--steps N] [--device cpu|cuda]
+
+Forward, loss, path, backward and Adam on the same random pairs of X = Y tokens, by medians of steps taken in turn. Two
+shapes: `small` (4 layers of width 256, 8,000 entries) and, without --quick, `slice`: four layers of Qwen2.5-0.5B with
+its whole text head, by LoRA as experiment=paper. The grid is that of experiment=past_paper. The last line is JSON, by
+shape and length of the pairs; numbers at its top level are those of `small` at R = 4:
+
+ratio_vs_waitk       time of a step over that of the wait-k step
+ratio_vs_all_rows    time of the step on all rows over that of this one (where all rows were affordable)
+peak_memory          bytes a step adds to a process's peak, over those of the wait-k step
+largest_difference   of states, losses and gradients from the full padded grid in float64, of all rows and of some
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
+
+from duplexmt.baselines.prefix_model import PrefixModel
+from duplexmt.data.batch import Batch, Example, collate
+from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.grid.backbone import add_lora, random_backbone
+from duplexmt.grid.cells import Cells
+from duplexmt.grid.model import GridModel
+from duplexmt.grid.rows import Rows
+from duplexmt.kernels.allocator import keep_freed_memory
+from duplexmt.training.module import GridTranslation
+from duplexmt.training.optimizers import optimizer_of
+from duplexmt.training.prefix_module import PrefixTranslation
+
+TOKENS = StreamTokens(end=0, seed=1, source_prefix=(), target_prefix=())
+LENGTHS, ROWS = (9, 17, 33, 65), (2, 3, 4, 6)
+SHAPES: dict[str, dict[str, Any]] = {
+    "small": {
+        "model_type": "qwen2", "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True,
+    },
+    "slice": {
+        "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 4,
+        "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True,
+    },
+}  # fmt: skip
+VOCABULARY = {"small": 8000, "slice": 151_936}
+PAIRS = {"small": 8, "slice": 4}
+LORA = {
+    "rank": 64, "alpha": 128, "dropout": 0.0,
+    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+}  # fmt: skip
+MOST_CELLS = {"small": 8 * 33 * 33, "slice": 4 * 17 * 17}  # of a step on all rows that is worth waiting for
+PAST_PAPER = {"attention": "exact", "input_attends_output": False, "emit_hidden": 256}
+LOSSES = {"lam": 0.03, "lm_cells": "visits", "emit_loss": "regret", "learning_rate": 1e-4, "warmup_steps": 0}
+
+
+def pairs_of(length: int, count: int, vocabulary: int) -> Batch:
+    """Pairs of random tokens, `length` on either side with the end token."""
+    draw = torch.Generator().manual_seed(length)
+    texts = torch.randint(2, vocabulary, (count, 2, length - 1), generator=draw).tolist()
+    return collate([Example((*source, 0), (1, *target, 0)) for source, target in texts])
+
+
+def training_step(shape: str, kind: str, batch: Batch) -> Callable[[], None]:
+    """A whole step of `waitk`, of all rows (`all`) or of so many."""
+    torch.manual_seed(0)
+    backbone = random_backbone(SHAPES[shape], VOCABULARY[shape], end_token=0)
+    if shape == "slice":
+        backbone = add_lora(backbone, **LORA)
+    if kind == "waitk":
+        waitk = PrefixModel(backbone, k="multi").train()
+        module: Any = PrefixTranslation(waitk, TOKENS, learning_rate=1e-4, warmup_steps=0)
+    else:
+        grid = GridModel(backbone, **PAST_PAPER).train()
+        module = GridTranslation(grid, TOKENS, **LOSSES, rows=None if kind == "all" else int(kind))
+    module.to(batch.source.device)
+    optimizer = optimizer_of("adam", module, 1e-4, (0.9, 0.98))
+    trained = [weight for weight in module.parameters() if weight.requires_grad]
+
+    def step() -> None:
+        if kind == "waitk":
+            loss = module.lm_sum(batch) / module.scored(batch)
+        else:
+            sums, _ = module.losses(batch)
+            loss = sums.total(sums.lm_weights, sums.emit_weights)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if batch.source.is_cuda:
+            torch.cuda.synchronize()
+
+    return step
+
+
+def medians(steps: dict[str, Callable[[], None]], turns: int) -> dict[str, float]:
+    """Median seconds of each step, taken in turn after one to warm up."""
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(turns + 1):
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            step()
+            if turn:
+                taken[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+
+
+def peak_growth(shape: str, kind: str, length: int, device: str) -> int:
+    """Bytes that two steps add to the peak of a process (or device) that holds the model."""
+    batch = pairs_of(length, PAIRS[shape], VOCABULARY[shape]).to(device)
+    step = training_step(shape, kind, batch)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        for _ in range(2):
+            step()
+        return torch.cuda.max_memory_allocated() - before
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(2):
+        step()
+    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def peak_elsewhere(shape: str, kind: str, length: int, device: str) -> int:
+    """`peak_growth` in a process of its own: a peak never falls."""
+    command = [sys.executable, __file__, "--peak", shape, kind, str(length), "--device", device]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+
+
+def largest_difference() -> float:
+    """Of states, and of losses and gradients through the text head, between chosen rows and the full grid's."""
+    torch.manual_seed(0)
+    backbone = random_backbone(SHAPES["small"] | {"num_hidden_layers": 2}, 500, end_token=0)
+    model, worst = GridModel(backbone, **PAST_PAPER).double(), 0.0
+    batch = collate([Example((*range(5, 5 + X), 0), (1, *range(9, 9 + Y), 0)) for X, Y in ((7, 9), (12, 5), (1, 3))])
+    full = Cells.of(batch.shapes)
+    for chosen in ([range(X) for X, _ in batch.shapes], [(1, 4, 7), (0, 5, 12), (1,)]):
+        found = []
+        for layout in (full, Rows.of(batch.shapes, chosen, "cpu")):
+            source, target = batch.source.flatten()[layout.source_slot], batch.target.flatten()[layout.target_slot]
+            states = model.states(source, target, layout, batch.source_lengths)
+            labels = layout.over_columns(batch.labels.flatten()[layout.target_slot])
+            if layout is full:
+                x, pair = full.x[full.source_token].tolist(), full.source_pair[full.source_token].tolist()
+                kept = [n for n, (row, own) in enumerate(zip(x, pair, strict=True)) if row in chosen[own]]
+                states, labels = states[kept], labels[kept]
+            model.zero_grad()
+            losses = torch.nn.functional.cross_entropy(model.text_logits(states), labels, reduction="none")
+            losses.sum().backward()
+            gradients = [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
+            found.append(torch.cat((states.detach().flatten(), losses.detach(), *gradients)))
+        worst = max(worst, (found[0] - found[1]).abs().max().item())
+    return worst
+
+
+def main() -> None:
+    """Measure, print a table and the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="the small shape, R = 4, two turns")
+    parser.add_argument("--steps", type=int, help="turns of each step")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--peak", nargs=3, metavar=("SHAPE", "KIND", "LENGTH"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    if arguments.peak:
+        shape, kind, length = arguments.peak
+        print(peak_growth(shape, kind, int(length), arguments.device))
+        return
+    turns = arguments.steps or (2 if arguments.quick else 9)
+    results: dict[str, Any] = {}
+    for shape in ("small",) if arguments.quick else ("small", "slice"):
+        waitk: dict[str, dict[str, float]] = {}
+        every: dict[str, dict[str, float]] = {}
+        for length in LENGTHS:
+            batch = pairs_of(length, PAIRS[shape], VOCABULARY[shape]).to(arguments.device)
+            kinds = ["waitk", *map(str, (4,) if arguments.quick else ROWS)]
+            if PAIRS[shape] * length**2 <= MOST_CELLS[shape]:
+                kinds.append("all")
+            seconds = medians({kind: training_step(shape, kind, batch) for kind in kinds}, turns)
+            if "all" not in seconds and shape == "small":  # once is enough: a step of some ten seconds
+                seconds |= medians({"all": training_step(shape, "all", batch)}, 1)
+            waitk[str(length)] = {kind: own / seconds["waitk"] for kind, own in seconds.items()}
+            if "all" in seconds:
+                every[str(length)] = {kind: seconds["all"] / own for kind, own in seconds.items()}
+            shown = ", ".join(f"{kind} {waitk[str(length)][kind]:.2f}" for kind in seconds)
+            print(f"{shape}, {length} × {length}: {1000 * seconds['waitk']:.0f} ms wait-k; over it {shown}", flush=True)
+        results[shape] = {"ratio_vs_waitk": waitk, "ratio_vs_all_rows": every}
+        results[shape]["peak_memory"] = {
+            str(length): peak_elsewhere(shape, "4", length, arguments.device)
+            / peak_elsewhere(shape, "waitk", length, arguments.device)
+            for length in LENGTHS
+        }
+    small = results["small"]
+    result = {
+        **{key: {n: own["4"] for n, own in small[key].items()} for key in ("ratio_vs_waitk", "ratio_vs_all_rows")},
+        "peak_memory": small["peak_memory"],
+        "largest_difference": largest_difference(),
+        "shapes": results,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

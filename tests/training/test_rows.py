@@ -1,0 +1,101 @@
+"""Training on drawn rows: loss and gradients from the definition, over batches and devices, and by the command."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from duplexmt.data.batch import collate
+from duplexmt.policy.path import best_path, emit_mask
+from duplexmt.policy.regret import emit_advantages
+from duplexmt.policy.visits import decoding_shares
+from tests.helpers import spoken_grid
+
+from .small_run import small_data, small_module
+from .test_training import assert_same, first_gradients
+
+
+def exact_module(**values):
+    return small_module(spoken_grid(seed=5, attention="exact", input_attends_output=False).double(), **values)
+
+
+LOSSES = [("mask", "mask"), ("regret", "mask"), ("mask", "visits"), ("regret", "visits")]
+
+
+@pytest.mark.parametrize(("emit_loss", "lm_cells"), LOSSES)
+def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, lm_cells):
+    """The full grid by `forward` (padded exact attention), of which the drawn rows' cells alone are read."""
+    module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=3)
+    batch = collate(small_data(12).examples("train"))
+    rows = module.drawn_rows(batch)
+    assert max(rows.stand_for.flatten().tolist()) > 2, "the test wants stretches of several rows"
+    hidden = module.model(batch.source, batch.target, batch.source_lengths)
+    logits, decisions = module.model.text_logits(hidden), module.model.emit_logits(hidden)
+    lm, emit, lm_weights, emit_weights = [], [], [], []
+    for b, (at, X, Y) in enumerate(
+        zip(rows.at, batch.source_lengths.tolist(), batch.target_lengths.tolist(), strict=True)
+    ):
+        R = len(at)
+        losses = F.cross_entropy(logits[b, list(at), :Y].mT, batch.labels[b, :Y].expand(R, Y), reduction="none")
+        lengths, gaps = (torch.tensor([R]), torch.tensor([Y])), rows.gaps[b : b + 1, :R]
+        stand_for = rows.stand_for[b, :R, None].double()
+        mask = emit_mask(best_path(losses.detach()[None], *lengths, 0.1, gaps), Y)[0]
+        if lm_cells == "mask":
+            weights = mask * stand_for
+        else:
+            p_emit = decisions[b, list(at), :Y].detach().softmax(-1)[None, ..., 1]
+            own = type(rows).of([at], [rows.stand_for[b, :R].tolist()], "cpu")
+            weights = decoding_shares(p_emit, torch.tensor([X]), lengths[1], own)[0].double()
+        lm.append((losses * weights).sum())
+        lm_weights.append(weights.sum())
+        worth = emit_advantages(losses.detach()[None], *lengths, 0.1, gaps)[0]
+        better, weight = (mask, torch.ones(R, Y)) if emit_loss == "mask" else (worth > 0, worth.abs())
+        weight = weight * stand_for
+        emit.append((F.cross_entropy(decisions[b, list(at), :Y].mT, better.long(), reduction="none") * weight).sum())
+        emit_weights.append(weight.sum())
+    expected = sum(lm) / sum(lm_weights) + sum(emit) / sum(emit_weights)
+    expected.backward()
+    by_definition = {name: weight.grad for name, weight in module.named_parameters()}
+    module.zero_grad()
+    loss, _ = module.losses(batch)
+    found = loss.total(loss.lm_weights, loss.emit_weights)
+    found.backward()
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)  # shares are in float32
+    assert_same({name: weight.grad for name, weight in module.named_parameters()}, by_definition, 1e-6)
+
+
+@pytest.mark.parametrize(("emit_loss", "lm_cells"), LOSSES)
+def test_as_many_rows_as_there_are_train_as_all_rows(emit_loss, lm_cells):
+    batch = collate(small_data(12).examples("train"))
+    losses, gradients = [], []
+    for rows in (None, int(batch.source_lengths.max())):
+        module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=rows)
+        loss, area = module.losses(batch)
+        total = loss.total(loss.lm_weights, loss.emit_weights)
+        total.backward()
+        losses.append(torch.stack((total.detach(), area, loss.correct / loss.valid_cells)))
+        gradients.append({name: weight.grad for name, weight in module.named_parameters()})
+    torch.testing.assert_close(*losses, rtol=0, atol=1e-9)
+    assert_same(*gradients, 1e-9)
+
+
+@pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (1, 12)])
+def test_accumulated_batches_on_drawn_rows_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate):
+    settings = {"model": None, "emit_loss": "regret", "lm_cells": "visits", "rows": 3}
+
+    def gradients(*size):
+        model = spoken_grid(seed=5, attention="exact", input_attends_output=False).double()
+        return first_gradients(tmp_path, *size, **(settings | {"model": model}))
+
+    assert_same(gradients(batch_size, accumulate), gradients(12), 1e-7)
+
+
+def test_validation_computes_all_rows():
+    batch = collate(small_data(12).examples("train"))
+    some, every = (exact_module(emit_loss="regret", lm_cells="visits", rows=rows) for rows in (2, None))
+    torch.testing.assert_close(some.guided_loss(batch)[0].heatmap, every.guided_loss(batch)[0].heatmap)
+
+
+@pytest.mark.parametrize(("rows", "message"), [(1, "training.rows=1"), (2, "read each other")])
+def test_rows_that_cannot_be_drawn_are_refused(rows, message):
+    with pytest.raises(ValueError, match=message):
+        small_module(rows=rows)
