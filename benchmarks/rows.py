@@ -9,15 +9,13 @@ shape and length of the pairs; numbers at its top level are those of `small` at 
 
 ratio_vs_waitk       time of a step over that of the wait-k step
 ratio_vs_all_rows    time of the step on all rows over that of this one (where all rows were affordable)
-peak_memory          bytes a step adds to a process's peak, over those of the wait-k step
+peak_memory          bytes a step takes beside weights and optimiser, over those of the wait-k step
 largest_difference   of states, losses and gradients from the full padded grid in float64, of all rows and of some
 """
 
 import argparse
 import json
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,9 +26,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
+from train_step import LORA, TOKENS, give_back_freed, hold_memory, resident
+
 from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.batch import Batch, Example, collate
-from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.grid.backbone import add_lora, random_backbone
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
@@ -40,7 +39,6 @@ from duplexmt.training.module import GridTranslation
 from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.prefix_module import PrefixTranslation
 
-TOKENS = StreamTokens(end=0, seed=1, source_prefix=(), target_prefix=())
 LENGTHS, ROWS = (9, 17, 33, 65), (2, 3, 4, 6)
 SHAPES: dict[str, dict[str, Any]] = {
     "small": {
@@ -54,10 +52,6 @@ SHAPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 VOCABULARY = {"small": 8000, "slice": 151_936}
 PAIRS = {"small": 8, "slice": 4}
-LORA = {
-    "rank": 64, "alpha": 128, "dropout": 0.0,
-    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
-}  # fmt: skip
 MOST_CELLS = {"small": 8 * 33 * 33, "slice": 4 * 17 * 17}  # of a step on all rows that is worth waiting for
 PAST_PAPER = {"attention": "exact", "input_attends_output": False, "emit_hidden": 256}
 LOSSES = {"lam": 0.03, "lm_cells": "visits", "emit_loss": "regret", "learning_rate": 1e-4, "warmup_steps": 0}
@@ -114,26 +108,20 @@ def medians(steps: dict[str, Callable[[], None]], turns: int) -> dict[str, float
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
 
 
-def peak_growth(shape: str, kind: str, length: int, device: str) -> int:
-    """Bytes that two steps add to the peak of a process (or device) that holds the model."""
-    batch = pairs_of(length, PAIRS[shape], VOCABULARY[shape]).to(device)
-    step = training_step(shape, kind, batch)
+def peak_memory(shape: str, kind: str, length: int, device: str) -> int:
+    """Bytes that a step takes beside weights and optimiser: allocated on CUDA, growth of the process on a CPU."""
+    step = training_step(shape, kind, pairs_of(length, PAIRS[shape], VOCABULARY[shape]).to(device))
+    step()
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        for _ in range(2):
-            step()
-        return torch.cuda.max_memory_allocated() - before
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(2):
         step()
-    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-
-
-def peak_elsewhere(shape: str, kind: str, length: int, device: str) -> int:
-    """`peak_growth` in a process of its own: a peak never falls."""
-    command = [sys.executable, __file__, "--peak", shape, kind, str(length), "--device", device]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+        return torch.cuda.max_memory_allocated() - before
+    give_back_freed()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    step()
+    return resident("VmHWM") - before
 
 
 def largest_difference() -> float:
@@ -168,13 +156,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the small shape, R = 4, two turns")
     parser.add_argument("--steps", type=int, help="turns of each step")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--peak", nargs=3, metavar=("SHAPE", "KIND", "LENGTH"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    keep_freed_memory()
-    if arguments.peak:
-        shape, kind, length = arguments.peak
-        print(peak_growth(shape, kind, int(length), arguments.device))
-        return
+    keep_freed_memory()  # as train.py does
+    hold_memory(2**31)  # as a training does after its first steps
     turns = arguments.steps or (2 if arguments.quick else 9)
     results: dict[str, Any] = {}
     for shape in ("small",) if arguments.quick else ("small", "slice"):
@@ -195,8 +179,8 @@ def main() -> None:
             print(f"{shape}, {length} × {length}: {1000 * seconds['waitk']:.0f} ms wait-k; over it {shown}", flush=True)
         results[shape] = {"ratio_vs_waitk": waitk, "ratio_vs_all_rows": every}
         results[shape]["peak_memory"] = {
-            str(length): peak_elsewhere(shape, "4", length, arguments.device)
-            / peak_elsewhere(shape, "waitk", length, arguments.device)
+            str(length): peak_memory(shape, "4", length, arguments.device)
+            / peak_memory(shape, "waitk", length, arguments.device)
             for length in LENGTHS
         }
     small = results["small"]

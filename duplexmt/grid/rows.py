@@ -1,8 +1,8 @@
 """Chosen rows of the grid, where no row reads another: exact attention with I←O off.
 
-Row x is then the target stream under the first x + 1 source tokens, whatever other rows there are. So a training step may
-compute some rows of each pair: the source stream once and R rows of targets, X + R·Y positions in place of X·Y, and
-every cell it computes is that of the full grid.
+Row x is then the target stream under the first x + 1 source tokens, whatever other rows there are. So a training step
+may compute some rows of each pair: the source stream once and R rows of targets, X + R·Y positions in place of X·Y,
+and every cell it computes is that of the full grid.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The numbers of a policy and their rules: λ of the path and rows (training), θ of the EMIT head (decoding); no torch."""
+"""The numbers of a policy and their rules: λ and rows (training), θ of the EMIT head (decoding); no torch."""
 
 from collections.abc import Mapping
 from typing import Any

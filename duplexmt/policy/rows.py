@@ -1,11 +1,12 @@
 """Which rows of a grid a training step computes (`training.rows`), and what of the full grid they stand for.
 
 The last row, in which the whole source is read, is always among them; the others are drawn, one from each of R − 1
-stretches of (nearly) equal length. A row stands for its stretch: a sum over all rows of a grid is estimated without bias
-by the sum over the drawn ones, each times the length of its stretch. A path may leave the drawn rows only: it waits
-through the rows between two of them, and each of these WAITs counts for its area.
+stretches of (nearly) equal length. A row stands for its stretch: a sum over all rows of a grid is estimated without
+bias by the sum over the drawn ones, each times the length of its stretch. A path may leave the drawn rows only: it
+waits through the rows between two of them, and each of these WAITs counts for its area.
 """
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ def stretches(X: int, R: int) -> list[range]:
     if R >= X:
         return [range(x, x + 1) for x in range(X)]
     cuts = [(X - 1) * i // (R - 1) for i in range(R)]
-    return [*(range(first, end) for first, end in zip(cuts, cuts[1:], strict=False)), range(X - 1, X)]
+    return [*(range(first, end) for first, end in itertools.pairwise(cuts)), range(X - 1, X)]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class DrawnRows:
         def padded(values: Sequence[Sequence[int]], fill: int) -> Tensor:
             return torch.tensor([[*own, *[fill] * (R - len(own))] for own in values], device=device)
 
-        gaps = [[*(b - a for a, b in zip(own, own[1:], strict=False)), 1] for own in at]
+        gaps = [[*(b - a for a, b in itertools.pairwise(own)), 1] for own in at]
         return DrawnRows(tuple(map(tuple, at)), padded(gaps, 1), padded(stand_for, 1), padded(at, 0))
 
     @property
@@ -57,8 +58,8 @@ def drawn_rows(
 ) -> DrawnRows:
     """Up to R rows of each pair, one from each of its stretches.
 
-    They are drawn by the pair's tokens and the epoch: a pair has the same rows in whatever batch or process it comes, and
-    in a resumed run, but others in the next epoch.
+    They are drawn by the pair's tokens and the epoch: a pair has the same rows in whatever batch or process it comes,
+    and in a resumed run, but others in the next epoch.
 
     Args:
         source, target: token ids `[B, X]` and `[B, Y]`; padding, if any, on the right.
