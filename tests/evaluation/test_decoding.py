@@ -222,7 +222,7 @@ def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
     }  # fmt: skip
     assert telling_apart(grid) == {
         "softmax": "joint", "λ": 0.1, "trained as": "grid", "emit_hidden": 64, "LM cells": "visits",
-        "EMIT loss": "regret", "EMIT weight": 0.5, "EMIT learning rate": 0.01,
+        "EMIT loss": "regret", "EMIT weight": 0.5, "EMIT learning rate": 0.01, "rows": None,
     }  # fmt: skip
     waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
     assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": 3}
