@@ -172,7 +172,12 @@ def same(whole: Path, parts: Path, of: Callable[[Path], dict[str, bytes]] | None
     expect(one.keys() == other.keys() and bool(one), f"{sorted(one.keys() ^ other.keys())} in one alone")
     differing = [name for name in one if one[name] != other[name]]
     expect(not differing, f"{parts}: {differing} differ from the undisturbed run's")
-    left = [str(path) for pattern in TEMPORARY for path in parts.rglob(pattern)]
+    nothing_left(parts)
+
+
+def nothing_left(folder: Path) -> None:
+    """No temporary file lies in a folder."""
+    left = [str(path) for pattern in TEMPORARY for path in folder.rglob(pattern)]
     expect(not left, f"left behind: {left}")
 
 
@@ -345,7 +350,7 @@ def disks(quick: bool) -> Iterator[Case]:
             case.fault()
             done = call(["train.py", *settings, f"hydra.run.dir={run}"])
             refused(done, "make room")
-            expect(not list(run.rglob("*.partial")) or not (run / "checkpoints").exists(), "half a file is left", done)
+            nothing_left(run)
             subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
             again = [f"resume={run}"] if (run / "checkpoints" / "last.ckpt").is_file() else settings
             succeeded(call(["train.py", *again, *([] if "resume" in again[0] else [f"hydra.run.dir={run}"])]))
