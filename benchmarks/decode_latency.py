@@ -204,7 +204,7 @@ def reencode_waitk(causal_lm: Any, device: str) -> list[float]:
         target = torch.cat((target, out.logits[:, -1].argmax(-1, keepdim=True)), 1)
         laps.put()
     while target.shape[1] < LENGTH + 1:
-        out = causal_lm(target[:, -1:], past_key_values=out.past_key_values, use_cache=True, logits_to_keep=1)
+        out = causal_lm(target[:, -1:], cache=out.cache, use_cache=True, logits_to_keep=1)
         target = torch.cat((target, out.logits[:, -1].argmax(-1, keepdim=True)), 1)
         laps.put()
     return laps.seconds

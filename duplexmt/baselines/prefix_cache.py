@@ -70,7 +70,7 @@ class PrefixCache:
             inputs_embeds=embedded,
             attention_mask=additive(arrival_mask(self.kinds, m), embedded.dtype),
             position_ids=positions,
-            past_key_values=self.cache,
+            cache=self.cache,
             use_cache=True,
         ).last_hidden_state
         last = torch.tensor([max(len(row) - 1, 0) for row in slots], device=states.device)
