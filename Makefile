@@ -6,8 +6,10 @@ STAMP := $(VENV)/.installed
 
 METRICS_VENV := .venv-metrics
 METRICS_STAMP := $(METRICS_VENV)/.installed
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help setup metrics train test report experiment corpus-files corpus lint clean
+.PHONY: help setup metrics train test report experiment corpus-files corpus docs lint clean
 
 setup: $(STAMP)  ## the environment alone, .venv
 
@@ -47,13 +49,22 @@ corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as 
 corpus: setup  ## clean them and draw the paper's sample into ROOT/prepared-paper
 	$(BIN)/python -m data_prep root=$(ROOT) $(ARGS)
 
+docs: $(DOCS_STAMP)  ## the documents and docstrings as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet $(ARGS)
+	@echo site/index.html
+
+$(DOCS_STAMP): requirements-docs.txt
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	touch $(DOCS_STAMP)
+
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-clean:  ## remove both environments and the tools' caches; runs stay
-	rm -rf $(VENV) $(METRICS_VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+clean:  ## remove the environments, the site and the tools' caches; runs stay
+	rm -rf $(VENV) $(METRICS_VENV) $(DOCS_VENV) site .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14

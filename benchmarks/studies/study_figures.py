@@ -1,4 +1,4 @@
-"""Figures of the two studies (`docs/lab/studies.md`), from their results: errors of the approximations, and the loop."""
+"""Figures of the two studies (`docs/lab/studies.md`), from their results: errors and the loop."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
