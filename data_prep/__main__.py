@@ -28,7 +28,7 @@ from data_prep.cores import usable_cores
 from data_prep.files import locked
 from data_prep.prepare import clean, prepare, sample, workers
 from data_prep.sampling import Sampling
-from data_prep.settings import STEPS, Preparation, chosen
+from data_prep.settings import CONF, STEPS, Preparation, chosen
 from data_prep.sources import Source, find_files
 from data_prep.tokens import token_counter
 
@@ -91,7 +91,7 @@ class PrepareSchema:
 ConfigStore.instance().store(name="prepare_schema", node=PrepareSchema)
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="prepare")
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="prepare")
 def main(cfg: DictConfig) -> None:
     """Do the step that is asked for; a user's mistake is one line, its traceback comes with HYDRA_FULL_ERROR=1."""
     try:
@@ -188,6 +188,11 @@ class _NotNeeded(MetaPathFinder):
             raise ModuleNotFoundError(f"{fullname} is not needed here", name=fullname)
 
 
-if __name__ == "__main__":
+def start() -> None:
+    """`python -m data_prep`, and the console script."""
     sys.meta_path.insert(0, _NotNeeded("pandas"))  # Arrow would take 0.15 s for it in each process
     main()
+
+
+if __name__ == "__main__":
+    start()

@@ -4,13 +4,15 @@ import errno
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -109,6 +111,18 @@ class CheckFolder(Callback):
         """Evaluations may share a folder, and a resumed training goes on in its own."""
         if "trainer" in config and not config.resume:
             check_new(folder)
+
+
+class AfterSweep(Callback):
+    """Once all jobs of a sweep are done, does what the program has named: `AfterSweep.action`."""
+
+    action: Callable[[DictConfig], None] | None = None
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """Do it, with the sweep's configuration."""
+        if (action := type(self).action) is not None:
+            with user_errors():
+                action(config)
 
 
 @contextmanager
@@ -464,3 +478,15 @@ def user_errors(begun: Path | None = None) -> Iterator[None]:
         for footprint in footprints:
             footprint.remove()
         sys.exit(2)
+
+
+# --- console scripts -----------------------------------------------------------------------------------------------
+
+
+def program(name: str) -> None:
+    """Run an entry point: of a wheel, which has them in `commands`, or of the repository this file is in."""
+    inside = Path(__file__).parent / "commands"
+    runpy.run_path(str((inside if inside.is_dir() else Path(__file__).parents[1]) / f"{name}.py"), run_name="__main__")
+
+
+train, evaluate, translate = (partial(program, name) for name in ("train", "evaluate", "translate"))

@@ -8,7 +8,7 @@ say, are never taken for those asked for.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -119,35 +119,6 @@ def base_digest(backbone: str) -> str | None:
         return digest([file_digest(path) for path in sorted(Path(backbone).glob("*.safetensors"))])
     cached = try_to_load_from_cache(backbone, "config.json")
     return Path(cached).parent.name if isinstance(cached, str) else None
-
-
-def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:
-    """Each sentence's reference and those of further files, of which an empty line gives none.
-
-    Args:
-        references: of the test pairs.
-        files: texts with a line for each test pair, in order.
-
-    Raises:
-        ValueError: for a file that is missing, not UTF-8, or has another number of lines.
-    """
-    found = [[reference] for reference in references]
-    for name in files:
-        if not Path(name).is_file():
-            raise ValueError(f"references={name}: there is no such file")
-        try:
-            lines = Path(name).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"references={name}: not UTF-8 ({error})") from error
-        if len(lines) != len(references):
-            raise ValueError(
-                f"references={name} has {len(lines)} lines for {len(references)} test pairs: a line is needed for each "
-                "(pairs that were left out as unusable are not counted)"
-            )
-        for texts, line in zip(found, lines, strict=True):
-            if line.strip():
-                texts.append(line.strip())
-    return found
 
 
 # --- the folder of an evaluation ---------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from .scoring import (
     score,
 )
 from .seeds import mean_over_seeds
+from .translation import Record
 
 NEURAL = ("COMET", "BLEURT")
 KINDS = ("md", "csv", "json")
@@ -68,85 +69,108 @@ def write_results(
     Raises:
         ValueError: for evaluations that are not finished, stale, of different test sets, or damaged.
     """
-    evaluations = [Decoding.read(folder) for folder in folders]
-    tests = {evaluation.test["digest"] for evaluation in evaluations}
-    if len(tests) > 1:
-        names = ", ".join(f"{evaluation.folder}: {evaluation.test['name']}" for evaluation in evaluations)
-        raise ValueError(f"systems are compared on one test set, got several ({names})")
-    for evaluation in evaluations:
-        evaluation.check_complete()
-        check_models(evaluation, read_manifest)
+    evaluations = of_one_test_set(folders)
+    test = evaluations[0].test
     points = {point.digest: point for evaluation in evaluations for point in evaluation.points.values()}
     records = {key: evaluation.sorted(key) for evaluation in evaluations for key in evaluation.points}
-    test = evaluations[0].test
 
-    neural: dict[str, dict[str, list[float]]] = {key: {} for key in points}
-    notes, troubles = [], []
-    for metric in NEURAL:
-        checkpoint = checkpoints.get(metric)
-        if checkpoint is None:
-            continue
-        translations = [
-            Translation(record["source"], record["text"], record["references"])
-            for key in points
-            for record in records[key]
-        ]
-        try:
-            found = neural_scores(
-                metric,
-                checkpoint,
-                translations,
-                into / "scores",
-                also_kept=[folder / "scores" for folder in folders],
-                environment=environment,
-                batch_size=neural_batch_size,
-                device=device,
-            )
-        except ValueError as error:
-            troubles.append(str(error))
-            notes.append(f"{metric} {checkpoint}: not scored")
-            continue
-        values = iter(found.scores)
-        for key in points:
-            neural[key][metric] = [next(values) for _ in records[key]]
-        notes.append(f"{metric} {checkpoint} ({found.version}), × 100, mean over references")
-
-    scores = []
-    for key, point in points.items():
-        entry = score(
-            records[key],
-            test["source_language"],
-            test["target_language"],
-            source_rate=source_rate,
-            neural=neural[key],
-            resamples=resamples,
-        )
-        entry.point = point
-        scores.append(entry)
+    kept = [into / "scores", *(folder / "scores" for folder in folders)]
+    neural, notes, troubles = scored_by_networks(
+        records, checkpoints, kept, environment=environment, batch_size=neural_batch_size, device=device
+    )
+    languages = test["source_language"], test["target_language"]
+    scores = [
+        score(records[key], *languages, point=point, source_rate=source_rate, neural=neural[key], resamples=resamples)
+        for key, point in points.items()
+    ]
     if over_seeds:
         scores = mean_over_seeds(scores)
-    named = named_apart([entry.point for entry in scores if entry.point is not None])
-    for entry, (system, setting) in zip(scores, name_points(named), strict=True):
-        entry.system, entry.setting = system, setting
-    options = {
-        entry.system: f"{entry.system}: {', '.join(found)}"
-        for entry, found in zip(scores, differing_options(named), strict=True)
-        if len(found) > MOST_NAMED  # its name has no room for them
-    }
+    options = give_names(scores)
     scores = in_order(scores)
+
     drawn = "sentences and of the trainings" if over_seeds else "sentences"
     notes = [*notes, *scores[0].notes, f"±: half the 95 % interval of {resamples} bootstrap resamples of the {drawn}"]
     if over_seeds:
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
-    notes += options.values()
+    notes += options
     if len(by_tokenisation(scores)) > 1:
         notes.append(OTHER_TOKENS)
     caption = f"{test['name']}, {test['sentences']} sentences"
-    return scores, _write(scores, into, caption, notes, claims), troubles
+    return scores, write_all(scores, into, caption, notes, claims), troubles
 
 
-def _write(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
+def of_one_test_set(folders: Sequence[Path]) -> list[Decoding]:
+    """The evaluations in these folders.
+
+    Raises:
+        ValueError: if they are not finished, stale, of different test sets, or damaged.
+    """
+    evaluations = [Decoding.read(folder) for folder in folders]
+    if len({evaluation.test["digest"] for evaluation in evaluations}) > 1:
+        names = ", ".join(f"{evaluation.folder}: {evaluation.test['name']}" for evaluation in evaluations)
+        raise ValueError(f"systems are compared on one test set, got several ({names})")
+    for evaluation in evaluations:
+        evaluation.check_complete()
+        check_models(evaluation, read_manifest)
+    return evaluations
+
+
+def scored_by_networks(
+    records: Mapping[str, Sequence[Record]],
+    checkpoints: Mapping[str, str | None],
+    kept: Sequence[Path],
+    *,
+    environment: str,
+    batch_size: int,
+    device: str,
+) -> tuple[dict[str, dict[str, list[float]]], list[str], list[str]]:
+    """COMET and BLEURT of all hypotheses at once, as far as checkpoints are given.
+
+    Args:
+        records: of each point.
+        checkpoints: of each metric.
+        kept: folder where scores are kept, and further ones where they may be.
+        environment, batch_size, device: see `metrics.neural.neural_scores`.
+
+    Returns:
+        Scores of each point by metric, notes, and what could not be scored and why.
+    """
+    found: dict[str, dict[str, list[float]]] = {key: {} for key in records}
+    notes, troubles = [], []
+    translations = [
+        Translation(record["source"], record["text"], record["references"])
+        for lines in records.values()
+        for record in lines
+    ]
+    how: dict[str, Any] = {"environment": environment, "batch_size": batch_size, "device": device}
+    for metric, checkpoint in ((metric, checkpoints.get(metric)) for metric in NEURAL):
+        if checkpoint is None:
+            continue
+        try:
+            scored = neural_scores(metric, checkpoint, translations, kept[0], also_kept=kept[1:], **how)
+        except ValueError as error:
+            troubles.append(str(error))
+            notes.append(f"{metric} {checkpoint}: not scored")
+            continue
+        values = iter(scored.scores)
+        for key, lines in records.items():
+            found[key][metric] = [next(values) for _ in lines]
+        notes.append(f"{metric} {checkpoint} ({scored.version}), × 100, mean over references")
+    return found, notes, troubles
+
+
+def give_names(scores: Sequence[Scores]) -> list[str]:
+    """Name systems and settings so that they are told apart; what a name has no room for, as a note each."""
+    named = named_apart([entry.point for entry in scores if entry.point is not None])
+    for entry, (system, setting) in zip(scores, name_points(named), strict=True):
+        entry.system, entry.setting = system, setting
+    found = zip(scores, differing_options(named), strict=True)
+    return list(dict.fromkeys(f"{e.system}: {', '.join(options)}" for e, options in found if len(options) > MOST_NAMED))
+
+
+def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
+    """Write tables, comparisons, figure and claims; what to show of them."""
     for name in (*(f"{table}.{kind}" for table in ("comparisons", "claims") for kind in KINDS), *FIGURES, SCORED):
         (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
     rows = result_rows(scores)

@@ -54,6 +54,7 @@ def score(
     source_rate: float,
     neural: Mapping[str, Sequence[float]] | None = None,
     resamples: int = 0,
+    point: Point | None = None,
 ) -> Scores:
     """Quality and latency of one system at one setting on one test set.
 
@@ -63,6 +64,7 @@ def score(
         source_rate: characters (or words) of the source a second, for computation-aware latency.
         neural: scores by sentence, 0..100, of metrics from another environment.
         resamples: of the bootstrap; 0 for none.
+        point: which model and setting it is.
 
     Returns:
         Scores without names; `notes` to print below the table.
@@ -106,7 +108,7 @@ def score(
         f"AL_CA and LAAL_CA with computing time, the source arriving at {rate}; seconds: computation a sentence "
         "(in a batch, the wall clock of the steps it took part in)",
     ]
-    return Scores("", "", row, samples, notes)
+    return Scores("", "", row, samples, notes, point)
 
 
 SHORT = {  # options as they are written in tables and figures

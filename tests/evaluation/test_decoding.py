@@ -11,11 +11,11 @@ from duplexmt.evaluation.decoding import (
     Decoding,
     TestSet,
     check_models,
-    further_references,
     model_digest,
     telling_apart,
 )
 from duplexmt.evaluation.named import named_apart
+from duplexmt.evaluation.pairs import further_references
 from duplexmt.evaluation.recipe import recipe_of
 from duplexmt.evaluation.scoring import name_points
 from duplexmt.evaluation.translation import tokenise, translate

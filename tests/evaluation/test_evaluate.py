@@ -8,6 +8,7 @@ import pytest
 import evaluate
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.decoding import SCORED, Decoding
+from duplexmt.evaluation.points import check_languages
 from duplexmt.model_folder.artifact import MANIFEST, read_manifest, save_model_folder, write_manifest
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
@@ -154,16 +155,16 @@ def test_a_job_of_a_sweep_that_cannot_be_scored_says_so_and_the_sweep_fails_in_t
     assert "make metrics" in told[0]
     assert (job / "results.json").is_file()
     assert not (job / SCORED).exists()
-    with pytest.raises(ValueError, match="make metrics"):  # as GatherSweep does
+    with pytest.raises(ValueError, match="make metrics"):  # as after a sweep
         evaluate.results(cfg, [job], tmp_path, "all jobs", None)
 
 
 def test_the_manifest_of_a_model_is_what_languages_are_taken_from(models):
     manifests = {models / name: read_manifest(models / name) for name in ("grid", "back")}
-    evaluate.check_languages({})
-    evaluate.check_languages({folder: json.loads((models / "grid" / MANIFEST).read_text()) for folder in manifests})
+    check_languages({})
+    check_languages({folder: json.loads((models / "grid" / MANIFEST).read_text()) for folder in manifests})
     with pytest.raises(ValueError, match="one test set"):
-        evaluate.check_languages(manifests)
+        check_languages(manifests)
 
 
 def test_all_models_get_simplified_sources_where_one_was_trained_on_such(models, tmp_path):

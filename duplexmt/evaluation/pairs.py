@@ -1,0 +1,83 @@
+"""The pairs that systems are compared on: of a file, or held out from a corpus."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
+from ..corpus.prepared import corpus_settings, prepare_corpus
+from ..model_folder.artifact import ModelFolder, corpus_name
+from .decoding import TestSet
+
+log = logging.getLogger(__name__)
+
+
+def read_test_pairs(
+    data: Mapping[str, Any],
+    split: str,
+    loaded: ModelFolder,
+    manifests: Collection[Mapping[str, Any]],
+    further: Sequence[str] = (),
+    limit: int | None = None,
+) -> tuple[TestSet, dict[str, Any]]:
+    """A test set, and the settings of the corpus that holds it out, if one does.
+
+    All models get the same sources: simplified, where those of one of them were in training.
+
+    Args:
+        data: data settings: those of a model, with what is asked for now on top.
+        split: `test` or `validation`.
+        loaded: the model whose tokenizer and way with the sentence before count.
+        manifests: of all models.
+        further: files of further references.
+        limit: first pairs only.
+
+    Raises:
+        ValueError: for a file that is missing or unusable.
+    """
+    own_file, held_out_from = data[f"{split}_path"], {}
+    if own_file:
+        names = ("source_field", "target_field", "source_language", "target_language")
+        given = {name: data[name] for name in names}
+        simplified = any(simplifies_sources(info["data"]) for info in manifests)
+        separator = loaded.sources.context_separator
+        pairs, report = read_evaluation_file(own_file, **given, context_separator=separator, simplified=simplified)
+        log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
+        name = Path(own_file).name
+    else:
+        held_out_from = corpus_settings(data)
+        pairs = prepare_corpus(**held_out_from | {"tokenizer": loaded.tokenizer}).splits[split]
+        name = f"{corpus_name(data)}, {split} split"
+    references = further_references([target for _, target in pairs], further)[:limit]
+    sources = [source for source, _ in pairs][:limit]
+    return TestSet(name, sources, references, data["source_language"], data["target_language"]), held_out_from
+
+
+def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:
+    """Each sentence's reference and those of further files, of which an empty line gives none.
+
+    Args:
+        references: of the test pairs.
+        files: texts with a line for each test pair, in order.
+
+    Raises:
+        ValueError: for a file that is missing, not UTF-8, or has another number of lines.
+    """
+    found = [[reference] for reference in references]
+    for name in files:
+        if not Path(name).is_file():
+            raise ValueError(f"references={name}: there is no such file")
+        try:
+            lines = Path(name).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"references={name}: not UTF-8 ({error})") from error
+        if len(lines) != len(references):
+            raise ValueError(
+                f"references={name} has {len(lines)} lines for {len(references)} test pairs: a line is needed for each "
+                "(pairs that were left out as unusable are not counted)"
+            )
+        for texts, line in zip(found, lines, strict=True):
+            if line.strip():
+                texts.append(line.strip())
+    return found

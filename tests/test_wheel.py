@@ -1,0 +1,61 @@
+"""The package installs from a wheel, and its console scripts train, evaluate and translate outside the repository."""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_console_scripts_of_an_installed_wheel_train_evaluate_translate_and_report(tmp_path):
+    """Its dependencies are those of the environment the tests run in: nothing is downloaded."""
+    copy = tmp_path / "copy"  # a build leaves its folder
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv*", "runs", "site", "tests", "build"))
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, copy], check=True)
+    shutil.rmtree(copy)
+
+    home = tmp_path / "environment"
+    venv.create(home, with_pip=False)
+    (packages,) = home.glob("lib/python*/site-packages")
+    wheel = next(tmp_path.glob("*.whl"))
+    subprocess.run([*pip, f"--python={home / 'bin' / 'python'}", "install", "--no-deps", wheel], check=True)
+    own = Path(next(path for path in sys.path if path.endswith("site-packages")))
+    linked = [path for path in own.iterdir() if not path.name.startswith(("duplexmt", "__editable__"))]
+    for path in linked:  # the other packages; a .pth file would bring the repository along
+        if path.suffix != ".pth" and not (packages / path.name).exists():
+            (packages / path.name).symlink_to(path)
+
+    def script(name, *arguments, text=None):
+        around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return subprocess.run(
+            [home / "bin" / f"duplexmt-{name}", *arguments], cwd=tmp_path, input=text, text=True, capture_output=True,
+            env=around | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}, check=False,
+        )  # fmt: skip
+
+    small = ["experiment=smoke", "data.train_size=60", "demonstrate=0", "hydra.run.dir=run"]
+    done = script("train", *small, "trainer.devices=2")
+    assert done.returncode == 0, done.stderr
+    where = subprocess.run(
+        [home / "bin" / "python", "-c", "import duplexmt; print(duplexmt.__file__)"], cwd=tmp_path, text=True,
+        capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    assert str(packages) in where
+    evaluation = ["model_folder=run/model", "limit=3", "quality.resamples=100"]
+    done = script("evaluate", "-m", *evaluation, "policy.theta=0.5,0.8", "hydra.sweep.dir=sweep")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "sweep" / "results.md").is_file()  # of both jobs
+    done = script("translate", "model_folder=run/model", "theta=0.5", text="我看书。\n")
+    assert done.returncode == 0, done.stderr
+    done = script("report", "run", "--results", "sweep/0", "--out", "report.html")
+    assert done.returncode == 0, done.stderr
+    done = script("train", "data=pairs", "data.path=nowhere.tsv")
+    assert done.returncode == 2
+    assert "nowhere.tsv" in done.stderr
+    assert script("data-prep", "--help").returncode == 0
