@@ -27,7 +27,7 @@ class Guided:
     target_lengths: Tensor  # [B], scored columns
     hidden: Tensor  # [N, D], final-normed target states
     heatmap: Tensor  # [N], nats
-    y_at: Tensor  # [B, X], best path; of drawn rows [B, R]
+    y_at: Tensor  # [B, X], best path
     mask: Tensor  # [N], EMIT where true
     advantages: Tensor | None  # [N], of EMIT over WAIT, where they were asked for
     area: Tensor  # mean area fraction below the paths
@@ -75,25 +75,42 @@ def guide(
     chunk = cells_at_once(head.out_features, hidden.is_cuda)
     heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
     source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
-    height = source_lengths if rows is None else rows.counts
-    gaps = None if rows is None else rows.gaps
-    grids = cells.padded(heatmap.detach()), height, target_lengths
-    y_at = best_path(*grids, lam, gaps)
-    mask = cells.flat(emit_mask(y_at, cells.width[1]))
-    advantages = cells.flat(emit_advantages(*grids, lam, gaps)) if regret else None
-    area = (y_at if gaps is None else y_at * gaps).sum(1) / (source_lengths * target_lengths)
-    return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area.mean())
+    some = cells.padded(heatmap.detach())
+    grids = some if rows is None else rows.spread(some), source_lengths, target_lengths
+    y_at = best_path(*grids, lam)
+    whole_mask = emit_mask(y_at, cells.width[1])
+    worth = emit_advantages(*grids, lam) if regret else None
+    area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
+    if rows is not None:
+        worth = None if worth is None else rows.of_all(worth)
+    mask = cells.flat(whole_mask if rows is None else rows.of_all(whole_mask))
+    advantages = None if worth is None else cells.flat(worth)
+    return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
 
 
-def cell_weights(guided: Guided, emit_logits: Tensor) -> Tensor:
-    """Weights of the language model's loss `[N]`, by how often decoding writes in a cell (`policy.visits`)."""
-    p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
-    grids = guided.cells.padded(p_emit), guided.source_lengths, guided.target_lengths
-    return guided.cells.flat(decoding_shares(*grids, guided.rows))
+def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool) -> Tensor | None:
+    """Weights of the language model's loss `[N]`; None for the mask's own, of all rows.
+
+    Args:
+        guided: of a batch.
+        emit_logits: WAIT and EMIT of each cell `[N, 2]`.
+        visits: by how often decoding writes in a cell (`policy.visits`), else by the EMIT mask.
+    """
+    rows = guided.rows
+    if not visits:
+        if rows is None:
+            return None
+        weights = emit_mask(guided.y_at, guided.cells.width[1]).to(guided.heatmap.dtype)
+    else:
+        p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
+        some = guided.cells.padded(p_emit)
+        grids = some if rows is None else rows.spread(some), guided.source_lengths, guided.target_lengths
+        weights = decoding_shares(*grids)
+    return guided.cells.flat(weights if rows is None else rows.summed(weights))
 
 
 def stand_for(guided: Guided) -> Tensor | None:
-    """Cells of the full grid that each scored cell stands for `[N]`; None where all were computed."""
+    """Decisions of the full grid that each scored cell stands for `[N]`; None where all were computed."""
     if guided.rows is None:
         return None
     counts, at = guided.rows.stand_for, guided.cells

@@ -46,8 +46,7 @@ def grid_loss(
         advantages: of EMIT over WAIT `[N]` (`regret.emit_advantages`), to train the EMIT head on the better decision of
             each cell, weighted by what it is worth; by default it is trained on the mask.
         cell_weights: of the language model's loss `[N]`, in place of those of the mask, 1 in M_+ and 0 beside it.
-        stand_for: cells of the full grid that each one stands for `[N]`, where not all were computed; `cell_weights`
-            count them already.
+        stand_for: decisions of the full grid that each one stands for `[N]`, where not all were computed.
     """
     decisions = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32))
     valid_cells = torch.full((), len(mask), device=mask.device)
@@ -59,11 +58,9 @@ def grid_loss(
         weights = (weights if stand_for is None else weights * stand_for).to(decisions.dtype)
         emit_weights = weights.sum().clamp(min=LEAST_WEIGHT)
         emit_sum = (F.cross_entropy(decisions, labels.long(), reduction="none") * weights).sum()
-    if cell_weights is None and stand_for is None:
+    if cell_weights is None:
         lm_sum, lm_weights = torch.where(mask, heatmap, 0.0).sum(), mask.sum()
     else:
-        if cell_weights is None:
-            cell_weights = mask * stand_for  # type: ignore[operator]  # one of the two is there
         weighted = torch.where(cell_weights > 0, heatmap, 0.0)  # what is infinite without weight does not count
         lm_sum, lm_weights = (weighted * cell_weights.to(heatmap.dtype)).sum(), cell_weights.sum()
     return GridLoss(

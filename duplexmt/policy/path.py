@@ -7,9 +7,7 @@ from .knobs import check_lam
 
 
 @torch.no_grad()
-def best_path(
-    heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float, gaps: Tensor | None = None
-) -> Tensor:
+def best_path(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float) -> Tensor:
     """Row exits of the path with the highest score `R(π) = λ·Area(π) − Σ_EMIT L(x, y)` (`eq:path-score`).
 
     A WAIT at height `y` earns `λ·y`, so a larger λ emits earlier. One row of the recurrence `eq:dp-recur` is a prefix
@@ -21,8 +19,6 @@ def best_path(
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
         lam: λ ≥ 0.
-        gaps: WAITs from each row to the next `[B, X]`, where rows are missing between them: the path waits through
-            those, at the height at which it left, and earns `λ·y` for each. By default 1.
 
     Returns:
         `y_at [B, X]`, int64: target tokens written before row `x` is left; the target length in a pair's last row, and
@@ -41,8 +37,7 @@ def best_path(
         best = score.cummax(-1).values
         # The last k that attains the running maximum: cummax leaves the index of equal values open.
         entered_at[:, x] = torch.where(score == best, heights, 0).cummax(-1).values
-        waits = 1 if gaps is None else gaps[:, x, None]
-        entry = best - spent[:, x] + lam * waits * heights  # WAIT into row x + 1
+        entry = best - spent[:, x] + lam * heights  # WAIT into row x + 1
 
     y_at = torch.zeros(B, X, dtype=torch.int64, device=heatmap.device)
     height = target_lengths.to(torch.int64)

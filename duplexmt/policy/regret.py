@@ -14,9 +14,7 @@ from .knobs import check_lam
 
 
 @torch.no_grad()
-def emit_advantages(
-    heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float, gaps: Tensor | None = None
-) -> Tensor:
+def emit_advantages(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float) -> Tensor:
     """`Q(EMIT) − Q(WAIT)` at each cell: the best scores `λ·Area − Σ L` (`eq:path-score`) of a path from there on.
 
     With `V(x, y)` the best score from state `(x, y)` to the end, `Q(EMIT) = V(x, y + 1) − L(x, y)` and
@@ -27,7 +25,6 @@ def emit_advantages(
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
         lam: λ ≥ 0.
-        gaps: WAITs from each row to the next `[B, X]`, as for `path.best_path`: `Q(WAIT) = V(next row, y) + λ·y·gap`.
 
     Returns:
         `[B, X, Y]` in the heatmap's dtype; 0 in a pair's last row, where nothing is left to wait for, and in padding.
@@ -43,8 +40,7 @@ def emit_advantages(
     below = torch.zeros_like(rest[:, 0])  # V(x + 1, ·)
     advantages = torch.zeros_like(heatmap)
     for x in range(X - 1, -1, -1):
-        waits = 1 if gaps is None else gaps[:, x, None]
-        wait = (below + lam * waits * heights).masked_fill(beyond, float("-inf"))
+        wait = (below + lam * heights).masked_fill(beyond, float("-inf"))
         best = (wait + rest[:, x]).flip(-1).cummax(-1).values.flip(-1) - rest[:, x]
         choice = (source_lengths > x + 1)[:, None] & columns
         emit = best[:, 1:] - spent[:, x]

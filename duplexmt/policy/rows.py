@@ -1,13 +1,15 @@
 """Which rows of a grid a training step computes (`training.rows`), and what of the full grid they stand for.
 
 The last row, in which the whole source is read, is always among them; the others are drawn, one from each of R − 1
-stretches of (nearly) equal length. A row stands for its stretch: a sum over all rows of a grid is estimated without
-bias by the sum over the drawn ones, each times the length of its stretch. A path may leave the drawn rows only: it
-waits through the rows between two of them, and each of these WAITs counts for its area.
+stretches of (nearly) equal length. What is decided by looking at all rows (best path, worth of a decision, where
+decoding writes) is decided on a full grid: between two drawn rows its losses and p(EMIT) are taken to change evenly,
+above the first they are the first one's. A decision learnt so is that of one row against the next, as in decoding, and
+λ counts every row. Sums over the rows of a stretch fall to the row that was drawn from it.
 """
 
 import itertools
 import random
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
@@ -29,28 +31,61 @@ def stretches(X: int, R: int) -> list[range]:
 
 @dataclass(frozen=True)
 class DrawnRows:
-    """The rows drawn of each pair of a batch, ascending; padded tensors are `[B, R]` int64, 1 past a pair's rows."""
+    """The rows drawn of each pair of a batch, ascending; padded to R drawn rows, or to X rows of the grid."""
 
     at: tuple[tuple[int, ...], ...]  # row of each, in the grid of scored rows
-    gaps: Tensor  # WAITs from each to the next; 1 for the last
-    stand_for: Tensor  # rows of the stretch each was drawn from
-    x: Tensor  # the rows themselves, 0 past a pair's rows
+    x: Tensor  # [B, R] int64: the same, 0 past a pair's rows
+    stand_for: Tensor  # [B, R] int64: rows of the stretch each was drawn from, 1 past a pair's rows
+    stretch: Tensor  # [B, X] int64: which drawn row stands for a row
+    near: tuple[Tensor, Tensor]  # [B, X] int64 both: the drawn rows (0 … R − 1) before and behind a row
+    share: Tensor  # [B, X]: of the latter of the two in the value of a row
 
     @staticmethod
-    def of(at: Sequence[Sequence[int]], stand_for: Sequence[Sequence[int]], device: torch.device | str) -> "DrawnRows":
-        """Rows `at` of each pair, with what each stands for."""
-        R = max(map(len, at))
+    def of(at: Sequence[Sequence[int]], parts: Sequence[Sequence[range]], device: torch.device | str) -> "DrawnRows":
+        """Rows `at` of each pair, one from each of its stretches `parts`; the last row is among them."""
+        R, X = max(map(len, at)), max(own[-1] + 1 for own in at)
 
-        def padded(values: Sequence[Sequence[int]], fill: int) -> Tensor:
-            return torch.tensor([[*own, *[fill] * (R - len(own))] for own in values], device=device)
+        def padded(rows: Sequence[Sequence[float]], width: int, fill: int) -> Tensor:
+            return torch.tensor([[*own, *[fill] * (width - len(own))] for own in rows], device=device)
 
-        gaps = [[*(b - a for a, b in itertools.pairwise(own)), 1] for own in at]
-        return DrawnRows(tuple(map(tuple, at)), padded(gaps, 1), padded(stand_for, 1), padded(at, 0))
+        before, behind, share = [], [], []
+        for own in at:
+            found = [bisect_left(own, x) for x in range(own[-1] + 1)]
+            behind.append(found)
+            before.append([max(i - 1, 0) for i in found])
+            share.append([(x - own[i - 1]) / (own[i] - own[i - 1]) if i else 1.0 for x, i in enumerate(found)])
+        return DrawnRows(
+            at=tuple(map(tuple, at)),
+            x=padded(at, R, 0),
+            stand_for=padded([[len(part) for part in own] for own in parts], R, 1),
+            stretch=padded([[i for i, part in enumerate(own) for _ in part] for own in parts], X, 0),
+            near=(padded(before, X, 0), padded(behind, X, 0)),
+            share=padded(share, X, 1),
+        )
 
     @property
     def counts(self) -> Tensor:
         """Rows of each pair, `[B]`."""
         return torch.tensor([len(own) for own in self.at], device=self.x.device)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Values of the drawn rows `[B, R, Y]` → of all rows `[B, X, Y]`, changing evenly from one to the next."""
+        before, behind = (_rows(values, near) for near in self.near)
+        return torch.lerp(before, behind, self.share[:, :, None].to(values.dtype))
+
+    def of_all(self, values: Tensor) -> Tensor:
+        """Values of all rows `[B, X, Y]` → of the drawn rows `[B, R, Y]`."""
+        return _rows(values, self.x)
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Values of all rows `[B, X, Y]`, 0 past a pair's → sums over the stretch of each drawn row `[B, R, Y]`."""
+        B, _, Y = values.shape
+        sums = values.new_zeros(B, self.x.shape[1], Y)
+        return sums.scatter_add_(1, self.stretch[:, :, None].expand(-1, -1, Y), values)
+
+
+def _rows(values: Tensor, at: Tensor) -> Tensor:
+    return values.gather(1, at[:, :, None].expand(-1, -1, values.shape[2]))
 
 
 def drawn_rows(
@@ -68,10 +103,9 @@ def drawn_rows(
         epoch: number of the pass over the data.
         source_prefix: source tokens before the text, whose rows are not scored.
     """
-    at, stand_for = [], []
+    at, parts = [], []
     for own, other, (X, Y) in zip(source.tolist(), target.tolist(), shapes, strict=True):
         draw = random.Random(crc32(repr((epoch, own[:X], other[:Y])).encode()))
-        parts = stretches(X - source_prefix, R)
-        at.append([draw.choice(part) for part in parts])
-        stand_for.append([len(part) for part in parts])
-    return DrawnRows.of(at, stand_for, source.device)
+        parts.append(stretches(X - source_prefix, R))
+        at.append([draw.choice(part) for part in parts[-1]])
+    return DrawnRows.of(at, parts, source.device)

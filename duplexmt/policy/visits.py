@@ -15,33 +15,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .rows import DrawnRows
-
 # Thresholds as decoding uses them, evenly from early to late, and 1: the whole source is read first.
 THETAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 @torch.no_grad()
-def decoding_shares(
-    p_emit: Tensor, source_lengths: Tensor, target_lengths: Tensor, rows: DrawnRows | None = None
-) -> Tensor:
-    """Half `visit_shares`, half `delay_shares`: weights of the language model's loss; shape as of these.
-
-    Args:
-        p_emit: probability of EMIT `[B, X, Y]`, or of the drawn rows `[B, R, Y]`; padding is not read.
-        source_lengths, target_lengths: rows and columns of each pair's whole grid `[B]`, each at least 1.
-        rows: those that were drawn. Fixed delays then count without bias; the model's own writing, which is known on
-            the drawn rows only, is taken to wait for the next of them, so that it is late by half a stretch on average.
-    """
+def decoding_shares(p_emit: Tensor, source_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+    """Half `visit_shares`, half `delay_shares`: weights of the language model's loss; `[B, X, Y]` as these."""
     _, X, Y = p_emit.shape
-    if rows is None:
-        own = visit_shares(p_emit, source_lengths, target_lengths)
-        return (own + delay_shares(source_lengths, target_lengths, X, Y)) / 2
-    own = visit_shares(p_emit, rows.counts, target_lengths)
-    delays = delay_shares(source_lengths, target_lengths, int(source_lengths.max()), Y)
-    delays = delays.gather(1, rows.x[:, :, None].expand(-1, -1, Y)) * rows.stand_for[:, :, None]
-    there = torch.arange(X, device=p_emit.device) < rows.counts[:, None]
-    return (own + delays * there[:, :, None]) / 2
+    own = visit_shares(p_emit, source_lengths, target_lengths)
+    return (own + delay_shares(source_lengths, target_lengths, X, Y)) / 2
 
 
 @torch.no_grad()

@@ -96,7 +96,7 @@ class GridTranslation(TranslationModule):
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
         guided = guide(self.model, self.tokens, batch, self.lam, self.regret, rows)
         emit_logits = self.model.emit_logits(guided.hidden)
-        weights = cell_weights(guided, emit_logits.detach()) if self.lm_cells == "visits" else None
+        weights = cell_weights(guided, emit_logits.detach(), self.lm_cells == "visits")
         loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, stand_for(guided))
         return guided, loss, emit_logits
 

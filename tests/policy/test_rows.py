@@ -1,7 +1,6 @@
 """Which rows are drawn, and that path, worth and weights over them are those of the full grid they stand for."""
 
-import itertools
-
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,12 +10,10 @@ from duplexmt.policy.knobs import check_rows
 from duplexmt.policy.path import best_path
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import DrawnRows, drawn_rows, stretches
-from duplexmt.policy.visits import decoding_shares, delay_shares, visit_shares
+from duplexmt.policy.visits import decoding_shares
 
-from .brute_force import best_row_exits, best_score_from
+from .brute_force import best_row_exits
 from .test_path import heatmaps
-
-NEVER = 2.0**20  # nats of a row that was not drawn: no path emits there, and sums stay exact
 
 
 @pytest.mark.parametrize(("X", "R"), [(1, 2), (2, 2), (5, 5), (5, 9), (6, 2), (9, 4), (33, 6)])
@@ -43,65 +40,74 @@ def test_all_rows_of_a_short_pair_are_there_and_padding_counts_once():
     assert rows.at[0] == (0, 1)
     assert rows.counts.tolist() == [2, 4]
     assert rows.stand_for.tolist() == [[1, 1, 1, 1], [2, 3, 3, 1]]
-    assert rows.gaps[0].tolist() == [1, 1, 1, 1]
-    assert rows.gaps[1].tolist() == [b - a for a, b in itertools.pairwise(rows.at[1])] + [1]
+    assert rows.stretch.tolist() == [[0, 1, 0, 0, 0, 0, 0, 0, 0], [0, 0, 1, 1, 1, 2, 2, 2, 3]]
 
 
-def drawn_of(heatmap, data):
-    """Some rows of a heatmap, the last among them, and the heatmap on which no path emits in the others."""
-    X = len(heatmap)
-    at = sorted({*data.draw(st.sets(st.integers(0, X - 1))), X - 1})
-    never = [row if x in at else [NEVER] * len(row) for x, row in enumerate(heatmap)]
-    return DrawnRows.of([at], [[1] * len(at)], "cpu"), never
-
-
-@given(heatmaps(), st.sampled_from([0.0, 0.125, 0.25, 1.0]), st.data())
-def test_the_path_is_the_best_of_all_that_emit_in_drawn_rows_alone(heatmap, lam, data):
-    rows, never = drawn_of(heatmap, data)
-    some, lengths = torch.tensor([[heatmap[x] for x in rows.at[0]]]), (rows.counts, torch.tensor([len(heatmap[0])]))
-    found = best_path(some, *lengths, lam, rows.gaps)[0].tolist()
-    _, winners = best_row_exits(never, lam)
-    full, height = [], 0
-    for x in range(len(heatmap)):  # the heights at which rows are left that only wait
-        height = found[rows.at[0].index(x)] if x in rows.at[0] else height
-        full.append(height)
-    assert full in winners
-
-
-@given(heatmaps(), st.sampled_from([0.0, 0.125, 1.0]), st.data())
-def test_worth_is_that_of_the_best_paths_that_emit_in_drawn_rows_alone(heatmap, lam, data):
-    rows, never = drawn_of(heatmap, data)
-    some = torch.tensor([[heatmap[x] for x in rows.at[0]]], dtype=torch.float64)
-    found = emit_advantages(some, rows.counts, torch.tensor([len(heatmap[0])]), lam, rows.gaps)[0].tolist()
-    expected = [
-        [
-            best_score_from(never, lam, x, y + 1) - never[x][y] - best_score_from(never, lam, x + 1, y) - lam * y
-            for y in range(len(heatmap[0]))
-        ]
-        for x in rows.at[0][:-1]
-    ]
-    assert found == [*expected, [0.0] * len(heatmap[0])]
-
-
-def test_fixed_delays_count_without_bias_over_all_draws():
-    X, Y, R = 8, 5, 4
-    lengths = torch.tensor([X]), torch.tensor([Y])
+def drawn(X, R, choice=0):
     parts = stretches(X, R)
-    draws = list(itertools.product(*parts))
-    mean, p_emit = torch.zeros(X, Y), torch.rand(1, R, Y)
-    for draw in draws:
-        rows = DrawnRows.of([draw], [[len(part) for part in parts]], "cpu")
-        weights = decoding_shares(p_emit, *lengths, rows)[0] * 2 - visit_shares(p_emit, rows.counts, lengths[1])[0]
-        mean[list(draw)] += weights / len(draws)
-    torch.testing.assert_close(mean, delay_shares(*lengths, X, Y)[0])
+    return DrawnRows.of([[part[choice % len(part)] for part in parts]], [parts], "cpu")
 
 
-def test_where_all_rows_are_drawn_weights_are_those_of_the_full_grid():
+@pytest.mark.parametrize(("X", "R", "choice"), [(1, 2, 0), (2, 2, 0), (9, 4, 0), (9, 4, 1), (9, 4, 5), (33, 6, 4)])
+def test_between_drawn_rows_values_change_evenly_and_before_the_first_they_are_its_own(X, R, choice):
+    rows, values = drawn(X, R, choice), torch.randn(1, min(X, R), 3)
+    expected = np.stack([np.interp(range(X), rows.at[0], values[0, :, y]) for y in range(3)], 1)
+    torch.testing.assert_close(rows.spread(values)[0], torch.tensor(expected, dtype=torch.float32))
+    torch.testing.assert_close(rows.of_all(rows.spread(values)), values)
+
+
+def test_pairs_of_several_sizes_do_not_see_each_others_rows():
+    both = drawn_rows(torch.ones(2, 9), torch.ones(2, 3), [(5, 3), (9, 3)], 4, epoch=3)
+    values = torch.randn(2, 4, 3)
+    for b, X in enumerate((5, 9)):
+        alone = DrawnRows.of([both.at[b]], [stretches(X, 4)], "cpu")
+        assert torch.equal(both.spread(values)[b, :X], alone.spread(values[b : b + 1])[0])
+
+
+@given(heatmaps(), st.sampled_from([0.0, 0.125, 0.5]), st.integers(2, 4), st.integers(0, 9))
+def test_path_and_worth_are_the_best_of_all_paths_through_the_grid_the_rows_stand_for(heatmap, lam, R, choice):
+    """Losses of dyadic numbers, whose means between rows are dyadic too where rows are 1, 2 or 4 apart."""
+    rows = drawn(len(heatmap), R, choice)
+    whole = rows.spread(rows.of_all(torch.tensor([heatmap], dtype=torch.float64)))
+    lengths = torch.tensor([len(heatmap)]), torch.tensor([len(heatmap[0])])
+    found = best_path(whole, *lengths, lam)[0].tolist()
+    best, _ = best_row_exits(whole[0].tolist(), lam)
+    exits = zip([0, *found], found, strict=False)
+    emitted = [(x, y) for x, (low, high) in enumerate(exits) for y in range(low, high)]
+    assert lam * sum(found) - sum(whole[0, x, y].item() for x, y in emitted) == pytest.approx(best)
+
+
+def test_a_decision_learnt_from_some_rows_is_that_of_one_row_against_the_next():
+    """Where losses change evenly, the worth of each decision is the full grid's, whatever rows were drawn."""
+    full = torch.linspace(4, 0, 9, dtype=torch.float64)[None, :, None] * torch.tensor([1.0, 0.7, 0.2])
+    lengths = torch.tensor([9]), torch.tensor([3])
+    expected = emit_advantages(full, *lengths, 0.2)
+    for choice in range(3):
+        parts = [range(1), range(1, 5), range(5, 8), range(8, 9)]  # the first row, too, as nothing is above it
+        rows = DrawnRows.of([[part[choice % len(part)] for part in parts]], [parts], "cpu")
+        found = emit_advantages(rows.spread(rows.of_all(full)), *lengths, 0.2)
+        torch.testing.assert_close(found, expected)
+
+
+def test_each_token_weighs_the_same_whichever_rows_were_drawn():
+    lengths = torch.tensor([9, 4]), torch.tensor([5, 3])
+    rows = drawn_rows(torch.ones(2, 9), torch.ones(2, 5), [(9, 5), (4, 3)], 3, epoch=1)
+    shares = decoding_shares(rows.spread(torch.rand(2, 3, 5)), *lengths)
+    sums = rows.summed(shares)
+    torch.testing.assert_close(sums.sum(1), shares.sum(1))
+    for b, X in enumerate((9, 4)):
+        for i, part in enumerate(stretches(X, 3)):
+            torch.testing.assert_close(sums[b, i], shares[b, list(part)].sum(0))
+
+
+def test_where_all_rows_are_drawn_values_sums_and_weights_are_those_of_the_full_grid():
     lengths = torch.tensor([5, 3]), torch.tensor([4, 6])
+    rows = drawn_rows(torch.ones(2, 5), torch.ones(2, 6), [(5, 4), (3, 6)], 5, epoch=0)
     p_emit = torch.rand(2, 5, 6)
-    rows = DrawnRows.of([range(5), range(3)], [[1] * 5, [1] * 3], "cpu")
-    found, full = decoding_shares(p_emit, *lengths, rows), decoding_shares(p_emit, *lengths)
-    torch.testing.assert_close(found, full, rtol=0, atol=0)
+    there = (torch.arange(5) < lengths[0][:, None])[:, :, None]
+    assert torch.equal(rows.spread(p_emit) * there, p_emit * there)
+    full = decoding_shares(p_emit, *lengths)
+    assert torch.equal(rows.summed(full) * there, full)
 
 
 @pytest.mark.parametrize("rows", [1, 0, -3, 2.5, True, "4"])
