@@ -90,7 +90,7 @@ def decoded(loaded: ModelFolder, pairs: list[Pair], theta: float) -> dict[str, f
 def grids(loaded: ModelFolder, pairs: list[Pair], lam: float) -> list[dict[str, Any]]:
     """The probe sentences' heatmaps, EMIT maps and paths."""
     found = []
-    for source, target in map(texts, pairs):
+    for source, target, _ in map(texts, pairs):
         ids = loaded.sources.ids([source])[0], token_ids(loaded.tokenizer, [target])[0]
         found.append(asdict(sentence_grid(loaded.model, loaded.tokens, loaded.tokenizer, *ids, lam)))
     return found

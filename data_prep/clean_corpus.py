@@ -30,12 +30,11 @@ from data_prep.columns import Columns, columns_of
 from data_prep.files import locked, write_whole
 from data_prep.ranking import ranks
 from data_prep.sources import Block, Source, find_files, read_blocks
-from data_prep.splitting import join_context, split_context
 from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 
 log = logging.getLogger("data_prep")
 
-FORMAT = 2
+FORMAT = 3
 """Of the block files: a folder of another format is not gone on with."""
 
 
@@ -165,39 +164,27 @@ def _in_parallel(pool: Executor, at_once: int, calls: Iterator[tuple]) -> Iterat
 def clean_block(task: CleanTask, block: Block) -> int:
     """Clean one block and write its file; returns its number of lines."""
     columns = columns_of(block, task.source)
-    cleaned = _clean(columns, task)
+    cleaned = clean_columns(columns.source, columns.target, task.rules)
     numbers = columns.lines + block.first
     account = _account(task, block, columns, cleaned, numbers)
     kept = pa.array(cleaned.dropped == 0)
-    source, target = cleaned.source.filter(kept), cleaned.target.filter(kept)
-    table = {"source": source, "target": target, "line": pa.array(numbers[cleaned.dropped == 0])}
+    source, target, before = (column.filter(kept) for column in (cleaned.source, cleaned.target, columns.before))
+    sides = [source, target]
+    if task.source.context_separator is not None:  # cleaned for itself, without a say in what becomes of the pair
+        before = pa.array([clean_context(text, task.rules) for text in before.to_pylist()], pa.string())
+        sides.append(before)
+    table = {"source": source, "target": target, "before": before, "line": pa.array(numbers[cleaned.dropped == 0])}
     if task.rules.duplicates != "none":
-        table["exact"] = _hashes(source, target)
+        table["exact"] = _hashes(*sides)
     if task.rules.duplicates == "near":
-        table["near"] = _hashes(text_keys(source), text_keys(target))
+        table["near"] = _hashes(*map(text_keys, sides))
     write_block(pa.table(table), account, task.path(block.number))
     return account.lines
 
 
-def _clean(columns: Columns, task: CleanTask) -> CleanedColumns:
-    """The pairs cleaned; the sentence before a source for itself, and it has no say in what becomes of the pair."""
-    separator = task.source.context_separator
-    if separator is None:
-        return clean_columns(columns.source, columns.target, task.rules)
-    befores, sources = [], []
-    for text in columns.source.to_pylist():
-        before, source = split_context(text, separator)
-        befores.append(clean_context(before, task.rules))
-        sources.append(source)
-    cleaned = clean_columns(pa.array(sources, pa.string()), columns.target, task.rules)
-    parts = zip(befores, cleaned.source.to_pylist(), strict=True)
-    cleaned.source = pa.array([join_context(*part, separator) for part in parts], pa.string())
-    return cleaned
-
-
-def _hashes(source: pa.Array, target: pa.Array) -> pa.Array:
+def _hashes(*sides: pa.Array) -> pa.Array:
     """A 64-bit hash of each pair: among 25 million, two different ones share a hash once in 60,000 corpora."""
-    joined = pc.binary_join_element_wise(source, target, "\t").cast(pa.binary()).to_pylist()
+    joined = pc.binary_join_element_wise(*sides, "\t").cast(pa.binary()).to_pylist()
     return pa.array(np.fromiter(map(xxh3_64_intdigest, joined), np.uint64, len(joined)))
 
 

@@ -190,7 +190,7 @@ def wrong_script(text: str, language: str, least: float) -> bool:
     return right < least * (len(unspaced) + len(letters))
 
 
-def check_order(name: str, pairs: Sequence[tuple[str, str]], source_language: str, target_language: str) -> None:
+def check_order(name: str, pairs: Sequence[tuple[str, ...]], source_language: str, target_language: str) -> None:
     """Refuse *cleaned* pairs most of which are the wrong way round, or in other languages, as told by their scripts.
 
     The first thousand say it. Languages of one script, or of one not known here, cannot be told apart.
@@ -206,7 +206,7 @@ def check_order(name: str, pairs: Sequence[tuple[str, str]], source_language: st
             and wrong_script(target, target_language, 0.5)
             and not wrong_script(source, target_language, 0.5)
             and not wrong_script(target, source_language, 0.5)
-            for source, target in first
+            for source, target, *_ in first
         )
         if 2 * swapped > len(first):
             raise ValueError(

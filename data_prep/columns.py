@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from data_prep.reading import split_context
 from data_prep.sources import Block, Source
 
 
@@ -32,6 +33,7 @@ class Columns:
 
     source: pa.Array
     target: pa.Array
+    before: pa.Array  # the sentence before each source, empty where there is none
     lines: np.ndarray
     faults: list[Fault]
 
@@ -54,6 +56,10 @@ def columns_of(block: Block, source: Source) -> Columns:
         lines = np.delete(np.arange(len(rows[0])), list(faults))
         cells = [_cells(b"".join(each[line] + b"\n" for line in lines), width) for each in rows]
     texts = [cells[0][chosen[0]], cells[-1][chosen[1]]]
+    before = pa.repeat("", len(texts[0]))
+    if source.context_separator is not None:
+        parts = [split_context(text, source.context_separator) for text in texts[0].to_pylist()]
+        before, texts[0] = (pa.array([part[side] for part in parts], pa.string()) for side in (0, 1))
     blank = [pc.utf8_is_space(text).to_numpy(False) | (pc.binary_length(text).to_numpy() == 0) for text in texts]
     empty = blank[0] | blank[1]
     if empty.any():
@@ -62,8 +68,9 @@ def columns_of(block: Block, source: Source) -> Columns:
             reason = "one_sided" if one.strip() or other.strip() else "empty_line"
             faults[int(lines[index])] = Fault(int(lines[index]), reason, f"{one}\t{other}")
         filled = pa.array(~empty)
-        texts, lines = [text.filter(filled) for text in texts], lines[~empty]
-    return Columns(texts[0], texts[1], lines, [faults[line] for line in sorted(faults)])
+        before, *texts = [text.filter(filled) for text in (before, *texts)]
+        lines = lines[~empty]
+    return Columns(texts[0], texts[1], before, lines, [faults[line] for line in sorted(faults)])
 
 
 def _cells(side: bytes, width: int) -> list[pa.Array]:

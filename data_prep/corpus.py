@@ -25,12 +25,9 @@ from data_prep.rules import check_language, clean_pair, clean_side
 from data_prep.splitting import (
     Texts,
     hold_out,
-    join_context,
     nothing_left,
     rank,
     sample,
-    source_key,
-    split_context,
     text_key,
 )
 
@@ -80,7 +77,7 @@ def read_and_clean(
     }  # fmt: skip
     parts: Splits = {}
     wanted = 0
-    held_out = Texts(context_separator)
+    held_out = Texts()
     for name, paths, size in (("test", test, test_size), ("validation", validation, validation_size)):
         if paths is None:
             wanted += size or 0
@@ -89,14 +86,14 @@ def read_and_clean(
             held_out.add(parts[name])
 
     pairs = held_out.drop_shared(_read_split("train", train, **how), report, "train")
-    pairs.sort(key=lambda pair: (rank(source_key(pair[0], context_separator), seed), pair))
+    pairs.sort(key=lambda pair: (rank(text_key(pair.source), seed), pair))
     cut = min(_POOL_FACTOR * wanted, len(pairs) // 2)
-    while 0 < cut < len(pairs) and len({source_key(pairs[at][0], context_separator) for at in (cut - 1, cut)}) == 1:
+    while 0 < cut < len(pairs) and len({text_key(pairs[at].source) for at in (cut - 1, cut)}) == 1:
         cut += 1  # all pairs of one source on one side
-    targets = {text_key(target) for _, target in pairs[:cut]}
+    targets = {text_key(pair.target) for pair in pairs[:cut]}
     parts["pool"], parts["train"] = pairs[:cut], []
     for pair in pairs[cut:]:
-        parts["pool" if text_key(pair[1]) in targets else "train"].append(pair)
+        parts["pool" if text_key(pair.target) in targets else "train"].append(pair)
     return parts
 
 
@@ -111,11 +108,10 @@ def finish_splits(
     test_size: int | None = None,
     seed: int = 0,
     report: Report,
-    context_separator: str | None = None,
 ) -> Splits:
     """ "train", "validation" and "test" of exactly the sizes asked for, from what `read_and_clean` returned.
 
-    Give the sizes, the seed and the separator that were given there. Held-out pairs cut from the corpus have distinct
+    Give the sizes and the seed that were given there. Held-out pairs cut from the corpus have distinct
     sources and distinct targets; training pairs that share either with them are dropped. `train_size` takes a uniform
     sample, of which a smaller one with the same seed is a part. Without file and size, validation and test are empty.
 
@@ -127,7 +123,7 @@ def finish_splits(
     sizes = {"test": test_size, "validation": validation_size}
     to_cut = {name: size or 0 for name, size in sizes.items() if name not in parts}
 
-    held, train = hold_out(parts["pool"], parts["train"], sum(to_cut.values()), report, context_separator)
+    held, train = hold_out(parts["pool"], parts["train"], sum(to_cut.values()), report)
     splits = {"train": sample("train", train, train_size, seed, report)}
     for name in sizes:
         if name in to_cut:
@@ -160,14 +156,14 @@ def filter_by_length(
         raise ValueError(f"max_tokens must be at least 1 and come with two token counters, got {max_tokens}")
     kept: Splits = {}
     for name, pairs in parts.items():
-        sources = _count(count_source, [source for source, _ in pairs])
-        targets = _count(count_target, [target for _, target in pairs])
+        sources = _count(count_source, [pair.source for pair in pairs])
+        targets = _count(count_target, [pair.target for pair in pairs])
         kept[name] = []
         for pair, source, target in zip(pairs, sources, targets, strict=True):
             if source <= max_tokens and target <= max_tokens:
                 kept[name].append(pair)
             else:
-                text = f"{pair[0]}\t{pair[1]}"
+                text = f"{pair.source}\t{pair.target}"
                 report.add_example(f"{name}.length", f"over_{max_tokens}_tokens", text, placed=False)
         report.add(f"{name}.length", "kept", len(kept[name]))
         if pairs and not kept[name] and name not in ("train", "pool"):
@@ -205,14 +201,16 @@ def _read_split(
     stage = f"{name}.clean"
     files = [paths] if isinstance(paths, str | os.PathLike) else paths
     for path in files:
-        raw = read_pairs(path, source_field=fields[0], target_field=fields[1], report=report, stage=f"{name}.read")
-        for source, target in raw:
-            before, alone = split_context(source, context_separator)
-            cleaned = clean_pair(alone, target, *languages)
+        raw = read_pairs(
+            path, source_field=fields[0], target_field=fields[1], report=report, stage=f"{name}.read",
+            context_separator=context_separator,
+        )  # fmt: skip
+        for source, target, before in raw:
+            cleaned = clean_pair(source, target, *languages)
             if isinstance(cleaned, str):
                 report.add_example(stage, cleaned, f"{source}\t{target}")
                 continue
-            pair = join_context(clean_side(before, languages[0]), cleaned[0], context_separator), cleaned[1]
+            pair = Pair(*cleaned, clean_side(before, languages[0]))
             if pair in seen:
                 report.add_example(stage, "duplicate", f"{source}\t{target}")
             else:

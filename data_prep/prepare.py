@@ -2,7 +2,8 @@
 
 OUTPUT/clean/SOURCE/…               see `clean_corpus`
 OUTPUT/splits/train-00000-of-00001.parquet, validation-…, test-…
-                                    columns source, target, corpus (its name), line (its number there, from 0)
+                                    columns source, target, before (the sentence before, or empty), corpus (its name),
+                                    line (its number there, from 0)
 OUTPUT/splits/manifest.json         inputs and their hashes, counts of every rule, versions, settings, command
 OUTPUT/splits/report.md             the same for people, with examples of what each rule did
 """
@@ -32,6 +33,7 @@ from data_prep.account import Account
 from data_prep.blocks import block_account
 from data_prep.clean_corpus import CleanTask, clean_source, source_blocks
 from data_prep.files import locked, write_whole
+from data_prep.reading import Pair
 from data_prep.report_page import report_page
 from data_prep.sampling import (
     Candidate,
@@ -175,14 +177,14 @@ def read_manifest(output: Path) -> dict[str, Any]:
     return json.loads((output / "splits" / "manifest.json").read_text(encoding="utf-8"))
 
 
-def read_split(output: Path, name: str) -> list[tuple[str, str]]:
+def read_split(output: Path, name: str) -> list[Pair]:
     """The pairs of a split of a finished preparation, in order."""
     import pyarrow.parquet as pq
 
-    pairs: list[tuple[str, str]] = []
+    pairs: list[Pair] = []
     for shard in read_manifest(output)["splits"][name]["shards"]:
-        table = pq.read_table(output / "splits" / shard["file"], columns=["source", "target"])
-        pairs += zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True)
+        table = pq.read_table(output / "splits" / shard["file"], columns=list(Pair._fields))
+        pairs += map(Pair, *(table[side].to_pylist() for side in Pair._fields))
     return pairs
 
 

@@ -25,7 +25,15 @@ from data_prep.report import Report
 from data_prep.sources import LONGEST_LINE
 from data_prep.streams import Damaged, chunks
 
-Pair = tuple[str, str]
+
+class Pair(NamedTuple):
+    """A sentence pair."""
+
+    source: str
+    target: str
+    before: str = ""  # the sentence before the source, where a corpus has that
+
+
 PathLike = str | os.PathLike[str]
 
 _TEXT_KINDS = ("tsv", "csv", "jsonl")
@@ -54,9 +62,11 @@ def read_pairs(
     target_field: int | str = 1,
     report: Report,
     stage: str = "read",
+    context_separator: str | None = None,
 ) -> Iterator[Pair]:
-    """Stream `(source, target)` from a file, folder or pattern; sides are as in the file, not stripped, never empty.
+    """Stream pairs from a file, folder or pattern; sides are as in the file, not stripped, never empty.
 
+    With a `context_separator` the source column may hold "sentence before|||source".
     Under `stage`, `report` gets the number of `pairs` and, with the first lines as examples, the lines passed over:
     `empty_line`, `one_sided`, `wrong_column_count`, `invalid_utf8`, `invalid_json`, `missing_field`, `not_text`,
     `nul_byte`. A TSV's column count is the commonest one among its first 100 lines.
@@ -70,19 +80,29 @@ def read_pairs(
     files = _files(Path(path))
     for file in files:
         _check_fields(file, source_field, target_field)
-    return chain.from_iterable(_read(file, source_field, target_field, report, stage) for file in files)
+    fields = source_field, target_field
+    return chain.from_iterable(_read(file, *fields, report, stage, context_separator) for file in files)
 
 
-def _read(file: Path, source_field: int | str, target_field: int | str, report: Report, stage: str) -> Iterator[Pair]:
+def split_context(text: str, context_separator: str | None) -> tuple[str, str]:
+    """The sentence before, empty where there is none, and the source."""
+    before, _, source = text.rpartition(context_separator) if context_separator else ("", "", text)
+    return before, source
+
+
+def _read(
+    file: Path, source_field: int | str, target_field: int | str, report: Report, stage: str, separator: str | None
+) -> Iterator[Pair]:
     report.file, pairs = file.name, 0
     report.add(stage, "pairs", 0)
     try:
         for line, source, target, bad in _rows(file, source_field, target_field):
             report.line = line
-            fault = bad or _fault(source, target)
+            before, alone = ("", source) if bad or not isinstance(source, str) else split_context(source, separator)
+            fault = bad or _fault(alone, target)
             if fault is None:
                 pairs += 1
-                yield source, target
+                yield Pair(alone, target, before)
             else:
                 report.add_example(stage, fault, source if bad else f"{source}\t{target}")
     except Damaged as error:

@@ -23,6 +23,7 @@ from data_prep.blocks import block_pairs, read_block
 from data_prep.corpus import CountTokens
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
+from data_prep.reading import Pair
 from data_prep.shards import SPLIT_SCHEMA
 from data_prep.splitting import Texts
 from data_prep.vectorised import text_keys
@@ -84,6 +85,11 @@ class Candidate(NamedTuple):
     line: int
     source: str
     target: str
+    before: str = ""
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.source, self.target, self.before)
 
 
 @dataclass
@@ -160,8 +166,8 @@ def _candidates(task: tuple[str, Path, np.ndarray, int, int, int]) -> list[Candi
     if not len(inside):
         return []
     inside = inside[np.argsort(order[inside])]
-    texts = read_block(path, ["source", "target"]).take(pa.array(chosen[inside]))
-    columns = order[inside].tolist(), lines[inside].tolist(), texts["source"].to_pylist(), texts["target"].to_pylist()
+    texts = read_block(path, Pair._fields).take(pa.array(chosen[inside]))
+    columns = order[inside].tolist(), lines[inside].tolist(), *(texts[side].to_pylist() for side in Pair._fields)
     return [Candidate(rank, name, *rest) for rank, *rest in zip(*columns, strict=True)]
 
 
@@ -197,13 +203,13 @@ def draw(
         """Whether the pair's source is still wanted in one of the splits; if so, it goes there."""
         stratum = pair.corpus if wanted.shares else ""
         split = next((name for name in splits if left[name].get(stratum)), None)
-        if split and sample.texts.share((pair.source, pair.target)):
+        if split and sample.texts.share(pair.pair):
             sample.counts["shares_held_out"] += 1
         elif split:
             sample.splits[split].append(pair)
             left[split][stratum] -= 1
             if split in held_out:
-                sample.texts.add([(pair.source, pair.target)])
+                sample.texts.add([pair.pair])
         return split is not None
 
     candidates = in_random_order(corpus, pool, 2 * lacking(names))
@@ -241,8 +247,8 @@ def fits(pairs: Sequence[Candidate], count_tokens: CountTokens | None, max_token
 
 
 def as_table(pairs: Sequence[Candidate]) -> pa.Table:
-    """Pairs as they are written: source, target, corpus, line."""
-    columns = {name: [getattr(pair, name) for pair in pairs] for name in ("source", "target", "corpus", "line")}
+    """Pairs as they are written (`SPLIT_SCHEMA`)."""
+    columns = {name: [getattr(pair, name) for pair in pairs] for name in SPLIT_SCHEMA.names}
     return pa.table(columns, schema=SPLIT_SCHEMA)
 
 
@@ -272,7 +278,7 @@ def everything_else(
 ) -> Iterator[tuple[pa.Table, Counter[str]]]:
     """All pairs that fit and share no text with the held-out ones, block by block; and how many others there were."""
     for (name, path), mask in zip(blocks, masks, strict=True):
-        table = read_block(path, ["source", "target", "line"])
+        table = read_block(path, [*Pair._fields, "line"])
         if name in held.lines:
             mask = mask & ~np.isin(table["line"].to_numpy(), held.lines[name])
         table = _of_mask(table, mask)

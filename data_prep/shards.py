@@ -15,10 +15,8 @@ from data_prep.files import write_whole
 SHARD_PAIRS = 500_000
 """In a shard of all pairs of a corpus at least, but for the last one: it ends with a block."""
 
-SPLIT_SCHEMA = pa.schema(
-    {"source": pa.string(), "target": pa.string(), "corpus": pa.string(), "line": pa.int64()}.items()
-)
-"""Of the shards: both texts, the name of the pair's source, and its line there, from 0."""
+SPLIT_SCHEMA = pa.schema(dict.fromkeys(("source", "target", "before", "corpus"), pa.string()) | {"line": pa.int64()})
+"""Of the shards: both texts and the sentence before, the name of the pair's source, and its line there, from 0."""
 
 Made = tuple[dict[str, Any], Counter[str], Counter[str]]
 """A shard's name, number of pairs and hash; its pairs by source; what became of others on the way."""

@@ -22,37 +22,25 @@ def rank(text: str, seed: int) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def split_context(text: str, context_separator: str | None) -> tuple[str, str]:
-    """The sentence before, empty where there is none, and the source ("sentence before|||source")."""
-    before, _, source = text.rpartition(context_separator) if context_separator else ("", "", text)
-    return before, source
-
-
-def join_context(before: str, source: str, context_separator: str | None) -> str:
-    """The text that `split_context` splits so; without a sentence before, the source alone."""
-    return f"{before}{context_separator}{source}" if before else source
-
-
-def source_key(source: str, context_separator: str | None) -> str:
-    """`text_key` of a source without the sentence before it, which makes it no other."""
-    return text_key(split_context(source, context_separator)[1])
+def pair_rank(pair: Pair, seed: int) -> int:
+    """`rank` of a whole pair, the sentence before included."""
+    return rank("\t".join(pair if pair.before else pair[:2]), seed)
 
 
 class Texts:
-    """The texts of held-out pairs, by `source_key` and `text_key`, a set for each side."""
+    """The texts of held-out pairs, by `text_key`, a set for each side: the sentence before makes a source no other."""
 
-    def __init__(self, context_separator: str | None = None) -> None:
-        self.context_separator = context_separator
+    def __init__(self) -> None:
         self.sources: set[str] = set()
         self.targets: set[str] = set()
 
     def add(self, pairs: Iterable[Pair]) -> None:
-        for source, target in pairs:
-            self.sources.add(source_key(source, self.context_separator))
-            self.targets.add(text_key(target))
+        for pair in pairs:
+            self.sources.add(text_key(pair.source))
+            self.targets.add(text_key(pair.target))
 
     def share(self, pair: Pair) -> bool:
-        return source_key(pair[0], self.context_separator) in self.sources or text_key(pair[1]) in self.targets
+        return text_key(pair.source) in self.sources or text_key(pair.target) in self.targets
 
     def drop_shared(self, pairs: list[Pair], report: Report, name: str) -> list[Pair]:
         """The pairs that share neither side; the others are counted."""
@@ -64,16 +52,14 @@ class Texts:
         return free
 
 
-def hold_out(
-    pool: list[Pair], train: list[Pair], wanted: int, report: Report, context_separator: str | None = None
-) -> tuple[list[Pair], list[Pair]]:
+def hold_out(pool: list[Pair], train: list[Pair], wanted: int, report: Report) -> tuple[list[Pair], list[Pair]]:
     """The first `wanted` pairs of pool, then train, with sources and targets new to those before; and the free rest.
 
     ValueError if there are too few for that, or none left to train on.
     """
     held: list[Pair] = []
     rest: list[Pair] = []
-    texts = Texts(context_separator)
+    texts = Texts()
     for index, pair in enumerate(chain(pool, train)):
         if len(held) < wanted and not texts.share(pair):
             held.append(pair)
@@ -100,7 +86,7 @@ def sample(name: str, pairs: list[Pair], size: int | None, seed: int, report: Re
         raise ValueError(
             f"{name}_size is {size:,}, but there are only {len(pairs):,} pairs; null takes all\n{report.summary()}"
         )
-    chosen = sorted(pairs, key=lambda pair: (rank("\t".join(pair), seed), pair))[:size]
+    chosen = sorted(pairs, key=lambda pair: (pair_rank(pair, seed), pair))[:size]
     if len(chosen) < len(pairs):
         report.add("split", f"{name}_not_sampled", len(pairs) - len(chosen))
     return chosen

@@ -8,6 +8,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from data_prep.reading import Pair
 from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.tokenizer import train_bpe
 from duplexmt.grid.model import GridModel, rms_norm
@@ -26,6 +27,11 @@ SENTENCES = (
     ("医生告诉我多喝水。", "The doctor told me to drink more water."),
     ("学生们在学校里看书。", "The students read books at school."),
 )
+
+
+def as_pairs(texts):
+    """Sentence pairs without a sentence before."""
+    return [Pair(*pair) for pair in texts]
 
 
 @cache

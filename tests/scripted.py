@@ -7,7 +7,7 @@ from duplexmt.evaluation.decoding import Decoding, Point, TestSet, digest
 from duplexmt.evaluation.translation import tokenise, translate, translate_pairs
 from duplexmt.streaming.events import End, Read, Write
 
-from .helpers import tiny_tokenizer
+from .helpers import as_pairs, tiny_tokenizer
 
 
 class Scripted:
@@ -34,7 +34,7 @@ PAIRS = [("人好", "a cat"), ("我们是人", "the man")]
 def records():
     """Two hypotheses: the second is empty. Letters, spaces and 人, 我, 们, 是 are tokens; 好 is three bytes."""
     system = Scripted(tiny_tokenizer(), [("a cat", [1, 1, 4, 4, 4], "end_token"), ("", [], "max_target_tokens")])
-    return translate_pairs(system, PAIRS, tiny_tokenizer())
+    return translate_pairs(system, as_pairs(PAIRS), tiny_tokenizer())
 
 
 SENTENCES = [

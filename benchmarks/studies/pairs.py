@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from data_prep.reading import Pair as TextPair
 from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from duplexmt.data.batch import Example
 from duplexmt.data.grammar import AlignedPair, builtin_corpus
@@ -10,7 +11,7 @@ from duplexmt.data.tokenizer import token_ids
 from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
 
-Pair = AlignedPair | tuple[str, str]
+Pair = AlignedPair | TextPair
 
 
 def load_grid(folder: str | Path, device: str = "cpu") -> ModelFolder:
@@ -39,7 +40,7 @@ def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = No
     data = loaded.info["data"]
     if file is not None:
         names = ("source_field", "target_field", "source_language", "target_language")
-        given = {name: data[name] for name in names} | {"context_separator": loaded.sources.context_separator}
+        given = {name: data[name] for name in names} | {"context_separator": loaded.context_separator}
         pairs: Sequence[Pair] = read_evaluation_file(file, **given, simplified=simplifies_sources(data))[0]
     elif data.get("corpus") == "builtin":
         pairs = builtin_corpus(data["train_size"], data["validation_size"], data["test_size"], data["seed"])["test"]
@@ -51,9 +52,9 @@ def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = No
     return list(pairs)[:limit]
 
 
-def texts(pair: Pair) -> tuple[str, str]:
-    """Source and target."""
-    return (pair.source, pair.target) if isinstance(pair, AlignedPair) else pair
+def texts(pair: Pair) -> TextPair:
+    """The pair without its alignment."""
+    return TextPair(pair.source, pair.target) if isinstance(pair, AlignedPair) else pair
 
 
 def examples(loaded: ModelFolder, pairs: Sequence[Pair]) -> list[Example]:
@@ -64,9 +65,9 @@ def examples(loaded: ModelFolder, pairs: Sequence[Pair]) -> list[Example]:
     """
     if not pairs:
         raise ValueError("no sentence pairs to study: give some with --pairs FILE")
-    sources = loaded.sources.ids([texts(pair)[0] for pair in pairs])
-    contexts = loaded.sources.contexts([texts(pair)[0] for pair in pairs])
-    targets = token_ids(loaded.tokenizer, [texts(pair)[1] for pair in pairs])
+    sources = loaded.sources.ids([pair.source for pair in pairs])
+    contexts = loaded.sources.ids([texts(pair).before for pair in pairs])
+    targets = token_ids(loaded.tokenizer, [pair.target for pair in pairs])
     for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
         if not source or not target:
             side = "target" if source else "source"

@@ -5,11 +5,9 @@ from typing import Any
 
 from data_prep import Report, clean_side, read_pairs
 from data_prep.cleaning import Cleaning, check_order, simplify
+from data_prep.reading import Pair
 from data_prep.rules import check_language
 from data_prep.settings import preset
-from data_prep.splitting import join_context, split_context
-
-Pair = tuple[str, str]
 
 
 def simplifies_sources(data: Mapping[str, Any]) -> bool:
@@ -37,23 +35,24 @@ def read_evaluation_file(
     """The pairs of a test set, whole and in order: sources are cleaned as in training, references left as they are.
 
     With `simplified`, which `simplifies_sources` tells of a model, traditional characters of sources, too.
-    Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported, with a `context_separator` also
-    those without a source behind it.
+    Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported. `context_separator`: see
+    `data_prep.read_pairs`.
 
     Raises:
         ValueError: for a missing file, an unknown format or language, swapped columns, or a file without any pair.
     """
     check_language(target_language)
     report = Report()
-    fields = {"source_field": source_field, "target_field": target_field}
+    fields: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
     pairs: list[Pair] = []
-    for raw, reference in read_pairs(path, **fields, report=report, stage="evaluation.read"):
-        parts = [clean_side(text, source_language) for text in split_context(raw, context_separator)]
-        before, source = map(simplify, parts) if simplified else parts
-        if source and reference.strip():
-            pairs.append((join_context(before, source, context_separator), reference.strip()))
+    stage = "evaluation.read"
+    for raw in read_pairs(path, **fields, report=report, stage=stage, context_separator=context_separator):
+        texts = [clean_side(text, source_language) for text in (raw.source, raw.before)]
+        source, before = map(simplify, texts) if simplified else texts
+        if source and raw.target.strip():
+            pairs.append(Pair(source, raw.target.strip(), before))
         else:  # nothing but invisible characters
-            report.add_example("evaluation.clean", "empty_side", f"{raw}\t{reference}")
+            report.add_example("evaluation.clean", "empty_side", f"{raw.source}\t{raw.target}")
     if not pairs:
         raise ValueError(
             f"{path} has no sentence pairs (source_field={source_field}, target_field={target_field}); what became of "

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from data_prep import Report, clean_side, read_pairs
 from data_prep.cleaning import Cleaning, simplify
+from data_prep.reading import Pair
 from data_prep.splitting import Texts
 
 _NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.zst)?")
@@ -61,14 +62,15 @@ def test_texts(
     context_separator: str | None,
 ) -> Texts:
     """The texts of a test file, whatever cleaning would say of its pairs; where it simplifies, simplified ones, too."""
-    texts = Texts(context_separator)
-    fields = {"source_field": source_field, "target_field": target_field}
+    texts = Texts()
+    fields = {"source_field": source_field, "target_field": target_field, "context_separator": context_separator}
     of_source, of_target = cleaning.simplifies
     pairs = read_pairs(str(file), **fields, report=report, stage=f"{file.name} (test file)")  # type: ignore[arg-type]
-    for source, target in pairs:
-        pair = clean_side(source, cleaning.source_language), clean_side(target, cleaning.target_language)
-        texts.add([pair])
-        texts.add([(simplify(pair[0]) if of_source else pair[0], simplify(pair[1]) if of_target else pair[1])])
+    for pair in pairs:
+        source = clean_side(pair.source, cleaning.source_language)
+        target = clean_side(pair.target, cleaning.target_language)
+        texts.add([Pair(source, target)])
+        texts.add([Pair(simplify(source) if of_source else source, simplify(target) if of_target else target)])
     return texts
 
 

@@ -23,9 +23,8 @@ def warn_of_overlap(model: str, corpus: Mapping[str, Any], tokenizer: Any, sourc
     except (OSError, ValueError) as error:
         log.info("%s: not checked whether it was trained on test sentences: %s", model, error)
         return
-    split = prepared.sources.split  # the sentence before, and the source itself
-    trained_on = {split(source)[1] for source, _ in prepared.splits["train"]}
-    shared = [source for source in sources if split(source)[1] in trained_on]
+    trained_on = {pair.source for pair in prepared.splits["train"]}
+    shared = [source for source in sources if source in trained_on]
     if shared:
         log.warning(
             "%s was trained on %d of these %d test sentences (%r, for one), which flatters its scores: test on others, "

@@ -12,7 +12,6 @@ any say in it, nor has a tokenizer. What shares either text with a held-out pair
 """
 
 import heapq
-import re
 from collections.abc import Iterable
 from glob import escape
 from pathlib import Path
@@ -29,15 +28,14 @@ from data_prep.cores import usable_cores
 from data_prep.corpus import CountTokens
 from data_prep.files import locked
 from data_prep.prepare import clean, workers
+from data_prep.reading import Pair
 from data_prep.sampling import Sampling, without_duplicates
 from data_prep.settings import Preparation, preset
 from data_prep.sources import Source
-from data_prep.splitting import Texts, rank
+from data_prep.splitting import Texts, pair_rank, rank
 from data_prep.vectorised import text_keys
 
 from .folder_files import corpus_files, test_texts
-
-Pair = tuple[str, str]
 
 BPE_PAIRS = 300_000
 """Training pairs a BPE is trained on at most: the first ones of the sample's random order."""
@@ -120,7 +118,7 @@ def folder_pairs(
         clean(plan, pool, processes)
     blocks = [(name, block) for name in files for block in source_blocks(plan.output / "clean" / name)]
     fields = {"source_field": source_field, "target_field": target_field}
-    forbidden = Texts(context_separator)
+    forbidden = Texts()
     for name, file in tests.items():
         texts = test_texts(file, **fields, cleaning=plan.cleaning, report=report, context_separator=context_separator)
         refuse_copies(name, texts, blocks)
@@ -132,7 +130,7 @@ def folder_pairs(
         forbidden,
         seed,
     )
-    held = Texts(context_separator)
+    held = Texts()
     for pairs in splits.values():
         held.add(pairs)
     for name, pairs in splits.items():
@@ -150,7 +148,7 @@ def refuse_copies(name: str, texts: Texts, blocks: Iterable[tuple[str, Path]]) -
     known = pa.array(sorted(texts.sources), pa.string())
     found: dict[str, set[str]] = {}
     for owner, block in blocks:
-        keys = _source_keys(_column(block, "source"), texts.context_separator)
+        keys = text_keys(_column(block, "source"))
         found.setdefault(owner, set()).update(keys.filter(pc.is_in(keys, known)).to_pylist())
     for owner, shared in found.items():
         if len(shared) > _COPIED * len(known):
@@ -179,16 +177,16 @@ def hold_out(
         numbers: dict[str, int] = {}
         pairs: dict[Pair, str] = {}
         for block in parts:
-            source, target = _column(block, "source"), _column(block, "target")
-            keys = _source_keys(source, forbidden.context_separator).to_pylist()
-            pairs.update(zip(zip(source.to_pylist(), target.to_pylist(), strict=True), keys, strict=True))
+            columns = [_column(block, side) for side in Pair._fields]
+            keys = text_keys(columns[0]).to_pylist()
+            pairs.update(zip(map(Pair, *(column.to_pylist() for column in columns)), keys, strict=True))
             numbers |= {key: rank(key, seed) for key in set(keys) - numbers.keys()}
         # Several times what is needed: half are of the other split, and some share a text with those before.
         limit = max(heapq.nsmallest(8 * sum(sizes.values()) + 1000, numbers.values()), default=0)
         candidates += [(numbers[key], pair, name) for pair, key in pairs.items() if numbers[key] <= limit]
     splits: dict[str, list[Pair]] = {name: [] for name in sizes}
     left = {(split, name): size for split, size in sizes.items() for name in blocks}
-    taken = Texts(forbidden.context_separator)
+    taken = Texts()
     for number, pair, name in sorted(candidates):
         split = "test" if rank(str(number), seed) % 2 else "validation"  # a hash of its own: no text changes sides
         if left[split, name] and not taken.share(pair) and not forbidden.share(pair):
@@ -218,8 +216,8 @@ def training_pairs(
     }
     found: set[Pair] = set()
     for (name, block), mask in zip(corpus.blocks, corpus.masks, strict=True):
-        columns = [_column(block, side).filter(pa.array(mask)) for side in SIDES]
-        own = [_source_keys(columns[0], held.context_separator), text_keys(columns[1])]
+        columns = [_column(block, side).filter(pa.array(mask)) for side in Pair._fields]
+        own = [text_keys(column) for column in columns[:2]]
         free = np.ones(len(columns[0]), bool)
         for kind, known in keys.items():
             shares = np.zeros(len(free), bool)
@@ -228,11 +226,11 @@ def training_pairs(
             report.add(name, kind, int((shares & free).sum()))
             free &= ~shares
         before = len(found)
-        found.update(zip(*(column.filter(pa.array(free)).to_pylist() for column in columns), strict=True))
+        found.update(map(Pair, *(column.filter(pa.array(free)).to_pylist() for column in columns)))
         report.add(name, "kept", len(found) - before)
     if not found:
         raise ValueError(f"no training pair is left; what became of them:\n{report.summary()}")
-    return sorted(found, key=lambda pair: (rank("\t".join(pair), seed), pair))
+    return sorted(found, key=lambda pair: (pair_rank(pair, seed), pair))
 
 
 def draw(
@@ -262,7 +260,8 @@ def draw(
         if max_tokens is None:
             chosen += batch
             continue
-        counts = zip(count_source([pair[0] for pair in batch]), count_target([pair[1] for pair in batch]), strict=True)
+        counted = count_source([pair.source for pair in batch]), count_target([pair.target for pair in batch])
+        counts = zip(*counted, strict=True)
         fitting = [pair for pair, sizes in zip(batch, counts, strict=True) if max(sizes) <= max_tokens]
         report.add("train", f"over_{max_tokens}_tokens", len(batch) - len(fitting))
         chosen += fitting
@@ -274,16 +273,6 @@ def draw(
     if len(pairs) > looked_at or len(chosen) > wanted:
         report.add("train", "not_sampled", len(pairs) - looked_at + max(0, len(chosen) - wanted))
     return chosen[:wanted]
-
-
-SIDES = ("source", "target")
-
-
-def _source_keys(sources: pa.Array, context_separator: str | None) -> pa.Array:
-    """`splitting.source_key` of each source."""
-    if context_separator:
-        sources = pc.replace_substring_regex(sources, rf"(?s)^.*{re.escape(context_separator)}", "")
-    return text_keys(sources)
 
 
 def _column(block: Path, side: str) -> pa.Array:

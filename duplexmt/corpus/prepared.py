@@ -6,13 +6,13 @@ from typing import Any
 
 from data_prep import Report, filter_by_length, finish_splits, read_and_clean
 from data_prep.corpus import CountTokens
+from data_prep.reading import Pair
 
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, token_ids, train_bpe
 from .pairs_folder import BPE_PAIRS, draw, folder_pairs
 from .prepared_files import prepared_corpus
 
-Pair = tuple[str, str]
 Splits = dict[str, list[Pair]]
 STREAM_SETTINGS = ("end_token", "seed_token", "source_prefix", "target_prefix")  # of `stream_tokens`
 
@@ -77,7 +77,7 @@ class CorpusSettings:
 
     def sources_as(self, tokenizer: Any) -> SourceTokens:
         """How source texts become tokens."""
-        return SourceTokens(tokenizer, self.segmentation, self.separator)
+        return SourceTokens(tokenizer, self.segmentation)
 
 
 def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
     if asked.train_size is None:
         raise ValueError("data.train_size=null: the built-in corpus is generated, so say how many pairs")
     aligned = builtin_corpus(asked.train_size, asked.validation_size, asked.test_size, asked.seed)
-    parts = {name: [(pair.source, pair.target) for pair in pairs] for name, pairs in aligned.items()}
+    parts = {name: [Pair(pair.source, pair.target) for pair in pairs] for name, pairs in aligned.items()}
     # The corpus knows its words: merges across them would hide most of its few words in many tokens.
     words = [[*pair.source_words] for pair in aligned["train"]]
     tokenizer = tokenizer_for(asked, parts["train"], words)
@@ -122,7 +122,8 @@ def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
     parts = filter_by_length(parts, asked.max_tokens, *counters(sources), report)
     kept = {name: set(pairs) for name, pairs in parts.items()}
     aligned = {
-        name: [pair for pair in pairs if (pair.source, pair.target) in kept[name]] for name, pairs in aligned.items()
+        name: [each for each in whole if Pair(each.source, each.target) in kept[name]]
+        for name, whole in aligned.items()
     }
     return PreparedCorpus(parts, tokenizer, report, aligned, sources)
 
@@ -150,9 +151,8 @@ def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
     sources = asked.sources_as(tokenizer)
     count_source, count_target = counters(sources)
     splits = finish_splits(
-        drop_bare_contexts(parts, sources, report), max_tokens=asked.max_tokens, count_source=count_source,
-        count_target=count_target, train_size=asked.train_size, seed=asked.seed, report=report,
-        context_separator=asked.separator, **sizes,
+        parts, max_tokens=asked.max_tokens, count_source=count_source, count_target=count_target,
+        train_size=asked.train_size, seed=asked.seed, report=report, **sizes,
     )  # fmt: skip
     return PreparedCorpus(splits, tokenizer, report, sources=sources)
 
@@ -170,7 +170,6 @@ def prepare_folder(asked: CorpusSettings) -> PreparedCorpus:
     tokenizer = tokenizer_for(asked, parts["train"][:BPE_PAIRS])
     sources = asked.sources_as(tokenizer)
     count_source, count_target = counters(sources)
-    parts = drop_bare_contexts(parts, sources, report)
     parts["train"] = draw(
         parts["train"], max_tokens=asked.max_tokens, count_source=count_source, count_target=count_target,
         train_size=asked.train_size, report=report,
@@ -188,7 +187,6 @@ def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:
     )  # fmt: skip
     tokenizer = load_tokenizer(name) if name else asked.tokenizer
     sources = asked.sources_as(tokenizer)
-    splits = drop_bare_contexts(splits, sources, report)
     if asked.segmentation != "tokens":  # they were drawn by their length in tokens
         splits = filter_by_length(splits, asked.max_tokens, *counters(sources), report)
     return PreparedCorpus(splits, tokenizer, report, sources=sources)
@@ -211,8 +209,8 @@ def tokenizer_for(asked: CorpusSettings, pairs: Sequence[Pair], words: Sequence[
         words: of each source, where they are known; None takes a source as one.
     """
     if asked.tokenizer is None:
-        known = words or [[source] for source, _ in pairs]
-        texts = [text for source, (_, target) in zip(known, pairs, strict=True) for text in (*source, target)]
+        known = words or [[pair.before, pair.source] if pair.before else [pair.source] for pair in pairs]
+        texts = [text for source, pair in zip(known, pairs, strict=True) for text in (*source, pair.target)]
         return train_bpe(texts, asked.vocab_size)
     return load_tokenizer(asked.tokenizer) if isinstance(asked.tokenizer, str) else asked.tokenizer
 
@@ -223,18 +221,3 @@ def counters(sources: SourceTokens) -> tuple[CountTokens, CountTokens]:
         lambda texts: [len(ids) for ids in sources.ids(texts)],
         lambda texts: [len(ids) for ids in token_ids(sources.tokenizer, texts)],
     )
-
-
-def drop_bare_contexts(parts: dict[str, list[Pair]], sources: SourceTokens, report: Report) -> dict[str, list[Pair]]:
-    """The pairs that have a source behind the sentence before; the others are counted."""
-    if sources.context_separator is None:
-        return parts
-    kept: dict[str, list[Pair]] = {}
-    for name, pairs in parts.items():
-        kept[name] = []
-        for source, target in pairs:
-            if sources.split(source)[1].strip():
-                kept[name].append((source, target))
-            else:
-                report.add_example(f"{name}.context", "no_source_behind_it", f"{source}\t{target}", placed=False)
-    return kept

@@ -6,11 +6,10 @@ import time
 from data_prep import Report
 from data_prep.cores import usable_cores
 from data_prep.prepare import finished, prepare, read_split
+from data_prep.reading import Pair
 from data_prep.settings import preparation
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
-
-Pair = tuple[str, str]
 
 
 def prepared_corpus(

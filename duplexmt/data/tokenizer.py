@@ -210,30 +210,14 @@ class SourceTokens:
     Args:
         tokenizer: of the model.
         segmentation: see `source_ids`.
-        context_separator: what stands in a text between the previous sentence and the one to translate, which alone is
-            the source; None where a text holds no previous sentence.
     """
 
     tokenizer: Any
     segmentation: str = "tokens"
-    context_separator: str | None = None
-
-    def split(self, text: str) -> tuple[str, str]:
-        """The previous sentence, empty where there is none, and the source."""
-        if self.context_separator is None:
-            return "", text
-        context, _, source = text.rpartition(self.context_separator)
-        return context, source
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of the sources."""
-        return source_ids(self.tokenizer, [self.split(text)[1] for text in texts], self.segmentation)
-
-    def contexts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of the previous sentences."""
-        if self.context_separator is None:
-            return [[] for _ in texts]
-        return source_ids(self.tokenizer, [self.split(text)[0] for text in texts], self.segmentation)
+        """Token ids of sources, or of the sentences before them: none for an empty one."""
+        return source_ids(self.tokenizer, texts, self.segmentation)
 
 
 def source_spans(tokenizer: Any, text: str, segmentation: str = "tokens") -> list[tuple[int, int]]:

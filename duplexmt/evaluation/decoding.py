@@ -8,7 +8,7 @@ say, are never taken for those asked for.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -46,11 +46,22 @@ class TestSet:
     references: list[list[str]]
     source_language: str
     target_language: str
+    befores: list[str] = field(default_factory=list)  # the sentence before each source, where models read it
 
     @property
     def digest(self) -> str:
         """Fingerprint of the texts."""
-        return digest([self.sources, self.references])
+        return digest_of_texts(self.sources, self.references, self.befores)
+
+    def sentences(self, chosen: Sequence[int]) -> tuple[list[str], list[list[str]], list[str]]:
+        """Sources, references and sentences before of some numbers."""
+        before = self.befores or [""] * len(self.sources)
+        return [self.sources[i] for i in chosen], [self.references[i] for i in chosen], [before[i] for i in chosen]
+
+
+def digest_of_texts(sources: Sequence[str], references: Sequence[Sequence[str]], befores: Sequence[str]) -> str:
+    """Fingerprint of a test set: of the sentences before, too, where there is any."""
+    return digest([sources, references, *([befores] if any(befores) else [])])
 
 
 @dataclass(frozen=True)
@@ -273,8 +284,9 @@ class Decoding:
             )
         for key, point in self.points.items():
             lines = self.sorted(key)
-            given = [line.get("given", line["source"]) for line in lines]
-            if digest([given, [line["references"] for line in lines]]) != self.test["digest"]:
+            befores = [line.get("before", "") for line in lines]
+            texts = [line["source"] for line in lines], [line["references"] for line in lines], befores
+            if digest_of_texts(*texts) != self.test["digest"]:
                 raise ValueError(
                     f"{self.folder / HYPOTHESES}: sources and references of {point.system} {point.setting} are not "
                     f"those of the test set it was decoded from ({self.test['name']}): decode again"

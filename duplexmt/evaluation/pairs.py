@@ -41,7 +41,7 @@ def read_test_pairs(
         names = ("source_field", "target_field", "source_language", "target_language")
         given = {name: data[name] for name in names}
         simplified = any(simplifies_sources(info["data"]) for info in manifests)
-        separator = loaded.sources.context_separator
+        separator = loaded.context_separator
         pairs, report = read_evaluation_file(own_file, **given, context_separator=separator, simplified=simplified)
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
         name = Path(own_file).name
@@ -49,9 +49,10 @@ def read_test_pairs(
         held_out_from = corpus_settings(data)
         pairs = prepare_corpus(**held_out_from | {"tokenizer": loaded.tokenizer}).splits[split]
         name = f"{corpus_name(data)}, {split} split"
-    references = further_references([target for _, target in pairs], further)[:limit]
-    sources = [source for source, _ in pairs][:limit]
-    return TestSet(name, sources, references, data["source_language"], data["target_language"]), held_out_from
+    references = further_references([pair.target for pair in pairs], further)[:limit]
+    sources, befores = [pair.source for pair in pairs][:limit], [pair.before for pair in pairs][:limit]
+    languages = data["source_language"], data["target_language"]
+    return TestSet(name, sources, references, *languages, befores if any(befores) else []), held_out_from
 
 
 def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:

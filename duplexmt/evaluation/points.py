@@ -118,8 +118,8 @@ def decode_point(
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=batch_size)
     decoding.add(point)
     missing = decoding.missing(point)
-    sources, references = [test.sources[i] for i in missing], [test.references[i] for i in missing]
-    sentences = tokenise(sources, references, loaded.tokenizer, missing, loaded.sources)
+    sources, references, befores = test.sentences(missing)
+    sentences = tokenise(sources, references, loaded.tokenizer, missing, loaded.sources, befores)
     records = decoding.decode(point, translate(running, sentences, loaded.tokenizer))
     label = system if setting is None else f"{system} {setting:g}"
     for _ in tqdm(records, desc=label, total=len(test.sources), initial=len(test.sources) - len(missing)):

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from data_prep.reading import Pair
+
 from ..data.tokenizer import SourceTokens, source_spans, token_ids
 from ..streaming.events import End, System, Write
 from ..streaming.text import GrowingText
@@ -16,8 +18,8 @@ class Sentence:
     """A test sentence as a model's tokenizer sees it."""
 
     id: int
-    given: str  # the source as the test set has it: with the sentence before, for a model trained with it
     source: str
+    before: str  # the sentence before, for a model trained with it
     references: list[str]
     context: list[int]  # the sentence before, for a model trained with it
     ids: list[int]
@@ -32,6 +34,7 @@ def tokenise(
     tokenizer: Any,
     ids: Iterable[int] | None = None,
     source_tokens: SourceTokens | None = None,
+    befores: Sequence[str] | None = None,
 ) -> list[Sentence]:
     """The sentences of a test set for one model.
 
@@ -40,17 +43,18 @@ def tokenise(
         tokenizer: of the model.
         ids: of the sentences, by default their numbers.
         source_tokens: how source texts become tokens; by default as the tokenizer has it.
+        befores: the sentence before each, or an empty text.
     """
     how = source_tokens or SourceTokens(tokenizer)
-    texts_of_sources = [how.split(source)[1] for source in sources]
+    befores = [""] * len(sources) if befores is None else befores
     flat = token_ids(tokenizer, [text for texts in references for text in texts])
     lengths = iter([len(tokens) for tokens in flat])
     numbers = range(len(sources)) if ids is None else ids
     return [
         Sentence(
             id=number,
-            given=given,
             source=source,
+            before=before,
             references=list(texts),
             context=context,
             ids=tokens,
@@ -58,8 +62,8 @@ def tokenise(
             token_ends=complete_ends(source_spans(tokenizer, source, how.segmentation)),
             reference_lengths=[next(lengths) for _ in texts],
         )
-        for number, given, source, texts, context, tokens in zip(
-            numbers, sources, texts_of_sources, references, how.contexts(sources), how.ids(sources), strict=True
+        for number, source, before, texts, context, tokens in zip(
+            numbers, sources, befores, references, how.ids(befores), how.ids(sources), strict=True
         )
     ]
 
@@ -70,7 +74,7 @@ def translate(system: System, sentences: Sequence[Sentence], tokenizer: Any) -> 
     Records hold `id`, `source`, `source_tokens`, `references`, `reference_lengths` (model tokens), `text`, `tokens`,
     `delays` (model tokens read before each token), `emit_probabilities`, `elapsed` (seconds of computation until each
     token), `stopped`, and what latency in the field's units needs: `source_token_ends` and `token_ends`, in characters;
-    and `given`, the source with the sentence before, where the test set has that.
+    and `before`, the sentence before, where the test set has one.
 
     Raises:
         ValueError: for an empty source.
@@ -90,8 +94,8 @@ def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any
     text, ends = text_and_token_ends(tokenizer, [write.token for write in writes])
     return {
         "id": sentence.id,
-        **({"given": sentence.given} if sentence.given != sentence.source else {}),
         "source": sentence.source,
+        **({"before": sentence.before} if sentence.before else {}),
         "source_tokens": sentence.tokens,
         "source_token_ends": sentence.token_ends,
         "references": sentence.references,
@@ -108,11 +112,12 @@ def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any
 
 
 def translate_pairs(
-    system: System, pairs: Sequence[tuple[str, str]], tokenizer: Any, source_tokens: SourceTokens | None = None
+    system: System, pairs: Sequence[Pair], tokenizer: Any, source_tokens: SourceTokens | None = None
 ) -> list[Record]:
     """Translate the sources of test pairs; one record a pair, in order (see `translate`)."""
-    sources, references = [source for source, _ in pairs], [[reference] for _, reference in pairs]
-    sentences = tokenise(sources, references, tokenizer, source_tokens=source_tokens)
+    sources, references = [pair.source for pair in pairs], [[pair.target] for pair in pairs]
+    befores = [pair.before for pair in pairs]
+    sentences = tokenise(sources, references, tokenizer, source_tokens=source_tokens, befores=befores)
     return sorted(translate(system, sentences, tokenizer), key=lambda found: found["id"])
 
 

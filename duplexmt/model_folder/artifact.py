@@ -52,9 +52,13 @@ class ModelFolder:
     @property
     def sources(self) -> SourceTokens:
         """How its source texts become tokens."""
+        return SourceTokens(self.tokenizer, self.info["data"].get("segmentation", "tokens"))
+
+    @property
+    def context_separator(self) -> str | None:
+        """What stands between the sentence before and the source in the files it reads; None for a model without."""
         data = self.info["data"]
-        separator = data["context_separator"] if data.get("context_tokens") else None
-        return SourceTokens(self.tokenizer, data.get("segmentation", "tokens"), separator)
+        return data["context_separator"] if data.get("context_tokens") else None
 
     @property
     def typical_source_length(self) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from data_prep.reading import Pair
+
 from ..baselines.mask import shown_delay
 from ..drawing.training_figure import read_run_curves
 from ..evaluation.decoding import DECODING, Setting, model_digest
@@ -23,7 +25,6 @@ from .page import Report
 from .thresholds import THETAS, viewer_of
 
 HELD_OUT = 60  # sentences translated where there is no evaluation
-Pair = tuple[str, str]
 
 
 @dataclass
@@ -71,7 +72,7 @@ def gather(
     folder: Path,
     results: Sequence[Path] = (),
     *,
-    sentences: Sequence[Pair] = (),
+    sentences: Sequence[tuple[str, str]] = (),
     pairs: Path | None = None,
     each: int = 3,
     thetas: Sequence[float] = THETAS,
@@ -200,7 +201,7 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     data = loaded.info["data"]
     if pairs is not None:
         names = ("source_field", "target_field", "source_language", "target_language")
-        given = {name: data[name] for name in names} | {"context_separator": loaded.sources.context_separator}
+        given = {name: data[name] for name in names} | {"context_separator": loaded.context_separator}
         texts, _ = read_evaluation_file(str(pairs), **given, simplified=simplifies_sources(data))
         return texts[:HELD_OUT], pairs.name
     try:
@@ -224,8 +225,9 @@ def translated(
         setting = shown_delay(loaded.info["prefix"]["k"])
         name = f"wait-k k={setting}"
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens)
-    sources, references = [source for source, _ in pairs], [[reference] for _, reference in pairs]
-    sentences = tokenise(sources, references, loaded.tokenizer, source_tokens=loaded.sources)
+    sources, references = [pair.source for pair in pairs], [[pair.target] for pair in pairs]
+    befores = [pair.before for pair in pairs]
+    sentences = tokenise(sources, references, loaded.tokenizer, source_tokens=loaded.sources, befores=befores)
     records = []
     with _bar(progress, "translating", len(pairs)) as advance:
         for record in translate(running, sentences, loaded.tokenizer):

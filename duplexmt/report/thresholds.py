@@ -61,7 +61,7 @@ def viewer_of(
         sentences.append(
             ViewerSentence(
                 label=label,
-                source=loaded.sources.split(source)[1],
+                source=source,
                 reference=reference,
                 grids=[sentence_grid(model, loaded.tokens, tokenizer, source_ids, text, lam) for text in texts],
                 ways=[

@@ -46,9 +46,9 @@ class GridDataModule(L.LightningDataModule):
         """Tokenised pairs of a split; tokenised once."""
         if split not in self._examples:
             pairs, sources = self.prepared.splits[split], self.prepared.sources
-            texts = [source for source, _ in pairs]
-            targets = token_ids(self.prepared.tokenizer, [target for _, target in pairs])
-            parts = zip(sources.ids(texts), targets, sources.contexts(texts), strict=True)
+            targets = token_ids(self.prepared.tokenizer, [pair.target for pair in pairs])
+            befores = sources.ids([pair.before for pair in pairs])
+            parts = zip(sources.ids([pair.source for pair in pairs]), targets, befores, strict=True)
             self._examples[split] = [self.tokens.example(*part) for part in parts]
         return self._examples[split]
 

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from data_prep.reading import Pair
+
 from ..corpus.prepared import PreparedCorpus
 from ..data.grammar import CASE_STUDY
 from ..drawing.staircase import staircase
@@ -40,12 +42,12 @@ def demonstrate(
     loaded = load_model_folder(model_folder)
     pairs = prepared.splits["test"][:count]
     if prepared.aligned and count:
-        pairs = [(CASE_STUDY.source, CASE_STUDY.target), *pairs]
+        pairs = [Pair(CASE_STUDY.source, CASE_STUDY.target), *pairs]
     translate = build_system(loaded, system, setting, max_target_tokens=max_target_tokens).translate
     how = {"grid": f"at θ = {setting}", "waitk": f"by wait-{setting}", "offline": "offline"}[system]
     blocks = [f"held-out sentences {how}: what is written after each source token"]
-    for source, target in pairs:
-        events = translate(loaded.sources.ids([source]), loaded.sources.contexts([source]))
+    for source, target, before in pairs:
+        events = translate(loaded.sources.ids([source]), loaded.sources.ids([before]))
         steps = staircase(events, loaded.tokenizer, loaded.tokens.end)
         blocks.append(f"{source}\n{steps}\n  reference: {target}")
     return "\n\n".join(blocks)

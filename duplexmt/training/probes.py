@@ -20,6 +20,8 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import nn
 
+from data_prep.reading import Pair
+
 from ..analysis.sentence_grid import sentence_grid
 from ..corpus.prepared import PreparedCorpus
 from ..data.tokenizer import token_ids
@@ -66,14 +68,13 @@ def choose_probes(
     """
     if not count:
         return []
-    chosen = prepared.splits["validation"] if pairs is None else [(source, target) for source, target in pairs]
-    sources = [source for source, _ in chosen]
+    chosen = prepared.splits["validation"] if pairs is None else [Pair(source, target) for source, target in pairs]
     columns = (
-        prepared.sources.ids(sources),
-        token_ids(prepared.tokenizer, [target for _, target in chosen]),
-        prepared.sources.contexts(sources),
+        prepared.sources.ids([pair.source for pair in chosen]),
+        token_ids(prepared.tokenizer, [pair.target for pair in chosen]),
+        prepared.sources.ids([pair.before for pair in chosen]),
     )
-    probes = [Probe(*pair, *tokens) for pair, *tokens in zip(chosen, *columns, strict=True)]
+    probes = [Probe(pair.source, pair.target, *tokens) for pair, *tokens in zip(chosen, *columns, strict=True)]
     fitting = [p for p in probes if 0 < len(p.source_tokens) <= max_tokens and 0 < len(p.target_tokens) <= max_tokens]
     if pairs is None:
         if not fitting:

@@ -94,9 +94,9 @@ def sample_callback(
 ) -> SimultaneousSample:
     """The callback that translates the first `size` validation pairs by a system after each validation."""
     sample = prepared.splits["validation"][:size]
-    texts = [source for source, _ in sample]
-    sources, contexts = prepared.sources.ids(texts), prepared.sources.contexts(texts)
-    references = [target for _, target in sample]
+    sources = prepared.sources.ids([pair.source for pair in sample])
+    contexts = prepared.sources.ids([pair.before for pair in sample])
+    references = [pair.target for pair in sample]
     return SimultaneousSample(
         sources, references, prepared.tokenizer, target_language, system, setting, max_target_tokens, contexts
     )

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from data_prep import Report
+from data_prep.reading import Pair
 from data_prep.splitting import text_key
 from duplexmt.corpus import pairs_folder
 from duplexmt.corpus.pairs_folder import draw, folder_pairs
@@ -63,7 +64,7 @@ def splits_of(folder, tmp_path, **options):
 
 
 def keys(pairs):
-    return {text_key(text) for pair in pairs for text in pair}
+    return {text_key(text) for pair in pairs for text in pair[:2]}
 
 
 def test_each_file_that_is_held_out_from_gives_as_many_pairs_as_asked_for(corpus, tmp_path):
@@ -71,7 +72,7 @@ def test_each_file_that_is_held_out_from_gives_as_many_pairs_as_asked_for(corpus
     assert {name: len(pairs) for name, pairs in splits.items() if name != "train"} == {"test": 12, "validation": 10}
     with gzip.open(corpus / "one.zh-en.tsv.gz", "rt", encoding="utf-8") as file:
         one = {tuple(line.rstrip("\n").split("\t")) for line in file}
-    assert sum(pair in one for pair in splits["test"]) >= 6
+    assert sum(pair[:2] in one for pair in splits["test"]) >= 6
     assert report.counts["test"]["held_out"] == 12
     assert sum(report.counts[name]["kept"] for name in ("one", "two", "three")) == len(splits["train"])
 
@@ -98,7 +99,7 @@ def test_a_test_sentence_is_known_in_traditional_characters_too_where_cleaning_s
     write(corpus, "four", [*sentences(5, 90), ("紅書", "One."), ("蓝书", "Two."), ("綠書", "A red book.")])
     splits, report = splits_of(corpus, tmp_path)
     assert report.counts["four"]["shares_test_file"] == 3
-    assert not {"红书", "蓝书", "绿书"} & {source for source, _ in splits["train"]}
+    assert not {"红书", "蓝书", "绿书"} & {pair.source for pair in splits["train"]}
 
 
 def test_a_source_behind_another_sentence_is_the_same_source(tmp_path):
@@ -114,7 +115,8 @@ def test_a_source_behind_another_sentence_is_the_same_source(tmp_path):
     write(folder, "test-set", test, ".tsv")
     options = {"held_out": ["one"], "context_separator": "|||"}
     splits, report = splits_of(folder, tmp_path, **options)
-    bare = {name: {source.rpartition("|||")[2] for source, _ in pairs} for name, pairs in splits.items()}
+    bare = {name: {pair.source for pair in pairs} for name, pairs in splits.items()}
+    assert all(pair.before for pairs in splits.values() for pair in pairs)
     assert not bare["train"] & (bare["test"] | bare["validation"])
     assert not set().union(*bare.values()) & {source for source, _ in test}
     assert report.counts["one"]["shares_test_file"] == 20
@@ -139,10 +141,10 @@ def test_a_pair_is_judged_by_its_source_alone_whatever_the_sentence_before(tmp_p
     splits, _ = splits_of(folder, tmp_path, **options)
     replies = {pair for pair in splits["train"] if not set(pair[1]) <= set(" ".join(ENGLISH) + ".")}
     assert replies == {
-        ("这是一个很长的句子，" * 12 + "|||好的。", "Sure thing."),
-        (rare[1][0], rare[1][1]),
-        ("Hellothere,howareyoutoday|||谢谢你。", "Thanks a lot."),
-        ("不客气。", "You are welcome."),
+        ("好的。", "Sure thing.", "这是一个很长的句子，" * 12),
+        ("没有问题。", "No problem at all.", "很" * 990),
+        ("谢谢你。", "Thanks a lot.", "Hellothere,howareyoutoday"),
+        ("不客气。", "You are welcome.", ""),
     }
     options |= {"prepared": str(tmp_path / "prepared-1"), "context_separator": None}
     with pytest.raises(ValueError, match="made with other layout"):  # which knows of no sentence before
@@ -235,7 +237,7 @@ def test_a_folder_that_is_none_or_empty_or_has_a_name_twice_is_refused(corpus, t
 
 def test_the_draw_is_the_first_pairs_that_fit(monkeypatch):
     monkeypatch.setattr(pairs_folder, "_BATCH", 3)
-    pairs = [("字" * n, "w " * (n % 4)) for n in (1, 9, 2, 3, 12, 4, 2, 8)]
+    pairs = [Pair("字" * n, "w " * (n % 4)) for n in (1, 9, 2, 3, 12, 4, 2, 8)]
 
     def count_source(texts):
         return [len(text) for text in texts]

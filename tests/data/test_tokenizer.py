@@ -221,14 +221,10 @@ def test_no_texts_have_no_tokens():
 # --- sources ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_previous_sentence_stands_before_the_separator_and_is_no_part_of_the_source():
-    plain, with_context = SourceTokens(tiny_tokenizer()), SourceTokens(tiny_tokenizer(), "characters", "|||")
-    texts = ["我们走。|||你好", "你好"]
-    assert [with_context.split(text) for text in texts] == [("我们走。", "你好"), ("", "你好")]
-    assert with_context.ids(texts) == with_context.ids(["你好", "你好"])
-    assert with_context.contexts(texts) == [with_context.ids(["我们走。"])[0], []]
-    assert plain.ids(texts) == token_ids(tiny_tokenizer(), texts)
-    assert plain.contexts(texts) == [[], []]
+def test_an_empty_sentence_before_has_no_tokens():
+    for segmentation in ("tokens", "characters"):
+        sources = SourceTokens(tiny_tokenizer(), segmentation)
+        assert sources.ids(["", "我们走。"]) == [[], sources.ids(["我们走。"])[0]]
 
 
 def test_a_context_takes_the_place_of_the_end_tokens_kept_for_it():

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from data_prep import Report, filter_by_length, finish_splits, read_and_clean
+from data_prep.reading import Pair
 from data_prep.splitting import rank, text_key
 
-Pair = tuple[str, str]
 LANGUAGES: dict[str, Any] = {"source_language": "zh", "target_language": "en"}
 SIZES: dict[str, Any] = {"validation_size": 20, "test_size": 30}
 
 
 @dataclass(frozen=True)
 class Corpus:
-    splits: dict[str, list[Pair]]
+    splits: dict[str, list[tuple[str, ...]]]
     report: Report
 
 
@@ -32,15 +32,21 @@ def load_corpus(train: Any, validation: Any = None, test: Any = None, **settings
         taken = signature(step).parameters.keys() & settings.keys()
         return step(*arguments, **{name: settings[name] for name in taken}, report=report)
 
-    return Corpus(call(finish_splits, call(read_and_clean, train, validation, test)), report)
+    splits = call(finish_splits, call(read_and_clean, train, validation, test))
+    return Corpus({name: [texts_of(pair) for pair in pairs] for name, pairs in splits.items()}, report)
 
 
-def made_up(count: int) -> list[Pair]:
+def texts_of(pair: Any) -> tuple[str, ...]:
+    """Source and target, and the sentence before where there is one."""
+    return tuple(pair) if pair.before else (pair.source, pair.target)
+
+
+def made_up(count: int) -> list[tuple[str, ...]]:
     """Clean pairs in which some sources and some targets come back, as in Tatoeba."""
     return [(f"第{i // 3 if i % 10 < 3 else i}句话。", f"Sentence {'abcde'[i % 5]} {i // 7}.") for i in range(count)]
 
 
-def write(path: Path, pairs: list[Pair]) -> Path:
+def write(path: Path, pairs: list[tuple[str, ...]]) -> Path:
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     return path
 
@@ -58,7 +64,7 @@ def characters(texts: list[str]) -> list[int]:
     return [len(text) for text in texts]
 
 
-def keys(pairs: list[Pair], side: int) -> set[str]:
+def keys(pairs: list[tuple[str, ...]], side: int) -> set[str]:
     return {text_key(pair[side]) for pair in pairs}
 
 
@@ -103,19 +109,22 @@ def test_a_source_behind_another_sentence_is_the_same_source(tmp_path: Path) -> 
     assert len(bare) < 700, "many sources stand there several times"
     for separator in ("|||", None):
         splits = load_corpus(path, **LANGUAGES, **SIZES, context_separator=separator).splits
-        held = {text_key(source.partition("|||")[2]) for source, _ in splits["test"] + splits["validation"]}
-        trained = {text_key(source.partition("|||")[2]) for source, _ in splits["train"]}
+        held, trained = (
+            {text_key(pair[0].rpartition("|||")[2]) for pair in pairs}
+            for pairs in (splits["test"] + splits["validation"], splits["train"])
+        )
+        assert {len(pair) for pairs in splits.values() for pair in pairs} == {3 if separator else 2}
         assert bool(held & trained) == (separator is None)
         assert separator is None or len(held) == 50
 
 
 def test_a_pair_is_judged_by_its_source_alone_not_by_the_sentence_before(tmp_path: Path) -> None:
-    kept = [(f"前面的句子。|||再见{i}。", f"Bye {i}.") for i in range(3)]
+    kept = [(f" 前面的句子。|||再见{i}。", f"Bye {i}.") for i in range(3)]
     bad = [("前面的句子。|||10-26", "10-26."), ("前面的句子。|||。", "A full stop."), ("前面的句子。||| ", "Nothing.")]
     corpus = load_corpus(write(tmp_path / "train.tsv", [*kept, *bad]), **LANGUAGES, context_separator="|||")
-    assert sorted(corpus.splits["train"]) == kept
-    counts = corpus.report.counts["train.clean"]
-    assert counts == {"only_numerals": 1, "wordless": 1, "empty_side": 1, "kept": 3}
+    assert sorted(corpus.splits["train"]) == [(f"再见{i}。", f"Bye {i}.", "前面的句子。") for i in range(3)]
+    assert corpus.report.counts["train.read"] == {"pairs": 5, "one_sided": 1}
+    assert corpus.report.counts["train.clean"] == {"only_numerals": 1, "wordless": 1, "kept": 3}
 
 
 def test_case_spaces_and_punctuation_do_not_make_a_text_new(tmp_path: Path) -> None:
@@ -191,7 +200,7 @@ def test_a_pool_too_short_is_topped_up_and_reported(path: Path) -> None:
     in_pool = set(parts["pool"])
 
     def count(texts: list[str]) -> list[int]:
-        return [99 if any(text == source for source, _ in in_pool) else 1 for text in texts]
+        return [99 if any(text == pair.source for pair in in_pool) else 1 for text in texts]
 
     splits = finish_splits(parts, max_tokens=9, count_source=count, count_target=words, test_size=5, report=report)
     assert len(splits["test"]) == 5
@@ -236,10 +245,11 @@ def test_several_training_files_are_one_corpus(path: Path, tmp_path: Path) -> No
 
 
 def test_the_length_filter_counts_both_sides_in_every_part() -> None:
-    parts = {"train": [("aa", "b"), ("a", "b b b"), ("a", "b b")], "test": [("aaa", "b"), ("a", "b")]}
+    train, test = [Pair("aa", "b"), Pair("a", "b b b"), Pair("a", "b b")], [Pair("aaa", "b"), Pair("a", "b")]
+    parts = {"train": train, "test": test}
     report = Report()
     kept = filter_by_length(parts, 2, characters, words, report)
-    assert kept == {"train": [("aa", "b"), ("a", "b b")], "test": [("a", "b")]}
+    assert kept == {"train": [Pair("aa", "b"), Pair("a", "b b")], "test": [Pair("a", "b")]}
     assert report.counts == {
         "train.length": {"over_2_tokens": 1, "kept": 2},
         "test.length": {"over_2_tokens": 1, "kept": 1},
@@ -254,7 +264,7 @@ def test_a_counter_gets_batches_and_must_answer_for_each_text() -> None:
         sizes.append(len(texts))
         return [1] * len(texts)
 
-    parts = {"train": [("a", str(i)) for i in range(2500)]}
+    parts = {"train": [Pair("a", str(i)) for i in range(2500)]}
     assert filter_by_length(parts, 1, count, count, Report()) == parts
     assert max(sizes) <= 1000
     assert sum(sizes) == 5000

@@ -25,7 +25,8 @@ from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import clean
 from data_prep.duplicates import repeated
 from data_prep.files import locked
-from data_prep.prepare import finished, prepare, read_manifest, read_split, workers
+from data_prep.prepare import finished, prepare, read_manifest, workers
+from data_prep.prepare import read_split as pairs_of_split
 from data_prep.ranking import ranks
 from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
@@ -66,6 +67,13 @@ def source_of(folder, lines, name="wikititles-v3.zh-en.tsv"):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(tsv(lines))
     return folder
+
+
+def read_split(folder, name):
+    """Sources and targets; there is no sentence before any of them."""
+    pairs = pairs_of_split(folder, name)
+    assert {pair.before for pair in pairs} <= {""}
+    return [(pair.source, pair.target) for pair in pairs]
 
 
 # --- what comes out ----------------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ def jsonl(rows: list[Any]) -> bytes:
 
 def read(path: Path | str, source: int | str = 0, target: int | str = 1) -> tuple[list[tuple[str, str]], Report]:
     report = Report()
-    return list(read_pairs(path, source_field=source, target_field=target, report=report)), report
+    pairs = read_pairs(path, source_field=source, target_field=target, report=report)
+    return [(pair.source, pair.target) for pair in pairs], report
 
 
 def write(path: Path, content: bytes) -> Path:

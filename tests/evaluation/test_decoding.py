@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from duplexmt.data.tokenizer import SourceTokens
 from duplexmt.evaluation.decoding import (
     SCORED,
     Decoding,
@@ -51,13 +50,13 @@ def test_references_and_pairs_of_different_number_are_refused_with_both(tmp_path
 
 
 def test_a_test_set_with_the_sentence_before_is_complete_once_it_is_decoded(tmp_path):
-    given = [f"{before}|||{source}" for (before, _), (source, _) in zip(SENTENCES[1:], SENTENCES, strict=False)]
+    befores, sources = [source for source, _ in SENTENCES[1:]], [source for source, _ in SENTENCES[:-1]]
     references = [[target] for _, target in SENTENCES[:-1]]
-    test = TestSet("with context", given, references, "zh", "en")
+    test = TestSet("with context", sources, references, "zh", "en", befores)
+    assert test.digest != replace(test, befores=[]).digest
     decoding, entry = Decoding.start(tmp_path, test), point(test=test)
     decoding.add(entry)
-    how = SourceTokens(tiny_tokenizer(), context_separator="|||")
-    sentences = tokenise(given, references, tiny_tokenizer(), source_tokens=how)
+    sentences = tokenise(sources, references, tiny_tokenizer(), befores=befores)
     system = system_like("grid", 0.5)
     system.translate = lambda sources, contexts: Scripted.translate(system, sources)
     system.script.pop()
@@ -67,7 +66,7 @@ def test_a_test_set_with_the_sentence_before_is_complete_once_it_is_decoded(tmp_
     decoding.finish()
     again = Decoding.read(tmp_path)
     again.check_complete()
-    again.records[entry.digest][0]["given"] = "another|||" + SENTENCES[0][0]
+    again.records[entry.digest][0]["before"] = "another"
     with pytest.raises(ValueError, match="are not those of the test set it was decoded from"):
         again.check_complete()
 

@@ -17,7 +17,7 @@ from duplexmt.evaluation.scoring import (
 )
 from duplexmt.evaluation.translation import translate_pairs
 
-from ..helpers import tiny_tokenizer
+from ..helpers import as_pairs, tiny_tokenizer
 from ..scripted import PAIRS, Scripted, point, records, unlike
 
 
@@ -60,7 +60,7 @@ def test_a_perfect_translation_scores_100():
     text = "The man standing there was a baseball player."
     delays = [1] * len(token_ids(tiny_tokenizer(), [text])[0])
     system = Scripted(tiny_tokenizer(), [(text, delays, "end_token")])
-    row = scored(translate_pairs(system, [("我们是人", text)], tiny_tokenizer())).row
+    row = scored(translate_pairs(system, as_pairs([("我们是人", text)]), tiny_tokenizer())).row
     assert row["BLEU"] == pytest.approx(100)
     assert row["chrF"] == pytest.approx(100)
     assert row["FRL c/w"] == 1
@@ -68,14 +68,14 @@ def test_a_perfect_translation_scores_100():
 
 def test_a_source_shorter_than_k_is_read_to_its_end_as_by_an_offline_system():
     system = Scripted(tiny_tokenizer(), [("a cat", [4] * 5, "end_token")])  # wait-5 on four tokens
-    row = scored(translate_pairs(system, PAIRS[:1], tiny_tokenizer())).row
+    row = scored(translate_pairs(system, as_pairs(PAIRS[:1]), tiny_tokenizer())).row
     assert row["AL"] == row["LAAL"] == row["FRL"] == row["source"] == 4
     assert row["AP"] == 1
 
 
 def test_units_follow_the_languages():
     system = Scripted(tiny_tokenizer(), [("人好", [1, 1, 1, 5], "end_token")])
-    found = scored(translate_pairs(system, [("a cat", "人好")], tiny_tokenizer()), "en", "zh")
+    found = scored(translate_pairs(system, as_pairs([("a cat", "人好")]), tiny_tokenizer()), "en", "zh")
     # 2 words in, 2 characters out: 人 after the word "a", 好 complete after all 5 tokens.
     assert found.row["FRL c/w"] == 1
     assert found.row["AP c/w"] == pytest.approx((1 + 2) / 4)
@@ -85,7 +85,7 @@ def test_units_follow_the_languages():
 
 def test_where_every_hypothesis_is_empty_there_is_no_latency():
     system = Scripted(tiny_tokenizer(), [("", [], "end_token")] * 2)
-    found = scored(translate_pairs(system, PAIRS, tiny_tokenizer()), resamples=100)
+    found = scored(translate_pairs(system, as_pairs(PAIRS), tiny_tokenizer()), resamples=100)
     assert found.row["BLEU"] == 0
     names = ("AL", "AL_all", "LAAL", "AP", "DAL", "ATD", "FRL", "AL_CA", "LAAL_CA")
     assert [found.row[name] for name in (*names, *(f"{name} c/w" for name in names))] == [None] * 18

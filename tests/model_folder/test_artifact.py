@@ -392,9 +392,9 @@ def test_segmentation_context_and_typical_length_come_back_with_the_model(tmp_pa
     folder = save(tmp_path / "model", spoken_grid(), tokens=tokens)
     loaded = load_model_folder(folder)
     assert loaded.tokens == tokens
-    assert loaded.sources.segmentation == "tokens"
+    assert (loaded.sources.segmentation, loaded.context_separator) == ("tokens", None)
     assert loaded.typical_source_length == 24 // 2 + 1, "half of data.max_tokens where training recorded none"
     loaded.info["data"] |= {"segmentation": "characters", "context_tokens": 2, "context_separator": "|"}
     loaded.info["training"]["typical_source_length"] = 9
-    assert (loaded.sources.segmentation, loaded.sources.context_separator) == ("characters", "|")
+    assert (loaded.sources.segmentation, loaded.context_separator) == ("characters", "|")
     assert loaded.typical_source_length == 9

@@ -6,7 +6,7 @@ from benchmarks.studies.pairs import documents, examples, held_out_pairs, load_g
 from duplexmt.data.batch import Example
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import load_model_folder
-from tests.helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
+from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_prefix, tiny_tokenizer
 from tests.model_folder.test_artifact import save
 
 TOKENS = stream_tokens(tiny_tokenizer())
@@ -36,7 +36,7 @@ def test_pairs_of_another_corpus_must_be_given(loaded, tmp_path):
     file = tmp_path / "pairs.tsv"
     file.write_text("\n".join("\t".join(pair) for pair in SENTENCES), encoding="utf-8")
     loaded.info["data"] |= {"source_field": 0, "target_field": 1}
-    assert held_out_pairs(loaded, 3, str(file)) == list(SENTENCES[:3])
+    assert held_out_pairs(loaded, 3, str(file)) == as_pairs(SENTENCES[:3])
 
 
 def test_held_out_pairs_of_the_built_in_corpus_bring_their_gold(loaded):
@@ -48,9 +48,9 @@ def test_held_out_pairs_of_the_built_in_corpus_bring_their_gold(loaded):
 
 def test_a_side_without_tokens_is_named(loaded):
     with pytest.raises(ValueError, match="pair 2 has a target without tokens"):
-        examples(loaded, [SENTENCES[0], ("我好。", "")])
+        examples(loaded, as_pairs([SENTENCES[0], ("我好。", "")]))
     with pytest.raises(ValueError, match="pair 1 has a source without tokens"):
-        examples(loaded, [("", "Good.")])
+        examples(loaded, as_pairs([("", "Good.")]))
     with pytest.raises(ValueError, match="no sentence pairs"):
         examples(loaded, [])
 

@@ -10,7 +10,7 @@ from duplexmt.data.grammar import CASE_STUDY
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.guide import guide
-from tests.helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_tokenizer
 from tests.model_folder.test_artifact import save
 
 
@@ -21,7 +21,7 @@ def loaded(tmp_path_factory):
 
 
 def test_measures_over_batches_are_those_of_all_cells(loaded):
-    pairs = [(source, f"{target}{'!' * n}") for n, (source, target) in enumerate(SENTENCES * 3)][:27]  # two batches
+    pairs = as_pairs((source, target + "!" * n) for n, (source, target) in enumerate(SENTENCES * 3))[:27]
     found = policy_measures(loaded, pairs, lam=0.05)
     with torch.no_grad():
         guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)

@@ -16,7 +16,7 @@ from duplexmt.data.loader import StepLoader
 from duplexmt.data.tokenizer import stream_tokens, train_bpe
 from duplexmt.training.data import GridDataModule
 from duplexmt.training.module import GridTranslation
-from tests.helpers import tiny_backbone, tiny_grid
+from tests.helpers import as_pairs, tiny_backbone, tiny_grid
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "losses.json"
 PAIRS = GOLDEN.with_name("pairs.tsv")  # words of the source with blanks between them, tab, target
@@ -36,7 +36,7 @@ def golden_data():
     rows = [line.split("\t") for line in PAIRS.read_text(encoding="utf-8").splitlines()]
     tokenizer = train_bpe([text for words, target in rows for text in (*words.split(), target)], 600)
     pairs = [(words.replace(" ", ""), target) for words, target in rows]
-    prepared = PreparedCorpus({"train": pairs, "validation": [], "test": []}, tokenizer, Report())
+    prepared = PreparedCorpus({"train": as_pairs(pairs), "validation": [], "test": []}, tokenizer, Report())
     data = GridDataModule(prepared, stream_tokens(prepared.tokenizer), batch_size=4, seed=1)
     return data, len(prepared.tokenizer)
 

@@ -19,7 +19,7 @@ from duplexmt.training.data import GridDataModule
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.prefix_module import PrefixTranslation
 from duplexmt.training.probes import ProbeCallback, choose_probes
-from tests.helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
+from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_prefix, tiny_tokenizer
 
 # Settings of a quiet run, for `build_trainer`.
 PLAIN = {
@@ -59,7 +59,9 @@ HALVES = [(source[: len(source) // 2], target[: len(target) // 2]) for source, t
 
 def small_data(batch_size, pairs=HALVES, seed=3):
     """A dozen pairs as training and validation data."""
-    prepared = PreparedCorpus({"train": list(pairs), "validation": list(pairs[:4]), "test": []}, tiny_tokenizer(), None)
+    prepared = PreparedCorpus(
+        {"train": as_pairs(pairs), "validation": as_pairs(pairs[:4]), "test": []}, tiny_tokenizer(), None
+    )
     return GridDataModule(prepared, stream_tokens(tiny_tokenizer()), batch_size=batch_size, seed=seed)
 
 

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
+from data_prep.reading import Pair
 from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from duplexmt.corpus.prepared import prepare_corpus
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.training.data import GridDataModule
-from tests.helpers import SENTENCES
+from tests.helpers import SENTENCES, as_pairs
 
 from .small_run import built_trainer
 
@@ -37,7 +38,7 @@ def test_splits_with_files_of_their_own_are_taken_whole(tmp_path):
     train = tsv(tmp_path / "train.tsv", SENTENCES[:8])
     held_out = tsv(tmp_path / "held-out.tsv", SENTENCES[8:])
     prepared = prepare_corpus(**DATA | {"train_path": train, "validation_path": held_out, "test_size": 1})
-    assert sorted(prepared.splits["validation"]) == sorted(SENTENCES[8:])  # 4, though validation_size says 2
+    assert sorted(prepared.splits["validation"]) == sorted(as_pairs(SENTENCES[8:]))  # 4, though validation_size says 2
     assert len(prepared.splits["test"]) == 1
 
 
@@ -52,7 +53,7 @@ def test_an_evaluation_file_is_read_whole_in_order_and_its_references_left_as_th
     tsv(path, pairs)
     path.write_bytes(path.read_bytes() + "只有一边\t\n".encode() + b"\xff\xfe\t bad\n")
     got, report = read_evaluation_file(str(path), **FIELDS)
-    assert got == [('我们走"吧"', "Let 's go , &quot;now&quot; ."), *pairs[1:]]
+    assert got == as_pairs([('我们走"吧"', "Let 's go , &quot;now&quot; ."), *pairs[1:]])
     counts = report.counts["evaluation.read"]
     assert (counts["one_sided"], counts["invalid_utf8"], counts["pairs"]) == (1, 1, len(got))
 
@@ -68,7 +69,7 @@ def test_a_test_file_with_swapped_columns_is_refused(tmp_path):
     path = tsv(tmp_path / "swapped.tsv", [(target, source) for source, target in SENTENCES])
     with pytest.raises(ValueError, match=r"swapped\.tsv: the columns are swapped: .*exchange source_field and"):
         read_evaluation_file(path, **FIELDS)
-    assert read_evaluation_file(path, **FIELDS | {"source_field": 1, "target_field": 0})[0] == list(SENTENCES)
+    assert read_evaluation_file(path, **FIELDS | {"source_field": 1, "target_field": 0})[0] == as_pairs(SENTENCES)
 
 
 def test_pairs_in_another_language_than_said_are_refused(tmp_path):
@@ -88,7 +89,7 @@ def test_the_built_in_corpus_keeps_to_the_length_asked_for_with_its_alignments()
         fitting = [pair for pair in whole.splits[name] if max(map(len, token_ids(whole.tokenizer, list(pair)))) <= 50]
         assert pairs == fitting
         assert 0 < len(pairs) < sizes[f"{name}_size"]
-        assert [(pair.source, pair.target) for pair in short.aligned[name]] == pairs
+        assert [Pair(pair.source, pair.target) for pair in short.aligned[name]] == pairs
     assert short.report.counts["test.length"]["over_50_tokens"] == 20 - len(short.splits["test"])
 
 
@@ -112,7 +113,7 @@ def test_a_device_this_machine_lacks_is_refused_in_one_line(tmp_path):
 def test_a_test_sentence_of_invisible_characters_is_counted_and_left_out(tmp_path):
     path = tsv(tmp_path / "test.tsv", [("\u200b", "hello"), *SENTENCES[:2]])
     got, report = read_evaluation_file(path, **FIELDS)
-    assert got == list(SENTENCES[:2])
+    assert got == as_pairs(SENTENCES[:2])
     assert report.counts["evaluation.clean"]["empty_side"] == 1
 
 
@@ -141,10 +142,10 @@ def test_segmentation_and_context_decide_the_examples_and_the_length_limit(tmp_p
     assert sum(map(len, prepared.splits.values())) == len(SENTENCES), "the context does not count"
     tokens = stream_tokens(prepared.tokenizer, context_tokens=4)
     datamodule = GridDataModule(prepared, tokens, batch_size=4, seed=1)
-    for (source, _), example in zip(prepared.splits["train"], datamodule.examples("train"), strict=True):
+    for (source, _, before), example in zip(prepared.splits["train"], datamodule.examples("train"), strict=True):
         context, sentence = (
             [token for character in text for token in token_ids(prepared.tokenizer, [character])[0]]
-            for text in source.split("|||")
+            for text in (before, source)
         )
         assert list(example.source) == [*context[-4:], *sentence, tokens.end]
     lengths = [len(example.source) for example in datamodule.examples("train")]
@@ -157,17 +158,17 @@ def test_a_pair_without_a_source_behind_the_sentence_before_is_counted_and_left_
     settings = {"path": tsv(tmp_path / "all.tsv", [*pairs, *bare]), "max_tokens": None}
     prepared = prepare_corpus(**DATA | settings, context_tokens=4, context_separator="|||")
     assert sum(map(len, prepared.splits.values())) == len(SENTENCES)
-    assert prepared.report.counts["train.clean"] == {"empty_side": len(bare), "kept": len(SENTENCES)}
+    assert prepared.report.counts["train.read"] == {"one_sided": len(bare), "pairs": len(SENTENCES)}
     fields = {"source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en"}
     read, report = read_evaluation_file(settings["path"], **fields, context_separator="|||")
     assert len(read) == len(SENTENCES)
-    assert report.counts["evaluation.clean"] == {"empty_side": len(bare)}
+    assert report.counts["evaluation.read"]["one_sided"] == len(bare)
 
 
 def test_sources_of_a_test_file_are_simplified_as_those_of_training_were_and_references_stay(tmp_path):
     path = tsv(tmp_path / "test.tsv", [("乾隆看書，於是他們走了。", "他們 left."), ("坏主意。", "A bad idea.")])
     read, _ = read_evaluation_file(path, **FIELDS, simplified=True)
-    assert read == [("乾隆看书，于是他们走了。", "他們 left."), ("坏主意。", "A bad idea.")]
+    assert read == as_pairs([("乾隆看书，于是他们走了。", "他們 left."), ("坏主意。", "A bad idea.")])
     assert read_evaluation_file(path, **FIELDS)[0][0][0] == "乾隆看書，於是他們走了。"
     data = {"corpus": "pairs_folder", "cleaning": "strict", "source_language": "zh", "target_language": "en"}
     assert simplifies_sources(data)
@@ -179,7 +180,7 @@ def test_sources_of_a_test_file_are_simplified_as_those_of_training_were_and_ref
 def test_the_sentence_before_and_the_source_are_cleaned_each_for_itself(tmp_path):
     """In English a space would stay behind the separator, and the source start with another token than live."""
     pairs = [(f"Before {number} . ||| {target}", source) for number, (source, target) in enumerate(SENTENCES)]
-    clean = {(f"Before {number}.|||{target}", source) for number, (source, target) in enumerate(SENTENCES)}
+    clean = {Pair(target, source, f"Before {number}.") for number, (source, target) in enumerate(SENTENCES)}
     fields = {"source_language": "en", "target_language": "zh"}
     path = tsv(tmp_path / "all.tsv", pairs)
     read, _ = read_evaluation_file(path, **FIELDS | fields, context_separator="|||")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from data_prep.reading import Pair
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.grid.backbone import add_lora
@@ -19,12 +20,12 @@ from duplexmt.training import probes as probes_module
 from duplexmt.training.loggers import close_loggers, log_model
 from duplexmt.training.probes import ProbeCallback, choose_probes, undisturbed, visible
 from duplexmt.training.run import build_trainer
-from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
+from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_backbone, tiny_tokenizer
 from tests.wandb_runs import finished_run
 
 from .small_run import PLAIN, small_data, small_module, small_prefix_module, small_trainer
 
-PREPARED = PreparedCorpus({"train": [], "validation": list(SENTENCES), "test": []}, tiny_tokenizer(), None)
+PREPARED = PreparedCorpus({"train": [], "validation": as_pairs(SENTENCES), "test": []}, tiny_tokenizer(), None)
 SHORT = [["喝茶", "tea"], ["书", "a book"]]
 
 
@@ -283,8 +284,9 @@ def test_an_offline_run_holds_the_model_as_an_artifact(offline_run):
 
 def test_stream_tokens_of_a_context_reach_the_probe():
     tokens = stream_tokens(tiny_tokenizer(), context_tokens=2)
-    prepared = PreparedCorpus({"train": [], "validation": [("书|||茶", "tea")], "test": []}, tiny_tokenizer(), None)
-    prepared.sources = type(prepared.sources)(tiny_tokenizer(), context_separator="|||")
+    prepared = PreparedCorpus(
+        {"train": [], "validation": [Pair("茶", "tea", "书")], "test": []}, tiny_tokenizer(), None
+    )
     (probe,) = choose(prepared)
     assert len(probe.context) == len(probe.source_tokens) == 1
     grids = [

@@ -2,6 +2,7 @@
 
 import torch
 
+from data_prep.reading import Pair
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.drawing.staircase import staircase
@@ -17,9 +18,9 @@ from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 from .small_run import small_trainer
 
 TOKENS = stream_tokens(tiny_tokenizer(), context_tokens=4)
-SOURCES = SourceTokens(tiny_tokenizer(), context_separator="|||")
-PAIRS = [(f"我们走。|||{source}", target) for source, target in SENTENCES[:3]] + [SENTENCES[3]]
-TEXTS = [source for source, _ in PAIRS]
+SOURCES = SourceTokens(tiny_tokenizer())
+PAIRS = [*(Pair(*pair, "我们走。") for pair in SENTENCES[:3]), Pair(*SENTENCES[3])]
+TEXTS, BEFORES = [pair.source for pair in PAIRS], [pair.before for pair in PAIRS]
 
 
 def prepared():
@@ -34,7 +35,7 @@ def translated(model, contexts):
 
 def test_the_validation_sample_reads_the_previous_sentence_first(monkeypatch):
     model = spoken_grid(seed=5).double()
-    expected = translated(model, SOURCES.contexts(TEXTS))
+    expected = translated(model, SOURCES.ids(BEFORES))
     assert expected != translated(model, None), "the context matters"
     texts = []
     decode = sample_module.decode
@@ -70,5 +71,5 @@ def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
     )
     shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8)
     system = GridSystem(model, TOKENS, 0.4, 8)
-    events = system.translate(SOURCES.ids(TEXTS[:1]), SOURCES.contexts(TEXTS[:1]))
+    events = system.translate(SOURCES.ids(TEXTS[:1]), SOURCES.ids(BEFORES[:1]))
     assert f"{TEXTS[0]}\n{staircase(events, tiny_tokenizer(), TOKENS.end)}\n" in shown
