@@ -23,12 +23,13 @@ def read_test_pairs(
 ) -> tuple[TestSet, dict[str, Any]]:
     """A test set, and the settings of the corpus that holds it out, if one does.
 
-    All models get the same sources: simplified, where those of one of them were in training.
+    All models get the same sources: simplified, where those of one of them were in training, and without the sentence
+    before, where one of them reads that by itself.
 
     Args:
         data: data settings: those of a model, with what is asked for now on top.
         split: `test` or `validation`.
-        loaded: the model whose tokenizer and way with the sentence before count.
+        loaded: the model whose tokenizer counts.
         manifests: of all models.
         further: files of further references.
         limit: first pairs only.
@@ -37,16 +38,19 @@ def read_test_pairs(
         ValueError: for a file that is missing or unusable.
     """
     own_file, held_out_from = data[f"{split}_path"], {}
+    contexts = [info["data"] for info in manifests if info["data"].get("context_tokens")]
+    separator = contexts[0]["context_separator"] if contexts else None
     if own_file:
         names = ("source_field", "target_field", "source_language", "target_language")
         given = {name: data[name] for name in names}
         simplified = any(simplifies_sources(info["data"]) for info in manifests)
-        separator = loaded.context_separator
         pairs, report = read_evaluation_file(own_file, **given, context_separator=separator, simplified=simplified)
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
         name = Path(own_file).name
     else:
         held_out_from = corpus_settings(data)
+        if separator is not None:
+            held_out_from |= {name: contexts[0][name] for name in ("context_tokens", "context_separator")}
         pairs = prepare_corpus(**held_out_from | {"tokenizer": loaded.tokenizer}).splits[split]
         name = f"{corpus_name(data)}, {split} split"
     references = further_references([pair.target for pair in pairs], further)[:limit]

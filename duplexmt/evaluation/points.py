@@ -1,6 +1,7 @@
 """The points of an evaluation: which model folders are run as which systems at which settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,8 @@ def decode_point(
     missing = decoding.missing(point)
     sources, references, befores = test.sentences(missing)
     sentences = tokenise(sources, references, loaded.tokenizer, missing, loaded.sources, befores)
+    if loaded.context_separator is None:  # trained without the sentence before
+        sentences = [replace(sentence, context=[]) for sentence in sentences]
     records = decoding.decode(point, translate(running, sentences, loaded.tokenizer))
     label = system if setting is None else f"{system} {setting:g}"
     for _ in tqdm(records, desc=label, total=len(test.sources), initial=len(test.sources) - len(missing)):

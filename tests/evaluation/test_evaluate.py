@@ -178,3 +178,29 @@ def test_all_models_get_simplified_sources_where_one_was_trained_on_such(models,
         found = decode(tmp_path / "-".join(folders), [models / folder for folder in folders], *given)
         (line,) = found.sorted(next(iter(found.points)))
         assert (line["source"], line["references"]) == (source, ["They all left 沒有."])
+
+
+def test_models_with_and_without_the_sentence_before_are_compared_on_the_same_sources(models, tmp_path):
+    tokens, info = stream_tokens(tiny_tokenizer(), context_tokens=4), read_manifest(models / "grid")
+    save_model_folder(
+        models / "context", spoken_grid(seed=5), tiny_tokenizer(), tokens, backbone=None,
+        data=info["data"] | {"context_tokens": 4, "context_separator": "|||"}, policy=info["policy"], training={},
+        scores={},
+    )  # fmt: skip
+    lines = [f"我们走。|||{source}\t{target}\n" for source, target in PAIRS]
+    (models / "test.tsv").write_text("".join(lines), encoding="utf-8")
+    given = f"data.test_path='{models / 'test.tsv'}'", "policy.theta=0.5"
+    texts = {}
+    for folders in (["grid", "context"], ["context", "grid"]):
+        found = decode(tmp_path / "-".join(folders), [models / folder for folder in folders], *given)
+        found.check_complete()
+        for key, entry in found.points.items():
+            rows = found.sorted(key)
+            assert [(row["before"], row["source"]) for row in rows] == [("我们走。", source) for source, _ in PAIRS]
+            texts.setdefault(entry.model_folder, []).append([row["tokens"] for row in rows])
+    with_context, without = texts[str(models / "context")], texts[str(models / "grid")]
+    assert with_context[0] == with_context[1] != without[0] == without[1]
+    bare = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
+    (models / "test.tsv").write_text(bare, encoding="utf-8")
+    found = decode(tmp_path / "bare", [models / "grid"], *given)
+    assert [row["tokens"] for row in found.sorted(next(iter(found.points)))] == without[0]
