@@ -19,7 +19,7 @@ from ..evaluation.translation import Record, tokenise, translate
 from ..model_folder.artifact import MANIFEST, ModelFolder, corpus_name, load_model_folder, read_manifest
 from ..policy.knobs import recorded_theta
 from ..streaming.systems import build_system
-from .evaluated import holds_evaluations, model_of, point_for_examples, read_evaluation
+from .evaluated import Evaluated, holds_evaluations, model_of, point_for_examples, read_evaluation
 from .examples import Example, examples
 from .page import Report
 from .thresholds import THETAS, viewer_of
@@ -101,66 +101,37 @@ def gather(
         if not all(text.strip() for text in pair):
             raise ValueError(f"--sentence number {number}: {list(pair)} lacks a text; give a source and its reference")
     notes: list[str] = []
-    shown, evaluated = [], []
     given = {path.resolve(): path for path in [*found.evaluations, *results]}
-    for evaluation in given.values():
-        read, hypotheses = read_evaluation(evaluation)
-        shown.append(read)
-        evaluated += hypotheses
-    if not shown:
+    read = [read_evaluation(evaluation) for evaluation in given.values()]
+    evaluated = [entry for _, hypotheses in read for entry in hypotheses]
+    if not read:
         notes.append("No evaluation was given: run python evaluate.py, and add --results FOLDER.")
     model_folder = found.model or model_of(evaluated, notes)
     info = read_manifest(model_folder) if model_folder else None
     if model_folder is None and found.run is not None:
         notes.append("The run has no model yet: it has not finished. Its curves are those so far.")
 
-    source_language = target_language = ""
-    loaded = None
-    chosen: list[Example] = []
-    examples_of = ""
     point = point_for_examples(evaluated, model_digest(model_folder, info) if model_folder and info else None, notes)
-    if info is not None:
-        source_language, target_language = (info["data"][f"{side}_language"] for side in ("source", "target"))
-    if point is not None:
-        source_language, target_language = (point.test[f"{side}_language"] for side in ("source", "target"))
+    loaded = None
     if model_folder is not None and info is not None and (info["system"] == "grid" or point is None):
         loaded = load_model_folder(model_folder, device)
+    chosen: list[Example] = []
+    examples_of = ""
     if point is not None:
-        systems: dict[str, dict[int, Record]] = {}
-        for entry in evaluated:
-            if entry.test["digest"] == point.test["digest"]:
-                name = entry.name if entry.name not in systems else f"{entry.name} ({entry.folder})"
-                systems[name] = {record["id"]: record for record in entry.records}
-        chosen = examples(point.records, target_language, each, systems=systems)
-        examples_of = f"{point.name} on {point.test['name']}, {point.test['sentences']} sentences."
+        chosen, examples_of = examples_of_point(point, evaluated, each)
     elif loaded is not None:
-        texts, what = held_out(loaded, pairs, notes)
-        if texts:
-            name, records = translated(loaded, texts, max_target_tokens, progress)
-            chosen = examples(records, target_language, each, systems={name: {r["id"]: r for r in records}})
-            examples_of = f"{name} on {what}, {len(texts)} sentences, translated for this report."
+        chosen, examples_of = own_examples(loaded, pairs, each, notes, max_target_tokens, progress)
 
-    viewer, no_viewer = None, ""
-    shown_pairs = [("given", source, reference) for source, reference in sentences]
-    shown_pairs += [
-        (f"{e.group}, number {e.number}, chrF {e.chrf:.0f}", e.source, e.references[0])
-        for e in sorted(chosen, key=lambda e: e.group != "random")
-    ]
-    if info is None:
-        no_viewer = "it needs a model, and none was given or found."
-    elif info["system"] != "grid":
-        no_viewer = f"a {info['system']} model has no grid and no θ."
-    elif not shown_pairs:
-        no_viewer = "there is no sentence to show; give some with --sentence SOURCE REFERENCE or --pairs FILE."
-    else:
+    shown = shown_in_viewer(sentences, chosen)
+    viewer, without = None, no_viewer(info, shown)
+    if not without:
         assert loaded is not None
+        assert info is not None
         try:
-            with _bar(progress, "viewer", len(shown_pairs) * len(thetas)) as advance:
-                viewer = viewer_of(
-                    loaded, shown_pairs, thetas=thetas, max_target_tokens=max_target_tokens, progress=advance
-                )
+            with _bar(progress, "viewer", len(shown) * len(thetas)) as advance:
+                viewer = viewer_of(loaded, shown, thetas=thetas, max_target_tokens=max_target_tokens, progress=advance)
         except ValueError as error:  # a model that has diverged, say: all else can be shown
-            no_viewer = f"{error}."
+            without = f"{error}."
         if info["data"].get("context_tokens"):
             notes.append(
                 "The viewer translates without the previous sentence, which this model was trained to look at."
@@ -170,20 +141,63 @@ def gather(
         notes.append("The run has logged no metrics to CSV: there are no curves.")
     if found.run is None:
         notes.append("No run was given: there are no curves of training.")
+    languages = point.test if point is not None else info["data"] if info is not None else {}
     return Report(
         title=(found.run or found.folder).resolve().name,
         facts=facts(info) if info else [],
         notes=notes,
         viewer=viewer,
-        no_viewer=no_viewer,
-        results=shown,
+        no_viewer=without,
+        results=[tables for tables, _ in read],
         curves=curves,
         examples=chosen,
         examples_of=examples_of,
         configuration=configuration(found.run or (found.folder if found.evaluations else None), info),
-        source_language=source_language,
-        target_language=target_language,
+        source_language=languages.get("source_language", ""),
+        target_language=languages.get("target_language", ""),
     )
+
+
+def examples_of_point(point: Evaluated, evaluated: Sequence[Evaluated], each: int) -> tuple[list[Example], str]:
+    """Examples of one system at one setting beside the others on its test set, and what they are."""
+    systems: dict[str, dict[int, Record]] = {}
+    for entry in evaluated:
+        if entry.test["digest"] == point.test["digest"]:
+            name = entry.name if entry.name not in systems else f"{entry.name} ({entry.folder})"
+            systems[name] = {record["id"]: record for record in entry.records}
+    chosen = examples(point.records, point.test["target_language"], each, systems=systems)
+    return chosen, f"{point.name} on {point.test['name']}, {point.test['sentences']} sentences."
+
+
+def own_examples(
+    loaded: ModelFolder, pairs: Path | None, each: int, notes: list[str], max_target_tokens: int, progress: bool
+) -> tuple[list[Example], str]:
+    """Examples translated now, where there is no evaluation, and what they are."""
+    texts, what = held_out(loaded, pairs, notes)
+    if not texts:
+        return [], ""
+    name, records = translated(loaded, texts, max_target_tokens, progress)
+    systems = {name: {record["id"]: record for record in records}}
+    chosen = examples(records, loaded.info["data"]["target_language"], each, systems=systems)
+    return chosen, f"{name} on {what}, {len(texts)} sentences, translated for this report."
+
+
+def shown_in_viewer(sentences: Sequence[tuple[str, str]], chosen: Sequence[Example]) -> list[tuple[str, str, str]]:
+    """Label, source and reference: the sentences given, then the examples."""
+    by_rank = sorted(chosen, key=lambda example: example.group != "random")
+    of_examples = [(f"{e.group}, number {e.number}, chrF {e.chrf:.0f}", e.source, e.references[0]) for e in by_rank]
+    return [*(("given", source, reference) for source, reference in sentences), *of_examples]
+
+
+def no_viewer(info: Mapping[str, Any] | None, shown: Sequence[tuple[str, str, str]]) -> str:
+    """Why there is no viewer; empty where there can be one."""
+    if info is None:
+        return "it needs a model, and none was given or found."
+    if info["system"] != "grid":
+        return f"a {info['system']} model has no grid and no θ."
+    if not shown:
+        return "there is no sentence to show; give some with --sentence SOURCE REFERENCE or --pairs FILE."
+    return ""
 
 
 # --- where there is no evaluation --------------------------------------------------------------------------------
