@@ -79,7 +79,7 @@ def test_the_grid_past_the_paper_is_trained_as_the_papers_but_for_what_its_file_
     paper, past = (dict(leaves(asdict(checked("train", *arguments_of(stage))))) for stage in (paper, past))
     assert {name for name in paper if paper[name] != past[name]} == {
         "model.attention", "model.input_attends_output", "model.emit_hidden", "policy.lam",
-        "training.lm_cells", "training.emit_loss", "training.emit_learning_rate",
+        "training.lm_cells", "training.emit_loss", "training.emit_learning_rate", "training.rows",
     }  # fmt: skip
 
 
