@@ -1,13 +1,18 @@
 """Translate simultaneously: `echo 站在那边的男人曾是棒球手。 | python translate.py theta=0.7`."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import hydra
 from omegaconf import DictConfig
 
 from duplexmt.command_line import check_arguments, quote_arguments, user_errors
 from duplexmt.config import TranslateSettings, register_schemas, settings
+
+if TYPE_CHECKING:
+    from duplexmt.model_folder.artifact import ModelFolder
+    from duplexmt.streaming.live import LiveEvent, LiveTranslator
 
 register_schemas()
 
@@ -21,42 +26,89 @@ def main(cfg: DictConfig) -> None:
 
 def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
-    from data_prep import clean_side
-    from data_prep.cleaning import simplify_as_read
-    from data_prep.live import settled_side
-    from data_prep.rules import UNSPACED, invisible
-    from duplexmt.corpus.evaluation_files import simplifies_sources
-    from duplexmt.drawing.live_report import LiveReport
+    loaded = grid_of(cfg)
+    terminal = Terminal(cfg, loaded)
+    translator = live_translator(cfg, loaded, terminal.warn)
+    whole = cfg.whole or cfg.text is not None
+    chunks = chunks_of(cfg, terminal.warn_of)
+    try:
+        for part in whole_lines(chunks) if whole else by_lines(chunks):
+            if part is None:
+                events = translator.pause()
+            else:
+                events = translator.whole(part.removesuffix("\n")) if whole else translator.feed(part)
+            terminal.show(events, line_ends=part is not None and part.endswith("\n"))
+    finally:
+        terminal.leave_line()  # for an error, or Ctrl-C
+
+
+def grid_of(cfg: TranslateSettings) -> "ModelFolder":
+    """The model of a folder. ValueError for one that cannot translate live."""
     from duplexmt.model_folder.artifact import load_model_folder
     from duplexmt.model_folder.devices import choose_device
-    from duplexmt.policy.knobs import recorded_theta
-    from duplexmt.streaming.engine import Engine
-    from duplexmt.streaming.live import LiveTranslator, longest_sentence
-    from duplexmt.streaming.pipe import arriving, decoded
 
     loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
-    data, tokenizer = loaded.info["data"], loaded.tokenizer
     if loaded.info["system"] != "grid":
         raise ValueError(
             f"model_folder={cfg.model_folder} holds a {loaded.info['system']} model: live translation needs a grid "
             "model; python evaluate.py decodes the others"
         )
-    form = "events" if cfg.events else "steps" if cfg.steps else "text"
-    between = "" if data["target_language"] in UNSPACED else " "
-    report = LiveReport(sys.stdout, tokenizer, loaded.tokens.end, form, between)
+    return loaded
 
-    one_terminal = sys.stdout.isatty() and sys.stderr.isatty()
 
-    def leave_line() -> None:
-        """Have what is said next begin a line of its own, where the translation is on the same terminal."""
-        if one_terminal and report.line_is_open:
-            print(file=sys.stderr)
-            report.line_is_open = False
+class Terminal:
+    """What is shown: the translation or its steps on standard output, warnings on standard error."""
 
-    def warn(line: int, message: str) -> None:
-        leave_line()
+    def __init__(self, cfg: TranslateSettings, loaded: "ModelFolder") -> None:
+        from data_prep.rules import UNSPACED
+        from duplexmt.drawing.live_report import LiveReport
+
+        form = "events" if cfg.events else "steps" if cfg.steps else "text"
+        between = "" if loaded.info["data"]["target_language"] in UNSPACED else " "
+        self.report = LiveReport(sys.stdout, loaded.tokenizer, loaded.tokens.end, form, between)
+        self.is_one = sys.stdout.isatty() and sys.stderr.isatty()
+        self.messages = {
+            "max_target_tokens": f"cut off at {cfg.max_target_tokens} tokens",
+            "repetition": "cut off where it repeated itself",
+        }
+
+    def show(self, events: "Iterable[LiveEvent]", line_ends: bool) -> None:
+        """Show what a part of the text has led to."""
+        line, stopped = self.report.line, self.report.show(events)
+        if line_ends and not self.report.end_line():
+            self.warn_of(line, "no text to translate")
+        for reason in stopped:
+            self.warn_of(line, self.messages[reason])
+
+    def warn(self, message: str) -> None:
+        """Warn of the line at hand."""
+        self.warn_of(self.report.line, message)
+
+    def warn_of(self, line: int, message: str) -> None:
+        """Warn of a line."""
+        self.leave_line()
         print(f"line {line}: {message}", file=sys.stderr, flush=True)
 
+    def leave_line(self) -> None:
+        """Have what is said next begin a line of its own, where the translation is on the same terminal."""
+        if self.is_one and self.report.line_is_open:
+            print(file=sys.stderr)
+            self.report.line_is_open = False
+
+
+def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callable[[str], None]) -> "LiveTranslator":
+    """From text as it arrives to events, as the model's training cleaned and cut its sources."""
+    from data_prep import clean_side
+    from data_prep.cleaning import simplify_as_read
+    from data_prep.live import settled_side
+    from data_prep.rules import invisible
+    from duplexmt.corpus.evaluation_files import simplifies_sources
+    from duplexmt.policy.knobs import recorded_theta
+    from duplexmt.streaming.engine import Engine
+    from duplexmt.streaming.live import LiveTranslator, longest_sentence
+
+    data = loaded.info["data"]
+    language, simplified = data["source_language"], simplifies_sources(data)
     engine = Engine(
         loaded.model,
         loaded.tokens,
@@ -65,51 +117,33 @@ def translate(cfg: TranslateSettings) -> None:
         max_streams=1,
         max_repeats=cfg.max_repeats,
         typical_source_length=loaded.typical_source_length,
-        tokenizer=tokenizer,
+        tokenizer=loaded.tokenizer,
     )
-    simplified = simplifies_sources(data)
 
-    def clean(text: str) -> str:
-        text = clean_side(text, data["source_language"])
-        return simplify_as_read(text) if simplified else text
+    def as_trained(clean: Callable[[str, str], str]) -> Callable[[str], str]:
+        return lambda text: simplify_as_read(clean(text, language)) if simplified else clean(text, language)
 
-    def settled(text: str) -> str:
-        text = settled_side(text, data["source_language"])
-        return simplify_as_read(text) if simplified else text
-
-    as_trained = min(data["max_tokens"], longest_sentence(engine))
-    translator = LiveTranslator(
+    longest = min(data["max_tokens"], longest_sentence(engine))
+    return LiveTranslator(
         engine,
         loaded.sources,
-        clean,
-        settled,
-        max_sentence_tokens=as_trained if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
+        as_trained(clean_side),
+        as_trained(settled_side),
+        max_sentence_tokens=longest if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
         cut=cfg.cut,
-        warn=lambda message: warn(report.line, message),
-        invisible=lambda character: invisible(character, data["source_language"]),
+        warn=warn,
+        invisible=lambda character: invisible(character, language),
     )
-    messages = {
-        "max_target_tokens": f"cut off at {cfg.max_target_tokens} tokens",
-        "repetition": "cut off where it repeated itself",
-    }
-    whole = cfg.whole or cfg.text is not None
+
+
+def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterable[str | None]:
+    """The text as it arrives; None for a pause."""
+    from duplexmt.streaming.pipe import arriving, decoded
+
     if cfg.text is None:
-        chunks = arriving(sys.stdin.fileno(), cfg.pause, warn)
-    else:  # in an argument Python lets bytes that are not UTF-8 pass as surrogates
-        chunks = decoded([cfg.text.encode("utf-8", "surrogateescape")], warn)
-    try:
-        for part in whole_lines(chunks) if whole else by_lines(chunks):
-            if part is None:
-                events = translator.pause()
-            else:
-                events = translator.whole(part.removesuffix("\n")) if whole else translator.feed(part)
-            line, stopped = report.line, report.show(events)
-            if part is not None and part.endswith("\n") and not report.end_line():
-                warn(line, "no text to translate")
-            for reason in stopped:
-                warn(line, messages[reason])
-    finally:
-        leave_line()  # for an error, or Ctrl-C
+        return arriving(sys.stdin.fileno(), cfg.pause, warn_of)
+    # in an argument Python lets bytes that are not UTF-8 pass as surrogates
+    return decoded([cfg.text.encode("utf-8", "surrogateescape")], warn_of)
 
 
 def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:

@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_prep.account import Account
 from data_prep.files import write_whole
+from data_prep.report import Report
 
-_ACCOUNT = b"account"
+_REPORT = b"report"
 
 
-def write_block(table: pa.Table, account: Account, path: Path) -> None:
-    """The pairs of a block with its account, whole or not at all."""
-    schema = table.schema.with_metadata({_ACCOUNT: account.to_json().encode()})
+def write_block(table: pa.Table, report: Report, path: Path) -> None:
+    """The pairs of a block with its report, whole or not at all."""
+    schema = table.schema.with_metadata({_REPORT: report.to_json().encode()})
 
     def write(stream: Any) -> None:
         with pa.ipc.new_file(stream, schema) as writer:
@@ -43,7 +43,7 @@ def block_pairs(path: Path) -> int:
         return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
 
 
-def block_account(path: Path) -> Account:
+def block_report(path: Path) -> Report:
     """What became of the lines of a block."""
     with pa.memory_map(str(path)) as file:
-        return Account.from_json(pa.ipc.open_file(file).schema.metadata[_ACCOUNT])
+        return Report.from_json(pa.ipc.open_file(file).schema.metadata[_REPORT])

@@ -1,8 +1,8 @@
 """The first half of the way: each source cleaned, block by block, into files of its own.
 
     OUTPUT/clean/SOURCE/settings.json     what was asked for, and the hashes of the files it is made from
-    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block and its account (see `blocks`)
-    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and the sum of their accounts
+    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block and its report (see `blocks`)
+    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and the sum of their reports
 
 A block's file appears whole or not at all (written aside, flushed, renamed), and what is in it depends on nothing but
 the block and the settings. So a run that was killed goes on with the blocks that are missing, and any number of
@@ -23,18 +23,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from data_prep.account import VICTIMS, Account, Victim
-from data_prep.blocks import block_account, write_block
+from data_prep.blocks import block_report, write_block
 from data_prep.cleaning import Cleaning, clean_context
 from data_prep.columns import Columns, columns_of
 from data_prep.files import locked, write_whole
 from data_prep.ranking import ranks
+from data_prep.report import EXAMPLES, Example, Report
 from data_prep.sources import Block, Source, find_files, read_blocks
 from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 
 log = logging.getLogger("data_prep")
 
-FORMAT = 3
+FORMAT = 4
 """Of the block files: a folder of another format is not gone on with."""
 
 
@@ -53,7 +53,7 @@ class CleanTask:
         return self.folder / f"{number:05d}.arrow"
 
 
-def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Account:
+def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Report:
     """Clean one source, or what is left to do of it.
 
     Args:
@@ -72,19 +72,19 @@ def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, prog
         _check_settings(task, root)
         finished = task.folder / "source.json"
         if finished.is_file():
-            account = Account.from_json(json.dumps(json.loads(finished.read_text(encoding="utf-8"))["account"]))
-            progress(account.lines)
-            return account
+            report = Report.from_json(json.dumps(json.loads(finished.read_text(encoding="utf-8"))["report"]))
+            progress(report.counts["lines"]["read"])
+            return report
         blocks = 0
         for result in _in_parallel(pool, at_once, _left_to_do(task, root, progress)):
             progress(result)
-        account = Account()
+        report = Report({"lines": {"read": 0, "kept": 0}})
         while task.path(blocks).is_file():
-            account.add(block_account(task.path(blocks)))
+            report.merge(block_report(task.path(blocks)))
             blocks += 1
-        content = {"blocks": blocks, "account": json.loads(account.to_json())}
+        content = {"blocks": blocks, "report": report.as_dict()}
         write_whole(finished, json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
-    return account
+    return report
 
 
 def source_blocks(folder: Path) -> list[Path]:
@@ -166,7 +166,7 @@ def clean_block(task: CleanTask, block: Block) -> int:
     columns = columns_of(block, task.source)
     cleaned = clean_columns(columns.source, columns.target, task.rules)
     numbers = columns.lines + block.first
-    account = _account(task, block, columns, cleaned, numbers)
+    report = _report(task, block, columns, cleaned, numbers)
     kept = pa.array(cleaned.dropped == 0)
     source, target, before = (column.filter(kept) for column in (cleaned.source, cleaned.target, columns.before))
     sides = [source, target]
@@ -178,8 +178,8 @@ def clean_block(task: CleanTask, block: Block) -> int:
         table["exact"] = _hashes(*sides)
     if task.rules.duplicates == "near":
         table["near"] = _hashes(*map(text_keys, sides))
-    write_block(pa.table(table), account, task.path(block.number))
-    return account.lines
+    write_block(pa.table(table), report, task.path(block.number))
+    return report.counts["lines"]["read"]
 
 
 def _hashes(*sides: pa.Array) -> pa.Array:
@@ -188,42 +188,33 @@ def _hashes(*sides: pa.Array) -> pa.Array:
     return pa.array(np.fromiter(map(xxh3_64_intdigest, joined), np.uint64, len(joined)))
 
 
-def _account(task: CleanTask, block: Block, columns: Columns, cleaned: CleanedColumns, numbers: np.ndarray) -> Account:
-    total = len(numbers) + len(columns.faults)
-    account = Account(lines=total, kept=int((cleaned.dropped == 0).sum()))
+def _report(task: CleanTask, block: Block, columns: Columns, cleaned: CleanedColumns, numbers: np.ndarray) -> Report:
+    kept = cleaned.dropped == 0
+    report = Report({"lines": {"read": len(numbers) + len(columns.faults), "kept": int(kept.sum())}})
     order = ranks(task.seed, task.name, numbers)
 
     def place(line: int) -> str:
         return f"{task.name} {block.place}:{block.line + line}"
 
-    def pairs(mask: np.ndarray, rewritten: bool) -> list[Victim]:
+    def example(index: int, rewritten: bool) -> Example:
+        before = f"{columns.source[index].as_py()}\t{columns.target[index].as_py()}"
+        after = f"{cleaned.source[index].as_py()}\t{cleaned.target[index].as_py()}" if rewritten else ""
+        return Example(int(order[index]), place(int(columns.lines[index])), before, after)
+
+    def add(stage: str, reason: str, mask: np.ndarray) -> None:
         chosen = np.flatnonzero(mask)
-        chosen = chosen[np.argsort(order[chosen], kind="stable")[:VICTIMS]]
-        return [
-            (
-                int(order[index]),
-                place(int(columns.lines[index])),
-                f"{columns.source[index].as_py()}\t{columns.target[index].as_py()}",
-                f"{cleaned.source[index].as_py()}\t{cleaned.target[index].as_py()}" if rewritten else "",
-            )
-            for index in chosen.tolist()
-        ]
+        if len(chosen):
+            report.add(stage, reason, len(chosen))
+            first = chosen[np.argsort(order[chosen], kind="stable")[:EXAMPLES]].tolist()
+            report.add_examples(stage, reason, [example(index, stage == "rewritten") for index in first])
 
     for code, reason in enumerate(cleaned.reasons):
-        mask = cleaned.dropped == code
-        if code and mask.any():
-            account.dropped[reason] = int(mask.sum())
-            account.add_victims(reason, pairs(mask, rewritten=False))
+        if code:
+            add("dropped", reason, cleaned.dropped == code)
     for rule, mask in cleaned.rewritten.items():
-        mask = mask & (cleaned.dropped == 0)
-        if mask.any():
-            account.rewritten[rule] = int(mask.sum())
-            account.add_victims(rule, pairs(mask, rewritten=True))
-    by_reason: dict[str, list[Victim]] = {}
+        add("rewritten", rule, mask & kept)
     lines = np.array([fault.line for fault in columns.faults], np.int64)
     for fault, rank in zip(columns.faults, ranks(task.seed, task.name, lines + block.first).tolist(), strict=True):
-        by_reason.setdefault(fault.reason, []).append((rank, place(fault.line), fault.text, ""))
-    for reason, victims in by_reason.items():
-        account.faulty[reason] = len(victims)
-        account.add_victims(reason, victims)
-    return account
+        report.add("faulty", fault.reason)
+        report.add_examples("faulty", fault.reason, [Example(rank, place(fault.line), fault.text)])
+    return report

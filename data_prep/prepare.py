@@ -29,14 +29,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_prep.account import Account
-from data_prep.blocks import block_account
+from data_prep.blocks import block_report
 from data_prep.clean_corpus import CleanTask, clean_source, source_blocks
 from data_prep.files import locked, write_whole
 from data_prep.reading import Pair
+from data_prep.report import Report
 from data_prep.report_page import report_page
 from data_prep.sampling import (
-    Candidate,
     CleanedCorpus,
     CountTokens,
     Sample,
@@ -44,11 +43,12 @@ from data_prep.sampling import (
     as_table,
     draw,
     everything_else,
-    held_out,
+    kept_apart,
     without_duplicates,
 )
 from data_prep.settings import Preparation
 from data_prep.shards import Made, of_a_shard, shard_path, summary, write_shard
+from data_prep.splitting import Candidate
 from data_prep.tokens import TokenCounter
 
 log = logging.getLogger("data_prep")
@@ -93,8 +93,8 @@ def clean(plan: Preparation, pool: Executor, processes: int, progress: Progress 
     """Clean all sources; see `clean_source`."""
     for name, source in plan.sources.items():
         task = CleanTask(name, source, plan.cleaning, plan.seed, plan.output / "clean" / name, plan.block_bytes)
-        account = clean_source(task, plan.root, pool, processes + 1, partial(progress, name))
-        log.info("%s: %s of %s lines kept", name, f"{account.kept:,}", f"{account.lines:,}")
+        lines = clean_source(task, plan.root, pool, processes + 1, partial(progress, name)).counts["lines"]
+        log.info("%s: %s of %s lines kept", name, f"{lines['kept']:,}", f"{lines['read']:,}")
 
 
 def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, command: str) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     folder, aside = plan.output / "splits", plan.output / ".splits.tmp"
     if manifest := _finished(plan.output, settings):
         return manifest
-    corpus, duplicates, account = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool)
+    corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool)
     count = counter.count if counter else None
     drawn = draw(corpus, plan.sample, count, list(plan.sources), pool)
     shutil.rmtree(aside, ignore_errors=True)
@@ -118,28 +118,28 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     if plan.sample.train_size is None:
         made = _write_the_rest(aside, corpus, drawn, plan.sample, count, pool)
         for counts in (counts for _, _, counts in made):
-            drawn.counts.update({name: drawn.counts[name] + number for name, number in counts.items()})
+            drawn.counts.update(counts)
         splits["train"] = summary(made)
     splits = {name: splits[name] for name in ("train", "validation", "test")}
-    accounts = {name: Account() for name in plan.sources}
+    reports = {name: Report() for name in plan.sources}
     for name, path in blocks:
-        accounts[name].add(block_account(path))
+        reports[name].merge(block_report(path))
     manifest = {
         "command": command,
         "settings": settings,
         "versions": _versions(),
-        "sources": {name: accounts[name].counts() for name in plan.sources},
-        "duplicates": duplicates,
+        "sources": {name: reports[name].counts for name in plan.sources},
+        "duplicates": dict(report.counts["duplicates"]),
         "pairs_to_sample_from": corpus.pairs,
         "sampling": drawn.counts,
         "splits": splits,
     }
-    for each in accounts.values():
-        account.add(each)
+    for each in reports.values():
+        report.merge(each)
     if not splits["train"]["pairs"]:
         raise ValueError(f"no training pair is left; what became of them: {manifest['sources']}, {drawn.counts}")
     kept = [(each.corpus, each.source, each.target) for each in drawn.splits.get("train", [])[:200]]
-    write_whole(aside / "report.md", report_page(manifest, account, kept))
+    write_whole(aside / "report.md", report_page(manifest, report, kept))
     write_whole(aside / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
     os.replace(aside, folder)
     return manifest
@@ -252,7 +252,7 @@ def _write_the_rest(
     folder: Path, corpus: CleanedCorpus, drawn: Sample, wanted: Sampling, count: CountTokens | None, pool: Executor
 ) -> list[Made]:
     """Shards of all training pairs."""
-    held, shards = held_out(drawn), of_a_shard([int(mask.sum()) for mask in corpus.masks])
+    held, shards = kept_apart(drawn.held_out), of_a_shard([int(mask.sum()) for mask in corpus.masks])
     if count is not None:
         pool = _Here()  # the tokenizer has threads of its own
     waiting = [

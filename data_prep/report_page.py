@@ -1,24 +1,24 @@
-"""The account of a preparation as a page for people."""
+"""The report of a preparation as a page for people."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from data_prep.account import Account
+from data_prep.report import Report
 
 
-def report_page(manifest: dict[str, Any], account: Account, kept: Sequence[tuple[str, str, str]]) -> str:
-    """Markdown: a table of counts, what was sampled, up to 50 victims of each rule, and kept pairs (source, texts)."""
+def report_page(manifest: dict[str, Any], report: Report, kept: Sequence[tuple[str, str, str]]) -> str:
+    """Markdown: a table of counts, what was sampled, up to 50 examples of each rule, and kept pairs (source, texts)."""
     lines = [f"# {manifest['settings']['corpus']}", "", f"`{manifest['command']}`", "", "## Lines", ""]
     names = list(manifest["sources"])
     lines += [_row(["", *names, "all"]), _row(["---"] + ["---:"] * (len(names) + 1))]
     for kind, title in (("faulty", "no pair"), ("dropped", "dropped"), ("rewritten", "rewritten")):
-        rules = sorted({rule for name in names for rule in manifest["sources"][name][kind]})
+        rules = sorted({rule for name in names for rule in manifest["sources"][name].get(kind, {})})
         lines += [
-            _counts(f"{title}: {rule}", [manifest["sources"][name][kind].get(rule, 0) for name in names])
+            _counts(f"{title}: {rule}", [manifest["sources"][name].get(kind, {}).get(rule, 0) for name in names])
             for rule in rules
         ]
-    for kind in ("lines", "kept"):
-        lines.append(_counts(f"**{kind}**", [manifest["sources"][name][kind] for name in names]))
+    for kind, title in (("read", "lines"), ("kept", "kept")):
+        lines.append(_counts(f"**{title}**", [manifest["sources"][name]["lines"][kind] for name in names]))
     lines += ["", "## Pairs", "", _row(["", "pairs"]), _row(["---", "---:"])]
     lines += [_row([name.replace("_", " ") + "s", f"{count:,}"]) for name, count in manifest["duplicates"].items()]
     lines.append(_row(["to sample from", f"{manifest['pairs_to_sample_from']:,}"]))
@@ -26,9 +26,10 @@ def report_page(manifest: dict[str, Any], account: Account, kept: Sequence[tuple
     for name, split in manifest["splits"].items():
         by_source = ", ".join(f"{source} {count:,}" for source, count in split["by_source"].items())
         lines.append(_row([f"**{name}** ({by_source})", f"{split['pairs']:,}"]))
-    for rule, victims in sorted(account.victims.items()):
+    by_rule = {rule: found for stage in report.examples.values() for rule, found in stage.items()}
+    for rule, examples in sorted(by_rule.items()):
         lines += ["", f"## {rule}", ""]
-        for _, place, before, after in victims:
+        for _, place, before, after in examples:
             change = f" → {_texts(after)}" if after else ""
             lines.append(f"- {place}: {_texts(before)}{change}")
     lines += [

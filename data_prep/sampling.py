@@ -1,8 +1,9 @@
 """The second half of the way: from cleaned blocks to splits of exact sizes, tokenising only what is looked at.
 
-Pairs come in the order of their ranks (`ranking`). The first ones that pass the length limit are held out, for test
-and validation; the next ones are the training pairs, where they share no text with those. It is a uniform sample of
-all pairs that would pass, though only as many are tokenised as it takes: the ranks know nothing of the texts.
+Pairs come in the order of their ranks (`ranking`). Of those that pass the length limit the first ones are held out, for
+test and validation (`splitting`); the others are the training pairs, where they share no text with those. It is a
+uniform sample of all pairs that would pass, though only as many are tokenised as it takes: the ranks know nothing of
+the texts.
 """
 
 from collections import Counter
@@ -12,20 +13,19 @@ from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_prep.account import Account
 from data_prep.blocks import block_pairs, read_block
 from data_prep.corpus import CountTokens
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
 from data_prep.reading import Pair
+from data_prep.report import EXAMPLES, Example, Report
 from data_prep.shards import SPLIT_SCHEMA
-from data_prep.splitting import Texts
+from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out
 from data_prep.vectorised import text_keys
 
 _AT_ONCE = 400_000  # pairs in memory
@@ -77,21 +77,6 @@ class Sampling:
         return counts
 
 
-class Candidate(NamedTuple):
-    """A pair with its rank, and where it comes from."""
-
-    rank: int
-    corpus: str
-    line: int
-    source: str
-    target: str
-    before: str = ""
-
-    @property
-    def pair(self) -> Pair:
-        return Pair(self.source, self.target, self.before)
-
-
 @dataclass
 class CleanedCorpus:
     """Block files of cleaned sources, in order, and masks of the pairs in them that take part."""
@@ -107,26 +92,23 @@ class CleanedCorpus:
 
 def without_duplicates(
     blocks: list[tuple[str, Path]], duplicates: str, seed: int, pool: Executor
-) -> tuple[CleanedCorpus, dict[str, int], Account]:
-    """A corpus without duplicates ("none", "exact", "near"), how many there were of either kind, and some of them."""
+) -> tuple[CleanedCorpus, Report]:
+    """A corpus without duplicates ("none", "exact", "near"), and how many there were of either kind."""
     paths = [path for _, path in blocks]
     sizes = [block_pairs(path) for path in paths]
-    masks = [np.ones(size, bool) for size in sizes]
-    counts: dict[str, int] = {}
-    account = Account()
-    before = CleanedCorpus(blocks, masks, seed)
+    report = Report({"duplicates": {}})
+    before = CleanedCorpus(blocks, [np.ones(size, bool) for size in sizes], seed)
     exact = repeated(paths, sizes, "exact", pool) if duplicates != "none" else []
     near = repeated(paths, sizes, "near", pool) if duplicates == "near" else []
     for name, found in (("duplicate", exact), ("near_duplicate", near)):
         found = [each & mask for each, mask in zip(found, before.masks, strict=False)]
-        counts[name] = int(sum(each.sum() for each in found))
-        if counts[name]:
-            first = next(_in_rounds(CleanedCorpus(blocks, found, seed), _in_process, 200))[:50]
-            account.add_victims(
-                name, [(c.rank, f"{c.corpus}:{c.line + 1}", f"{c.source}\t{c.target}", "") for c in first]
-            )
+        if count := int(sum(each.sum() for each in found)):
+            report.add("duplicates", name, count)
+            first = next(_in_rounds(CleanedCorpus(blocks, found, seed), _in_process, 200))[:EXAMPLES]
+            examples = [Example(c.rank, f"{c.corpus}:{c.line + 1}", f"{c.source}\t{c.target}") for c in first]
+            report.add_examples("duplicates", name, examples)
             before = CleanedCorpus(blocks, [mask & ~each for mask, each in zip(before.masks, found, strict=True)], seed)
-    return before, {name: count for name, count in counts.items() if count}, account
+    return before, report
 
 
 def in_random_order(corpus: CleanedCorpus, pool: Executor, expected: int) -> Iterator[Candidate]:
@@ -176,8 +158,12 @@ class Sample:
     """The pairs of each split in order of their ranks, and what became of those looked at on the way."""
 
     splits: dict[str, list[Candidate]]
-    counts: dict[str, int]
-    texts: Texts  # of the held-out pairs
+    counts: Counter[str]
+
+    @property
+    def held_out(self) -> list[Candidate]:
+        """All pairs but those to train on."""
+        return [pair for split in HELD_OUT for pair in self.splits[split]]
 
 
 def draw(
@@ -190,49 +176,42 @@ def draw(
     Raises:
         ValueError: fewer pairs than asked for.
     """
-    held_out = ["test", "validation"]
-    names = held_out if wanted.train_size is None else [*held_out, "train"]
-    left = {name: wanted.sizes(name, sources) for name in names}
-    sample = Sample({name: [] for name in names}, {"looked_at": 0, "too_long": 0, "shares_held_out": 0}, Texts())
-    waiting: list[Candidate] = []  # fit for training, as far as is known before all held-out pairs are
+    sizes = {split: wanted.sizes(split, sources) for split in HELD_OUT}
+    expected = 4 * sum(sum(each.values()) for each in sizes.values()) + 2 * (wanted.train_size or 0)
 
-    def lacking(names: Sequence[str]) -> int:
-        return sum(sum(left[name].values()) for name in names)
+    def fitting(counts: Counter[str]) -> Iterator[Candidate]:
+        candidates = in_random_order(corpus, pool, expected)
+        while batch := list(islice(candidates, _BATCH)):
+            for pair, fit in zip(batch, fits(batch, count_tokens, wanted.max_tokens), strict=True):
+                counts["looked_at"] += 1
+                if fit:
+                    yield pair
+                else:
+                    counts["too_long"] += 1
 
-    def take(pair: Candidate, splits: Sequence[str]) -> bool:
-        """Whether the pair's source is still wanted in one of the splits; if so, it goes there."""
+    splits = hold_out(fitting(Counter()), sizes, Texts(), corpus.seed)
+    sample = Sample(splits, Counter(looked_at=0, too_long=0, shares_held_out=0))
+    if wanted.train_size is None:
+        return sample
+    known, held = Texts(pair.pair for pair in sample.held_out), {(pair.corpus, pair.line) for pair in sample.held_out}
+    left = wanted.sizes("train", sources)
+    train = sample.splits["train"] = []
+    for pair in fitting(sample.counts):
+        if not any(left.values()):
+            break
         stratum = pair.corpus if wanted.shares else ""
-        split = next((name for name in splits if left[name].get(stratum)), None)
-        if split and sample.texts.share(pair.pair):
+        if (pair.corpus, pair.line) in held or not left.get(stratum):
+            continue
+        if known.share(pair.pair):
             sample.counts["shares_held_out"] += 1
-        elif split:
-            sample.splits[split].append(pair)
-            left[split][stratum] -= 1
-            if split in held_out:
-                sample.texts.add([pair.pair])
-        return split is not None
-
-    candidates = in_random_order(corpus, pool, 2 * lacking(names))
-    while lacking(names) and (batch := list(islice(candidates, _BATCH))):
-        for pair, fit in zip(batch, fits(batch, count_tokens, wanted.max_tokens), strict=True):
-            if not lacking(names):
-                break
-            sample.counts["looked_at"] += 1
-            if not fit:
-                sample.counts["too_long"] += 1
-            elif not lacking(held_out) or not take(pair, held_out):
-                waiting.append(pair)
-            if not lacking(held_out):
-                for each in waiting:
-                    take(each, names[2:])
-                waiting.clear()
-    if lacking(names):
-        sizes = {name: {key or "all": count for key, count in left[name].items() if count} for name in names}
+        else:
+            train.append(pair)
+            left[stratum] -= 1
+    if lacking := {name or "all": count for name, count in left.items() if count}:
         raise ValueError(
             f"too few pairs: of all {corpus.pairs:,} clean ones {sample.counts['too_long']:,} have over "
             f"{wanted.max_tokens} tokens, {sample.counts['shares_held_out']:,} a text of a held-out pair; still "
-            f"wanted: { {name: counts for name, counts in sizes.items() if counts} }; ask for fewer, or raise "
-            "sample.max_tokens"
+            f"wanted: {lacking}; ask for fewer, or raise sample.max_tokens"
         )
     return sample
 
@@ -260,13 +239,13 @@ class HeldOut:
     keys: tuple[pa.Array, pa.Array]
 
 
-def held_out(sample: Sample) -> HeldOut:
-    """The pairs drawn so far."""
+def kept_apart(held_out: Sequence[Candidate]) -> HeldOut:
+    """Lines and keys of the held-out pairs."""
     lines: dict[str, list[int]] = {}
-    for pair in (pair for pairs in sample.splits.values() for pair in pairs):
+    for pair in held_out:
         lines.setdefault(pair.corpus, []).append(pair.line)
-    keys = pa.array(sorted(sample.texts.sources), pa.string()), pa.array(sorted(sample.texts.targets), pa.string())
-    return HeldOut(lines, keys)
+    texts = Texts(pair.pair for pair in held_out)
+    return HeldOut(lines, (pa.array(sorted(texts.sources), pa.string()), pa.array(sorted(texts.targets), pa.string())))
 
 
 def everything_else(

@@ -1,12 +1,21 @@
-"""Held-out pairs and samples that depend on texts and a seed alone, never on the order in which pairs come."""
+"""Which pairs are held out for test and validation: one rule for every corpus, which knows nothing of a tokenizer.
+
+Every pair has a rank, a number that a hash makes of its source text and the seed (`text_rank`), or of its place where a
+corpus is too large to look at every text (`ranking`). A second hash of the rank says whether the pair may be tested on
+or validated on, never both. In order of rank, the first pairs with texts of their own are held out, as many as asked
+for. So neither the order of lines and files nor other files have a say in it. What shares either text with a held-out
+pair, up to case, spaces and punctuation (`text_key`), is not trained on.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from itertools import chain
+from typing import NamedTuple
 
 from data_prep.reading import Pair
 from data_prep.report import Report
+
+HELD_OUT = ("test", "validation")
 
 _NOT_WORD = re.compile(r"[\W_]+")
 
@@ -22,17 +31,28 @@ def rank(text: str, seed: int) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def pair_rank(pair: Pair, seed: int) -> int:
-    """`rank` of a whole pair, the sentence before included."""
-    return rank("\t".join(pair if pair.before else pair[:2]), seed)
+class Candidate(NamedTuple):
+    """A pair with its rank, and where it comes from."""
+
+    rank: int
+    corpus: str
+    line: int
+    source: str
+    target: str
+    before: str = ""
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.source, self.target, self.before)
 
 
 class Texts:
-    """The texts of held-out pairs, by `text_key`, a set for each side: the sentence before makes a source no other."""
+    """Texts by `text_key`, a set for each side: the sentence before makes a source no other."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
         self.sources: set[str] = set()
         self.targets: set[str] = set()
+        self.add(pairs)
 
     def add(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
@@ -42,57 +62,80 @@ class Texts:
     def share(self, pair: Pair) -> bool:
         return text_key(pair.source) in self.sources or text_key(pair.target) in self.targets
 
-    def drop_shared(self, pairs: list[Pair], report: Report, name: str) -> list[Pair]:
-        """The pairs that share neither side; the others are counted."""
-        free = [pair for pair in pairs if not self.share(pair)] if self.sources else pairs
-        if len(free) < len(pairs):
-            report.add("split", f"{name}_shares_held_out", len(pairs) - len(free))
-        if not free:
-            raise nothing_left(name, report)
-        return free
+
+def by_rank(corpora: Mapping[str, Iterable[Pair]], seed: int) -> list[Candidate]:
+    """All pairs of some corpora in order of the ranks of their source texts."""
+    candidates = [
+        Candidate(rank(text_key(pair.source), seed), name, 0, *pair)
+        for name, pairs in corpora.items()
+        for pair in pairs
+    ]
+    return sorted(candidates, key=lambda each: (each.rank, each.pair, each.corpus))
 
 
-def hold_out(pool: list[Pair], train: list[Pair], wanted: int, report: Report) -> tuple[list[Pair], list[Pair]]:
-    """The first `wanted` pairs of pool, then train, with sources and targets new to those before; and the free rest.
+def hold_out(
+    candidates: Iterable[Candidate], sizes: Mapping[str, Mapping[str, int]], forbidden: Texts, seed: int
+) -> dict[str, list[Candidate]]:
+    """The first candidates for each split that share no text with those before, or with `forbidden` ones.
 
-    ValueError if there are too few for that, or none left to train on.
+    Args:
+        candidates: in order of rank; no more are taken from it than it takes.
+        sizes: of "test" and "validation": how many pairs of each corpus, or, under "", of those not named.
+        forbidden: texts of test files.
+        seed: of the hash that decides between the two.
+
+    Raises:
+        ValueError: there are too few.
     """
-    held: list[Pair] = []
-    rest: list[Pair] = []
-    texts = Texts()
-    for index, pair in enumerate(chain(pool, train)):
-        if len(held) < wanted and not texts.share(pair):
-            held.append(pair)
-            texts.add([pair])
-            if index >= len(pool):
-                report.add("split", "beyond_pool")
+    held: dict[str, list[Candidate]] = {split: [] for split in sizes}
+    left = {split: dict(wanted) for split, wanted in sizes.items()}
+    taken = Texts()
+    for each in candidates:
+        if not any(any(wanted.values()) for wanted in left.values()):
+            break
+        split = HELD_OUT[rank(str(each.rank), seed) % 2 == 0]
+        corpus = each.corpus if each.corpus in left.get(split, {}) else ""
+        if left.get(split, {}).get(corpus) and not taken.share(each.pair) and not forbidden.share(each.pair):
+            held[split].append(each)
+            left[split][corpus] -= 1
+            taken.add([each.pair])
+    lacking = [
+        f"{count:,} pairs{corpus and f' of {corpus}'} ({split})"
+        for split, wanted in left.items()
+        for corpus, count in wanted.items()
+        if count
+    ]
+    if lacking:
+        asked = " and ".join(f"{split}_size={sum(wanted.values()):,}" for split, wanted in sizes.items())
+        raise ValueError(
+            f"cannot hold out {asked}: {', '.join(lacking)} are lacking, as held-out pairs need texts of their own; "
+            "ask for fewer, or bring more data"
+        )
+    return held
+
+
+def unshared(name: str, pairs: Iterable[Pair], known: Mapping[str, Texts], report: Report) -> list[Pair]:
+    """The pairs of a corpus that share no text with the `known` ones; the others are counted, by whose they share."""
+    free: list[Pair] = []
+    for pair in pairs:
+        source, target = text_key(pair.source), text_key(pair.target)
+        shares = (reason for reason, texts in known.items() if source in texts.sources or target in texts.targets)
+        reason = next(shares, None)
+        if reason is None:
+            free.append(pair)
         else:
-            rest.append(pair)
-    if len(held) < wanted or not rest:
-        raise ValueError(
-            f"cannot hold out {wanted:,} pairs (test_size + validation_size): of the {len(pool) + len(train):,} pairs "
-            f"that fit, {len(held):,} have texts of their own, and training needs pairs too; ask for fewer, raise "
-            f"max_tokens or bring more data\n{report.summary()}"
-        )
-    return held, texts.drop_shared(rest, report, "train")
+            report.add(name, reason)
+    report.add(name, "kept", len(free))
+    return free
 
 
-def sample(name: str, pairs: list[Pair], size: int | None, seed: int, report: Report) -> list[Pair]:
-    """`size` pairs (None: all), lowest rank of the whole pair first: a uniform sample in a fixed random order.
-
-    ValueError if there are fewer.
-    """
-    if size is not None and size > len(pairs):
-        raise ValueError(
-            f"{name}_size is {size:,}, but there are only {len(pairs):,} pairs; null takes all\n{report.summary()}"
-        )
-    chosen = sorted(pairs, key=lambda pair: (pair_rank(pair, seed), pair))[:size]
-    if len(chosen) < len(pairs):
-        report.add("split", f"{name}_not_sampled", len(pairs) - len(chosen))
-    return chosen
+def in_random_order(pairs: Iterable[Pair], seed: int) -> list[Pair]:
+    """Each pair once, in an order that the texts and the seed alone decide: its first n are a uniform sample."""
+    return sorted(set(pairs), key=lambda pair: (rank("\t".join(pair if pair.before else pair[:2]), seed), pair))
 
 
 def nothing_left(name: str, report: Report, where: str = "") -> ValueError:
+    """The error for a split without a pair, which says what became of all."""
     return ValueError(
         f"no {name} pair is left{where and f' of {where}'}; what became of them:\n{report.summary()}\n"
         "Check the path, source_field and target_field, the languages, and whether max_tokens is too small."

@@ -5,43 +5,30 @@
 `data_prep` cleans the files, once, whatever the number of runs that read them. Test files, named by patterns, are never
 a source of pairs; they are read for their texts alone, which no pair of any split shares.
 
-Held-out pairs come from some of the files, a fixed number from each. A keyed hash of the source text (`text_key`)
-decides whether a pair may be tested on or validated on, never both, and its rank: of each file's pairs with texts of
-their own the lowest ranks are held out. Neither the order of files and lines nor files that are not held out from have
-any say in it, nor has a tokenizer. What shares either text with a held-out pair is not trained on.
+Held-out pairs come from some of the files, a fixed number from each, by `data_prep.splitting`.
 """
 
-import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from glob import escape
+from itertools import chain, compress
 from pathlib import Path
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from data_prep import Report
 from data_prep.blocks import read_block
 from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import Cleaning
 from data_prep.cores import usable_cores
-from data_prep.corpus import CountTokens
 from data_prep.files import locked
 from data_prep.prepare import clean, workers
 from data_prep.reading import Pair
 from data_prep.sampling import Sampling, without_duplicates
 from data_prep.settings import Preparation, preset
 from data_prep.sources import Source
-from data_prep.splitting import Texts, pair_rank, rank
-from data_prep.vectorised import text_keys
+from data_prep.splitting import Texts, by_rank, hold_out, in_random_order, nothing_left, text_key, unshared
 
 from .folder_files import corpus_files, test_texts
 
-BPE_PAIRS = 300_000
-"""Training pairs a BPE is trained on at most: the first ones of the sample's random order."""
-
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance
-_BATCH = 5_000  # pairs in one call of a token counter
 
 
 def folder_pairs(
@@ -124,19 +111,29 @@ def folder_pairs(
         refuse_copies(name, texts, blocks)
         forbidden.sources |= texts.sources
         forbidden.targets |= texts.targets
-    splits = hold_out(
-        {name: [block for owner, block in blocks if owner == name] for name in held_out},
-        {"test": test_size, "validation": validation_size},
-        forbidden,
-        seed,
-    )
-    held = Texts()
-    for pairs in splits.values():
-        held.add(pairs)
+    own = {name: pairs_of([block for owner, block in blocks if owner == name]) for name in held_out}
+    sizes = {"test": dict.fromkeys(held_out, test_size), "validation": dict.fromkeys(held_out, validation_size)}
+    held = hold_out(by_rank(own, seed), sizes, forbidden, seed)
+    splits = {name: [each.pair for each in found] for name, found in held.items()}
     for name, pairs in splits.items():
         report.add(name, "held_out", len(pairs))
-    splits["train"] = training_pairs(blocks, plan.cleaning.duplicates, forbidden, held, seed, report)
-    return splits
+    with workers(1) as pool:
+        corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, seed, pool)
+    report.merge(duplicates)
+    known = {"shares_test_file": forbidden, "shares_held_out": Texts(chain.from_iterable(splits.values()))}
+    free: list[Pair] = []
+    for (name, block), mask in zip(corpus.blocks, corpus.masks, strict=True):
+        free += unshared(name, compress(pairs_of([block]), mask), known, report)
+    if not free:
+        raise nothing_left("train", report)
+    return splits | {"train": in_random_order(free, seed)}
+
+
+def pairs_of(blocks: Iterable[Path]) -> Iterator[Pair]:
+    """The pairs of some blocks, in order."""
+    for block in blocks:
+        table = read_block(block, Pair._fields)
+        yield from map(Pair, *(table[side].to_pylist() for side in Pair._fields))
 
 
 def refuse_copies(name: str, texts: Texts, blocks: Iterable[tuple[str, Path]]) -> None:
@@ -145,136 +142,13 @@ def refuse_copies(name: str, texts: Texts, blocks: Iterable[tuple[str, Path]]) -
     Raises:
         ValueError: naming both.
     """
-    known = pa.array(sorted(texts.sources), pa.string())
     found: dict[str, set[str]] = {}
     for owner, block in blocks:
-        keys = text_keys(_column(block, "source"))
-        found.setdefault(owner, set()).update(keys.filter(pc.is_in(keys, known)).to_pylist())
+        keys = {text_key(source) for source in read_block(block, ["source"])["source"].to_pylist()}
+        found.setdefault(owner, set()).update(keys & texts.sources)
     for owner, shared in found.items():
-        if len(shared) > _COPIED * len(known):
+        if len(shared) > _COPIED * len(texts.sources):
             raise ValueError(
-                f"{owner} holds {len(shared):,} of the {len(known):,} sources of the test file {name}, and would be "
-                f"trained on: take it out of the folder, or leave it out by data.exclude=[…,{owner}]"
+                f"{owner} holds {len(shared):,} of the {len(texts.sources):,} sources of the test file {name}, and "
+                f"would be trained on: take it out of the folder, or leave it out by data.exclude=[…,{owner}]"
             )
-
-
-def hold_out(
-    blocks: dict[str, list[Path]], sizes: dict[str, int], forbidden: Texts, seed: int
-) -> dict[str, list[Pair]]:
-    """Pairs of each split, `sizes` of them from each file, in order of their ranks.
-
-    Args:
-        blocks: the clean blocks of the files to take them from.
-        sizes: of "test" and "validation".
-        forbidden: texts of test files.
-        seed: of the hash.
-
-    Raises:
-        ValueError: if a file has too few pairs with texts of their own.
-    """
-    candidates: list[tuple[int, Pair, str]] = []
-    for name, parts in blocks.items():
-        numbers: dict[str, int] = {}
-        pairs: dict[Pair, str] = {}
-        for block in parts:
-            columns = [_column(block, side) for side in Pair._fields]
-            keys = text_keys(columns[0]).to_pylist()
-            pairs.update(zip(map(Pair, *(column.to_pylist() for column in columns)), keys, strict=True))
-            numbers |= {key: rank(key, seed) for key in set(keys) - numbers.keys()}
-        # Several times what is needed: half are of the other split, and some share a text with those before.
-        limit = max(heapq.nsmallest(8 * sum(sizes.values()) + 1000, numbers.values()), default=0)
-        candidates += [(numbers[key], pair, name) for pair, key in pairs.items() if numbers[key] <= limit]
-    splits: dict[str, list[Pair]] = {name: [] for name in sizes}
-    left = {(split, name): size for split, size in sizes.items() for name in blocks}
-    taken = Texts()
-    for number, pair, name in sorted(candidates):
-        split = "test" if rank(str(number), seed) % 2 else "validation"  # a hash of its own: no text changes sides
-        if left[split, name] and not taken.share(pair) and not forbidden.share(pair):
-            splits[split].append(pair)
-            left[split, name] -= 1
-            taken.add([pair])
-    if lacking := {f"{name} ({split})": count for (split, name), count in left.items() if count}:
-        shown = ", ".join(f"{count:,} pairs of {what}" for what, count in lacking.items())
-        raise ValueError(
-            f"data.test_size={sizes['test']}, data.validation_size={sizes['validation']} from each of "
-            f"{', '.join(blocks)}: {shown} are lacking, as held-out pairs need texts of their own; ask for fewer"
-        )
-    return splits
-
-
-def training_pairs(
-    blocks: list[tuple[str, Path]], duplicates: str, forbidden: Texts, held: Texts, seed: int, report: Report
-) -> list[Pair]:
-    """All pairs that share no text with a test file or a held-out pair, duplicates once, in a random order."""
-    with workers(1) as pool:
-        corpus, counts, _ = without_duplicates(blocks, duplicates, seed, pool)
-    for reason, count in counts.items():
-        report.add("train", reason, count)
-    keys = {
-        kind: [pa.array(sorted(texts), pa.string()) for texts in (each.sources, each.targets)]
-        for kind, each in (("shares_test_file", forbidden), ("shares_held_out", held))
-    }
-    found: set[Pair] = set()
-    for (name, block), mask in zip(corpus.blocks, corpus.masks, strict=True):
-        columns = [_column(block, side).filter(pa.array(mask)) for side in Pair._fields]
-        own = [text_keys(column) for column in columns[:2]]
-        free = np.ones(len(columns[0]), bool)
-        for kind, known in keys.items():
-            shares = np.zeros(len(free), bool)
-            for key, texts in zip(own, known, strict=True):
-                shares |= pc.is_in(key, texts).to_numpy(zero_copy_only=False)
-            report.add(name, kind, int((shares & free).sum()))
-            free &= ~shares
-        before = len(found)
-        found.update(map(Pair, *(column.filter(pa.array(free)).to_pylist() for column in columns)))
-        report.add(name, "kept", len(found) - before)
-    if not found:
-        raise ValueError(f"no training pair is left; what became of them:\n{report.summary()}")
-    return sorted(found, key=lambda pair: (pair_rank(pair, seed), pair))
-
-
-def draw(
-    pairs: list[Pair],
-    *,
-    max_tokens: int | None,
-    count_source: CountTokens,
-    count_target: CountTokens,
-    train_size: int | None,
-    report: Report,
-) -> list[Pair]:
-    """The first `train_size` pairs (None: all) of at most `max_tokens` tokens on either side.
-
-    In a random order they are a uniform sample of all that fit, and the rest needs no tokens counted.
-
-    Raises:
-        ValueError: if there are fewer.
-    """
-    chosen: list[Pair] = []
-    looked_at = 0
-    wanted = len(pairs) if train_size is None else train_size
-    for start in range(0, len(pairs), _BATCH):
-        if len(chosen) >= wanted:
-            break
-        batch = pairs[start : start + _BATCH]
-        looked_at += len(batch)
-        if max_tokens is None:
-            chosen += batch
-            continue
-        counted = count_source([pair.source for pair in batch]), count_target([pair.target for pair in batch])
-        counts = zip(*counted, strict=True)
-        fitting = [pair for pair, sizes in zip(batch, counts, strict=True) if max(sizes) <= max_tokens]
-        report.add("train", f"over_{max_tokens}_tokens", len(batch) - len(fitting))
-        chosen += fitting
-    if not chosen or (train_size is not None and len(chosen) < train_size):
-        raise ValueError(
-            f"data.train_size={train_size}: only {len(chosen):,} pairs have at most {max_tokens} tokens a side; "
-            f"ask for fewer, or raise data.max_tokens\n{report.summary()}"
-        )
-    if len(pairs) > looked_at or len(chosen) > wanted:
-        report.add("train", "not_sampled", len(pairs) - looked_at + max(0, len(chosen) - wanted))
-    return chosen[:wanted]
-
-
-def _column(block: Path, side: str) -> pa.Array:
-    column = read_block(block, [side])[side]
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())

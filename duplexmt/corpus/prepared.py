@@ -4,14 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_prep import Report, filter_by_length, finish_splits, read_and_clean
-from data_prep.corpus import CountTokens
+from data_prep import Report, read_and_split
+from data_prep.corpus import CountTokens, draw
 from data_prep.reading import Pair
 
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, token_ids, train_bpe
-from .pairs_folder import BPE_PAIRS, draw, folder_pairs
+from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
+
+BPE_PAIRS = 300_000
+"""Training pairs a BPE is trained on at most: the first ones, as they are in a random order."""
 
 Splits = dict[str, list[Pair]]
 STREAM_SETTINGS = ("end_token", "seed_token", "source_prefix", "target_prefix")  # of `stream_tokens`
@@ -119,7 +122,7 @@ def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
     words = [[*pair.source_words] for pair in aligned["train"]]
     tokenizer = tokenizer_for(asked, parts["train"], words)
     report, sources = Report(), asked.sources_as(tokenizer)
-    parts = filter_by_length(parts, asked.max_tokens, *counters(sources), report)
+    parts = fitting(asked, parts, sources, report)
     kept = {name: set(pairs) for name, pairs in parts.items()}
     aligned = {
         name: [each for each in whole if Pair(each.source, each.target) in kept[name]]
@@ -138,23 +141,13 @@ def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
     if main is None:
         raise ValueError("give data.path=FILE, or data.train_path=FILE: there are no pairs to train on")
     report = Report()
-    sizes = {  # a split with a file of its own is taken whole
-        "validation_size": None if asked.validation_path else asked.validation_size,
-        "test_size": None if asked.test_path else asked.test_size,
-    }
-    parts = read_and_clean(
+    parts = read_and_split(
         main, asked.validation_path, asked.test_path, source_field=asked.source_field, target_field=asked.target_field,
-        source_language=asked.source_language, target_language=asked.target_language, seed=asked.seed, report=report,
-        context_separator=asked.separator, **sizes,
+        source_language=asked.source_language, target_language=asked.target_language,
+        validation_size=asked.validation_size, test_size=asked.test_size, seed=asked.seed, report=report,
+        context_separator=asked.separator,
     )  # fmt: skip
-    tokenizer = tokenizer_for(asked, parts["train"])
-    sources = asked.sources_as(tokenizer)
-    count_source, count_target = counters(sources)
-    splits = finish_splits(
-        parts, max_tokens=asked.max_tokens, count_source=count_source, count_target=count_target,
-        train_size=asked.train_size, seed=asked.seed, report=report, **sizes,
-    )  # fmt: skip
-    return PreparedCorpus(splits, tokenizer, report, sources=sources)
+    return _with_tokenizer(asked, parts, report)
 
 
 def prepare_folder(asked: CorpusSettings) -> PreparedCorpus:
@@ -167,14 +160,16 @@ def prepare_folder(asked: CorpusSettings) -> PreparedCorpus:
         source_language=asked.source_language, target_language=asked.target_language, seed=asked.seed, report=report,
         context_separator=asked.separator,
     )  # fmt: skip
-    tokenizer = tokenizer_for(asked, parts["train"][:BPE_PAIRS])
+    return _with_tokenizer(asked, parts, report)
+
+
+def _with_tokenizer(asked: CorpusSettings, splits: Splits, report: Report) -> PreparedCorpus:
+    """The training pairs asked for, once there is a tokenizer to tell lengths with; test pairs are what they are."""
+    tokenizer = tokenizer_for(asked, splits["train"][:BPE_PAIRS])
     sources = asked.sources_as(tokenizer)
-    count_source, count_target = counters(sources)
-    parts["train"] = draw(
-        parts["train"], max_tokens=asked.max_tokens, count_source=count_source, count_target=count_target,
-        train_size=asked.train_size, report=report,
-    )  # fmt: skip
-    return PreparedCorpus(parts, tokenizer, report, sources=sources)
+    trained = {name: splits[name] for name in ("train", "validation")}
+    splits = splits | fitting(asked, trained, sources, report, asked.train_size)
+    return PreparedCorpus(splits, tokenizer, report, sources=sources)
 
 
 def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:
@@ -188,7 +183,7 @@ def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:
     tokenizer = load_tokenizer(name) if name else asked.tokenizer
     sources = asked.sources_as(tokenizer)
     if asked.segmentation != "tokens":  # they were drawn by their length in tokens
-        splits = filter_by_length(splits, asked.max_tokens, *counters(sources), report)
+        splits = fitting(asked, splits, sources, report)
     return PreparedCorpus(splits, tokenizer, report, sources=sources)
 
 
@@ -213,6 +208,20 @@ def tokenizer_for(asked: CorpusSettings, pairs: Sequence[Pair], words: Sequence[
         texts = [text for source, pair in zip(known, pairs, strict=True) for text in (*source, pair.target)]
         return train_bpe(texts, asked.vocab_size)
     return load_tokenizer(asked.tokenizer) if isinstance(asked.tokenizer, str) else asked.tokenizer
+
+
+def fitting(
+    asked: CorpusSettings, splits: Splits, sources: SourceTokens, report: Report, train_size: int | None = None
+) -> Splits:
+    """The pairs of each split that are short enough, of the training pairs the first `train_size`; see `draw`."""
+    count_source, count_target = counters(sources)
+    return {
+        name: draw(
+            name, pairs, max_tokens=asked.max_tokens, count_source=count_source, count_target=count_target,
+            size=train_size if name == "train" else None, report=report,
+        )
+        for name, pairs in splits.items()
+    }  # fmt: skip
 
 
 def counters(sources: SourceTokens) -> tuple[CountTokens, CountTokens]:

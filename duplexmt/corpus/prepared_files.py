@@ -73,9 +73,9 @@ def prepared_corpus(
     report = Report()
     for source, counts in manifest["sources"].items():
         for kind in ("faulty", "dropped"):
-            for reason, count in counts[kind].items():
+            for reason, count in counts.get(kind, {}).items():
                 report.add(source, reason, count)
-        report.add(source, "kept", counts["kept"])
+        report.add(source, "kept", counts["lines"]["kept"])
     for reason, count in (manifest["duplicates"] | manifest["sampling"]).items():
         report.add("sampling", reason, count)
     return {split: read_split(plan.output, split) for split in ("train", "validation", "test")}, report

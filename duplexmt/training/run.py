@@ -60,18 +60,7 @@ def build_trainer(
         )
     quiet_libraries()
     last = folder / "checkpoints" / "last.ckpt"
-    trainer = trainer | {
-        "precision": settled_precision(
-            trainer["precision"], trainer["accelerator"], trainer["num_nodes"], last if resumed else None
-        ),
-        "strategy": choose_strategy(
-            trainer["strategy"], trainer["devices"], trainer["num_nodes"], trainer["accumulate_grad_batches"]
-        ),
-    }
-    progress: list[L.Callback] = []
-    if trainer["enable_progress_bar"]:
-        progress = [ProgressBar() if sys.stdout.isatty() else ProgressLog()]
-        trainer = trainer | {"enable_progress_bar": sys.stdout.isatty()}
+    progress = [ProgressBar() if sys.stdout.isatty() else ProgressLog()] if trainer["enable_progress_bar"] else []
     try:
         built = L.Trainer(
             default_root_dir=folder,
@@ -86,7 +75,7 @@ def build_trainer(
             plugins=[WholeCheckpoints()],
             use_distributed_sampler=False,  # StepLoader shares the pairs out itself
             enable_model_summary=False,
-            **trainer,
+            **settled(trainer, last if resumed else None),
         )
     except (MisconfigurationException, TypeError) as error:  # a GPU this machine does not have, devices=many
         raise ValueError(f"trainer settings: {error}") from error
@@ -95,6 +84,17 @@ def build_trainer(
         torch.set_num_threads(min(torch.get_num_threads(), max(1, usable_cores() // built.num_devices)))
     add_callbacks(built, *callbacks)
     return built
+
+
+def settled(trainer: dict[str, Any], checkpoint: Path | None) -> dict[str, Any]:
+    """The trainer's settings with what is left to this machine decided; `checkpoint` is of a run that goes on."""
+    devices = trainer["accelerator"], trainer["num_nodes"]
+    shares = trainer["devices"], trainer["num_nodes"], trainer["accumulate_grad_batches"]
+    return trainer | {
+        "precision": settled_precision(trainer["precision"], *devices, checkpoint),
+        "strategy": choose_strategy(trainer["strategy"], *shares),
+        "enable_progress_bar": trainer["enable_progress_bar"] and sys.stdout.isatty(),
+    }
 
 
 def quiet_libraries() -> None:

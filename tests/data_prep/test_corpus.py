@@ -2,15 +2,13 @@
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_prep import Report, filter_by_length, finish_splits, read_and_clean
+from data_prep import Report, draw, read_and_split
 from data_prep.reading import Pair
 from data_prep.splitting import rank, text_key
 
@@ -25,14 +23,9 @@ class Corpus:
 
 
 def load_corpus(train: Any, validation: Any = None, test: Any = None, **settings: Any) -> Corpus:
-    """Both steps at once, each with those of the settings it takes."""
+    """Pairs as plain texts."""
     report = Report()
-
-    def call(step: Callable[..., Any], *arguments: Any) -> Any:
-        taken = signature(step).parameters.keys() & settings.keys()
-        return step(*arguments, **{name: settings[name] for name in taken}, report=report)
-
-    splits = call(finish_splits, call(read_and_clean, train, validation, test))
+    splits = read_and_split(train, validation, test, **settings, report=report)
     return Corpus({name: [texts_of(pair) for pair in pairs] for name, pairs in splits.items()}, report)
 
 
@@ -55,11 +48,6 @@ def words(texts: list[str]) -> list[int]:
     return [len(text.split()) for text in texts]
 
 
-def uneven(texts: list[str]) -> list[int]:
-    """1 to 9 tokens, the same for the same text, so that a limit of 6 drops a third."""
-    return [1 + rank(text, 99) % 9 for text in texts]
-
-
 def characters(texts: list[str]) -> list[int]:
     return [len(text) for text in texts]
 
@@ -77,16 +65,9 @@ def test_held_out_sizes_are_exact_and_the_rest_trains(path: Path) -> None:
     corpus = load_corpus(path, **LANGUAGES, **SIZES)
     assert list(corpus.splits) == ["train", "validation", "test"]
     assert (len(corpus.splits["test"]), len(corpus.splits["validation"])) == (30, 20)
-    dropped = corpus.report.counts["split"]["train_shares_held_out"]
-    assert len(corpus.splits["train"]) == corpus.report.counts["train.clean"]["kept"] - 50 - dropped
-
-
-def test_held_out_sizes_are_exact_after_the_length_filter(path: Path) -> None:
-    limit: dict[str, Any] = {"max_tokens": 6, "count_source": uneven, "count_target": words}
-    corpus = load_corpus(path, **LANGUAGES, **SIZES, **limit)
-    assert (len(corpus.splits["test"]), len(corpus.splits["validation"])) == (30, 20)
-    assert all(max(uneven([source])) <= 6 for pairs in corpus.splits.values() for source, _ in pairs)
-    assert 250 < sum(corpus.report.counts[f"{part}.length"]["over_6_tokens"] for part in ("pool", "train")) < 420
+    counts = corpus.report.counts["train"]
+    assert counts["kept"] + counts["shares_held_out"] == corpus.report.counts["train.clean"]["kept"]
+    assert len(corpus.splits["train"]) == counts["kept"]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -132,15 +113,14 @@ def test_case_spaces_and_punctuation_do_not_make_a_text_new(tmp_path: Path) -> N
     train = write(tmp_path / "train.tsv", [("你好", "Hi."), ("喂", "hello tom"), ("再见", "Bye.")])
     corpus = load_corpus(train, test=test, **LANGUAGES)
     assert corpus.splits == {"train": [("再见", "Bye.")], "validation": [], "test": [("你好！", "Hello, Tom!")]}
-    assert corpus.report.counts["split"] == {"train_shares_held_out": 2}
+    assert corpus.report.counts["train"] == {"shares_held_out": 2, "kept": 1}
 
 
 def test_splits_do_not_depend_on_the_order_of_lines(path: Path, tmp_path: Path) -> None:
     shuffled = made_up(1000)
     random.Random(5).shuffle(shuffled)
-    limit: dict[str, Any] = {"max_tokens": 6, "count_source": uneven, "count_target": words, "train_size": 200}
-    first = load_corpus(path, **LANGUAGES, **SIZES, **limit)
-    second = load_corpus(write(tmp_path / "shuffled.tsv", shuffled), **LANGUAGES, **SIZES, **limit)
+    first = load_corpus(path, **LANGUAGES, **SIZES)
+    second = load_corpus(write(tmp_path / "shuffled.tsv", shuffled), **LANGUAGES, **SIZES)
     assert first.splits == second.splits
     assert first.report.counts == second.report.counts
 
@@ -151,9 +131,7 @@ def test_another_seed_holds_out_other_pairs(path: Path) -> None:
 
 
 def test_the_validation_size_leaves_the_test_split_alone(path: Path) -> None:
-    tests = [
-        load_corpus(path, **LANGUAGES, test_size=30, validation_size=size).splits["test"] for size in (None, 1, 99)
-    ]
+    tests = [load_corpus(path, **LANGUAGES, test_size=30, validation_size=size).splits["test"] for size in (0, 1, 99)]
     assert tests[0] == tests[1] == tests[2]
 
 
@@ -171,40 +149,30 @@ def test_the_rank_is_pinned_on_every_machine() -> None:
     ]
 
 
-def test_a_training_sample_is_exact_and_grows_by_adding(path: Path) -> None:
-    small, large, other = (
-        load_corpus(path, **LANGUAGES, **SIZES, train_size=size, seed=seed)
-        for size, seed in ((100, 0), (300, 0), (100, 1))
-    )
-    assert len(small.splits["train"]) == 100
-    assert small.splits["train"] == large.splits["train"][:100]
-    assert set(small.splits["train"]) != set(other.splits["train"])
-    numbers = [int(text_key(source)[1:-2]) for source, _ in large.splits["train"]]
+def test_training_pairs_come_in_a_random_order_that_the_seed_decides(path: Path) -> None:
+    one, other = (load_corpus(path, **LANGUAGES, **SIZES, seed=seed).splits["train"] for seed in (0, 1))
+    assert one[:100] != other[:100]
+    numbers = [int(text_key(source)[1:-2]) for source, _ in one[:300]]
     assert 350 < sum(numbers) / len(numbers) < 650  # from all over the file, not from its head
 
 
-def test_what_the_tokenizer_sees_shares_no_text_with_what_may_be_held_out(path: Path) -> None:
+def test_the_draw_is_the_first_pairs_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data_prep.corpus._BATCH", 3)
+    pairs = [Pair("字" * n, "w " * (n % 4)) for n in (1, 9, 2, 3, 12, 4, 2, 8)]
+
+    def drawn(size: int | None, report: Report, max_tokens: int | None = 4, name: str = "train") -> list[Pair]:
+        how: dict[str, Any] = {"count_source": characters, "count_target": words, "report": report}
+        return draw(name, pairs, max_tokens=max_tokens, size=size, **how)
+
     report = Report()
-    parts = read_and_clean(path, **LANGUAGES, **SIZES, report=report)
-    splits = finish_splits(parts, **SIZES, report=report)
-    for side in (0, 1):
-        assert not keys(parts["train"], side) & keys(splits["test"] + splits["validation"], side)
-    assert not keys(parts["train"], 0) & keys(parts["pool"][: 4 * 50], 0)
-    assert "beyond_pool" not in report.counts["split"]
-    assert len(parts["train"]) > 300
-
-
-def test_a_pool_too_short_is_topped_up_and_reported(path: Path) -> None:
-    report = Report()
-    parts = read_and_clean(path, **LANGUAGES, test_size=5, report=report)
-    in_pool = set(parts["pool"])
-
-    def count(texts: list[str]) -> list[int]:
-        return [99 if any(text == pair.source for pair in in_pool) else 1 for text in texts]
-
-    splits = finish_splits(parts, max_tokens=9, count_source=count, count_target=words, test_size=5, report=report)
-    assert len(splits["test"]) == 5
-    assert report.counts["split"]["beyond_pool"] == 5
+    assert drawn(3, report) == [pairs[0], pairs[2], pairs[3]]
+    assert report.counts["train"] == {"over_4_tokens": 2, "not_sampled": 3}
+    assert drawn(None, Report()) == [pair for pair in pairs if len(pair[0]) <= 4]
+    assert drawn(5, Report(), max_tokens=None) == pairs[:5]
+    with pytest.raises(ValueError, match=r"data\.train_size=6: only 5 pairs have at most 4 tokens"):
+        drawn(6, Report())
+    with pytest.raises(ValueError, match=r"(?s)no validation pair is left.*over_0_tokens .*max_tokens"):
+        drawn(None, Report(), max_tokens=0, name="validation")
 
 
 def test_exact_duplicates_are_dropped_once_clean_and_counted(tmp_path: Path) -> None:
@@ -214,8 +182,9 @@ def test_exact_duplicates_are_dropped_once_clean_and_counted(tmp_path: Path) -> 
     assert corpus.report.counts == {
         "train.read": {"pairs": 5},
         "train.clean": {"duplicate": 1, "only_numerals": 1, "kept": 3},
+        "train": {"kept": 3},
     }
-    assert corpus.report.examples["train.clean"]["only_numerals"] == ["a.tsv:5: '3\\t3'"]
+    assert corpus.report.examples["train.clean"]["only_numerals"] == [(1, "a.tsv:5", "3\t3", "")]
 
 
 def test_given_files_keep_their_order_and_training_gives_way(tmp_path: Path) -> None:
@@ -228,13 +197,13 @@ def test_given_files_keep_their_order_and_training_gives_way(tmp_path: Path) -> 
     for side in (0, 1):
         assert not keys(corpus.splits["test"], side) & keys(corpus.splits["validation"], side)
         assert not keys(corpus.splits["train"], side) & keys(held, side)
-    assert corpus.report.counts["split"]["validation_shares_held_out"] >= 5
+    assert corpus.report.counts["validation"]["shares_held_out"] >= 5
 
 
 def test_a_given_test_file_goes_with_a_validation_split_cut_from_training(path: Path, tmp_path: Path) -> None:
     test = write(tmp_path / "test.tsv", [("题", "A question."), ("答", "An answer.")])
     splits = load_corpus(path, test=test, **LANGUAGES, validation_size=20, test_size=1).splits
-    assert (len(splits["validation"]), len(splits["test"])) == (20, 1)
+    assert (len(splits["validation"]), len(splits["test"])) == (20, 2), "a file is taken whole"
 
 
 def test_several_training_files_are_one_corpus(path: Path, tmp_path: Path) -> None:
@@ -244,37 +213,7 @@ def test_several_training_files_are_one_corpus(path: Path, tmp_path: Path) -> No
     assert corpus.report.counts["train.read"]["pairs"] == 1002
 
 
-def test_the_length_filter_counts_both_sides_in_every_part() -> None:
-    train, test = [Pair("aa", "b"), Pair("a", "b b b"), Pair("a", "b b")], [Pair("aaa", "b"), Pair("a", "b")]
-    parts = {"train": train, "test": test}
-    report = Report()
-    kept = filter_by_length(parts, 2, characters, words, report)
-    assert kept == {"train": [Pair("aa", "b"), Pair("a", "b b")], "test": [Pair("a", "b")]}
-    assert report.counts == {
-        "train.length": {"over_2_tokens": 1, "kept": 2},
-        "test.length": {"over_2_tokens": 1, "kept": 1},
-    }
-    assert filter_by_length(parts, None, None, None, report) == parts
-
-
-def test_a_counter_gets_batches_and_must_answer_for_each_text() -> None:
-    sizes: list[int] = []
-
-    def count(texts: list[str]) -> list[int]:
-        sizes.append(len(texts))
-        return [1] * len(texts)
-
-    parts = {"train": [Pair("a", str(i)) for i in range(2500)]}
-    assert filter_by_length(parts, 1, count, count, Report()) == parts
-    assert max(sizes) <= 1000
-    assert sum(sizes) == 5000
-    with pytest.raises(ValueError, match="returned 3 counts for 1000 texts"):
-        filter_by_length(parts, 1, lambda texts: [1, 2, 3], count, Report())
-
-
 def test_an_empty_corpus_is_an_error_that_says_where_the_pairs_went(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"(?s)no train pair is left.*over_1_tokens .*max_tokens"):
-        load_corpus(path, **LANGUAGES, max_tokens=1, count_source=characters, count_target=words)
     bad = tmp_path / "bad.jsonl"
     bad.write_text(json.dumps({"zh": "你好", "en": "Hi"}) + "\n", encoding="utf-8")
     with pytest.raises(
@@ -305,29 +244,20 @@ def test_swapped_columns_and_other_languages_are_refused_where_scripts_tell(tmp_
             load_corpus(swapped, source_language=source, target_language=target)
 
 
-def test_a_size_beyond_what_is_there_is_an_error_that_says_how_many_are(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cannot hold out 5,000 pairs .* of the 1,000 pairs that fit"):
+def test_a_size_beyond_what_is_there_is_an_error_that_says_how_many_are_lacking(path: Path, tmp_path: Path) -> None:
+    message = r"cannot hold out test_size=4,000 and validation_size=1,000: 3,[0-9]+ pairs \(test\), [0-9]+ pairs"
+    with pytest.raises(ValueError, match=message):
         load_corpus(path, **LANGUAGES, test_size=4000, validation_size=1000)
-    with pytest.raises(ValueError, match=r"train_size is 2,000, but there are only 1,000 pairs"):
-        load_corpus(path, **LANGUAGES, train_size=2000)
-    test = write(tmp_path / "test.tsv", [("题", "A question.")])
-    with pytest.raises(ValueError, match="test_size is 2, but there are only 1 pairs"):
-        load_corpus(path, test=test, **LANGUAGES, test_size=2)
-    with pytest.raises(ValueError, match="cannot hold out 1 pairs"):
-        load_corpus(test, **LANGUAGES, test_size=1)
+    single = write(tmp_path / "one.tsv", [("题", "A question.")])
+    with pytest.raises(ValueError, match=r"(?s)no train pair is left.*shares_held_out|1 pairs \(test\) are lacking"):
+        load_corpus(single, **LANGUAGES, test_size=1)
 
 
-@pytest.mark.parametrize("name", ["train_size", "validation_size", "test_size"])
+@pytest.mark.parametrize("name", ["validation_size", "test_size"])
 def test_a_negative_size_is_an_error(path: Path, name: str) -> None:
     size: dict[str, Any] = {name: -1}
     with pytest.raises(ValueError, match=f"{name} must not be negative, got -1"):
         load_corpus(path, **LANGUAGES, **size)
-
-
-@pytest.mark.parametrize("limit", [{"max_tokens": 0, "count_source": words, "count_target": words}, {"max_tokens": 5}])
-def test_a_length_limit_needs_a_positive_number_and_two_counters(path: Path, limit: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="at least 1 and come with two token counters"):
-        load_corpus(path, **LANGUAGES, **limit)
 
 
 def test_an_unknown_language_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
@@ -336,7 +266,6 @@ def test_an_unknown_language_is_an_error_before_anything_is_read(tmp_path: Path)
 
 
 def test_the_report_of_a_whole_run_is_fit_for_json(path: Path) -> None:
-    corpus = load_corpus(path, **LANGUAGES, **SIZES, train_size=100)
-    assert isinstance(corpus, Corpus)
+    corpus = load_corpus(path, **LANGUAGES, **SIZES)
     assert json.loads(json.dumps(corpus.report.as_dict()))["counts"]["train.read"] == {"pairs": 1000}
-    assert "train_not_sampled" in corpus.report.summary()
+    assert "shares_held_out" in corpus.report.summary()

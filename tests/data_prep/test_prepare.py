@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_prep import files
-from data_prep.account import Account
-from data_prep.blocks import block_account, read_block, write_block
+from data_prep.blocks import block_report, read_block, write_block
 from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import clean
 from data_prep.duplicates import repeated
@@ -28,6 +27,7 @@ from data_prep.files import locked
 from data_prep.prepare import finished, prepare, read_manifest, workers
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.ranking import ranks
+from data_prep.report import Example, Report
 from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
 from data_prep.shards import of_a_shard
@@ -96,7 +96,8 @@ def test_raw_files_of_six_formats_come_to_disjoint_splits_of_the_sizes_asked_for
 def test_the_manifest_accounts_for_every_line_and_names_its_inputs(raw, tmp_path):
     manifest = run(raw, tmp_path)
     for counts in manifest["sources"].values():
-        assert counts["lines"] == counts["kept"] + sum(counts["faulty"].values()) + sum(counts["dropped"].values())
+        gone = [*counts.get("faulty", {}).values(), *counts.get("dropped", {}).values()]
+        assert counts["lines"]["read"] == counts["lines"]["kept"] + sum(gone)
     assert manifest["sources"]["news_commentary"]["faulty"] == {"empty_line": 100}
     assert manifest["sources"]["ccmt"]["rewritten"]["remove_spaces"] == 100
     (entry,) = manifest["settings"]["inputs"]["paracrawl"]
@@ -265,7 +266,7 @@ def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_at_once(tmp
     hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64) * np.uint64(factor)
     paths = [tmp_path / str(number) for number in range(4)]
     for path, part in zip(paths, np.split(hashes, [0, 30, 31]), strict=True):
-        write_block(pa.table({"exact": part}), Account(), path)
+        write_block(pa.table({"exact": part}), Report(), path)
     expected = [value in hashes[:index] for index, value in enumerate(hashes)]
     with workers(1) as pool:
         assert np.concatenate(repeated(paths, [0, 30, 1, 69], "exact", pool)).tolist() == expected
@@ -420,7 +421,7 @@ def test_damage_late_in_a_file_stops_the_run_and_a_good_copy_starts_afresh(raw, 
 
 def test_too_few_pairs_are_refused_with_what_became_of_them(raw, tmp_path):
     with pytest.raises(
-        ValueError, match=r"too few pairs: of all 600 clean ones 0 have over 40 tokens.*'train': \{'all'"
+        ValueError, match=r"too few pairs: of all 600 clean ones 0 have over 40 tokens.*wanted: \{'all'"
     ):
         run(raw, tmp_path, train_size=1000)
 
@@ -458,24 +459,27 @@ def test_unknown_names_are_refused_with_the_known_ones(raw, tmp_path):
         prepare(plan(raw, tmp_path), None, processes=1, command="test")
 
 
-def test_accounts_add_up_and_keep_the_victims_of_the_lowest_ranks():
-    one, two = Account(lines=3, kept=1, dropped={"a": 2}), Account(lines=2, faulty={"b": 1}, dropped={"a": 1})
-    one.add_victims("a", [(rank, "x", "y", "") for rank in range(100, 160)])
-    two.add_victims("a", [(5, "first", "z" * 999 + "\tw", "")])
-    one.add(two)
-    assert (one.lines, one.kept, one.dropped, one.faulty) == (5, 1, {"a": 3}, {"b": 1})
-    assert len(one.victims["a"]) == 50
-    assert one.victims["a"][0][:2] == (5, "first")
-    assert len(one.victims["a"][0][2]) == 300 + 2
-    assert Account.from_json(one.to_json()) == one
+def test_reports_add_up_and_keep_the_examples_of_the_lowest_ranks():
+    one, two = Report({"dropped": {"a": 2}}), Report({"faulty": {"b": 1}, "dropped": {"a": 1}})
+    one.add_examples("dropped", "a", [Example(rank, "x", "y") for rank in range(100, 160)])
+    two.add_examples("dropped", "a", [Example(5, "first", "z" * 999 + "\tw")])
+    one.merge(two)
+    assert one.counts == {"dropped": {"a": 3}, "faulty": {"b": 1}}
+    kept = one.examples["dropped"]["a"]
+    assert len(kept) == 50
+    assert kept[0][:2] == (5, "first")
+    assert len(kept[0].before) == 300 + 2
+    assert Report.from_json(one.to_json()) == one
 
 
-def test_a_block_carries_its_account(raw, tmp_path):
+def test_a_block_carries_its_report(raw, tmp_path):
     run(raw, tmp_path)
     paths = source_blocks(tmp_path / "clean" / "un")
     assert len(paths) == 3
-    assert sum(block_account(path).lines for path in paths) == 100
-    assert json.loads((tmp_path / "clean" / "un" / "source.json").read_text())["account"]["lines"] == 100
+    assert sum(block_report(path).counts["lines"]["read"] for path in paths) == 100
+    assert (
+        json.loads((tmp_path / "clean" / "un" / "source.json").read_text())["report"]["counts"]["lines"]["read"] == 100
+    )
 
 
 def test_the_log_says_what_was_kept(raw, tmp_path, caplog):
