@@ -110,7 +110,7 @@ def draw(
         counted = count_source([pair.source for pair in batch]), count_target([pair.target for pair in batch])
         sizes = zip(*counted, strict=True)
         fitting = [pair for pair, both in zip(batch, sizes, strict=True) if max(both) <= max_tokens]
-        report.add(name, f"over_{max_tokens}_tokens", len(batch) - len(fitting))
+        report.add(f"{name}.length", f"over_{max_tokens}_tokens", len(batch) - len(fitting))
         chosen += fitting
     if pairs and not chosen:
         raise nothing_left(name, report)
@@ -120,7 +120,7 @@ def draw(
             f"ask for fewer, or raise data.max_tokens\n{report.summary()}"
         )
     if len(pairs) > looked_at or len(chosen) > wanted:
-        report.add(name, "not_sampled", len(pairs) - looked_at + max(0, len(chosen) - wanted))
+        report.add(f"{name}.length", "not_sampled", len(pairs) - looked_at + max(0, len(chosen) - wanted))
     return chosen[:wanted]
 
 

@@ -166,7 +166,7 @@ def test_the_draw_is_the_first_pairs_that_fit(monkeypatch: pytest.MonkeyPatch) -
 
     report = Report()
     assert drawn(3, report) == [pairs[0], pairs[2], pairs[3]]
-    assert report.counts["train"] == {"over_4_tokens": 2, "not_sampled": 3}
+    assert report.counts["train.length"] == {"over_4_tokens": 2, "not_sampled": 3}
     assert drawn(None, Report()) == [pair for pair in pairs if len(pair[0]) <= 4]
     assert drawn(5, Report(), max_tokens=None) == pairs[:5]
     with pytest.raises(ValueError, match=r"data\.train_size=6: only 5 pairs have at most 4 tokens"):
