@@ -53,7 +53,9 @@ def test_characters_and_contexts_are_those_asked_for_and_characters_count_for_th
         ids = prepared.sources.ids([pair.source for pair in pairs])
         fitting = [pair for pair, own in zip(pairs, ids, strict=True) if len(own) <= settings["max_tokens"]]
         assert prepared.splits[name] == fitting
-        assert prepared.report.counts[f"{name}.length"][f"over_{settings['max_tokens']}_tokens"] == len(pairs) - len(fitting)
+        assert prepared.report.counts[f"{name}.length"][f"over_{settings['max_tokens']}_tokens"] == len(pairs) - len(
+            fitting
+        )
 
 
 def test_a_prepared_corpus_needs_its_raw_files_no_more_and_an_evaluation_no_name_of_the_tokenizer(settings, tmp_path):
