@@ -10,13 +10,12 @@ from ..drawing.pareto import pareto_figure
 from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
 from ..model_folder.artifact import read_manifest
+from .comparing import comparisons, curve_means, curves
 from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
 from .named import MOST_NAMED, named_apart
 from .scoring import (
     QUALITY,
     Scores,
-    comparisons,
-    curves,
     differing_options,
     in_order,
     latency_rows,
@@ -33,6 +32,7 @@ OTHER_TOKENS = (
     "sources are other tokens to some models than to others (column source): their latencies in model tokens cannot be "
     "compared, so there is no comparison at equal AL between them"
 )
+IN_FILES = ("chrF ±", "AP", "RTF", "reference", "source", "sentences")  # columns that a terminal has no room for
 FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
 
@@ -171,21 +171,32 @@ def give_names(scores: Sequence[Scores]) -> list[str]:
 
 def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
     """Write tables, comparisons, figure and claims; what to show of them."""
-    for name in (*(f"{table}.{kind}" for table in ("comparisons", "claims") for kind in KINDS), *FIGURES, SCORED):
+    for name in (
+        *(f"{table}.{kind}" for table in ("comparisons", "curves", "claims") for kind in KINDS),
+        *FIGURES,
+        SCORED,
+    ):
         (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
     rows = result_rows(scores)
-    write_tables(rows, into, "results", caption, notes)
+    means = [row for alike in by_tokenisation(scores) for row in curve_means(alike)]
+    write_tables(rows, into, "results", caption, notes, {"curves": means} if means else None)
     write_tables(latency_rows(scores), into, "latency", caption, notes)
     metrics = [name for name in QUALITY if any(name in entry.row for entry in scores)]
     better = {name: which for name, which in BETTER.items() if name in rows[0]}
     latex = to_latex(rows, better, caption=f"Translation quality and latency on {caption}.", label="tab:results")
     (into / "results.tex").write_text(latex, encoding="utf-8", newline="\n")
-    shown = [summary(rows)]
+    shown = [f"{caption}\n{summary([{name: row[name] for name in row if name not in IN_FILES} for row in rows])}"]
     found = [row for alike in by_tokenisation(scores) for row in comparisons(alike)]
     if found:
         heading = "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value"
         write_tables(found, into, "comparisons", f"{heading}; {caption}", notes)
         shown.append(f"{heading}\n{summary(found)}")
+    if means:
+        heading = (
+            "Mean quality of each curve's upper envelope over the AL that all share, against the best of the others"
+        )
+        write_tables(means, into, "curves", f"{heading}; {caption}", notes)
+        shown.append(f"{heading}\n{summary(means)}")
     if lines := curves(scores):
         pareto_figure(lines, metrics, into)
     if claims:
