@@ -149,6 +149,7 @@ def results(
         device=cfg.device,
         source_rate=cfg.source_rate,
         resamples=cfg.quality.resamples,
+        alignment=cfg.quality.alignment,
         claims=cfg.claims,
         over_seeds=cfg.over_seeds,
     )

@@ -6,6 +6,7 @@ Nothing here imports torch, so that `--help` and configuration errors are immedi
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -335,15 +336,21 @@ class TrainSettings:
 
 @dataclass
 class QualityConfig:
-    """COMET and BLEURT, from the metrics environment (`make metrics`); BLEU and chrF are always reported."""
+    """COMET, BLEURT and an aligner, of the metrics environment (`make metrics`); BLEU and chrF are always reported."""
 
     comet: str | None = MISSING  # checkpoint: a name on the Hugging Face hub or a local folder; null: leave it out
     bleurt: str | None = MISSING
+    alignment: str | None = MISSING  # AR and HR: file of pairs the aligner learns from, or references; null: left out
     environment: str = MISSING  # folder of the metrics environment
     batch_size: int = MISSING  # sentences scored at once
     resamples: int = MISSING  # of the bootstrap over sentences
 
     def __post_init__(self) -> None:
+        if self.alignment not in (None, "references") and not Path(self.alignment).exists():
+            raise ValueError(
+                f"quality.alignment={self.alignment}: there is no such file; give pairs (TSV: source, target) that the "
+                "aligner can learn from, best those that models were trained on, or quality.alignment=references"
+            )
         _check_limit("quality.batch_size", self.batch_size)
         _check_limit("quality.resamples", self.resamples, least=100)
 

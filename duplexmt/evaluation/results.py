@@ -10,6 +10,7 @@ from ..drawing.pareto import pareto_figure
 from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
 from ..model_folder.artifact import read_manifest
+from .aligned import aligned_rates
 from .comparing import comparisons, curve_means, curves
 from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
 from .named import MOST_NAMED, named_apart
@@ -47,6 +48,7 @@ def write_results(
     device: str,
     source_rate: float,
     resamples: int,
+    alignment: str | None = None,
     claims: bool = False,
     over_seeds: bool = False,
 ) -> tuple[list[Scores], str, list[str]]:
@@ -59,6 +61,7 @@ def write_results(
         environment, neural_batch_size, device: see `metrics.neural.neural_scores`.
         source_rate: units of the source a second, for computation-aware latency.
         resamples: of the bootstrap.
+        alignment: what the aligner learns from, see `aligned.aligned_rates`.
         claims: whether to check the claims of Section VI-B.
         over_seeds: whether models that nothing but their weights and seeds tells apart are one system (`seeds`).
 
@@ -79,8 +82,11 @@ def write_results(
         records, checkpoints, kept, environment=environment, batch_size=neural_batch_size, device=device
     )
     languages = test["source_language"], test["target_language"]
+    aligned, *told = aligned_rates(records, *languages, alignment, environment)
+    notes, troubles = notes + told[0], troubles + told[1]
+    how: dict[str, Any] = {"source_rate": source_rate, "resamples": resamples}
     scores = [
-        score(records[key], *languages, point=point, source_rate=source_rate, neural=neural[key], resamples=resamples)
+        score(records[key], *languages, point=point, neural=neural[key], aligned=aligned[key], **how)
         for key, point in points.items()
     ]
     if over_seeds:
