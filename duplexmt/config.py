@@ -370,6 +370,7 @@ class EvaluateSettings:
     target_al: float | None = MISSING  # find θ with this AL on the validation pairs, and record it with the model
     claims: bool = MISSING  # check the claims of the paper's Section VI-B
     over_seeds: bool = MISSING  # models that nothing but their weights tells apart as one system: mean and spread
+    omnisteval: bool = MISSING  # write hypotheses as OmniSTEval reads them, too
     check_overlap: bool = MISSING  # say so where a model was trained on test sentences
     source_rate: float = MISSING  # source characters (or words) a second, for computation-aware latency
     device: str = MISSING  # auto, cpu, cuda, …

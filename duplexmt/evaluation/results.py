@@ -14,6 +14,7 @@ from .aligned import aligned_rates
 from .comparing import comparisons, curve_means, curves
 from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
 from .named import MOST_NAMED, named_apart
+from .omnisteval import export
 from .scoring import (
     QUALITY,
     Scores,
@@ -51,6 +52,7 @@ def write_results(
     alignment: str | None = None,
     claims: bool = False,
     over_seeds: bool = False,
+    omnisteval: bool = False,
 ) -> tuple[list[Scores], str, list[str]]:
     """Score the hypotheses of one or several evaluations of one test set, and write all tables and figures.
 
@@ -64,6 +66,7 @@ def write_results(
         alignment: what the aligner learns from, see `aligned.aligned_rates`.
         claims: whether to check the claims of Section VI-B.
         over_seeds: whether models that nothing but their weights and seeds tells apart are one system (`seeds`).
+        omnisteval: whether to write hypotheses for OmniSTEval, too, into `omnisteval/` there.
 
     Returns:
         Scores in the order of the table, what to show on the terminal, and what could not be scored and why: all else
@@ -100,6 +103,9 @@ def write_results(
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
     notes += options
+    if omnisteval:
+        command = export(points, records, *languages, source_rate, into / "omnisteval")
+        notes.append(f"OmniSTEval, here in this folder, gives what is c/w: {command}")
     if len(by_tokenisation(scores)) > 1:
         notes.append(OTHER_TOKENS)
     caption = f"{test['name']}, {test['sentences']} sentences"
