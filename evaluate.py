@@ -44,6 +44,9 @@ def main(cfg: DictConfig) -> float:
 
 def decoded(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:
     """The evaluations to score: this one, decoded, or those to score again."""
+    from duplexmt.evaluation.aligned import check_learnt
+
+    check_learnt(cfg.quality.alignment)
     if cfg.rescored:
         from duplexmt.evaluation.results import evaluations_in
 

@@ -6,7 +6,6 @@ Nothing here imports torch, so that `--help` and configuration errors are immedi
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -346,11 +345,6 @@ class QualityConfig:
     resamples: int = MISSING  # of the bootstrap over sentences
 
     def __post_init__(self) -> None:
-        if self.alignment not in (None, "references") and not Path(self.alignment).exists():
-            raise ValueError(
-                f"quality.alignment={self.alignment}: there is no such file; give pairs (TSV: source, target) that the "
-                "aligner can learn from, best those that models were trained on, or quality.alignment=references"
-            )
         _check_limit("quality.batch_size", self.batch_size)
         _check_limit("quality.resamples", self.resamples, least=100)
 

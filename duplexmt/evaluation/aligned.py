@@ -1,6 +1,7 @@
 """Anticipation and hallucination of hypotheses: records through the aligner of the metrics environment."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from data_prep import Report, clean_side, read_pairs
 
@@ -10,6 +11,19 @@ from .timed import delays_in_units
 from .translation import Record
 
 REFERENCES = "references"  # learnt from alone
+
+
+def check_learnt(learn_from: str | None) -> None:
+    """Refuse, before anything is decoded, to learn from a file that is not there.
+
+    Raises:
+        ValueError: for such a file.
+    """
+    if learn_from not in (None, REFERENCES) and not Path(learn_from).exists():
+        raise ValueError(
+            f"quality.alignment={learn_from}: there is no such file; give pairs (TSV: source, target) that the aligner "
+            f"can learn from, best those that models were trained on, or quality.alignment={REFERENCES}"
+        )
 
 
 def aligned_rates(

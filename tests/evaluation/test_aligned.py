@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import evaluate
 from duplexmt.evaluation.aligned import aligned_rates
 from duplexmt.evaluation.results import write_results
 
@@ -62,6 +63,8 @@ def test_without_an_aligner_all_else_is_written_and_the_trouble_is_told(tmp_path
     assert "AR, HR: not aligned" in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["footnotes"]
 
 
-def test_pairs_that_are_not_there_are_refused_before_anything_is_decoded():
+def test_pairs_that_are_not_there_are_refused_before_anything_is_decoded(tmp_path):
+    cfg = checked("evaluate", "quality.alignment=no/such.tsv", "model_folder=no/such/model")
     with pytest.raises(ValueError, match=r"quality\.alignment=no/such\.tsv: there is no such file; give pairs"):
-        checked("evaluate", "quality.alignment=no/such.tsv")
+        evaluate.decoded(cfg, [], tmp_path)
+    assert not list(tmp_path.iterdir())
