@@ -34,7 +34,8 @@ OTHER_TOKENS = (
     "sources are other tokens to some models than to others (column source): their latencies in model tokens cannot be "
     "compared, so there is no comparison at equal AL between them"
 )
-IN_FILES = ("chrF ±", "AP", "RTF", "reference", "source", "sentences")  # columns that a terminal has no room for
+IN_FILES = ("chrF ±", "AP", "RTF", "tokens", "reference", "source", "sentences")  # a terminal has no room for them
+FAULTS = ("empty", "cut off")  # shown there where there are any
 FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
 
@@ -197,7 +198,8 @@ def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequenc
     better = {name: which for name, which in BETTER.items() if name in rows[0]}
     latex = to_latex(rows, better, caption=f"Translation quality and latency on {caption}.", label="tab:results")
     (into / "results.tex").write_text(latex, encoding="utf-8", newline="\n")
-    shown = [f"{caption}\n{summary([{name: row[name] for name in row if name not in IN_FILES} for row in rows])}"]
+    fitting = [c for c in rows[0] if c not in IN_FILES and (c not in FAULTS or any(row[c] for row in rows))]
+    shown = [f"{caption}\n{summary([{column: row[column] for column in fitting} for row in rows])}"]
     found = [row for alike in by_tokenisation(scores) for row in comparisons(alike)]
     if found:
         heading = "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value"
