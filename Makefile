@@ -19,7 +19,7 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
 
-metrics: $(METRICS_STAMP)  ## COMET, BLEURT and SimulEval, in an environment of their own
+metrics: $(METRICS_STAMP)  ## COMET, BLEURT, SimulEval, OmniSTEval and an aligner, in an environment of their own
 
 $(METRICS_STAMP): requirements-metrics.txt
 	$(PYTHON) -m venv $(METRICS_VENV)

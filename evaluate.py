@@ -44,6 +44,9 @@ def main(cfg: DictConfig) -> float:
 
 def decoded(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:
     """The evaluations to score: this one, decoded, or those to score again."""
+    from duplexmt.evaluation.aligned import check_learnt
+
+    check_learnt(cfg.quality.alignment)
     if cfg.rescored:
         from duplexmt.evaluation.results import evaluations_in
 
@@ -149,8 +152,10 @@ def results(
         device=cfg.device,
         source_rate=cfg.source_rate,
         resamples=cfg.quality.resamples,
+        alignment=cfg.quality.alignment,
         claims=cfg.claims,
         over_seeds=cfg.over_seeds,
+        omnisteval=cfg.omnisteval,
     )
     log.info("%s\nwritten to %s", shown, os.path.relpath(into))
     if cfg.logger.wandb:

@@ -335,10 +335,11 @@ class TrainSettings:
 
 @dataclass
 class QualityConfig:
-    """COMET and BLEURT, from the metrics environment (`make metrics`); BLEU and chrF are always reported."""
+    """COMET, BLEURT and an aligner, of the metrics environment (`make metrics`); BLEU and chrF are always reported."""
 
     comet: str | None = MISSING  # checkpoint: a name on the Hugging Face hub or a local folder; null: leave it out
     bleurt: str | None = MISSING
+    alignment: str | None = MISSING  # AR and HR: file of pairs the aligner learns from, or references; null: left out
     environment: str = MISSING  # folder of the metrics environment
     batch_size: int = MISSING  # sentences scored at once
     resamples: int = MISSING  # of the bootstrap over sentences
@@ -363,6 +364,7 @@ class EvaluateSettings:
     target_al: float | None = MISSING  # find θ with this AL on the validation pairs, and record it with the model
     claims: bool = MISSING  # check the claims of the paper's Section VI-B
     over_seeds: bool = MISSING  # models that nothing but their weights tells apart as one system: mean and spread
+    omnisteval: bool = MISSING  # write hypotheses as OmniSTEval reads them, too
     check_overlap: bool = MISSING  # say so where a model was trained on test sentences
     source_rate: float = MISSING  # source characters (or words) a second, for computation-aware latency
     device: str = MISSING  # auto, cpu, cuda, …

@@ -171,7 +171,23 @@ def test_evaluation_decodes_the_held_out_pairs_and_writes_a_line_a_hypothesis_an
     assert len((folder / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
     assert "\\begin{tabular}" in (folder / "results.tex").read_text(encoding="utf-8")
     assert (folder / "pareto.pdf").is_file()
-    assert "BLEU" in done.stdout
+    (header,) = (line for line in done.stdout.splitlines() if line.startswith("system "))
+    assert " AL_all YAAL YAAL % SWF " in " ".join(header.split())
+    assert len(header) <= 120
+    # At θ = 1 the whole source is read before the first token.
+    assert (rows[1]["YAAL"], rows[1]["YAAL %"], rows[1]["SWF"]) == (None, 0, 0)
+    assert rows[0]["YAAL %"] > 0
+    assert rows[0]["SWF"] > 0
+
+
+def test_pairs_for_the_aligner_that_are_not_there_are_refused_before_anything_is_decoded(trained, tmp_path):
+    given = [f"model_folder='{trained[0] / 'model'}'", "quality.alignment=none.tsv"]
+    done = run("evaluate.py", *given, f"hydra.run.dir='{tmp_path / 'run'}'")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(
+        "error: quality.alignment=none.tsv: there is no such file; give pairs"
+    )
+    assert not (tmp_path / "run").exists()
 
 
 def test_test_sentences_that_a_model_was_trained_on_are_told(trained, evaluated, tmp_path):

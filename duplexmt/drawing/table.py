@@ -49,20 +49,32 @@ def to_csv(rows: Sequence[Row]) -> str:
     return buffer.getvalue()
 
 
-def to_json(rows: Sequence[Row], caption: str = "", footnotes: Sequence[str] = ()) -> str:
-    """`{"caption", "rows", "footnotes"}` with numbers in full precision and null for None.
+def to_json(
+    rows: Sequence[Row],
+    caption: str = "",
+    footnotes: Sequence[str] = (),
+    further: Mapping[str, Sequence[Row]] | None = None,
+) -> str:
+    """`{"caption", "rows", "footnotes"}` and further tables by name, numbers in full precision and null for None.
 
     Raises:
         ValueError: what `check_rows` refuses.
     """
     document = {"caption": caption, "rows": check_rows(rows), "footnotes": list(footnotes)}
+    document |= {name: check_rows(more) for name, more in (further or {}).items()}
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def write_tables(
-    rows: Sequence[Row], folder: str | Path, name: str, caption: str = "", footnotes: Sequence[str] = ()
+    rows: Sequence[Row],
+    folder: str | Path,
+    name: str,
+    caption: str = "",
+    footnotes: Sequence[str] = (),
+    further: Mapping[str, Sequence[Row]] | None = None,
 ) -> list[Path]:
-    """Write `name.md`, `name.csv` and `name.json` into `folder`, made if need be, and return their paths.
+    """Write `name.md`, `name.csv` and `name.json` into `folder`, made if need be, and return their paths; `further`
+    tables go into the JSON alone.
 
     Raises:
         ValueError: what `check_rows` refuses, or a `name` that is empty or holds a folder; nothing is written then.
@@ -72,7 +84,7 @@ def write_tables(
     contents = {
         "md": to_markdown(rows, caption, footnotes),
         "csv": to_csv(rows),
-        "json": to_json(rows, caption, footnotes),
+        "json": to_json(rows, caption, footnotes, further),
     }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

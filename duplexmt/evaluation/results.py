@@ -10,13 +10,14 @@ from ..drawing.pareto import pareto_figure
 from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
 from ..model_folder.artifact import read_manifest
+from .aligned import aligned_rates
+from .comparing import comparisons, curve_means, curves
 from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
 from .named import MOST_NAMED, named_apart
+from .omnisteval import export
 from .scoring import (
     QUALITY,
     Scores,
-    comparisons,
-    curves,
     differing_options,
     in_order,
     latency_rows,
@@ -33,6 +34,8 @@ OTHER_TOKENS = (
     "sources are other tokens to some models than to others (column source): their latencies in model tokens cannot be "
     "compared, so there is no comparison at equal AL between them"
 )
+IN_FILES = ("chrF ±", "AP", "RTF", "tokens", "reference", "source", "sentences")  # a terminal has no room for them
+FAULTS = ("empty", "cut off")  # shown there where there are any
 FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
 
@@ -47,8 +50,10 @@ def write_results(
     device: str,
     source_rate: float,
     resamples: int,
+    alignment: str | None = None,
     claims: bool = False,
     over_seeds: bool = False,
+    omnisteval: bool = False,
 ) -> tuple[list[Scores], str, list[str]]:
     """Score the hypotheses of one or several evaluations of one test set, and write all tables and figures.
 
@@ -59,8 +64,10 @@ def write_results(
         environment, neural_batch_size, device: see `metrics.neural.neural_scores`.
         source_rate: units of the source a second, for computation-aware latency.
         resamples: of the bootstrap.
+        alignment: what the aligner learns from, see `aligned.aligned_rates`.
         claims: whether to check the claims of Section VI-B.
         over_seeds: whether models that nothing but their weights and seeds tells apart are one system (`seeds`).
+        omnisteval: whether to write hypotheses for OmniSTEval, too, into `omnisteval/` there.
 
     Returns:
         Scores in the order of the table, what to show on the terminal, and what could not be scored and why: all else
@@ -79,8 +86,11 @@ def write_results(
         records, checkpoints, kept, environment=environment, batch_size=neural_batch_size, device=device
     )
     languages = test["source_language"], test["target_language"]
+    aligned, *told = aligned_rates(records, *languages, alignment, environment)
+    notes, troubles = notes + told[0], troubles + told[1]
+    how: dict[str, Any] = {"source_rate": source_rate, "resamples": resamples}
     scores = [
-        score(records[key], *languages, point=point, source_rate=source_rate, neural=neural[key], resamples=resamples)
+        score(records[key], *languages, point=point, neural=neural[key], aligned=aligned[key], **how)
         for key, point in points.items()
     ]
     if over_seeds:
@@ -94,6 +104,9 @@ def write_results(
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
     notes += options
+    if omnisteval:
+        command = export(points, records, *languages, source_rate, into / "omnisteval")
+        notes.append(f"OmniSTEval, here in this folder, gives what is c/w: {command}")
     if len(by_tokenisation(scores)) > 1:
         notes.append(OTHER_TOKENS)
     caption = f"{test['name']}, {test['sentences']} sentences"
@@ -171,21 +184,33 @@ def give_names(scores: Sequence[Scores]) -> list[str]:
 
 def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
     """Write tables, comparisons, figure and claims; what to show of them."""
-    for name in (*(f"{table}.{kind}" for table in ("comparisons", "claims") for kind in KINDS), *FIGURES, SCORED):
+    for name in (
+        *(f"{table}.{kind}" for table in ("comparisons", "curves", "claims") for kind in KINDS),
+        *FIGURES,
+        SCORED,
+    ):
         (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
     rows = result_rows(scores)
-    write_tables(rows, into, "results", caption, notes)
+    means = [row for alike in by_tokenisation(scores) for row in curve_means(alike)]
+    write_tables(rows, into, "results", caption, notes, {"curves": means} if means else None)
     write_tables(latency_rows(scores), into, "latency", caption, notes)
     metrics = [name for name in QUALITY if any(name in entry.row for entry in scores)]
     better = {name: which for name, which in BETTER.items() if name in rows[0]}
     latex = to_latex(rows, better, caption=f"Translation quality and latency on {caption}.", label="tab:results")
     (into / "results.tex").write_text(latex, encoding="utf-8", newline="\n")
-    shown = [summary(rows)]
+    fitting = [c for c in rows[0] if c not in IN_FILES and (c not in FAULTS or any(row[c] for row in rows))]
+    shown = [f"{caption}\n{summary([{column: row[column] for column in fitting} for row in rows])}"]
     found = [row for alike in by_tokenisation(scores) for row in comparisons(alike)]
     if found:
         heading = "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value"
         write_tables(found, into, "comparisons", f"{heading}; {caption}", notes)
         shown.append(f"{heading}\n{summary(found)}")
+    if means:
+        heading = (
+            "Mean quality of each curve's upper envelope over the AL that all share, against the best of the others"
+        )
+        write_tables(means, into, "curves", f"{heading}; {caption}", notes)
+        shown.append(f"{heading}\n{summary(means)}")
     if lines := curves(scores):
         pareto_figure(lines, metrics, into)
     if claims:

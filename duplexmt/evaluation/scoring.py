@@ -1,4 +1,4 @@
-"""From hypotheses to scores: rows of tables, their bootstrap, and comparisons at equal latency.
+"""From hypotheses to scores: rows of tables and their bootstrap.
 
 Latency is in model tokens, as in the paper; columns marked `c/w` are in the field's units (characters in and words out
 for Chinese → English; the languages decide).
@@ -9,24 +9,23 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from ..baselines.mask import MULTI_PATH
-from ..metrics.bootstrap import Array, interval, paired_p_value, quality_at_latency, resample_weights, resampled_mean
-from ..metrics.latency import (
-    COMPUTATION_AWARE_METRICS,
-    SENTENCE_METRICS,
-    computation_aware_delays,
-    mean_of_known,
-    sentence_latency,
-)
+from ..metrics.bootstrap import Array, interval, resample_weights, resampled_mean
+from ..metrics.computing_time import COMPUTATION_AWARE_METRICS, real_time_factor
+from ..metrics.latency import SENTENCE_METRICS
 from ..metrics.quality import corpus_statistics
-from ..metrics.units import count_units, delays_in_characters_and_words, last_tokens, text_unit
+from ..metrics.units import text_unit
 from .decoding import TRAINED_K, Point
 from .named import MOST_NAMED
+from .timed import in_tokens, in_units
 from .translation import Record
 
 QUALITY = ("COMET", "BLEURT", "BLEU", "chrF")  # the order of columns
+ALIGNED = ("AR", "HR")  # where an aligner was asked
+COLUMNS = (  # of the main table, after quality
+    *("AL", "AL_all", "YAAL", "YAAL %", "SWF", "AP", "FRL", *ALIGNED, "RTF"),
+    *("tokens", "reference", "source", "empty", "cut off", "sentences"),
+)
 KNOBS = {"grid": "θ", "waitk": "k", "local_agreement": "n"}
 NAMES = {"grid": "grid", "waitk": "wait-k", "offline": "offline", "local_agreement": "local agreement"}
 ORDER = ("offline", "waitk", "local_agreement", "grid")  # of rows, as in tab:duplex-results
@@ -53,6 +52,7 @@ def score(
     *,
     source_rate: float,
     neural: Mapping[str, Sequence[float]] | None = None,
+    aligned: Mapping[str, float | None] | None = None,
     resamples: int = 0,
     point: Point | None = None,
 ) -> Scores:
@@ -63,6 +63,7 @@ def score(
         source_language, target_language: codes.
         source_rate: characters (or words) of the source a second, for computation-aware latency.
         neural: scores by sentence, 0..100, of metrics from another environment.
+        aligned: AR and HR, where an aligner was asked (`aligned.aligned_rates`).
         resamples: of the bootstrap; 0 for none.
         point: which model and setting it is.
 
@@ -75,20 +76,23 @@ def score(
     statistics = corpus_statistics(
         [record["text"] for record in records], [record["references"] for record in records], target_language
     )
-    tokens = _latency_in_tokens(records, source_language, source_rate)
+    timed = in_tokens(records, source_language, source_rate)
+    tokens = timed.latency()
     source_unit, target_unit = text_unit(source_language), text_unit(target_language)
-    units = _latency_in_units(records, source_unit, target_unit, source_rate)
+    units = in_units(records, source_unit, target_unit, source_rate)
     quality = {name: fmean(values) for name, values in (neural or {}).items()}
     quality |= {name: found.score() for name, found in statistics.items()}
-    lengths = [record["reference_lengths"][0] for record in records]
+    seconds = [record["seconds"] for record in records]
     row: dict[str, Any] = {
         **{name: quality[name] for name in QUALITY if name in quality},
-        **{name: mean_of_known(values) for name, values in tokens.items()},
-        **{f"{name} c/w": mean_of_known(values) for name, values in units.items()},
-        "seconds": fmean(record["seconds"] for record in records),
+        **timed.columns(tokens),
+        **{f"{name} c/w": value for name, value in units.columns(units.latency()).items()},
+        **(aligned or {}),
+        "seconds": fmean(seconds),
+        "RTF": real_time_factor(seconds, units.source_lengths, source_rate),
         "tokens": fmean(len(record["tokens"]) for record in records),
-        "reference": fmean(lengths),
-        "source": fmean(len(record["source_tokens"]) for record in records),
+        "reference": fmean(timed.reference_lengths),
+        "source": fmean(timed.source_lengths),
         "empty": sum(not record["delays"] for record in records),
         "cut off": sum(record["stopped"] != "end_token" for record in records),
         "sentences": len(records),
@@ -105,8 +109,10 @@ def score(
         f"latency in model tokens, c/w in source {source_unit}s and target {target_unit}s; AL, LAAL, AP, DAL and ATD "
         "as in SimulEval, FRL its StartOffset, AL_all the mean lag over all tokens (the paper's AL); by the first "
         "reference; empty hypotheses left out",
-        f"AL_CA and LAAL_CA with computing time, the source arriving at {rate}; seconds: computation a sentence "
-        "(in a batch, the wall clock of the steps it took part in)",
+        "YAAL, as in OmniSTEval, over what was written before the source had ended: YAAL % of the sentences have such "
+        "tokens, SWF % of all tokens are such",
+        f"AL_CA, LAAL_CA and YAAL_CA with computing time, RTF seconds of it a second of source, the source arriving at "
+        f"{rate}; seconds: computation a sentence (in a batch, the wall clock of the steps it took part in)",
     ]
     return Scores("", "", row, samples, notes, point)
 
@@ -192,8 +198,7 @@ def result_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
                     row[f"{name} ±"] = None if middle is None else (middle[1] - middle[0]) / 2
                 if name in entry.spread:
                     row[f"{name} sd"] = entry.spread[name]
-        counts = ("AL", "AL_all", "AP", "FRL", "tokens", "reference", "source", "empty", "cut off", "sentences")
-        row |= {name: entry.row[name] for name in counts}
+        row |= {name: entry.row[name] for name in COLUMNS if name in entry.row}
         rows.append(row | ({"trainings": len(entry.models)} if entry.models else {}))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     quality = [c for name in QUALITY for c in (name, f"{name} ±", f"{name} sd") if c in columns]
@@ -203,139 +208,12 @@ def result_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
 
 def latency_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
     """Every latency metric in both units."""
-    names = [*SENTENCE_METRICS, *COMPUTATION_AWARE_METRICS]
-    columns = [*names, *[f"{name} c/w" for name in names], "seconds"]
+    names = [*SENTENCE_METRICS, *COMPUTATION_AWARE_METRICS, "YAAL %", "SWF"]
+    columns = [*names, *[f"{name} c/w" for name in names], "seconds", "RTF"]
     return [
         {"system": entry.system, "setting": entry.setting} | {name: entry.row[name] for name in columns}
         for entry in scores
     ]
-
-
-def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str, Any]]:
-    """Systems against each other at matched latency: paired bootstrap over the sentences.
-
-    For each point of the system with fewer points, the other system's quality is interpolated between its own points
-    at that point's latency, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
-    at its fastest, there is nothing to compare.
-    """
-    systems: dict[str, list[Scores]] = {}
-    for entry in scores:
-        if entry.row[latency] is not None:  # not nothing but empty hypotheses
-            systems.setdefault(entry.system, []).append(entry)
-    names = sorted(systems, key=lambda name: -len(systems[name]))
-    rows = []
-    for position, first in enumerate(names):
-        for second in names[position + 1 :]:
-            for other in systems[second]:
-                for metric in QUALITY:
-                    points = [*systems[first], other]
-                    if any(metric not in entry.samples or latency not in entry.samples for entry in points):
-                        continue
-                    row = _compare(systems[first], other, metric, latency)
-                    if row is not None:
-                        rows.append(row)
-    return rows
-
-
-def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) -> dict[str, Any] | None:
-    wanted = other.samples[latency]
-    found = quality_at_latency(
-        np.stack([entry.samples[latency] for entry in curve], 1),
-        np.stack([entry.samples[metric] for entry in curve], 1),
-        wanted,
-    )
-    differences = found - other.samples[metric]
-    bounds = interval(differences)
-    if bounds is None:  # out of reach in some resample
-        return None
-    at = other.row[latency]
-    value = quality_at_latency(
-        np.array([[entry.row[latency] for entry in curve]]),
-        np.array([[entry.row[metric] for entry in curve]]),
-        np.array([at]),
-    )
-    return {
-        "system": curve[0].system,
-        "against": f"{other.system} {other.setting}".removesuffix(" —"),
-        latency: at,
-        "metric": metric,
-        "score": float(value[0]),
-        "other": other.row[metric],
-        "difference": float(value[0]) - other.row[metric],
-        "low": bounds[0],
-        "high": bounds[1],
-        "p": f"{paired_p_value(differences):.3f}",
-    }
-
-
-def curves(scores: Sequence[Scores], latency: str = "AL") -> dict[str, list[dict[str, Any]]]:
-    """For the figure: each system's points with quality, latency and their 95 % intervals, by name."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for entry in scores:
-        if entry.row[latency] is None:
-            continue  # nothing but empty hypotheses
-        point: dict[str, Any] = {"setting": entry.setting}
-        for name in (latency, *QUALITY):
-            if name in entry.row:
-                point[name] = (entry.row[name], interval(entry.samples[name]) if name in entry.samples else None)
-        found.setdefault(entry.system, []).append(point)
-    return found
-
-
-def _latency_in_tokens(
-    records: Sequence[Record], source_language: str, source_rate: float
-) -> dict[str, list[float | None]]:
-    """Each metric for each sentence, in model tokens; the first reference is the one lengths are taken from."""
-    lengths = [len(record["source_tokens"]) for record in records]
-    references = [record["reference_lengths"][0] for record in records]
-    unit = text_unit(source_language)
-    rates = [
-        source_rate * length / max(1, count_units(record["source"], unit))  # the same speech, counted in tokens
-        for record, length in zip(records, lengths, strict=True)
-    ]
-    elapsed = [record["elapsed"] for record in records]
-    return _latency([record["delays"] for record in records], elapsed, lengths, references, rates)
-
-
-def _latency_in_units(
-    records: Sequence[Record], source_unit: Any, target_unit: Any, source_rate: float
-) -> dict[str, list[float | None]]:
-    """Each metric for each sentence, in characters or words."""
-    delays = [
-        delays_in_characters_and_words(
-            record["source"],
-            record["source_token_ends"],
-            record["text"],
-            record["token_ends"],
-            record["delays"],
-            source_unit,
-            target_unit,
-        )
-        for record in records
-    ]
-    elapsed = [
-        [record["elapsed"][index] for index in last_tokens(record["text"], record["token_ends"], target_unit)]
-        for record in records
-    ]
-    lengths = [count_units(record["source"], source_unit) for record in records]
-    references = [count_units(record["references"][0], target_unit) for record in records]
-    return _latency(delays, elapsed, lengths, references, [source_rate] * len(records))
-
-
-def _latency(
-    delays: Sequence[Sequence[int]],
-    elapsed: Sequence[Sequence[float]],
-    lengths: Sequence[int],
-    references: Sequence[int],
-    rates: Sequence[float],
-) -> dict[str, list[float | None]]:
-    result = sentence_latency(delays, lengths, references)
-    for name, metric in COMPUTATION_AWARE_METRICS.items():
-        result[name] = [
-            metric(computation_aware_delays(d, e, rate), S, R) if len(d) > 0 else None
-            for d, e, S, R, rate in zip(delays, elapsed, lengths, references, rates, strict=True)
-        ]
-    return result
 
 
 def _run_of(folder: str, among: Collection[str]) -> str:

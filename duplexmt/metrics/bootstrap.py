@@ -74,3 +74,41 @@ def quality_at_latency(latency: Array, quality: Array, wanted: Array) -> Array:
     latency, quality = np.take_along_axis(latency, order, 1), np.take_along_axis(quality, order, 1)
     found = [np.interp(x, xs, ys) for x, xs, ys in zip(wanted, latency, quality, strict=True)]
     return np.where(wanted < latency[:, 0] - ROUNDING, np.nan, np.array(found))
+
+
+def shared_range(latencies: Sequence[Array]) -> tuple[Array, Array]:
+    """The latencies that all systems have, from the slowest start to the fastest end, in every resample: `[B]`, `[B]`.
+
+    Args:
+        latencies: of each system, `[B, P]`.
+    """
+    ends = [(latency.min(1), latency.max(1)) for latency in latencies]
+    return np.max([low for low, _ in ends], 0), np.min([high for _, high in ends], 0)
+
+
+def envelope_mean(latency: Array, quality: Array, low: Array, high: Array) -> Array:
+    """Mean height of a system's upper envelope between two latencies: one number for a curve.
+
+    The envelope is the Pareto front: of the settings only those better than every faster one, joined by straight lines,
+    level after the best. The mean is exact: the area below the lines over the width.
+
+    Args:
+        latency: `[B, P]`.
+        quality: `[B, P]`.
+        low, high: of the range, `[B]`.
+
+    Returns:
+        `[B]`; NaN where the range is empty or begins below the system's fastest point.
+    """
+    means = np.full(len(latency), np.nan)
+    for index, (xs, ys, start, end) in enumerate(zip(latency, quality, low, high, strict=True)):
+        if not (xs.min() - ROUNDING <= start < end):
+            continue
+        order = np.lexsort((-ys, xs))
+        xs, ys = xs[order], ys[order]
+        front = ys > np.concatenate([[-np.inf], np.maximum.accumulate(ys)[:-1]])
+        xs, ys = xs[front], ys[front]
+        knots = np.concatenate([[start], xs[(xs > start) & (xs < end)], [end]])
+        heights = np.interp(knots, xs, ys)
+        means[index] = ((heights[1:] + heights[:-1]) / 2 * np.diff(knots)).sum() / (end - start)
+    return means

@@ -7,11 +7,12 @@ Symbols, as in SimulEval's `latency_scorer.py`:
 
 None of them counts end or seed tokens; having read the source's end token counts as S. Every metric of a sentence
 takes `(delays, source_length, reference_length)`, all in one unit of source and one unit of target (model tokens, or
-characters in and words out), and returns a float in units of source, except AP, which is a ratio.
+characters in and words out), and returns a float in units of source, except AP, which is a ratio, and YAAL, which some
+sentences do not have. `computing_time.py` has those that count the time of computing, too.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 from statistics import fmean
 
@@ -29,7 +30,7 @@ def average_lagging(delays: Sequence[float], source_length: float, reference_len
             only come about where delays hold computing time, see `computation_aware_average_lagging`.)
     """
     check_sentence(delays, source_length, reference_length)
-    return _lagging(delays, source_length, reference_length)
+    return lagging(delays, source_length, reference_length)
 
 
 def average_lagging_all(delays: Sequence[float], source_length: float, reference_length: float) -> float:
@@ -51,7 +52,20 @@ def length_adaptive_average_lagging(delays: Sequence[float], source_length: floa
         ValueError: for the inputs that `check_sentence` refuses.
     """
     check_sentence(delays, source_length, reference_length)
-    return _lagging(delays, source_length, max(len(delays), reference_length))
+    return lagging(delays, source_length, max(len(delays), reference_length))
+
+
+def yet_another_average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float | None:
+    """YAAL (arXiv 2509.17349): LAAL over the tokens written before the source had ended, `d_i < S`, and no others.
+
+    What is written after the end of a source cut into sentences comes at once, and says nothing of the policy. A
+    sentence with no token before that has no YAAL; over how many the mean of a corpus is, is its `coverage`.
+
+    Raises:
+        ValueError: for the inputs that `check_sentence` refuses.
+    """
+    check_sentence(delays, source_length, reference_length)
+    return lagging_before_end(delays, source_length, max(len(delays), reference_length))
 
 
 def average_proportion(delays: Sequence[float], source_length: float, reference_length: float) -> float:
@@ -113,63 +127,16 @@ def first_response_latency(delays: Sequence[float], source_length: float, refere
     return float(delays[0])
 
 
-SENTENCE_METRICS = {
+SENTENCE_METRICS: dict[str, Callable[[Sequence[float], float, float], float | None]] = {
     "AL": average_lagging,
     "AL_all": average_lagging_all,
     "LAAL": length_adaptive_average_lagging,
+    "YAAL": yet_another_average_lagging,
     "AP": average_proportion,
     "DAL": differentiable_average_lagging,
     "ATD": average_token_delay,
     "FRL": first_response_latency,
 }
-
-
-def computation_aware_delays(delays: Sequence[float], elapsed: Sequence[float], units_per_second: float) -> list[float]:
-    """Delays that count computing time: `d_i + elapsed_i · rate`, SimulEval's `elapsed` in units of source.
-
-    SimulEval measures speech so, in milliseconds; between texts it has no clock. While the system computes, a speaker
-    goes on: seconds become units of source at the rate the source arrives.
-
-    Args:
-        delays: units of source read.
-        elapsed: for each target unit, the seconds of computation spent on its sentence until it was written.
-        units_per_second: rate of the source.
-
-    Raises:
-        ValueError: not one time for each delay, a negative or falling time, or a rate of zero or less.
-    """
-    if len(delays) != len(elapsed):
-        raise ValueError(f"one time for each delay is needed, got {len(elapsed)} for {len(delays)}")
-    if not (isfinite(units_per_second) and units_per_second > 0):
-        raise ValueError(f"the source must arrive at a rate above 0 units a second, got {units_per_second}")
-    for index, seconds in enumerate(elapsed):
-        if not (isfinite(seconds) and seconds >= 0):
-            raise ValueError(f"time {index} must be a number of seconds of at least 0, got {seconds}")
-    check_rising(elapsed, "times")
-    return [float(delay) + seconds * units_per_second for delay, seconds in zip(delays, elapsed, strict=True)]
-
-
-def computation_aware_average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float:
-    """AL over `computation_aware_delays`, which may exceed S: where `d_1 > S` it is `d_1`, as in SimulEval.
-
-    Raises:
-        ValueError: for lengths that `check_lengths` refuses, no delays, and negative or falling ones.
-    """
-    _check_times(delays, source_length, reference_length)
-    return _lagging(delays, source_length, reference_length)
-
-
-def computation_aware_laal(delays: Sequence[float], source_length: float, reference_length: float) -> float:
-    """LAAL over `computation_aware_delays`; otherwise as `computation_aware_average_lagging`.
-
-    Raises:
-        ValueError: what `computation_aware_average_lagging` refuses.
-    """
-    _check_times(delays, source_length, reference_length)
-    return _lagging(delays, source_length, max(len(delays), reference_length))
-
-
-COMPUTATION_AWARE_METRICS = {"AL_CA": computation_aware_average_lagging, "LAAL_CA": computation_aware_laal}
 
 
 def sentence_latency(
@@ -224,6 +191,24 @@ def corpus_latency(
     return result
 
 
+def words_before_end(delays: Sequence[Sequence[float]], source_lengths: Sequence[float]) -> float | None:
+    """SWF, "simultaneous words fraction": tokens written before their source had ended, in % of all tokens of a corpus.
+
+    As OmniSTEval 0.1.10 defines it beside YAAL: `100 Σ |{i: d_i < S}| / Σ n`, both sums over the sentences.
+
+    Returns:
+        0..100, or None where no sentence has a token.
+    """
+    written = sum(len(hypothesis) for hypothesis in delays)
+    before = sum(bisect_left(hypothesis, length) for hypothesis, length in zip(delays, source_lengths, strict=True))
+    return 100 * before / written if written else None
+
+
+def coverage(values: Sequence[float | None]) -> float:
+    """Sentences that a metric is defined for, in %: those that its mean is over."""
+    return 100 * sum(value is not None for value in values) / len(values)
+
+
 def mean_of_known(values: Sequence[float | None]) -> float | None:
     """Mean of the values there are; `None` where there is none."""
     known = [value for value in values if value is not None]
@@ -259,28 +244,19 @@ def check_sentence(delays: Sequence[float], source_length: float, reference_leng
     check_rising(delays, "delays")
 
 
-def _check_times(delays: Sequence[float], source_length: float, reference_length: float) -> None:
-    check_lengths(source_length, reference_length)
-    if len(delays) == 0:
-        raise ValueError("an empty hypothesis has no latency: got no delays")
-    for index, delay in enumerate(delays):
-        if not (isfinite(delay) and delay >= 0):
-            raise ValueError(f"delay {index} must be a number of at least 0, got {delay}")
-    check_rising(delays, "delays")
-
-
-def _lagging(delays: Sequence[float], source_length: float, target_length: float) -> float:
+def lagging(delays: Sequence[float], source_length: float, target_length: float) -> float:
     """`d_1` if even the first token came after the source's end, else the mean lag until a token reaches that end."""
     if delays[0] > source_length:
         return float(delays[0])
-    return fmean(_lags(_until_source_end(delays, source_length), source_length / target_length))
+    return fmean(_lags(delays[: bisect_left(delays, source_length) + 1], source_length / target_length))
+
+
+def lagging_before_end(delays: Sequence[float], source_length: float, target_length: float) -> float | None:
+    """The mean lag of the tokens written before the source's end; None without any."""
+    before = delays[: bisect_left(delays, source_length)]
+    return fmean(_lags(before, source_length / target_length)) if len(before) > 0 else None
 
 
 def _lags(delays: Sequence[float], step: float) -> list[float]:
     """`d_i - (i - 1) step`: how far each delay is behind a writer that takes `step` of the source a token."""
     return [float(delay) - index * step for index, delay in enumerate(delays)]
-
-
-def _until_source_end(delays: Sequence[float], source_length: float) -> Sequence[float]:
-    """The delays up to and with the first that reaches the end of the source."""
-    return delays[: bisect_left(delays, source_length) + 1]

@@ -95,12 +95,7 @@ def _run(
     device: str,
 ) -> tuple[str, dict[str, float]]:
     """Let the metrics environment score texts, and write each score down as it comes."""
-    python = ROOT / environment / "bin" / "python"
-    if not python.exists():
-        raise ValueError(
-            f"{metric} needs the metrics environment, and there is none at {python.parent.parent}: run make metrics "
-            "(or give quality.environment=FOLDER), then python evaluate.py rescore=FOLDER"
-        )
+    python = environment_python(metric, environment)
     command = [str(python), str(PROGRAM), metric, checkpoint, "--batch-size", str(batch_size), "--device", device]
     path.parent.mkdir(parents=True, exist_ok=True)
     log = path.with_suffix(".log")
@@ -158,6 +153,21 @@ def _run(
             "They are kept: go on with python evaluate.py rescore=FOLDER"
         )
     return version, found
+
+
+def environment_python(what: str, environment: str) -> Path:
+    """The metrics environment's Python.
+
+    Raises:
+        ValueError: there is none; the message says what needs it and what to run.
+    """
+    python = ROOT / environment / "bin" / "python"
+    if not python.exists():
+        raise ValueError(
+            f"{what} needs the metrics environment, and there is none at {python.parent.parent}: run make metrics "
+            "(or give quality.environment=FOLDER), then python evaluate.py rescore=FOLDER"
+        )
+    return python
 
 
 def _read(path: Path) -> tuple[str, dict[str, float]]:

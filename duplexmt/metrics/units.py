@@ -11,7 +11,8 @@ from typing import Literal
 
 from data_prep.rules import UNSPACED
 
-Unit = Literal["character", "word"]
+Unit = Literal["character", "word", "piece"]  # piece: a word or a mark, as word aligners want texts cut
+PATTERNS = {"character": r"\S", "word": r"\S+", "piece": r"\w+|[^\w\s]"}
 
 
 def text_unit(language: str) -> Unit:
@@ -41,7 +42,16 @@ def count_units(text: str, unit: Unit) -> int:
     Raises:
         ValueError: an unknown unit.
     """
-    return len(_unit_ends(text, unit))
+    return len(split_units(text, unit))
+
+
+def split_units(text: str, unit: Unit) -> list[str]:
+    """A text's characters, words or pieces, in order.
+
+    Raises:
+        ValueError: an unknown unit.
+    """
+    return re.findall(_pattern(unit), text)
 
 
 def delays_in_characters_and_words(
@@ -108,11 +118,14 @@ def last_tokens(text: str, token_ends: Sequence[int], unit: Unit) -> list[int]:
 
 
 def _unit_ends(text: str, unit: Unit) -> list[int]:
-    """End position in `text` of each of its characters or words, white space left out."""
-    patterns = {"character": r"\S", "word": r"\S+"}
-    if unit not in patterns:
-        raise ValueError(f"the unit must be 'character' or 'word', got {unit!r}")
-    return [match.end() for match in re.finditer(patterns[unit], text)]
+    """End position in `text` of each of its units."""
+    return [match.end() for match in re.finditer(_pattern(unit), text)]
+
+
+def _pattern(unit: Unit) -> str:
+    if unit not in PATTERNS:
+        raise ValueError(f"the unit must be 'character', 'word' or 'piece', got {unit!r}")
+    return PATTERNS[unit]
 
 
 def check_rising(values: Sequence[float], name: str) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.scoring import QUALITY, Scores, curves, latency_rows, result_rows
+from ..evaluation.comparing import curves
+from ..evaluation.scoring import QUALITY, Scores, latency_rows, result_rows
 
 log = logging.getLogger(__name__)
 SCATTER = (

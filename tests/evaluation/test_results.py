@@ -62,6 +62,44 @@ def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tm
     assert not (tmp_path / "claims.md").exists()
 
 
+def test_the_terminal_shows_the_columns_that_fit_and_the_files_all(tmp_path):
+    evaluated(tmp_path, POINTS)
+    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
+    caption, header, *_ = shown.splitlines()
+    assert caption == "six sentences, 6 sentences"
+    assert header.split("  ")[0] == "system"
+    assert len(header) <= 100
+    columns = [" ".join(name.split()) for name in header.split("  ") if name]
+    for name in ("YAAL", "YAAL %", "SWF"):
+        assert name in columns
+    assert {"RTF", "AP", "sentences", "empty"} <= set(rows_of(tmp_path)[0]) - set(columns)
+
+
+def test_the_terminal_tells_of_empty_translations_where_there_are_any(tmp_path):
+    decoding = evaluated(tmp_path, POINTS)
+    record = decoding.records[POINTS[0].digest][0]
+    record |= {"text": "", "tokens": [], "token_ends": [], "delays": [], "elapsed": [], "emit_probabilities": []}
+    decoding.finish()
+    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
+    header, offline, first = (shown.splitlines()[index].split() for index in (1, 3, 4))
+    assert header[-1] == "empty"
+    assert (offline[-1], first[-1]) == ("0", "1")
+
+
+def test_each_curve_s_number_is_in_a_table_in_the_results_and_on_the_terminal(tmp_path):
+    points = [*POINTS, *(point("local_agreement", theta, folder="none/offline/model") for theta in (0.4, 0.8))]
+    evaluated(tmp_path, points)
+    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
+    rows = rows_of(tmp_path, "curves")
+    assert {row["system"] for row in rows} == {"grid", "local agreement"}
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["curves"] == rows
+    assert "Mean quality of each curve's upper envelope" in shown
+    evaluated(tmp_path / "one", POINTS[:1])
+    write_results([tmp_path / "one"], tmp_path, **OPTIONS)
+    assert not (tmp_path / "curves.json").exists()
+    assert "curves" not in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+
+
 def test_scoring_again_gives_the_same_and_touches_no_hypothesis(tmp_path):
     evaluated(tmp_path, POINTS)
     before = (tmp_path / "hypotheses.jsonl").stat()

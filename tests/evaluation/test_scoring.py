@@ -6,8 +6,6 @@ import pytest
 from duplexmt.data.tokenizer import token_ids
 from duplexmt.evaluation.scoring import (
     Scores,
-    comparisons,
-    curves,
     differing_options,
     in_order,
     latency_rows,
@@ -38,22 +36,27 @@ def test_scores_of_two_records_worked_by_hand():
     assert row["AL_all"] == pytest.approx(6 / 5)
     assert row["AP"] == pytest.approx(14 / 20)
     assert row["FRL"] == 1
+    # Two of five tokens before the fourth of four was read: lags 1 and 1 - 0.8. The empty sentence has neither.
+    assert row["YAAL"] == pytest.approx((1 + 1 - 0.8) / 2)
+    assert (row["YAAL %"], row["SWF"]) == (50, pytest.approx(40))
     # Half a character a second is one token a second: 1 + 0.5, 1 + 1, 4 + 1.5 less 0, 0.8, 1.6.
     assert row["AL_CA"] == pytest.approx((1.5 + 1.2 + 3.9) / 3)
     # 2 characters in, 2 words out: "a" is written after 人, "cat" after 人好. Delays 1, 2; S = R = 2.
     assert row["AL c/w"] == pytest.approx((1 + 2 - 1) / 2)
     assert row["AP c/w"] == pytest.approx(3 / 4)
-    assert row["FRL c/w"] == 1
+    assert row["FRL c/w"] == row["YAAL c/w"] == 1
+    assert (row["YAAL % c/w"], row["SWF c/w"]) == (50, 50)
     # With the computing time of their last tokens, 0.5 s and 2.5 s: 1.25 and 3.25, less 0 and 1.
     assert row["AL_CA c/w"] == pytest.approx((1.25 + 2.25) / 2)
     assert (row["tokens"], row["source"], row["seconds"]) == (2.5, 4.0, 1.25)  # means over both
+    assert row["RTF"] == 2.5 / (6 / 0.5), "six characters of source at half a character a second"
     assert row["reference"] == (5 + 7) / 2
     assert (row["empty"], row["cut off"], row["sentences"]) == (1, 1, 2)
     assert 0 < row["chrF"] < 100
     assert notes[0].startswith("BLEU nrefs:1|")
     assert "tok:13a" in notes[0]
     assert "source characters and target words" in notes[1]
-    assert "0.5 characters a second" in notes[2]
+    assert "0.5 characters a second" in notes[3]
 
 
 def test_a_perfect_translation_scores_100():
@@ -87,8 +90,9 @@ def test_where_every_hypothesis_is_empty_there_is_no_latency():
     system = Scripted(tiny_tokenizer(), [("", [], "end_token")] * 2)
     found = scored(translate_pairs(system, as_pairs(PAIRS), tiny_tokenizer()), resamples=100)
     assert found.row["BLEU"] == 0
-    names = ("AL", "AL_all", "LAAL", "AP", "DAL", "ATD", "FRL", "AL_CA", "LAAL_CA")
-    assert [found.row[name] for name in (*names, *(f"{name} c/w" for name in names))] == [None] * 18
+    names = ("AL", "AL_all", "LAAL", "YAAL", "AP", "DAL", "ATD", "FRL", "AL_CA", "LAAL_CA", "YAAL_CA", "SWF")
+    assert [found.row[name] for name in (*names, *(f"{name} c/w" for name in names))] == [None] * 24
+    assert found.row["YAAL %"] == 0
     assert (found.row["empty"], found.row["cut off"]) == (2, 0)
     assert np.isnan(found.samples["AL"]).all()
 
@@ -210,6 +214,7 @@ def test_rows_stand_in_the_order_of_the_papers_table():
 def test_the_main_table_gives_half_the_interval_beside_each_quality():
     row = result_rows(SYSTEMS)[0]
     assert list(row)[:7] == ["system", "setting", "BLEU", "BLEU ±", "chrF", "AL", "AL_all"]
+    assert "AR" not in row, "no aligner was asked"
     assert row["BLEU ±"] == pytest.approx(1.96 * 0.5, rel=0.1)
 
 
@@ -222,39 +227,4 @@ def test_a_metric_that_only_some_systems_have_is_a_dash_for_the_others():
 def test_the_latency_table_has_every_metric_in_both_units():
     found = scored(records())
     (row,) = latency_rows([found])
-    assert len(row) == 2 + 2 * 9 + 1
-
-
-# --- at equal latency --------------------------------------------------------------------------------------------
-
-
-def test_systems_are_compared_where_their_latency_is_equal():
-    rows = {row["against"]: row for row in comparisons(SYSTEMS) if row["system"] == "grid"}
-    wait = rows["wait-k k=3"]
-    # At AL 3 the grid is half way between 20 and 24.
-    assert (wait["AL"], wait["metric"], wait["score"], wait["other"]) == (3, "BLEU", pytest.approx(22), 18)
-    assert wait["difference"] == pytest.approx(4)
-    assert wait["low"] < 4 < wait["high"]
-    assert wait["p"] == "0.002", "no difference of the other sign in 1,000 resamples"
-    # Offline is slower than the grid at its slowest: the grid's last point stands for it.
-    assert rows["offline"]["difference"] == pytest.approx(-2)
-
-
-def test_a_setting_of_nothing_but_empty_hypotheses_is_left_out_of_a_comparison():
-    silent = entry("grid", 0.99, 0, 1, AL=None)
-    silent.samples["AL"] = np.full(1000, np.nan)
-    assert comparisons([*SYSTEMS, silent]) == comparisons(SYSTEMS) != []
-
-
-def test_a_system_faster_than_the_other_at_its_fastest_is_not_compared():
-    slow = [entry("grid", 0.5, 20, 5), entry("grid", 0.9, 24, 6), entry("waitk", 3, 18, 3)]
-    assert comparisons(slow) == []
-
-
-def test_curves_hold_values_and_intervals_and_leave_out_what_has_no_latency():
-    found = curves([*SYSTEMS, entry("grid", 0.1, 0, 1, AL=None)])
-    assert list(found) == ["grid", "offline", "wait-k"]
-    assert [p["setting"] for p in found["grid"]] == ["θ=0.9", "θ=0.5"]
-    value, (low, high) = found["grid"][0]["BLEU"]
-    assert low < value == 24 < high
-    assert found["grid"][0]["chrF"] == (34, None)
+    assert len(row) == 2 + 2 * 13 + 2

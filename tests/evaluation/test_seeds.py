@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from duplexmt.evaluation.comparing import comparisons
 from duplexmt.evaluation.results import write_results
-from duplexmt.evaluation.scoring import Scores, comparisons
+from duplexmt.evaluation.scoring import Scores
 from duplexmt.evaluation.seeds import mean_over_seeds
 from duplexmt.metrics.bootstrap import interval, resample_weights
 

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from duplexmt.metrics.bootstrap import (
+    envelope_mean,
     interval,
     paired_p_value,
     quality_at_latency,
     resample_weights,
     resampled_mean,
+    shared_range,
 )
 from duplexmt.metrics.quality import corpus_quality, corpus_statistics
 
@@ -63,3 +65,39 @@ def test_quality_is_interpolated_between_points_and_held_beyond_the_slowest() ->
 def test_a_latency_that_differs_by_rounding_is_no_faster() -> None:
     latency, quality = np.array([[sum([0.1] * 3), 2.0]]), np.array([[20.0, 30.0]])
     assert quality_at_latency(latency, quality, np.array([0.3])).tolist() == [20.0]
+
+
+def test_the_mean_of_an_envelope_is_the_area_below_its_lines_over_the_width() -> None:
+    # Points in any order; 3 is worse than 2 and drops out, so that 10 → 20 is joined by 2 → 4 as one line.
+    latency, quality = np.array([[4.0, 2.0, 3.0, 6.0]]), np.array([[20.0, 10.0, 9.0, 20.0]])
+    assert envelope_mean(latency, quality, np.array([2.0]), np.array([4.0])) == [15]
+    assert envelope_mean(latency, quality, np.array([3.0]), np.array([5.0])) == [(17.5 + 20) / 2]
+    assert envelope_mean(latency, quality, np.array([5.0]), np.array([9.0])) == [20], "level after the best"
+    assert np.isnan(envelope_mean(latency, quality, np.array([1.0]), np.array([4.0]))), "it has nothing so fast"
+    assert np.isnan(envelope_mean(latency, quality, np.array([4.0]), np.array([4.0]))), "no width"
+
+
+def test_the_mean_of_an_envelope_is_what_a_fine_ruler_measures() -> None:
+    def slowly(xs: np.ndarray, ys: np.ndarray, start: float, end: float) -> float:
+        """The mean over many latencies of the quality half way, as it may be, between two settings that none beats."""
+        points = list(zip(xs, ys, strict=True))
+        front = [(x, y) for x, y in points if not any(a <= x and b > y for a, b in points)]
+        heights = []
+        for at in np.linspace(start, end, 4001):
+            slower = min((p for p in front if p[0] >= at), default=None)
+            faster = max(p for p in front if p[0] <= at)
+            share = 0 if slower is None or slower[0] == faster[0] else (at - faster[0]) / (slower[0] - faster[0])
+            heights.append(faster[1] if slower is None else faster[1] + share * (slower[1] - faster[1]))
+        return float(np.mean(heights))
+
+    generator = np.random.default_rng(3)
+    xs, ys = generator.uniform(1, 9, size=(20, 5)), generator.uniform(10, 30, size=(20, 5))
+    low, high = xs.min(1), xs.min(1) + 3
+    found = envelope_mean(xs, ys, low, high)
+    for index in range(20):
+        assert found[index] == pytest.approx(slowly(xs[index], ys[index], low[index], high[index]), abs=0.02)
+
+
+def test_the_shared_range_begins_with_the_slowest_start_and_ends_with_the_fastest_end() -> None:
+    low, high = shared_range([np.array([[1.0, 5.0], [2.0, 6.0]]), np.array([[4.0, 2.0, 3.0], [9.0, 8.0, 7.0]])])
+    assert (low.tolist(), high.tolist()) == ([2, 7], [4, 6])

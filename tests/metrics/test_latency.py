@@ -13,42 +13,45 @@ from duplexmt.metrics.latency import (
     average_lagging_all,
     average_proportion,
     average_token_delay,
-    computation_aware_average_lagging,
-    computation_aware_delays,
-    computation_aware_laal,
     corpus_latency,
+    coverage,
     differentiable_average_lagging,
     first_response_latency,
     length_adaptive_average_lagging,
+    words_before_end,
+    yet_another_average_lagging,
 )
 
 
 class Case(NamedTuple):
-    """A sentence and its metrics in the order of `SENTENCE_METRICS`: AL, AL_all, LAAL, AP, DAL, ATD, FRL."""
+    """A sentence and its metrics in the order of `SENTENCE_METRICS`: AL, AL_all, LAAL, YAAL, AP, DAL, ATD, FRL."""
 
     delays: list[float]
     source_length: float
     reference_length: float
-    expected: tuple[float, float, float, float, float, float, float]
+    expected: tuple[float, float, float, float | None, float, float, float, float]
 
 
 CASES = {
     # Step S/R = 2: lags 4 and 4 - 2; the first token ends the mean of AL.
-    "offline": Case([4, 4], 4, 2, (4, 3, 4, 1, 4, 4, 4)),
-    # Step 1: lags 3, 3, 3, 3 up to the first delay of 6, then 2, 1; DAL's g is 3..8.
-    "wait-3": Case([3, 4, 5, 6, 6, 6], 6, 6, (3, 15 / 6, 3, 30 / 36, 3, 3, 3)),
-    "single token before the source ends": Case([3], 5, 1, (3, 3, 3, 3 / 5, 3, 3, 3)),
-    "single token after the source ends": Case([5], 5, 1, (5, 5, 5, 1, 5, 5, 5)),
+    "offline": Case([4, 4], 4, 2, (4, 3, 4, None, 1, 4, 4, 4)),
+    # Step 1: lags 3, 3, 3, 3 up to the first delay of 6, then 2, 1; YAAL ends before that delay; DAL's g is 3..8.
+    "wait-3": Case([3, 4, 5, 6, 6, 6], 6, 6, (3, 15 / 6, 3, 3, 30 / 36, 3, 3, 3)),
+    "single token before the source ends": Case([3], 5, 1, (3, 3, 3, 3, 3 / 5, 3, 3, 3)),
+    "single token after the source ends": Case([5], 5, 1, (5, 5, 5, None, 1, 5, 5, 5)),
     # Step 2 by the reference: lags 1, 0, -1, -2; step 1 by the hypothesis: lags 1.
-    "hypothesis twice as long as the reference": Case([1, 2, 3, 4], 4, 2, (-0.5, -0.5, 1, 10 / 8, 1, 1, 1)),
+    "hypothesis twice as long as the reference": Case([1, 2, 3, 4], 4, 2, (-0.5, -0.5, 1, 1, 10 / 8, 1, 1, 1)),
     # ATD: the partners are the source tokens 1, 2 and 3, the ends 3, 5 and 6.
     # The source is never read to its end, so tau = n. Step 1: lags 2, 3, 3; DAL's step 2: g = 2, 4, 6.
-    "hypothesis half as long as the reference": Case([2, 4, 5], 6, 6, (8 / 3, 8 / 3, 8 / 3, 11 / 36, 2, 8 / 3, 2)),
+    "hypothesis half as long as the reference": Case(
+        [2, 4, 5], 6, 6, (8 / 3, 8 / 3, 8 / 3, 8 / 3, 11 / 36, 2, 8 / 3, 2)
+    ),
     # ATD: the first two tokens have no partner (0), the others start again at source token 1; ends 1, 2, 5, 6.
-    "tokens written before anything is read": Case([0, 0, 4, 4], 4, 4, (1 / 3, 0.5, 1 / 3, 0.5, 1, 11 / 4, 0)),
+    # YAAL is over the first two, lags 0, -1: what is guessed early lags less than nothing.
+    "tokens written before anything is read": Case([0, 0, 4, 4], 4, 4, (1 / 3, 0.5, 1 / 3, -0.5, 0.5, 1, 11 / 4, 0)),
     # Step 3/4: lags 2, 2.25 | 1.5, 0.75, 0. LAAL's and DAL's step 3/5: lags 2, 2.4 | ...; g = 2, 3, 3.6, 4.2, 4.8.
     # ATD: partners 1, 2, 3, 3, 3, ends 3..7.
-    "most tokens after the source ends": Case([2, 3, 3, 3, 3], 3, 4, (2.125, 1.3, 2.2, 14 / 12, 11.6 / 5, 13 / 5, 2)),
+    "most tokens after the source": Case([2, 3, 3, 3, 3], 3, 4, (2.125, 1.3, 2.2, 2, 14 / 12, 11.6 / 5, 13 / 5, 2)),
 }
 
 
@@ -57,7 +60,7 @@ CASES = {
 def test_metric_has_the_value_worked_by_hand(case: Case, name: str) -> None:
     expected = dict(zip(SENTENCE_METRICS, case.expected, strict=True))[name]
     value = SENTENCE_METRICS[name](case.delays, case.source_length, case.reference_length)
-    assert value == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert value == (None if expected is None else pytest.approx(expected, rel=1e-12, abs=1e-12))
 
 
 def test_every_metric_is_reported_under_its_own_name() -> None:
@@ -65,6 +68,7 @@ def test_every_metric_is_reported_under_its_own_name() -> None:
         "AL": average_lagging,
         "AL_all": average_lagging_all,
         "LAAL": length_adaptive_average_lagging,
+        "YAAL": yet_another_average_lagging,
         "AP": average_proportion,
         "DAL": differentiable_average_lagging,
         "ATD": average_token_delay,
@@ -111,50 +115,22 @@ def test_a_hypothesis_ahead_of_the_source_waits_for_its_partners_in_atd() -> Non
     assert average_token_delay([1, 1, 1, 1, 5, 5], 5, 6) == pytest.approx((1 + 2 + 3 + 4 + 4 + 4) / 6)
 
 
+def test_yaal_is_laal_of_the_tokens_before_the_source_s_end_with_the_length_of_all() -> None:
+    # Steps 10 / 5, by the reference, and 10 / 6, by the longer hypothesis; the tokens at 10 do not count.
+    assert yet_another_average_lagging([2, 5, 10, 10], 10, 5) == (2 + 5 - 2) / 2
+    assert yet_another_average_lagging([2, 5, 10, 10, 10, 10], 10, 5) == pytest.approx((2 + 5 - 10 / 6) / 2)
+    assert yet_another_average_lagging([10, 10], 10, 5) is None
+
+
+def test_words_before_the_end_are_counted_over_a_corpus_and_not_over_sentences() -> None:
+    assert words_before_end([[1, 2, 4, 4], [], [3]], [4, 4, 3]) == 100 * 2 / 5
+    assert words_before_end([[], []], [4, 4]) is None
+    assert coverage([1.5, None, 2.0, None]) == 50
+
+
 def test_atd_refuses_parts_of_tokens() -> None:
     with pytest.raises(ValueError, match=r"whole number, got 1\.5"):
         average_token_delay([1.5], 3, 3)
-
-
-# --- computing time ----------------------------------------------------------------------------------------------
-
-
-def test_computing_time_is_added_in_units_of_the_source() -> None:
-    # Half a second until the first token, a second more until the third, while 4 characters a second arrive.
-    assert computation_aware_delays([1, 2, 4], [0.5, 0.5, 1.5], 4) == [3, 4, 10]
-
-
-def test_computation_aware_metrics_have_the_values_worked_by_hand() -> None:
-    # S = 4, R = 2: step 2. Lags 3, 4 - 2; the second delay reaches the source's end, the third is not counted.
-    assert computation_aware_average_lagging([3, 4, 10], 4, 2) == pytest.approx(2.5)
-    # LAAL's step is 4/3: lags 3, 4 - 4/3.
-    assert computation_aware_laal([3, 4, 10], 4, 2) == pytest.approx((3 + 8 / 3) / 2)
-
-
-def test_a_first_token_computed_after_the_source_s_end_is_the_whole_lag() -> None:
-    assert computation_aware_average_lagging([6, 7], 4, 2) == computation_aware_laal([6, 7], 4, 2) == 6
-
-
-def test_without_computing_time_the_metrics_are_the_plain_ones() -> None:
-    for case in CASES.values():
-        delays = computation_aware_delays(case.delays, [0.0] * len(case.delays), 4)
-        arguments = (delays, case.source_length, case.reference_length)
-        assert computation_aware_average_lagging(*arguments) == average_lagging(*arguments)
-        assert computation_aware_laal(*arguments) == length_adaptive_average_lagging(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([1, 2], [0.5], 4), "got 1 for 2"),
-        (([1], [0.5], 0), "rate above 0 .* got 0"),
-        (([1], [float("nan")], 4), "time 0 must be .* got nan"),
-        (([1, 2], [0.5, 0.25], 4), "times must not decrease"),
-    ],
-)
-def test_times_without_meaning_are_refused(arguments: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        computation_aware_delays(*arguments)
 
 
 def test_numpy_numbers_are_accepted_and_plain_floats_returned() -> None:
@@ -191,7 +167,7 @@ def test_corpus_latency_is_the_mean_over_sentences() -> None:
     cases = (CASES["offline"], CASES["wait-3"])
     result = corpus_latency(*zip(*(case[:3] for case in cases), strict=True))
     assert result == pytest.approx(
-        {"AL": 3.5, "AL_all": 2.75, "LAAL": 3.5, "AP": 11 / 12, "DAL": 3.5, "ATD": 3.5, "FRL": 3.5}
+        {"AL": 3.5, "AL_all": 2.75, "LAAL": 3.5, "YAAL": 3, "AP": 11 / 12, "DAL": 3.5, "ATD": 3.5, "FRL": 3.5}
         | {"sentences": 2, "empty_hypotheses": 0}
     )
 

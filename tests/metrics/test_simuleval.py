@@ -1,4 +1,4 @@
-"""Latency metrics against SimulEval's own scorers, in the metrics environment (`make metrics`)."""
+"""Latency metrics against SimulEval's and OmniSTEval's own scorers, in the metrics environment (`make metrics`)."""
 
 import json
 import subprocess
@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duplexmt.metrics.latency import COMPUTATION_AWARE_METRICS, SENTENCE_METRICS
+from duplexmt.metrics.computing_time import COMPUTATION_AWARE_METRICS
+from duplexmt.metrics.latency import SENTENCE_METRICS, mean_of_known, words_before_end
 
 from ..helpers import METRICS_PYTHON, needs_metrics_environment
 
@@ -41,18 +42,43 @@ def cases() -> list[dict]:
     return found
 
 
+def scored_by(script: str, sentences: list[dict]) -> list[dict]:
+    """What a script of the metrics environment says of each sentence."""
+    lines = "".join(json.dumps(sentence) + "\n" for sentence in sentences)
+    command = [METRICS_PYTHON, Path(__file__).parent / script]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 @needs_metrics_environment
 def test_every_metric_equals_simulevals_scorer_on_2500_random_sentences() -> None:
     sentences = cases()
-    lines = "".join(json.dumps(sentence) + "\n" for sentence in sentences)
-    script = Path(__file__).parent / "simuleval_scorers.py"
-    done = subprocess.run([METRICS_PYTHON, script], input=lines, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    theirs = [json.loads(line) for line in done.stdout.splitlines()]
+    theirs = scored_by("simuleval_scorers.py", sentences)
     assert len(theirs) == len(sentences) == CASES
     for sentence, expected in zip(sentences, theirs, strict=True):
         lengths = sentence["source_length"], sentence["reference_length"]
         ours = {name: SENTENCE_METRICS[name](sentence["delays"], *lengths) for name in SENTENCE_METRICS}
-        del ours["AL_all"]  # the paper's, which SimulEval does not have
         ours |= {name: metric(sentence["elapsed"], *lengths) for name, metric in COMPUTATION_AWARE_METRICS.items()}
+        for name in ("AL_all", "YAAL", "YAAL_CA"):  # the paper's and OmniSTEval's: SimulEval does not have them
+            del ours[name]
         assert ours == pytest.approx(expected, rel=0, abs=1e-6), sentence
+
+
+@needs_metrics_environment
+def test_yaal_and_the_share_before_the_end_equal_omnistevals_on_2500_random_sentences() -> None:
+    sentences = cases()
+    *theirs, corpus = scored_by("omnisteval_scorers.py", sentences)
+    assert len(theirs) == CASES
+    found = []
+    for sentence, expected in zip(sentences, theirs, strict=True):
+        lengths = sentence["source_length"], sentence["reference_length"]
+        ours = {"YAAL": SENTENCE_METRICS["YAAL"](sentence["delays"], *lengths)}
+        ours["YAAL_CA"] = COMPUTATION_AWARE_METRICS["YAAL_CA"](sentence["elapsed"], *lengths)
+        for name, value in ours.items():
+            assert (value is None) == (expected[name] is None), sentence
+            assert value is None or value == pytest.approx(expected[name], rel=0, abs=1e-9), sentence
+        found.append(ours["YAAL"])
+    assert 0 < sum(value is None for value in found) < CASES
+    swf = words_before_end([s["delays"] for s in sentences], [s["source_length"] for s in sentences])
+    assert {"SWF": swf, "YAAL": mean_of_known(found)} == pytest.approx(corpus, rel=1e-12)

@@ -1,0 +1,135 @@
+"""Systems against each other: at equal latency, as curves, and a number for each curve."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..metrics.bootstrap import Array, envelope_mean, interval, paired_p_value, quality_at_latency, shared_range
+from .scoring import QUALITY, Scores
+
+
+def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str, Any]]:
+    """Systems against each other at matched latency: paired bootstrap over the sentences.
+
+    For each point of the system with fewer points, the other system's quality is interpolated between its own points
+    at that point's latency, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
+    at its fastest, there is nothing to compare.
+    """
+    systems = _by_system(scores, latency)
+    names = sorted(systems, key=lambda name: -len(systems[name]))
+    rows = []
+    for position, first in enumerate(names):
+        for second in names[position + 1 :]:
+            for other in systems[second]:
+                for metric in QUALITY:
+                    points = [*systems[first], other]
+                    if any(metric not in entry.samples or latency not in entry.samples for entry in points):
+                        continue
+                    row = _compare(systems[first], other, metric, latency)
+                    if row is not None:
+                        rows.append(row)
+    return rows
+
+
+def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) -> dict[str, Any] | None:
+    wanted = other.samples[latency]
+    found = quality_at_latency(_resampled(curve, latency), _resampled(curve, metric), wanted)
+    differences = found - other.samples[metric]
+    bounds = interval(differences)
+    if bounds is None:  # out of reach in some resample
+        return None
+    at = other.row[latency]
+    value = quality_at_latency(_measured(curve, latency), _measured(curve, metric), np.array([at]))
+    return {
+        "system": curve[0].system,
+        "against": f"{other.system} {other.setting}".removesuffix(" —"),
+        latency: at,
+        "metric": metric,
+        "score": float(value[0]),
+        "other": other.row[metric],
+        "difference": float(value[0]) - other.row[metric],
+        "low": bounds[0],
+        "high": bounds[1],
+        "p": f"{paired_p_value(differences):.3f}",
+    }
+
+
+def curve_means(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str, Any]]:
+    """One number for each system's curve: the mean quality of its upper envelope over the latencies all curves share.
+
+    A curve is a system with several settings of different latency; others (offline) have none. Each system is compared
+    with the best of the others by a paired bootstrap, in which the shared range is that of the resample.
+
+    Returns:
+        Rows by metric and mean, the highest first; none where fewer than two curves share a range of latencies.
+    """
+    systems = _by_system(scores, latency)
+    curved = {name: found for name, found in systems.items() if len({entry.row[latency] for entry in found}) > 1}
+    if len(curved) < 2:
+        return []
+    rows = []
+    ranges = [shared_range([take(curve, latency) for curve in curved.values()]) for take in (_measured, _resampled)]
+    for metric in QUALITY:
+        if any(metric not in entry.samples for curve in curved.values() for entry in curve):
+            continue
+        means, samples = (
+            {name: envelope_mean(take(curve, latency), take(curve, metric), *shared) for name, curve in curved.items()}
+            for take, shared in zip((_measured, _resampled), ranges, strict=True)
+        )
+        values = {name: float(mean[0]) for name, mean in means.items()}
+        if any(np.isnan(value) for value in values.values()):  # no latency is shared
+            return []
+        order = sorted(values, key=lambda name: -values[name])
+        for name in order:
+            best = order[0] if name != order[0] else order[1]
+            differences = samples[name] - samples[best]
+            own, between = interval(samples[name]), interval(differences)
+            rows.append(
+                {
+                    "system": name,
+                    "metric": metric,
+                    f"{latency} from": float(ranges[0][0][0]),
+                    f"{latency} to": float(ranges[0][1][0]),
+                    "mean": values[name],
+                    "±": None if own is None else (own[1] - own[0]) / 2,
+                    "against": best,
+                    "difference": values[name] - values[best],
+                    "low": None if between is None else between[0],
+                    "high": None if between is None else between[1],
+                    "p": None if between is None else f"{paired_p_value(differences):.3f}",
+                }
+            )
+    return rows
+
+
+def _by_system(scores: Sequence[Scores], latency: str) -> dict[str, list[Scores]]:
+    systems: dict[str, list[Scores]] = {}
+    for entry in scores:
+        if entry.row[latency] is not None:  # not nothing but empty hypotheses
+            systems.setdefault(entry.system, []).append(entry)
+    return systems
+
+
+def _measured(curve: Sequence[Scores], column: str) -> Array:
+    """A column of a curve's points, `[1, P]`."""
+    return np.array([[entry.row[column] for entry in curve]], dtype=np.float64)
+
+
+def _resampled(curve: Sequence[Scores], column: str) -> Array:
+    """The same in every resample, `[B, P]`."""
+    return np.stack([entry.samples[column] for entry in curve], 1)
+
+
+def curves(scores: Sequence[Scores], latency: str = "AL") -> dict[str, list[dict[str, Any]]]:
+    """For the figure: each system's points with quality, latency and their 95 % intervals, by name."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for entry in scores:
+        if entry.row[latency] is None:
+            continue  # nothing but empty hypotheses
+        point: dict[str, Any] = {"setting": entry.setting}
+        for name in (latency, *QUALITY):
+            if name in entry.row:
+                point[name] = (entry.row[name], interval(entry.samples[name]) if name in entry.samples else None)
+        found.setdefault(entry.system, []).append(point)
+    return found

@@ -1,0 +1,89 @@
+"""When hypotheses were written: delays and lengths of records, in model tokens or in characters and words."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..metrics.computing_time import COMPUTATION_AWARE_METRICS, computation_aware_delays
+from ..metrics.latency import coverage, mean_of_known, sentence_latency, words_before_end
+from ..metrics.units import Unit, count_units, delays_in_characters_and_words, last_tokens, text_unit
+from .translation import Record
+
+Values = dict[str, list[float | None]]  # a metric of each sentence, by name
+
+
+class Timed(NamedTuple):
+    """A corpus as latency metrics take it, in one unit of source and one of target; lengths by the first reference."""
+
+    delays: list[list[int]]
+    elapsed: list[list[float]]  # seconds of computation until each unit of target was written
+    source_lengths: list[int]
+    reference_lengths: list[int]
+    rates: list[float]  # units of source a second
+
+    def latency(self) -> Values:
+        """Each metric for each sentence, None for empty hypotheses."""
+        found = sentence_latency(self.delays, self.source_lengths, self.reference_lengths)
+        sentences = list(zip(*self, strict=True))
+        for name, metric in COMPUTATION_AWARE_METRICS.items():
+            found[name] = [
+                metric(computation_aware_delays(d, e, rate), S, R) if len(d) > 0 else None
+                for d, e, S, R, rate in sentences
+            ]
+        return found
+
+    def columns(self, latency: Values) -> dict[str, float | None]:
+        """Means of `latency`; of how many sentences there is a YAAL, and of how many units SWF tells."""
+        return {
+            **{name: mean_of_known(values) for name, values in latency.items()},
+            "YAAL %": coverage(latency["YAAL"]),
+            "SWF": words_before_end(self.delays, self.source_lengths),
+        }
+
+
+def in_tokens(records: Sequence[Record], source_language: str, source_rate: float) -> Timed:
+    """In model tokens.
+
+    Args:
+        records: of `evaluation.translation`.
+        source_language: a code; it says what `source_rate` counts.
+        source_rate: characters (or words) of the source a second.
+    """
+    unit = text_unit(source_language)
+    lengths = [len(record["source_tokens"]) for record in records]
+    return Timed(
+        [record["delays"] for record in records],
+        [record["elapsed"] for record in records],
+        lengths,
+        [record["reference_lengths"][0] for record in records],
+        [  # the same speech, counted in tokens
+            source_rate * length / max(1, count_units(record["source"], unit))
+            for record, length in zip(records, lengths, strict=True)
+        ],
+    )
+
+
+def in_units(records: Sequence[Record], source_unit: Unit, target_unit: Unit, source_rate: float) -> Timed:
+    """In characters, words or pieces; a unit of target has delay and time of the token that completes it."""
+    return Timed(
+        [delays_in_units(record, source_unit, target_unit) for record in records],
+        [
+            [record["elapsed"][index] for index in last_tokens(record["text"], record["token_ends"], target_unit)]
+            for record in records
+        ],
+        [count_units(record["source"], source_unit) for record in records],
+        [count_units(record["references"][0], target_unit) for record in records],
+        [source_rate] * len(records),
+    )
+
+
+def delays_in_units(record: Record, source_unit: Unit, target_unit: Unit) -> list[int]:
+    """Of one record: for each unit of the hypothesis, the units of source read when it was written."""
+    return delays_in_characters_and_words(
+        record["source"],
+        record["source_token_ends"],
+        record["text"],
+        record["token_ends"],
+        record["delays"],
+        source_unit,
+        target_unit,
+    )

@@ -1,0 +1,93 @@
+"""Anticipation and hallucination worked by hand; the aligner against the gold alignments of the built-in corpus."""
+
+import random
+import stat
+import sys
+
+import pytest
+
+from duplexmt.data.grammar import generate
+from duplexmt.metrics.alignment import WordPair, anticipation_rate, hallucination_rate, word_alignments
+
+from ..helpers import needs_metrics_environment
+
+
+def test_rates_are_over_all_words_of_a_corpus() -> None:
+    # Written after 1, 2 and 4 words, from words 2 (not yet read), 2 and none; then after 3, from 1. One word without.
+    delays, alignments = [[1, 2, 4], [3], [], [0]], [[2, 2, 0], [1], [], [0]]
+    assert anticipation_rate(delays, alignments) == 100 * 1 / 5
+    assert hallucination_rate(alignments) == 100 * 2 / 5
+    assert anticipation_rate([[]], [[]]) is None
+    assert hallucination_rate([]) is None
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_under_wait_k_the_rate_is_the_published_k_anticipation_rate(k: int) -> None:
+    draw, anticipated, words = random.Random(k), 0, 0
+    delays, alignments = [], []
+    for _ in range(50):
+        source, target = draw.randint(1, 12), draw.randint(1, 12)
+        links = {(draw.randint(1, source), j) for j in range(1, target + 1) if draw.random() < 0.8}
+        # Chen et al. 2021: A_k(j, a) = 1[{(i, j) in a | i >= j + k} is not empty], averaged over target words.
+        anticipated += sum(any(i >= j + k for i, other in links if other == j) for j in range(1, target + 1))
+        words += target
+        delays.append([min(source, j + k - 1) for j in range(1, target + 1)])
+        alignments.append([max([i for i, other in links if other == j], default=0) for j in range(1, target + 1)])
+    assert 0 < anticipated < words
+    assert anticipation_rate(delays, alignments) == pytest.approx(100 * anticipated / words)
+
+
+@needs_metrics_environment
+def test_the_aligner_finds_what_the_built_in_corpus_knows_and_says_the_same_twice() -> None:
+    pairs = generate(1500, seed=1)
+    texts = [WordPair(list(pair.source), [word.lower() for word in pair.target_words]) for pair in pairs]
+    found, version = word_alignments(texts, texts[:300])
+    assert version.startswith("IBM Model 1, sil-thot 3")
+    right = wrong = 0
+    for pair, alignment in zip(pairs, found, strict=False):
+        spans = pair.source_word_spans()
+        for target, partner in enumerate(alignment):
+            if pair.content[target]:
+                gold = [spans[source] for word, source in pair.links if word == target]
+                fits = any(start < partner <= end for start, end in gold)
+                right, wrong = right + fits, wrong + (not fits)
+    assert right / (right + wrong) > 0.9
+    assert word_alignments(texts, texts[:300])[0] == found
+
+
+@needs_metrics_environment
+def test_a_word_that_no_learnt_pair_has_belongs_to_nothing() -> None:
+    learnt = [WordPair(["我", "走"], ["i", "go"]), WordPair(["我", "来"], ["i", "come"]), WordPair(["走"], ["go"])] * 5
+    (alignment, empty, long), _ = word_alignments(
+        learnt,
+        [WordPair(["走", "我"], ["i", "blurgh", "go"]), WordPair(["我"], []), WordPair(["我"] * 300, ["i"] * 300)],
+    )
+    assert alignment == [2, 0, 1]
+    assert empty == []
+    assert hallucination_rate([long]) == 0, "Thot learns from sentences of up to 200 words, and aligns any"
+
+
+def stand_in(tmp_path, program: str) -> str:
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!{sys.executable}\n{program}\n", encoding="utf-8")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    return str(python.parents[1])
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ('print(\'{"error": "ModuleNotFoundError: No module named thot"}\')', "No module named thot"),
+        ("import sys; print('{\"version\": \"1\"}'); sys.exit('MemoryError')", "MemoryError"),
+        ("", "status 0"),
+    ],
+)
+def test_an_aligner_that_fails_says_why_and_what_to_do(tmp_path, program: str, said: str) -> None:
+    with pytest.raises(ValueError, match=rf"the aligner failed \(.*{said}.*make metrics, then python evaluate.py"):
+        word_alignments([], [WordPair(["a"], ["b"])], stand_in(tmp_path, program))
+
+
+def test_without_the_environment_the_error_says_how_to_make_it() -> None:
+    with pytest.raises(ValueError, match=r"the aligner needs the metrics environment.*run make metrics"):
+        word_alignments([], [], "no/such")
