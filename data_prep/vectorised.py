@@ -2,15 +2,14 @@
 
 Nearly all pairs of a corpus need nothing but their spaces removed or their characters simplified. One regular
 expression over a column (Arrow's, in one pass without backtracking) tells which texts are *plain*: they consist of
-characters for which Python and Arrow agree, and no rule of the paper touches them. Pairs of two plain texts are done by
-columns, all others by `clean` itself, one by one. So a screen that finds too few texts plain costs time, and only one
-that finds too many would cost correctness; the tests hold it to `clean`.
+characters for which Python and Arrow agree, and no rule of the paper touches them. Pairs of two plain texts that no
+optional rule may drop are done by columns, all others by `clean` itself, one by one. So a screen that finds too few
+texts plain costs time, and only one that finds too many would cost correctness; the tests hold it to `clean`.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +20,8 @@ from data_prep.cleaning import (
     LENGTH_SLACK,
     Cleaning,
     clean,
-    identical_sides,
     simplify,
     traditional,
-    wrong_script,
 )
 from data_prep.rules import UNSPACED
 from data_prep.splitting import text_key
@@ -67,12 +64,6 @@ class CleanedColumns:
     reasons: list[str] = field(default_factory=lambda: [""])
     rewritten: dict[str, Mask] = field(default_factory=dict)
 
-    def drop(self, mask: Mask, reason: str) -> None:
-        """Give the pairs of `mask` that are still kept a reason."""
-        if reason not in self.reasons:
-            self.reasons.append(reason)
-        self.dropped[mask & (self.dropped == 0)] = self.reasons.index(reason)
-
 
 def clean_columns(source: pa.Array, target: pa.Array, rules: Cleaning) -> CleanedColumns:
     """`clean` for each pair of two string arrays."""
@@ -82,8 +73,9 @@ def clean_columns(source: pa.Array, target: pa.Array, rules: Cleaning) -> Cleane
         _rewrite(text, language, simplifies, easy, rewritten)
         for text, language, simplifies in zip((source, target), rules.languages, rules.simplifies, strict=True)
     )
+    easy &= ~_suspect(one, other, rules)
+    rewritten = {rule: mask & easy for rule, mask in rewritten.items()}
     columns = CleanedColumns(one, other, np.zeros(len(source), np.uint8), rewritten=rewritten)
-    _drop_strictly(columns, (source, target), easy, rules)
     _clean_one_by_one(columns, source, target, ~easy, rules)
     return columns
 
@@ -110,28 +102,24 @@ def _rewrite(text: pa.Array, language: str, simplifies: bool, easy: Mask, rewrit
     return text
 
 
-def _drop_strictly(columns: CleanedColumns, plain: tuple[pa.Array, pa.Array], easy: Mask, rules: Cleaning) -> None:
-    """`rejects_strictly` for easy pairs, which are plain as they come."""
-    source, target = columns.source, columns.target
-    han: tuple[Mask, ...] = ()
-    latin: tuple[Mask, ...] = ()
-    if rules.identical_sides or rules.least_script is not None:
-        han = matches(source, f"[{_HAN}]"), matches(target, f"[{_HAN}]")
-        latin = matches(source, f"[A-Za-z{_LATIN_1}]"), matches(target, f"[A-Za-z{_LATIN_1}]")
+def _suspect(source: pa.Array, target: pa.Array, rules: Cleaning) -> Mask:
+    """Pairs, rewritten, that an optional rule may drop; the rule itself says whether it does."""
+    suspect = np.zeros(len(source), bool)
     if rules.max_characters is not None:
-        lengths = np.maximum(pc.utf8_length(source).to_numpy(), pc.utf8_length(target).to_numpy())
-        columns.drop(easy & (lengths > rules.max_characters), "too_long")
-    if rules.identical_sides:  # sides with and without Han, or with and without other letters, differ
-        alike = (han[0] == han[1]) & (latin[0] == latin[1])
-        columns.drop(_holds(easy & alike, identical_sides, source, target), "identical_sides")
-    if rules.least_script is not None:
-        for text, language, has_han, has_latin in zip(plain, rules.languages, han, latin, strict=True):
-            foreign = has_latin if language in UNSPACED else has_han if language in IN_LATIN else easy
-            rule = partial(wrong_script, language=language, least=rules.least_script)
-            columns.drop(_holds(easy & foreign, rule, text), "wrong_script")
+        for text in (source, target):
+            suspect |= pc.utf8_length(text).to_numpy() > rules.max_characters
     if rules.length_ratio is not None:
-        sizes = np.stack([pc.binary_length(source).to_numpy(), pc.binary_length(target).to_numpy()])
-        columns.drop(easy & (sizes.max(0) > rules.length_ratio * sizes.min(0) + LENGTH_SLACK), "length_ratio")
+        sizes = [pc.binary_length(text).to_numpy() for text in (source, target)]
+        suspect |= np.maximum(*sizes) > rules.length_ratio * np.minimum(*sizes) + LENGTH_SLACK
+    if rules.identical_sides or rules.least_script is not None:
+        scripts = f"[{_HAN}]", f"[A-Za-z{_LATIN_1}]"
+        han, latin = ([matches(text, script) for text in (source, target)] for script in scripts)
+        if rules.identical_sides:  # sides with and without Han, or with and without other letters, differ
+            suspect |= (han[0] == han[1]) & (latin[0] == latin[1])
+        if rules.least_script is not None:
+            for language, has_han, has_latin in zip(rules.languages, han, latin, strict=True):
+                suspect |= has_latin if language in UNSPACED else has_han if language in IN_LATIN else True
+    return suspect
 
 
 def _clean_one_by_one(columns: CleanedColumns, source: pa.Array, target: pa.Array, hard: Mask, rules: Cleaning) -> None:
@@ -153,15 +141,6 @@ def _clean_one_by_one(columns: CleanedColumns, source: pa.Array, target: pa.Arra
 def matches(text: pa.Array, pattern: str) -> Mask:
     """Which texts hold a match of an RE2 pattern."""
     return pc.match_substring_regex(text, pattern).to_numpy(zero_copy_only=False)
-
-
-def _holds(where: Mask, rule: Callable[..., bool], *texts: pa.Array) -> Mask:
-    """The pairs of `where` for which a rule holds."""
-    result = np.zeros(len(where), bool)
-    if where.any():
-        chosen = [text.filter(pa.array(where)).to_pylist() for text in texts]
-        result[where] = [rule(*pair) for pair in zip(*chosen, strict=True)]
-    return result
 
 
 @cache
