@@ -235,7 +235,7 @@ def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None)
     shutil.rmtree(root)
     shutil.rmtree(output)
     result = {
-        "pairs": sum(source["lines"] for source in manifest["sources"].values()),
+        "pairs": sum(source["lines"]["read"] for source in manifest["sources"].values()),
         "seconds": round(cost.seconds, 1),
         "processor_seconds": round(cost.processor_seconds, 1),
         "peak_rss_gb": round(cost.peak_gb, 2),
