@@ -1,22 +1,14 @@
-"""How fast `data_prep` cleans, filters and samples a corpus, how much memory it takes, and how it compares.
+"""How fast `data_prep` cleans, filters and samples a corpus, and how much memory it takes.
 
     python benchmarks/cleaning_speed.py --data FOLDER            25 million pairs of the six formats, end to end
     python benchmarks/cleaning_speed.py --quick                  under 90 seconds, on lines of the built-in grammar
-    … --opusfilter PATH/bin/opusfilter                      of an environment with opusfilter 3.3.1
 
 The corpus is made from the real pairs in FOLDER (*.tsv.gz, source TAB target), or from the built-in grammar's. There
 are not 25 million of those: each round over them joins every pair with another one, further away each time, so that
 lines get as long as published ones and few are equal; some get noise (escapes, spaces, numerals, faulty lines). Making
 it is not part of the times. Then, with the strict preset, `python -m data_prep` runs on corpora of 1/25, 1/5 and all of
 the pairs, as a process of its own whose memory is summed over all its children every 50 ms.
-
-Side by side, on one TSV of 1 million pairs: read, clean (the paper's rules), drop exact duplicates, write. `data_prep`
-with two processes; `cleaning.clean` in a plain loop and in `datasets.map` with two processes (`cleaning_plain.py`);
-opusfilter with two jobs. Each is a process of its own, whose start counts; of three runs (of opusfilter one) that of
-median time is taken. Beside the time by the clock stands that of the processors, which says what a core does on a
-machine that has other things to do as well.
-opusfilter gets the rules as far as its own filters and substitutions can say them, in the same order; `agreement` is
-the number of pairs in both outputs over that in either. The last line is one JSON object.
+The last line is one JSON object.
 """
 
 import argparse
@@ -35,17 +27,15 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 ROOT = Path(__file__).parents[1]
 SHARES = {"paracrawl": 48, "un": 24, "ccmt": 16, "wikimatrix": 8, "wiki_titles": 3, "news_commentary": 1}  # percent
-PLAIN_CHARACTERS = {"apos": "'", "quot": '"', "lt": "<", "gt": ">", "amp": "&"}
 
 NOISE = (  # share of the pairs, and what happens to them
     (0.02, lambda s, t: (s, pc.replace_substring(t, "'", "&apos;"))),
@@ -245,7 +235,7 @@ def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None)
     shutil.rmtree(root)
     shutil.rmtree(output)
     result = {
-        "pairs": sum(source["lines"] for source in manifest["sources"].values()),
+        "pairs": sum(source["lines"]["read"] for source in manifest["sources"].values()),
         "seconds": round(cost.seconds, 1),
         "processor_seconds": round(cost.processor_seconds, 1),
         "peak_rss_gb": round(cost.peak_gb, 2),
@@ -256,130 +246,20 @@ def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None)
     return result
 
 
-def prepare_all(path: Path, output: Path) -> list[str]:
-    """The same with this library: read, clean, drop exact duplicates, write all pairs."""
-    return prepare_command(
-        path.parent, output, "sources=[paracrawl]", "cleaning.duplicates=exact", "processes=2",
-        "sample.train_size=null", "sample.validation_size=0", "sample.max_tokens=null",
-    )  # fmt: skip
-
-
-def opusfilter_configuration(folder: Path) -> str:
-    """The paper's rules in opusfilter's terms: substitutions, filters, spaces, duplicates.
-
-    Its RegExpFilter asks the same of both sides. "Neither side has a letter" becomes "each side has a letter", which
-    drops some pairs more, and a row of numbers drops a pair by one side alone.
-    """
-    escapes = [[rf"&\s*{name}\s*;", character, 0, ["I"]] for name, character in PLAIN_CHARACTERS.items()]
-    invisible = "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b\u2060\ufeff]"
-    normalise = [*escapes, [invisible, "", 0, []], [r"\s+", " ", 0, []]]
-    close_up = [
-        [r" +(?=[,.!?…]+([\s\"'”’)\]}»]|$)|[;:](\s|$)|[)\]}])", "", 0, []],
-        [r"(?<=\d) +(?=%(?! ?\d))", "", 0, []],
-        [r"(?<=\w) +(?=['’](s|t|re|ll|ve|d|m)\b(?!['’]))", "", 0, ["I"]],
-    ]
-    filters = [
-        {"RegExpFilter": {"regexps": r"[^\W\d_]", "accept_match": True}},
-        {"RegExpFilter": {"regexps": r"(?<!\d)(?<!\d\W)0{4,}(?:\W+0{4,})+(?!\d)", "accept_match": False}},
-        {"RegExpFilter": {"regexps": r"(?<!\d)\d++(?:[\W_]++\d++){6}", "accept_match": False}},
-    ]
-    steps = [
-        _step("preprocess", "in", "plain", preprocessors=[{"RegExpSub": {"patterns": normalise}}]),
-        _step("filter", "plain", "kept", filters=filters),
-        _step(
-            "preprocess",
-            "kept",
-            "spaced",
-            preprocessors=[{"RegExpSub": {"lang_patterns": [[[r"\s+", "", 0, []]], close_up]}}],
-        ),
-        _step("remove_duplicates", "spaced", "out"),
-    ]
-    return json.dumps({"common": {"output_directory": str(folder), "default_n_jobs": 2}, "steps": steps})
-
-
-def _step(kind: str, before: str, after: str, **parameters: list) -> dict:
-    files = {"inputs": [f"{before}.zh", f"{before}.en"], "outputs": [f"{after}.zh", f"{after}.en"]}
-    return {"type": kind, "parameters": files | parameters}
-
-
-def side_by_side(
-    pairs: pa.Table, count: int, folder: Path, opusfilter: str | None
-) -> tuple[dict[str, Cost], float | None]:
-    """The cost of the same work on one TSV by data_prep, a plain loop, datasets.map and opusfilter; and how far the
-    last one's pairs are the same (intersection over union)."""
-    folder = folder / "side by side"
-    folder.mkdir()
-    path = folder / "en-zh-v1.txt.gz"
-    with gzip.open(path, "wb", 1) as stream:
-        for source, target in corpus_chunks(pairs, count):
-            stream.write(lines(target, source))
-    os.sync()
-    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    plain = [sys.executable, str(Path(__file__).with_name("cleaning_plain.py"))]
-    costs: dict[str, Cost] = {}
-    agreement = None
-
-    def run(name: str, *commands: list[str]) -> None:
-        """Each command in a row; what the one of median time took."""
-        every = []
-        for command in commands:
-            every.append(measured(command, **quiet))
-            os.sync()
-        costs[name] = sorted(every, key=lambda cost: cost.seconds)[len(every) // 2]
-        print(name, {key: round(value, 2) for key, value in asdict(costs[name]).items()}, flush=True)
-
-    turns = [folder, folder / "second", folder / "third"]
-    for turn in turns[1:]:
-        turn.mkdir()
-    run("data_prep", *(prepare_all(path, turn / "ours") for turn in turns))
-    for name in ("plain_loop", "datasets_map"):
-        run(name, *([*plain, name, str(path), str(turn / f"{name}.tsv")] for turn in turns))
-    shards = sorted((folder / "ours" / "splits").glob("train-*.parquet"))
-    ours = pa.concat_tables([pq.read_table(shard, columns=["source", "target"]) for shard in shards])
-    with open(folder / "plain_loop.tsv", encoding="utf-8") as lines_:
-        expected = [tuple(line.rstrip("\n").split("\t")) for line in lines_]
-    if list(zip(ours["source"].to_pylist(), ours["target"].to_pylist(), strict=True)) != expected:
-        raise SystemExit("data_prep and the plain loop differ: no speed-up is reported for wrong results")
-    if opusfilter:
-        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as stream:
-            cells = [line.rstrip("\n").split("\t") for line in stream]
-        for name, column in (("zh", 1), ("en", 0)):
-            (folder / f"in.{name}").write_text("".join(f"{row[column]}\n" for row in cells), encoding="utf-8")
-        (folder / "opusfilter.yaml").write_text(opusfilter_configuration(folder), encoding="utf-8")
-        run("opusfilter", [opusfilter, "--overwrite", str(folder / "opusfilter.yaml")])
-        theirs = list(
-            zip(
-                *((folder / f"out.{s}").read_text(encoding="utf-8").split("\n")[:-1] for s in ("zh", "en")), strict=True
-            )
-        )
-        agreement = len(set(theirs) & set(expected)) / max(len(set(theirs) | set(expected)), 1)
-    return costs, agreement
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("DUPLEXMT_DATA"))
     parser.add_argument("--tokenizer", default=os.environ.get("DUPLEXMT_TOKENIZER"), help="none: no length limit")
-    parser.add_argument("--opusfilter", help="the command of an environment that has it; none: left out")
     parser.add_argument("--pairs", type=int, default=25_000_000)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--scratch", type=Path, help="folder for the corpora, which are removed in the end")
     arguments = parser.parse_args()
-    count, beside = (500_000, 500_000) if arguments.quick else (arguments.pairs, min(arguments.pairs, 1_000_000))
+    counts = [500_000] if arguments.quick else [arguments.pairs // 25, arguments.pairs // 5, arguments.pairs]
     pairs = real_pairs(arguments.data) if arguments.data and not arguments.quick else grammar_pairs(20_000)
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
-        compared, agreement = side_by_side(pairs, beside, Path(scratch), arguments.opusfilter)
-        counts = [count] if arguments.quick else [count // 25, count // 5, count]
         runs = [end_to_end(pairs, size, Path(scratch), arguments.tokenizer) for size in counts]
     largest = runs[-1]
-
-    def faster(cost: str, name: str) -> float | None:
-        """How many times faster than the one named."""
-        if name not in compared:
-            return None
-        return round(getattr(compared[name], cost) / getattr(compared["data_prep"], cost), 1)
-
     print(
         json.dumps(
             {
@@ -388,11 +268,6 @@ def main() -> None:
                 "pairs_per_second": round(largest["pairs"] / largest["seconds"]),
                 "peak_rss_gb": largest["peak_rss_gb"],
                 "scaling": {run["pairs"]: run["seconds"] for run in runs},
-                "speedup_vs_python": faster("seconds", "plain_loop"),
-                "speedup_vs_datasets_map": faster("seconds", "datasets_map"),
-                "speedup_vs_opusfilter": faster("seconds", "opusfilter"),
-                "speedup_per_core_vs_python": faster("processor_seconds", "plain_loop"),
-                "opusfilter_agreement": None if agreement is None else round(agreement, 4),
             }
         )
     )

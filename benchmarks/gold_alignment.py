@@ -11,18 +11,29 @@ DP path writes a token of a content word no earlier than the row of the last sou
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.studies.pairs import held_out_pairs, load_grid
-from benchmarks.studies.policy import gold_lagging, policy_measures
+from benchmarks.held_out import examples, held_out_pairs, load_grid
+from duplexmt.data.batch import collate
+from duplexmt.data.grammar import AlignedPair, alignment_rows, determination_rows
+from duplexmt.data.tokenizer import source_spans, token_spans
 from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.translation import translate_pairs
+from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.metrics.latency import average_lagging_all
+from duplexmt.model_folder.artifact import ModelFolder
+from duplexmt.policy.guide import guide
+from duplexmt.policy.path import path_rows
 from duplexmt.streaming.grid_system import GridSystem
 
-AGREEMENT = ("emit_agreement", "content_not_early", "content_not_early_in_order")
+Spans = list[tuple[int, int]]
 
 
 def main() -> None:
@@ -58,16 +69,74 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     texts = [(pair.source, pair.target) for pair in pairs]
     records = translate_pairs(system, texts, loaded.tokenizer, loaded.sources)
     row = score(records, "zh", "en", source_rate=4.0).row
-    measures = policy_measures(loaded, pairs, loaded.info["policy"]["lam"])
     result: dict[str, Any] = {
         "theta": arguments.theta,
         "sentences": len(pairs),
         **{name: row[name] for name in ("BLEU", "chrF", "AL", "AL_all", "AP", "FRL")},
         "gold_AL_all": gold_lagging(loaded, pairs),
-        **{name: measures[name] for name in AGREEMENT},
+        **policy_measures(loaded, pairs, loaded.info["policy"]["lam"]),
     }
     result["AL_all_above_gold"] = result["AL_all"] - result["gold_AL_all"]
     return result
+
+
+def spans(loaded: ModelFolder, pair: AlignedPair) -> tuple[AlignedPair, Spans, Spans]:
+    """Arguments of `alignment_rows` and `determination_rows`."""
+    source = source_spans(loaded.tokenizer, pair.source, loaded.sources.segmentation)
+    return pair, source, token_spans(loaded.tokenizer, pair.target)
+
+
+def content_tokens(loaded: ModelFolder, pair: AlignedPair) -> list[bool]:
+    """Whether each target token is part of a content word."""
+    words = [span for span, content in zip(pair.target_spans, pair.content, strict=True) if content]
+    tokens = token_spans(loaded.tokenizer, pair.target)
+    return [any(start < end_ and start_ < end for start_, end_ in words) for start, end in tokens]
+
+
+@torch.no_grad()
+def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: float) -> dict[str, float]:
+    """EMIT head against path, and path against gold alignments.
+
+    Args:
+        loaded: a model folder that holds a grid.
+        pairs: at least one.
+        lam: λ of the path.
+
+    Returns:
+        `emit_agreement` (share of cells whose EMIT decision is that of the mask), `content_not_early` (share of tokens
+        of content words that the path writes no earlier than the row of the last source word they are aligned with)
+        and `content_not_early_in_order` (the same, asked of all tokens before too).
+    """
+    model = loaded.model
+    assert isinstance(model, GridModel)
+    agreeing = cells = content = not_early = not_before_order = 0
+    for begin in range(0, len(pairs), 25):
+        part = pairs[begin : begin + 25]
+        guided = guide(model, loaded.tokens, collate(examples(loaded, part)).to(model.device), lam)
+        decided = model.emit_logits(guided.hidden).double().softmax(-1)[:, EMIT] > 0.5
+        agreeing += int((decided == guided.mask).sum())
+        cells += len(guided.cells)
+        for pair, rows in zip(part, path_rows(guided.y_at, guided.cells.width[1]).tolist(), strict=True):
+            is_content = content_tokens(loaded, pair)
+            aligned, ordered = alignment_rows(*spans(loaded, pair)), determination_rows(*spans(loaded, pair))
+            content += sum(is_content)
+            not_early += sum(c and r >= g for c, r, g in zip(is_content, rows, aligned, strict=False))
+            not_before_order += sum(c and r >= g for c, r, g in zip(is_content, rows, ordered, strict=False))
+    return {
+        "emit_agreement": agreeing / cells,
+        "content_not_early": not_early / content,
+        "content_not_early_in_order": not_before_order / content,
+    }
+
+
+def gold_lagging(loaded: ModelFolder, pairs: Sequence[AlignedPair]) -> float:
+    """Mean AL_all, in model tokens, of writing each reference token as soon as it is determined."""
+    lags = []
+    for pair in pairs:
+        source_length = len(spans(loaded, pair)[1])
+        delays = [min(row + 1, source_length) for row in determination_rows(*spans(loaded, pair))]
+        lags.append(average_lagging_all(delays, source_length, len(delays)))
+    return fmean(lags)
 
 
 if __name__ == "__main__":

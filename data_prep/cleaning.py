@@ -10,8 +10,8 @@
     length_ratio         one side is several times as long as the other                        -> the pair is dropped
 
 Duplicates, the remaining optional rule, concern more than one pair: `data_prep.duplicates`. `Cleaning` says which
-rules hold; `clean` is the plain form of them all, one pair at a time, and the oracle of `data_prep.vectorised`, which
-does the same to whole columns.
+rules hold; `clean` applies them all to one pair. `data_prep.vectorised` finds by columns the many pairs that need
+little, and leaves the others to it.
 """
 
 import re
@@ -183,7 +183,9 @@ def wrong_script(text: str, language: str, least: float) -> bool:
     Han characters and kana count one by one, other words by their spaces, and by their first letter: "使用
     :c:func:`Py_DECREF` 宏" is 3 of 4 Han. False for a text without any letter.
     """
-    in_script = _in_script(language)
+    in_script, foreign = _in_script(language)
+    if not foreign.search(text):
+        return False
     unspaced = _UNSPACED_CHARACTER.findall(text)
     letters = [found[0] for word in _SPACED_WORD.findall(text) if (found := _LETTER.search(word))]
     right = sum(bool(in_script(letter)) for letter in (*unspaced, *letters))
@@ -288,5 +290,7 @@ def _converter() -> Any:
 
 
 @cache
-def _in_script(language: str) -> Any:
-    return re.compile(f"[{_SCRIPTS[language]}]").match
+def _in_script(language: str) -> tuple[Any, re.Pattern[str]]:
+    """Whether a character is in the script of a language; and what a text all in it has not, the quicker test."""
+    script = f"[{_SCRIPTS[language]}]"
+    return re.compile(script).match, re.compile(rf"(?!{script})(?:[^\W\d_]|[{_HAN}{_KANA}])")

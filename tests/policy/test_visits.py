@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.studies.path_loss import threshold_rows
+from benchmarks.path_loss import threshold_rows
 from duplexmt.policy.visits import THETAS, delay_shares, visit_shares
 
 

@@ -90,7 +90,7 @@ def test_the_built_in_corpus_keeps_to_the_length_asked_for_with_its_alignments()
         assert pairs == fitting
         assert 0 < len(pairs) < sizes[f"{name}_size"]
         assert [Pair(pair.source, pair.target) for pair in short.aligned[name]] == pairs
-    assert short.report.counts["test"]["over_50_tokens"] == 20 - len(short.splits["test"])
+    assert short.report.counts["test.length"]["over_50_tokens"] == 20 - len(short.splits["test"])
 
 
 def test_training_without_training_pairs_is_refused(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmarks.studies.path_loss import threshold_rows
+from benchmarks.path_loss import threshold_rows
 from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids

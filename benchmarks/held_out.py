@@ -1,4 +1,4 @@
-"""What the studies run on: models, held-out pairs, and long documents made of them."""
+"""What benchmarks of a trained model run on: its grid, and held-out pairs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def load_grid(folder: str | Path, device: str = "cpu") -> ModelFolder:
     loaded = load_model_folder(folder, device)
     if not isinstance(loaded.model, GridModel):
         raise ValueError(
-            f"{str(folder)!r} holds a {loaded.info['system']} model, which has no grid to study: give a model folder "
+            f"{str(folder)!r} holds a {loaded.info['system']} model, which has no grid: give a model folder "
             "trained with system=grid"
         )
     return loaded
@@ -64,7 +64,7 @@ def examples(loaded: ModelFolder, pairs: Sequence[Pair]) -> list[Example]:
         ValueError: for no pairs, or one without tokens on either side.
     """
     if not pairs:
-        raise ValueError("no sentence pairs to study: give some with --pairs FILE")
+        raise ValueError("no sentence pairs: give some with --pairs FILE")
     sources = loaded.sources.ids([pair.source for pair in pairs])
     contexts = loaded.sources.ids([texts(pair).before for pair in pairs])
     targets = token_ids(loaded.tokenizer, [pair.target for pair in pairs])
@@ -73,31 +73,3 @@ def examples(loaded: ModelFolder, pairs: Sequence[Pair]) -> list[Example]:
             side = "target" if source else "source"
             raise ValueError(f"pair {number} has a {side} without tokens: {texts(pairs[number - 1])}; take it out")
     return [loaded.tokens.example(*ids) for ids in zip(sources, targets, contexts, strict=True)]
-
-
-def documents(found: Sequence[Example], count: int, length: int) -> list[Example]:
-    """Long pairs: sentence after sentence joined, until both streams have `length` tokens, and cut there.
-
-    End and seed tokens stay between sentences. Each document begins behind the last one; where sentences run out, they
-    begin anew.
-
-    Raises:
-        ValueError: where there are too few sentences to make documents that differ.
-    """
-    made: list[Example] = []
-    at = 0
-    while len(made) < count:
-        source: list[int] = []
-        target: list[int] = []
-        while len(source) < length or len(target) < length + 1:
-            sentence = found[at % len(found)]
-            source += sentence.source
-            target += sentence.target
-            at += 1
-        made.append(Example(tuple(source[:length]), tuple(target[: length + 1])))
-    if len(set(made)) < count:
-        raise ValueError(
-            f"{len(found)} sentences make no {count} different documents of {length} tokens: give more sentences, or "
-            "ask for fewer or shorter documents (--documents, --length)"
-        )
-    return made

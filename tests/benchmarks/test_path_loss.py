@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks import path_loss
-from benchmarks.studies.path_loss import lagging, path_losses, schedule_rows, threshold_rows
+from benchmarks.path_loss import lagging, path_losses, schedule_rows, threshold_rows
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.artifact import write_manifest

@@ -24,8 +24,6 @@ from duplexmt.grid.prefix_softmax import merge
 from duplexmt.grid.rope import VISIBLE_LENGTH, target_positions
 from duplexmt.kernels.norm import rms_norm
 
-STREAMS = ("source", "target")
-
 
 @dataclass(frozen=True)
 class StreamStates:
@@ -40,14 +38,10 @@ class StreamStates:
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention of one stream, exact or approximate; scores are −∞ for later keys."""
+    """Attention of one stream, exact or approximate."""
 
-    self_scores: Tensor  # [A, T, B, H]
-    cross_scores: Tensor  # [A, T, U, H]
-    self_context: Tensor  # [A, T, H, E], normalised by itself
-    cross_context: Tensor
-    context: Tensor  # both merged, as the layer uses it
-    cross_share: Tensor  # [A, T, H], weight of the cross keys under the joint softmax
+    cross_scores: Tensor  # [A, T, U, H]; −∞ for later keys
+    context: Tensor  # [A, T, H, E], of both streams' keys merged, as the layer uses it
 
 
 def with_attention(model: GridModel, kind: str) -> GridModel:
@@ -58,9 +52,7 @@ def with_attention(model: GridModel, kind: str) -> GridModel:
 
 
 @torch.no_grad()
-def layer_inputs(
-    model: GridModel, source: Tensor, target: Tensor, source_length: int | None = None
-) -> Iterator[tuple[Any, ...]]:
+def layer_inputs(model: GridModel, source: Tensor, target: Tensor) -> Iterator[tuple[Any, ...]]:
     """Run the grid of one pair, and yield each layer with both streams' states as they enter it.
 
     After the last layer comes one more item without a layer (None), whose `normed` target states are the model's
@@ -69,7 +61,6 @@ def layer_inputs(
     Args:
         model: in evaluation mode; its own attention runs.
         source, target: token ids `[X]` (end token included) and `[Y]` (seed token first).
-        source_length: of the whole source, `X` where not given.
     """
     X, Y = len(source), len(target)
     cells = Cells.of([(X, Y)], source.device)
@@ -77,7 +68,7 @@ def layer_inputs(
     I = cells.over_rows(decoder.embed_tokens(source).to(model.dtype))
     O = cells.over_columns(decoder.embed_tokens(target).to(model.dtype))
     x, y = cells.x[cells.source_token], cells.y[cells.target_token]
-    lengths = torch.full_like(y, source_length or X)
+    lengths = torch.full_like(y, X)
     positions = x + 1 + y if model.anchor == VISIBLE_LENGTH else target_positions(model.anchor, lengths, y)
     rope_I, rope_O = rotation(decoder, I, x), rotation(decoder, O, positions)
 
@@ -116,14 +107,7 @@ def layer_inputs(
 
 
 def attention(
-    own: StreamStates,
-    other: StreamStates,
-    scale: float,
-    softmax: str,
-    *,
-    approximate: bool,
-    cross: bool,
-    at: Tensor | None = None,
+    own: StreamStates, other: StreamStates, scale: float, softmax: str, *, approximate: bool, cross: bool
 ) -> Attention:
     """Attention of a stream to itself and to the other one, in the paper's terms and without its shortcuts.
 
@@ -133,12 +117,10 @@ def attention(
         softmax: `joint` or `separate`, as for `GridModel`.
         approximate: by `eq:broadcast-approx` and `eq:io-hadamard`; else exact.
         cross: whether the stream attends to the other one (I←O may be off).
-        at: own tokens whose states attend, `[A']`, by default all.
     """
     A, T = own.q.shape[:2]
-    at = torch.arange(A, device=own.q.device) if at is None else at
-    q = own.q[at] * scale
-    k_other, v_other = other.k[:, at].transpose(0, 1), other.v[:, at].transpose(0, 1)  # at the same cells
+    q = own.q * scale
+    k_other, v_other = other.k.transpose(0, 1), other.v.transpose(0, 1)  # at the same cells
     if approximate:  # every score and value of column 0, for all t
         self_scores = torch.einsum("ahe,bhe->abh", q[:, 0], own.k[:, 0])[:, None].expand(-1, T, A, -1)
         v_own = own.v[:, :1].expand_as(own.v)
@@ -148,19 +130,13 @@ def attention(
         v_own = own.v
         cross_scores = torch.einsum("athe,auhe->atuh", q, k_other)
     own_tokens, others = torch.arange(A, device=q.device), torch.arange(T, device=q.device)
-    self_scores = self_scores.masked_fill((own_tokens > at[:, None])[:, None, :, None], float("-inf"))
+    self_scores = self_scores.masked_fill((own_tokens > own_tokens[:, None])[:, None, :, None], float("-inf"))
     cross_scores = cross_scores.masked_fill((others > others[:, None])[None, :, :, None], float("-inf"))
     self_context = torch.einsum("atbh,bthe->athe", self_scores.softmax(2), v_own)
     cross_context = torch.einsum("atuh,auhe->athe", cross_scores.softmax(2), v_other)
     self_lse, cross_lse = self_scores.logsumexp(2), cross_scores.logsumexp(2)
-    return Attention(
-        self_scores,
-        cross_scores,
-        self_context,
-        cross_context,
-        merge(self_context, self_lse, cross_context, cross_lse, softmax) if cross else self_context,
-        (cross_lse - self_lse).sigmoid(),
-    )
+    merged = merge(self_context, self_lse, cross_context, cross_lse, softmax) if cross else self_context
+    return Attention(cross_scores, merged)
 
 
 def both_streams(
@@ -209,20 +185,6 @@ def printed_bound(layer: Any, own: StreamStates, other: StreamStates) -> Tensor:
     distance = torch.where(difference >= 0, shift[:, difference.clamp(min=0)], 0.0)
     norm = torch.linalg.matrix_norm(weight.flatten(0, 1), ord=2)
     return _product(layer, norm.expand(len(weight)), distance, other)
-
-
-def check_bounded(model: GridModel) -> None:
-    """Raise `ValueError` for a model whose queries the bound says nothing about."""
-    if any(hasattr(layer.self_attn, "q_norm") for layer in model.causal_lm.model.layers):
-        raise ValueError(
-            f"backbone {model.causal_lm.config.model_type!r} norms its queries, and eq:hadamard-error-bound is about "
-            "linear ones: take a model without query norms (qwen2, llama, mistral), or leave the bound out (--no-bound)"
-        )
-    if model.anchor == VISIBLE_LENGTH:
-        raise ValueError(
-            f"anchor {VISIBLE_LENGTH!r}: the target's positions move with what has been read, and so its queries "
-            "differ by more than their states; take a model with another anchor, or leave the bound out (--no-bound)"
-        )
 
 
 def _query_weight(layer: Any, own: StreamStates) -> Tensor:

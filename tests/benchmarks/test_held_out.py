@@ -1,9 +1,8 @@
-"""What the studies run on."""
+"""What benchmarks of a trained model run on."""
 
 import pytest
 
-from benchmarks.studies.pairs import documents, examples, held_out_pairs, load_grid
-from duplexmt.data.batch import Example
+from benchmarks.held_out import examples, held_out_pairs, load_grid
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import load_model_folder
 from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_prefix, tiny_tokenizer
@@ -19,7 +18,7 @@ def loaded(tmp_path_factory):
 
 def test_a_model_without_a_grid_is_refused(tmp_path):
     folder = save(tmp_path / "model", tiny_prefix(2, vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
-    with pytest.raises(ValueError, match=r"holds a waitk model, which has no grid to study.*system=grid"):
+    with pytest.raises(ValueError, match=r"holds a waitk model, which has no grid.*system=grid"):
         load_grid(folder)
 
 
@@ -53,12 +52,3 @@ def test_a_side_without_tokens_is_named(loaded):
         examples(loaded, as_pairs([("", "Good.")]))
     with pytest.raises(ValueError, match="no sentence pairs"):
         examples(loaded, [])
-
-
-def test_documents_are_sentences_joined_and_cut():
-    found = [Example((n, 0), (1, n, n, 0)) for n in range(5, 12)]
-    first, second = documents(found, 2, 5)
-    assert first == Example((5, 0, 6, 0, 7), (1, 5, 5, 0, 1, 6))
-    assert second.source[0] == 8  # behind the sentences of the first
-    with pytest.raises(ValueError, match="1 sentences make no 2 different documents of 5 tokens"):
-        documents(found[:1], 2, 5)

@@ -5,16 +5,15 @@ from itertools import pairwise
 import pytest
 import torch
 
-from benchmarks.studies.attention_error import (
+from duplexmt.grid.model import finish_block
+from tests.grid.attention_error import (
     both_streams,
-    check_bounded,
     corrected_bound,
     layer_inputs,
     printed_bound,
     score_errors,
     with_attention,
 )
-from duplexmt.grid.model import GridModel, finish_block
 from tests.helpers import tiny_backbone, tiny_grid
 
 X, Y = 5, 7
@@ -140,12 +139,3 @@ def test_the_bound_as_printed_is_violated():
     measured = score_errors(exact.cross_scores, approximate.cross_scores).abs()
     assert (measured > printed_bound(layer, I, O) + 1e-9).any()
     assert (measured <= corrected_bound(layer, I, O) + 1e-12).all()
-
-
-def test_a_query_that_is_normed_or_moves_has_no_such_bound():
-    with pytest.raises(ValueError, match=r"'qwen3' norms its queries.*--no-bound"):
-        check_bounded(tiny_grid(tiny_backbone("qwen3")))
-    with pytest.raises(ValueError, match=r"visible_length.*--no-bound"):
-        check_bounded(tiny_grid(anchor="visible_length"))
-    check_bounded(tiny_grid(anchor=0))
-    assert isinstance(tiny_grid(), GridModel)

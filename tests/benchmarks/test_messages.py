@@ -1,0 +1,23 @@
+"""What a user of a benchmark reads where it cannot be done."""
+
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        ("decode_latency", ["--device", "cuda"], "--device cuda: PyTorch sees no GPU on this machine"),
+        ("decode_latency", ["--device", "cpu", "--compile"], "--compile: steps are compiled on CUDA only"),
+        ("decode_latency", ["--device", "cpu", "--layers", "0"], "--layers 0: must be at least 1"),
+        ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
+        ("path_loss", ["nowhere", "--theta", "0.5", "7"], "--theta 7: a threshold is between 0 and 1"),
+    ],
+)
+def test_what_a_benchmark_cannot_do_is_said_in_one_sentence(script, arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("sys.argv", [script, *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        importlib.import_module(f"benchmarks.{script}").main()
+    assert message in capsys.readouterr().err
