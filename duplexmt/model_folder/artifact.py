@@ -31,6 +31,7 @@ from data_prep.files import write_whole
 from .. import __version__
 from ..baselines.mask import MULTI_PATH
 from ..baselines.prefix_model import PrefixModel
+from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..grid.backbone import pretrained_backbone
 from ..grid.model import GridModel
@@ -325,7 +326,10 @@ def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
 def corpus_name(data: Mapping[str, Any]) -> str:
     """What the corpus of a model's data settings is called: its file or folder, or that it is the built-in one."""
     where = data.get("path") or data.get("train_path") or data.get("root")
-    return Path(where).name if where else "built-in corpus"
+    if not where:
+        return "built-in corpus"
+    sources = f" ({', '.join(data['sources'])})" if data.get("sources") else ""
+    return Path(where.removeprefix(PREFIX)).name + sources
 
 
 def model_card(info: dict[str, Any]) -> str:
