@@ -38,9 +38,8 @@ report: setup  ## one HTML file about a run, a model or an evaluation; ARGS="--r
 	$(BIN)/python -m duplexmt.report $(FOLDER) $(ARGS)
 
 SIZE ?= small
-DATA ?= data
-experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs; goes on where it was
-	$(BIN)/python benchmarks/experiment.py --size $(SIZE) --data $(DATA) $(ARGS)
+experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs, or those of data/; goes on where it was
+	$(BIN)/python benchmarks/experiment.py --size $(SIZE) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 ROOT ?= wmt21
 corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as they are free to download
