@@ -416,7 +416,7 @@ class EvaluateSettings:
 class TranslateSettings:
     """`python translate.py`."""
 
-    model_folder: str = MISSING
+    model_folder: str | None = MISSING  # null: the latest run's, else the model in the box
     text: str | None = MISSING  # null: standard input, as it arrives
     theta: float | None = MISSING  # null: the model folder's own, see `recorded_theta`
     max_target_tokens: int = MISSING  # of a sentence
