@@ -49,7 +49,7 @@ def grid_of(cfg: TranslateSettings) -> "ModelFolder":
     from duplexmt.model_folder.devices import choose_device
 
     folder = chosen_model(cfg.model_folder)
-    loaded = load_model_folder(folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
+    loaded = load_model_folder(folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor, cfg.quantize)
     if loaded.info["system"] != "grid":
         raise ValueError(
             f"model_folder={folder} holds a {loaded.info['system']} model: live translation needs a grid "

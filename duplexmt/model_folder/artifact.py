@@ -35,6 +35,7 @@ from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..grid.backbone import pretrained_backbone
 from ..grid.model import GridModel
+from ..kernels.int8 import to_int8
 from .shards import load_adapter, split_file
 
 MANIFEST = "duplexmt.json"
@@ -157,6 +158,7 @@ def load_model_folder(
     device: str | torch.device = "cpu",
     anchor: str | int | None = None,
     any_anchor: bool = False,
+    quantize: str | None = None,
 ) -> ModelFolder:
     """Load a model folder for evaluation; LoRA is merged into the backbone.
 
@@ -165,10 +167,11 @@ def load_model_folder(
         device: to put the model on.
         anchor: of the target's positions; by default the one the model was trained with.
         any_anchor: whether another one than that may be asked for.
+        quantize: `int8`, see `kernels.int8`; the manifest that is returned says so then.
 
     Raises:
-        ValueError: for a folder that is missing, incomplete, or written by a newer version, and for an anchor the model
-            was not trained with.
+        ValueError: for a folder that is missing, incomplete, or written by a newer version, for an anchor the model
+            was not trained with, and where this machine cannot compute in int8.
     """
     folder = Path(folder)
     info = read_manifest(folder)
@@ -200,6 +203,9 @@ def load_model_folder(
     else:
         model = PrefixModel(backbone, **info["prefix"])
     model.eval().to(device)
+    if quantize is not None:
+        to_int8(model.backbone)
+        info["quantize"] = quantize
     tokens = info["tokens"]
     stream = StreamTokens(
         tokens["end"],
