@@ -16,8 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from experiment import ROOT, Stage, quoted, refuse_other_settings, run, training
-
+from benchmarks.experiment import ROOT, Stage, quoted, refuse_other_settings, run, training
 from data_prep.cores import usable_cores
 from duplexmt.model_folder.pack import pack
 
