@@ -342,6 +342,7 @@ def model_card(info: dict[str, Any]) -> str:
     """The model folder's README: front matter for the hub, then data, licence, settings and scores."""
     data, kind, how, recipe, command = info["data"], *_system_lines(info)
     source, target = data["source_language"], data["target_language"]
+    adaptation = info["training"].get("adaptation", info["adaptation"])  # LoRA may have been merged since
     lines = [
         "---",
         f"language: [{source}, {target}]",
@@ -360,7 +361,7 @@ def model_card(info: dict[str, Any]) -> str:
         f"- **Data:** {corpus_name(data)}; licence: {data['licence']}.",
         *[f"- **Its base's data:** {corpus_name(d)}; licence: {d['licence']}." for d in info["trained_before"]],
         how,
-        f"- **Training:** {info['adaptation']}, {recipe}texts of at most {data['max_tokens']} tokens.",
+        f"- **Training:** {adaptation}, {recipe}texts of at most {data['max_tokens']} tokens.",
         "",
         "| validation | |",
         "| --- | --- |",
