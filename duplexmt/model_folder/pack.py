@@ -131,8 +131,9 @@ def box_card(card: str, corpora: Sequence[Mapping[str, Any]], tables: Sequence[M
         named = {name for data in of_box for name in data.get("sources") or attributions()}
         parts.append(OWED)
         parts += [text for name, text in attributions().items() if name in named]
-        parts.append(COMMANDS)
-    parts.append(LIMITS.format(max_tokens=corpora[0]["max_tokens"]))
+        parts += [COMMANDS, f"{LIMITS.format(max_tokens=corpora[0]['max_tokens'])}\n{LIMITS_OF_THE_BOX}"]
+    else:
+        parts.append(LIMITS.format(max_tokens=corpora[0]["max_tokens"]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -169,12 +170,13 @@ make model   # base, fine-tuning, θ, packing, evaluation: conf/experiment/box_b
 ```"""
 
 LIMITS = """## What it cannot do
-- It is small, and has seen 160,000 sentence pairs: everyday sentences, image captions, documentation of software. Of
-  anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
 - Sentences of more than {max_tokens} tokens are cut; it has seen none. It reads each sentence without the one before.
 - It writes before it has read all: what it has written stays, also where a later word shows that it was wrong.
-- Chinese to English only; traditional characters are read as simplified ones.
 - Nobody should decide anything of weight by its translations."""
+
+LIMITS_OF_THE_BOX = """- It is small, and has seen everyday sentences, image captions and documentation of software.
+  Of anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
+- Chinese to English only; traditional characters are read as simplified ones."""
 
 
 def main() -> None:
