@@ -9,7 +9,7 @@ METRICS_STAMP := $(METRICS_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help setup metrics train test report experiment corpus-files corpus docs lint clean
+.PHONY: help setup metrics train test report experiment model corpus-files corpus docs lint clean
 
 setup: $(STAMP)  ## the environment alone, .venv
 
@@ -33,14 +33,15 @@ train: setup  ## train on the built-in corpus, then translate held-out sentences
 test: setup  ## the whole suite
 	$(BIN)/python -m pytest $(ARGS)
 
-FOLDER ?= runs/latest
-report: setup  ## one HTML file about a run, a model or an evaluation; ARGS="--results FOLDER"
+report: setup  ## one HTML file about FOLDER: a run, a model or an evaluation, or the latest run; ARGS="--results FOLDER"
 	$(BIN)/python -m duplexmt.report $(FOLDER) $(ARGS)
 
 SIZE ?= small
-DATA ?= data
-experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs; goes on where it was
-	$(BIN)/python benchmarks/experiment.py --size $(SIZE) --data $(DATA) $(ARGS)
+experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs, or those of data/; goes on where it was
+	$(BIN)/python benchmarks/experiment.py --size $(SIZE) $(if $(DATA),--data $(DATA)) $(ARGS)
+
+model: setup  ## the model in the box, models/zh-en, again from data/: base → grid → θ → packed → evaluated; goes on where it was
+	$(BIN)/python benchmarks/box_model.py $(ARGS)
 
 ROOT ?= wmt21
 corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as they are free to download

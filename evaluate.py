@@ -74,7 +74,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     manifests |= {path: read_manifest(path) for path in begun}
     check_languages(manifests)
     for model_folder in dict.fromkeys([*asked, *begun]):
-        loaded = load_model_folder(model_folder, device)
+        loaded = load_model_folder(model_folder, device, quantize=cfg.quantize)
         if test is None:
             test, held_out_from = test_pairs(cfg, arguments, loaded, cfg.split, manifests)
             compared.append(held_out_from)
@@ -128,7 +128,7 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
     assert cfg.target_al is not None
     (model_folder, *others) = [path.resolve() for path in folders_to_run(cfg, arguments, folder)]
     device = choose_device(cfg.device)
-    loaded = load_model_folder(model_folder, device)
+    loaded = load_model_folder(model_folder, device, quantize=cfg.quantize)
     if others or loaded.info["system"] != "grid":
         raise ValueError(f"target_al={cfg.target_al:g} needs one model folder of the grid: only it has a θ")
     test, _ = test_pairs(cfg, arguments, loaded, "validation", {model_folder: loaded.info})

@@ -45,12 +45,14 @@ def translate(cfg: TranslateSettings) -> None:
 def grid_of(cfg: TranslateSettings) -> "ModelFolder":
     """The model of a folder. ValueError for one that cannot translate live."""
     from duplexmt.model_folder.artifact import load_model_folder
+    from duplexmt.model_folder.box import chosen_model
     from duplexmt.model_folder.devices import choose_device
 
-    loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
+    folder = chosen_model(cfg.model_folder)
+    loaded = load_model_folder(folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor, cfg.quantize)
     if loaded.info["system"] != "grid":
         raise ValueError(
-            f"model_folder={cfg.model_folder} holds a {loaded.info['system']} model: live translation needs a grid "
+            f"model_folder={folder} holds a {loaded.info['system']} model: live translation needs a grid "
             "model; python evaluate.py decodes the others"
         )
     return loaded

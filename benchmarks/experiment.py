@@ -1,6 +1,7 @@
 """The experiment: pretrain a base, fine-tune grid, wait-k and offline systems from it alike, and evaluate them.
 
-    python benchmarks/experiment.py --data FOLDER --size small       # conf/experiment/small_*.yaml say what that is
+    python benchmarks/experiment.py --size small                     # conf/experiment/small_*.yaml say what that is
+    python benchmarks/experiment.py --data FOLDER --size small       # pairs of your own, not those of the repository
     python benchmarks/experiment.py --data FOLDER --size mini --jobs 1 --limit 200
     python benchmarks/experiment.py --data FOLDER --size medium --jobs 1 --seeds 1,2,3   # three fine-tunings of each
     python benchmarks/experiment.py --data FOLDER --size small \\
@@ -40,6 +41,8 @@ SYSTEMS = {
     **{f"wait{k}": ["experiment=[waitk_finetune,{size}_finetune]", f"system.k={k}"] for k in DELAYS},
     "offline": ["experiment=[offline_finetune,{size}_finetune]"],
 }
+# The repository has fewer pairs than a base of size small takes: all of them, as often as makes about as many steps.
+BASE_FROM_THE_BOX = {"small": ["data.train_size=null", "trainer.max_epochs=2"]}
 SEED = 1  # the configuration's own
 THETAS = "[0.1,0.2,0.3,0.5,0.6,0.7,0.8,0.9,0.95,0.99]"
 
@@ -118,7 +121,7 @@ def training(name: str, folder: Path, arguments: list[str]) -> Stage:
 
 def stages(
     out: Path,
-    data: Path,
+    data: Path | None,
     size: str,
     base: Path | None,
     quality: str,
@@ -132,7 +135,7 @@ def stages(
 
     Args:
         out: folder of the experiment.
-        data: folder of pairs (data.path).
+        data: folder of pairs (data.path); None for the pairs of the repository (data=permissive).
         size: of the experiment files.
         base: folder of a run whose base is to be used; None to pretrain one.
         quality: `basic` or `neural`.
@@ -154,8 +157,9 @@ def stages(
     recipes = {name: recipe for name, recipe in recipes.items() if name not in left_out}
     if not any(name.startswith("grid") for name in recipes):
         raise ValueError(f"--systems {','.join(systems)}: one must be a grid, which the others are compared with")
-    where = [quoted("data.path", data), *extra]
-    own_base = training("base", out / "base", [f"experiment=[base_pretrain,{size}_base]", *where])
+    where = ["data=permissive" if data is None else quoted("data.path", data), *extra]
+    fewer = BASE_FROM_THE_BOX.get(size, []) if data is None else []
+    own_base = training("base", out / "base", [f"experiment=[base_pretrain,{size}_base]", *fewer, *where])
     backbone = quoted("model.backbone", (base or own_base.folder) / "model")
     trainings: dict[str, list[str]] = {"": []} if not seeds else {}
     trainings |= {"" if seed == SEED else f"-seed{seed}": [f"training.seed={seed}"] for seed in seeds}
@@ -260,7 +264,7 @@ def numbers(text: str) -> list[int]:
 def main(arguments: list[str] | None = None) -> None:
     """All stages in order; one line of JSON at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of pairs, NAME.….tsv.gz each")
+    parser.add_argument("--data", type=Path, help="folder of pairs, NAME.….tsv.gz each; default: our data/")
     parser.add_argument("--size", choices=("mini", "small", "medium"), default="small")
     parser.add_argument("--out", type=Path, help="default: runs/experiment-SIZE")
     parser.add_argument("--base", type=Path, help="folder of a run whose base to use, rather than pretrain one")
@@ -299,7 +303,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         before, systems, after = stages(
             out,
-            asked.data.resolve(),
+            asked.data.resolve() if asked.data else None,
             asked.size,
             base,
             asked.quality,

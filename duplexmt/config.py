@@ -368,6 +368,7 @@ class EvaluateSettings:
     check_overlap: bool = MISSING  # say so where a model was trained on test sentences
     source_rate: float = MISSING  # source characters (or words) a second, for computation-aware latency
     device: str = MISSING  # auto, cpu, cuda, …
+    quantize: str | None = MISSING  # int8: smaller and, where weights are large, faster on a CPU; null: as they are
     batch_size: int = MISSING  # streams decoded side by side
     data: DataConfig = MISSING
     policy: PolicyConfig = MISSING
@@ -389,6 +390,7 @@ class EvaluateSettings:
             raise ValueError(f"source_rate={self.source_rate}: must be above 0 characters or words a second")
         if not self.model_folders:
             raise ValueError("model_folder=[]: give the folder of a trained model, or several")
+        _check_quantize(self.quantize)
         _check_limit("batch_size", self.batch_size)
 
     @property
@@ -416,7 +418,7 @@ class EvaluateSettings:
 class TranslateSettings:
     """`python translate.py`."""
 
-    model_folder: str = MISSING
+    model_folder: str | None = MISSING  # null: the latest run's, else the model in the box
     text: str | None = MISSING  # null: standard input, as it arrives
     theta: float | None = MISSING  # null: the model folder's own, see `recorded_theta`
     max_target_tokens: int = MISSING  # of a sentence
@@ -430,11 +432,13 @@ class TranslateSettings:
     events: bool = MISSING  # one JSON line an event
     steps: bool = MISSING  # a line for each source token, with what was written after it
     device: str = MISSING
+    quantize: str | None = MISSING  # int8, on a CPU; null: weights as they are
 
     def __post_init__(self) -> None:
         if self.theta is not None:
             check_theta(self.theta, "theta")
         _check_limit("max_target_tokens", self.max_target_tokens)
+        _check_quantize(self.quantize)
         if not self.pause > 0:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
 
@@ -443,6 +447,11 @@ def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
+
+
+def _check_quantize(value: str | None) -> None:
+    if value not in (None, "int8"):
+        raise ValueError(f"quantize={value}: must be 'int8', or null for weights as they are")
 
 
 def _check_limit(setting: str, value: int, least: int = 1) -> None:

@@ -61,6 +61,15 @@ def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
     assert (cfg.agreements, cfg.limit, cfg.claims, cfg.quality.comet) == ([2], 7, True, None)
 
 
+@pytest.mark.parametrize(("size", "pairs"), [("mini", 60_000), ("small", None), ("medium", None)])
+def test_without_a_folder_the_pairs_are_those_of_the_repository(tmp_path, size, pairs):
+    (base,), systems, _ = experiment.stages(tmp_path, None, size, None, "basic", None, [], {})
+    assert checked("train", *arguments_of(base)).data.train_size == pairs
+    for stage in (base, *systems):
+        data = checked("train", *arguments_of(stage)).data
+        assert (data.path, data.held_out, data.test_size) == ("repository:data", ["tatoeba", "3am-captions"], 4000)
+
+
 def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_beside_it(tmp_path):
     _, systems, (evaluation, _) = chain(tmp_path, variants={"io_off": ["model.input_attends_output=false"]})
     grid, variant, *others = systems

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def test_console_scripts_of_an_installed_wheel_train_evaluate_translate_and_repo
     venv.create(home, with_pip=False)
     (packages,) = home.glob("lib/python*/site-packages")
     wheel = next(tmp_path.glob("*.whl"))
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".gz", ".safetensors"))]
     subprocess.run([*pip, f"--python={home / 'bin' / 'python'}", "install", "--no-deps", wheel], check=True)
     own = Path(next(path for path in sys.path if path.endswith("site-packages")))
     linked = [path for path in own.iterdir() if not path.name.startswith(("duplexmt", "__editable__"))]
@@ -59,3 +61,7 @@ def test_console_scripts_of_an_installed_wheel_train_evaluate_translate_and_repo
     assert done.returncode == 2
     assert "nowhere.tsv" in done.stderr
     assert script("data-prep", "--help").returncode == 0
+    for name, setting in (("train", "data=permissive"), ("translate", "text=我看书。")):  # what is in no wheel
+        done = script(name, setting)
+        assert done.returncode == 2
+        assert "of duplexmt's repository, which comes with no installed package" in done.stderr

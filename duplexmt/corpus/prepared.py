@@ -10,6 +10,7 @@ from data_prep.reading import Pair
 
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, token_ids, train_bpe
+from .box import located
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
 
@@ -154,7 +155,7 @@ def prepare_folder(asked: CorpusSettings) -> PreparedCorpus:
     """A folder of corpora, see `folder_pairs`."""
     report = Report()
     parts = folder_pairs(
-        asked.path or "", prepared=asked.prepared, cleaning=asked.cleaning, sources=asked.sources,
+        str(located(asked.path or "")), prepared=asked.prepared, cleaning=asked.cleaning, sources=asked.sources,
         exclude=asked.exclude or [], held_out=asked.held_out or [], validation_size=asked.validation_size,
         test_size=asked.test_size, source_field=asked.source_field, target_field=asked.target_field,
         source_language=asked.source_language, target_language=asked.target_language, seed=asked.seed, report=report,

@@ -99,6 +99,8 @@ class Point:
 def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
     """The options in which models that are run as one system may differ, by name (the k in use is a setting)."""
     options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
+    if "quantize" in info:  # not of the folder: how it was loaded
+        options["quantize"] = info["quantize"]
     if info["system"] == "grid":
         training = info["training"]  # a record, which who saves by Python may leave empty
         options |= {

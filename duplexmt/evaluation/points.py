@@ -115,7 +115,8 @@ def decode_point(
     Raises:
         ValueError: where hypotheses of it were made by another model, or with other settings.
     """
-    point = Point.of(system, setting, folder, loaded.info, [test.digest, max_target_tokens])
+    quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
+    point = Point.of(system, setting, folder, loaded.info, [test.digest, max_target_tokens, *quantized])
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=batch_size)
     decoding.add(point)
     missing = decoding.missing(point)

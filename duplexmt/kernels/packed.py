@@ -133,9 +133,8 @@ def packed_layers(layers: Any, free: int, dtype: torch.dtype) -> list[PackedLaye
         for linear in block.children()
         if hasattr(linear, "in_features")
     ]
-    weights = [linear.weight for linear in linears]
-    plain = all(type(linear) is nn.Linear for linear in linears) and all(w.dtype == dtype for w in weights)
-    if not plain or 4 * sum(w.nbytes for w in weights) > free:
+    weights = [linear.weight for linear in linears if type(linear) is nn.Linear and linear.weight.dtype == dtype]
+    if len(weights) < len(linears) or 4 * sum(w.nbytes for w in weights) > free:
         how = APART
     elif reordering_helps(weights):
         how = REORDERED

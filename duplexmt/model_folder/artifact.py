@@ -31,9 +31,11 @@ from data_prep.files import write_whole
 from .. import __version__
 from ..baselines.mask import MULTI_PATH
 from ..baselines.prefix_model import PrefixModel
+from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..grid.backbone import pretrained_backbone
 from ..grid.model import GridModel
+from ..kernels.int8 import to_int8
 from .shards import load_adapter, split_file
 
 MANIFEST = "duplexmt.json"
@@ -156,6 +158,7 @@ def load_model_folder(
     device: str | torch.device = "cpu",
     anchor: str | int | None = None,
     any_anchor: bool = False,
+    quantize: str | None = None,
 ) -> ModelFolder:
     """Load a model folder for evaluation; LoRA is merged into the backbone.
 
@@ -164,10 +167,11 @@ def load_model_folder(
         device: to put the model on.
         anchor: of the target's positions; by default the one the model was trained with.
         any_anchor: whether another one than that may be asked for.
+        quantize: `int8`, see `kernels.int8`; the manifest that is returned says so then.
 
     Raises:
-        ValueError: for a folder that is missing, incomplete, or written by a newer version, and for an anchor the model
-            was not trained with.
+        ValueError: for a folder that is missing, incomplete, or written by a newer version, for an anchor the model
+            was not trained with, and where this machine cannot compute in int8.
     """
     folder = Path(folder)
     info = read_manifest(folder)
@@ -199,6 +203,9 @@ def load_model_folder(
     else:
         model = PrefixModel(backbone, **info["prefix"])
     model.eval().to(device)
+    if quantize is not None:
+        to_int8(model.backbone)
+        info["quantize"] = quantize
     tokens = info["tokens"]
     stream = StreamTokens(
         tokens["end"],
@@ -325,13 +332,17 @@ def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
 def corpus_name(data: Mapping[str, Any]) -> str:
     """What the corpus of a model's data settings is called: its file or folder, or that it is the built-in one."""
     where = data.get("path") or data.get("train_path") or data.get("root")
-    return Path(where).name if where else "built-in corpus"
+    if not where:
+        return "built-in corpus"
+    sources = f" ({', '.join(data['sources'])})" if data.get("sources") else ""
+    return Path(where.removeprefix(PREFIX)).name + sources
 
 
 def model_card(info: dict[str, Any]) -> str:
     """The model folder's README: front matter for the hub, then data, licence, settings and scores."""
     data, kind, how, recipe, command = info["data"], *_system_lines(info)
     source, target = data["source_language"], data["target_language"]
+    adaptation = info["training"].get("adaptation", info["adaptation"])  # LoRA may have been merged since
     lines = [
         "---",
         f"language: [{source}, {target}]",
@@ -350,7 +361,7 @@ def model_card(info: dict[str, Any]) -> str:
         f"- **Data:** {corpus_name(data)}; licence: {data['licence']}.",
         *[f"- **Its base's data:** {corpus_name(d)}; licence: {d['licence']}." for d in info["trained_before"]],
         how,
-        f"- **Training:** {info['adaptation']}, {recipe}texts of at most {data['max_tokens']} tokens.",
+        f"- **Training:** {adaptation}, {recipe}texts of at most {data['max_tokens']} tokens.",
         "",
         "| validation | |",
         "| --- | --- |",

@@ -18,7 +18,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m duplexmt.report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="of a run, a model or an evaluation")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="of a run, a model or an evaluation; else the latest run, or our model"
+    )
     parser.add_argument("--results", type=Path, nargs="+", default=[], help="folders of evaluations or of their sweeps")
     parser.add_argument("--out", type=Path, help="file to write; report.html in the run's or evaluation's folder")
     parser.add_argument(
@@ -39,15 +41,18 @@ def main() -> None:
 
 def write(arguments: argparse.Namespace) -> Path:
     """Write the file, all or nothing: a report that is already there stays until the new one is complete."""
+    from ..model_folder.box import chosen_model
     from .overview import gather, look
     from .page import render
 
-    found = look(arguments.folder)
-    out = arguments.out or (found.run or found.folder) / "report.html"
+    folder = arguments.folder or chosen_model(None)
+    found = look(folder)
+    own = found.folder if arguments.folder else Path()  # nothing is written into the model in the box
+    out = arguments.out or (found.run or own) / "report.html"
     if out.is_dir():
         raise ValueError(f"--out {out}: is a folder; give the name of a file")
     report = gather(
-        arguments.folder,
+        folder,
         arguments.results,
         sentences=[tuple(pair) for pair in arguments.sentence],
         pairs=arguments.pairs,

@@ -1,0 +1,94 @@
+"""The model in the box, made again from the pairs in the box: `make model`.
+
+    python benchmarks/box_model.py                              # into models/zh-en
+    python benchmarks/box_model.py --into somewhere --limit 20 data.train_size=2000 data.batch_size=8   # a trial
+
+Stages: base (conf/experiment/box_base.yaml), grid (box_grid.yaml), the θ at which it lags by AL tokens on validation
+pairs, packing (LoRA merged, float16), and evaluation of what was packed on the held-out pairs of Tatoeba and of the
+captions. At last the model is packed into its place, with a card that has these scores. Each stage has a folder in OUT,
+and a log beside it; killed at any point, the same command goes on. Further arguments go to both trainings.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
+
+from benchmarks.experiment import ROOT, Stage, quoted, refuse_other_settings, run, training
+from data_prep.cores import usable_cores
+from duplexmt.model_folder.pack import pack
+
+THETAS = "[0.3,0.5,0.7,0.9]"
+
+
+def stages(out: Path, al: float, limit: int | None, extra: list[str]) -> list[Stage]:
+    """What is run, in order.
+
+    Args:
+        out: folder of all stages.
+        al: average lagging that the recorded θ is to have.
+        limit: sentences of each evaluation; None for all, of the search for θ the first 500.
+        extra: further settings of both trainings.
+    """
+    base = training("base", out / "base", ["experiment=box_base", *extra])
+    backbone = quoted("model.backbone", base.folder / "model")
+    grid = training("grid", out / "grid", ["experiment=box_grid", backbone, *extra])
+    trained, packed = grid.folder / "model", out / "packed"
+    theta = evaluation("theta", out, trained, [f"target_al={al:g}", f"limit={limit or 500}"])
+    packing = ["-m", "duplexmt.model_folder.pack", str(trained), str(packed)]
+    few = [] if limit is None else [f"limit={limit}"]
+    return [
+        base,
+        grid,
+        theta,
+        Stage("packing", packed, packing, packing, complete="duplexmt.json", begun="duplexmt.json"),
+        *(
+            evaluation(name, out, packed, [f"data={name}", f"policy.theta={THETAS}", *few])
+            for name in ("tatoeba", "captions")
+        ),
+    ]
+
+
+def evaluation(name: str, out: Path, model: Path, settings: list[str]) -> Stage:
+    """A run of evaluate.py in a folder."""
+    return Stage(
+        name,
+        out / name,
+        ["evaluate.py", quoted("model_folder", model), *settings, quoted("hydra.run.dir", out / name)],
+        ["evaluate.py", quoted("resume", out / name), *settings],
+        complete="scored.json",
+        begun="decoding.json",
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """All stages in order; one line of JSON at the end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--into", type=Path, default=ROOT / "models" / "zh-en", help="default: models/zh-en")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "box-model", help="default: runs/box-model")
+    parser.add_argument("--al", type=float, default=3.0, help="average lagging of the recorded θ (default 3)")
+    parser.add_argument("--limit", type=int, help="sentences of each evaluation; default: all")
+    parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of both trainings")
+    asked = parser.parse_args(arguments)
+    out = asked.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    chain = stages(out, asked.al, asked.limit, asked.extra)
+    try:
+        for stage in chain:
+            refuse_other_settings(stage, out)
+        seconds = {stage.name: run(stage, out, usable_cores()) for stage in chain}
+        pack(out / "grid" / "model", asked.into, [out / "tatoeba", out / "captions"])
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"interrupted; what was done is in {out}, and the same command goes on from there", file=sys.stderr)
+        sys.exit(130)
+    print((asked.into / "README.md").read_text(encoding="utf-8"))
+    print(json.dumps({"benchmark": "box_model", "seconds": seconds, "into": str(asked.into)}))
+
+
+if __name__ == "__main__":
+    main()

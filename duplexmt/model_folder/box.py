@@ -1,0 +1,35 @@
+"""Which model runs where none is named: the latest run's, else the one that comes with the repository."""
+
+import os
+import sys
+from pathlib import Path
+
+from ..corpus.box import located
+from .artifact import MANIFEST
+
+LATEST = Path("runs/latest/model")
+IN_THE_BOX = "repository:models/zh-en"
+
+
+def chosen_model(model_folder: str | Path | None, box: Path | None = None) -> Path:
+    """The model folder to load; where none is given, a line on standard error says which it is.
+
+    Args:
+        model_folder: as given, or None for the latest run of the present folder, else the model in the box.
+        box: where that lies; None for `models/zh-en` of the repository.
+
+    Raises:
+        FileNotFoundError: there is neither.
+    """
+    if model_folder is not None:
+        return Path(model_folder)
+    chosen, what = LATEST, "the latest run"
+    if not (chosen / MANIFEST).is_file():
+        chosen, what = box or located(IN_THE_BOX), "the model in the box, as there is no run here"
+        if not (chosen / MANIFEST).is_file():
+            raise FileNotFoundError(
+                f"model_folder=null: there is no model in {LATEST} and none in {os.path.relpath(chosen)}: train one "
+                "(python train.py), or give model_folder=FOLDER"
+            )
+    print(f"model: {os.path.relpath(chosen)} ({what})", file=sys.stderr, flush=True)
+    return chosen

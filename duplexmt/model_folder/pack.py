@@ -1,0 +1,202 @@
+"""Make of a trained model folder one that is given away: LoRA merged, float16, a card that says what it is.
+
+    python -m duplexmt.model_folder.pack runs/box/grid/model models/zh-en --results runs/box/tatoeba runs/box/captions
+
+Loaded again it has float32 weights. The card names every corpus with its licence and whom it is owed to, and the scores
+of the evaluations, with their intervals.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from data_prep.files import write_whole
+
+from ..corpus.box import PREFIX, ROOT
+from .artifact import load_model_folder, record_operating_point, save_model_folder
+
+LARGEST = 20e6  # bytes: what a repository bears
+COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "AP", "FRL")
+
+
+def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: float = LARGEST) -> Path:
+    """Write the model folder to give away, all or nothing.
+
+    Args:
+        source: a model folder.
+        into: where to; a model folder already there is replaced.
+        results: folders of evaluations, for the card.
+        largest: bytes the folder may have.
+
+    Raises:
+        ValueError: for a folder that is none, weights that float16 does not hold, or a folder that gets too large.
+        FileNotFoundError: for an evaluation without results.
+    """
+    tables = [scores_of(folder) for folder in results]
+    loaded = load_model_folder(source)
+    info = loaded.info
+    size = 2 * sum(weight.numel() for weight in loaded.model.parameters())
+    if size > largest:
+        raise ValueError(f"{source}: {size / 1e6:.1f} MB in float16, and {largest / 1e6:.0f} MB are the most")
+    half = loaded.model.half()
+    if odd := [name for name, weight in half.named_parameters() if not bool(torch.isfinite(weight).all())]:
+        raise ValueError(f"{source}: {odd[0]} is not finite in float16, which ends at 65,504")
+    save_model_folder(
+        into,
+        half,
+        loaded.tokenizer,
+        loaded.tokens,
+        backbone=info["backbone"],
+        data=for_others(info["data"]),
+        policy=info["policy"],
+        training=info["training"] | {"adaptation": info["adaptation"]},
+        scores=info["scores"],
+        trained_before=[for_others(data) for data in info["trained_before"]],
+    )
+    if "operating_point" in info:
+        record_operating_point(into, info["operating_point"])
+    card = into / "README.md"
+    write_whole(card, box_card(card.read_text(encoding="utf-8"), [info["data"], *info["trained_before"]], tables))
+    return into
+
+
+# --- the data, as another clone finds it -------------------------------------------------------------------------
+
+
+def for_others(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Data settings without paths of this machine: pairs of the box are those of anybody's repository."""
+    found = dict(data)
+    if of_the_box(data) and data["path"] != in_the_box()["path"]:
+        found |= {name: in_the_box()[name] for name in ("path", "prepared", "licence")}
+    for name in ("path", "train_path", "validation_path", "test_path", "root", "prepared", "tokenizer"):
+        if found.get(name) and Path(found[name]).is_absolute():
+            found[name] = None if name in ("prepared", "tokenizer") else Path(found[name]).name
+    return found
+
+
+def in_the_box() -> dict[str, Any]:
+    """The settings of data=permissive."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / "conf" / "data" / "permissive.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def of_the_box(data: Mapping[str, Any]) -> bool:
+    """Whether the pairs are those of the repository: its folder, or one with the same files."""
+    path = data.get("path") or ""
+    if path == in_the_box()["path"]:
+        return True
+    files = {file.name: file for file in Path(path).glob("*.tsv.gz")} if path and Path(path).is_dir() else {}
+    ours = {file.name: file for file in box_folder().glob("*.tsv.gz")}
+    return files.keys() == ours.keys() and all(files[name].read_bytes() == ours[name].read_bytes() for name in ours)
+
+
+def box_folder() -> Path:
+    """Where the pairs of the box are."""
+    return ROOT / str(in_the_box()["path"]).removeprefix(PREFIX)
+
+
+# --- the card ----------------------------------------------------------------------------------------------------
+
+
+def scores_of(evaluation: Path) -> dict[str, Any]:
+    """The main table of an evaluation, `{caption, rows, footnotes}`.
+
+    Raises:
+        FileNotFoundError: it has none.
+    """
+    file = evaluation / "results.json"
+    if not file.is_file():
+        raise FileNotFoundError(f"{evaluation} has no results.json: give the folder of a finished python evaluate.py")
+    table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return table
+
+
+def box_card(card: str, corpora: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]]) -> str:
+    """The card of a model folder, with what one must know of a model that is given away.
+
+    Args:
+        card: as `save_model_folder` writes it.
+        corpora: data settings of its training and of its bases.
+        tables: of its evaluations.
+    """
+    parts = [card.rstrip(), *map(score_table, tables)]
+    if of_box := [data for data in corpora if of_the_box(data)]:
+        named = {name for data in of_box for name in data.get("sources") or attributions()}
+        parts.append(OWED)
+        parts += [text for name, text in attributions().items() if name in named]
+        parts += [COMMANDS, f"{LIMITS.format(max_tokens=corpora[0]['max_tokens'])}\n{LIMITS_OF_THE_BOX}"]
+    else:
+        parts.append(LIMITS.format(max_tokens=corpora[0]["max_tokens"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def score_table(table: Mapping[str, Any]) -> str:
+    """An evaluation as a Markdown table."""
+    columns = [name for name in COLUMNS if any(name in row for row in table["rows"])]
+    lines = [f"## Scores: {table['caption']}", "", f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    for row in table["rows"]:
+        lines.append(f"| {' | '.join(shown(row.get(name)) for name in columns)} |")
+    return "\n".join([*lines, "", *[f"{note}." for note in table["footnotes"]]])
+
+
+def shown(value: Any) -> str:
+    """A cell."""
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def attributions() -> dict[str, str]:
+    """Of each corpus of the box what its README says: origin, attribution, licence, changes."""
+    text = (box_folder() / "README.md").read_text(encoding="utf-8").replace("](LICENSES.md", "](../../data/LICENSES.md")
+    sections = re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    return {name: f"### {name}\n{body.strip()}" for name, body in sections}
+
+
+OWED = """## Data, and whom it is owed to
+The pairs are in the repository's folder data/. Each corpus keeps its licence. Some are share-alike (xquad, xsid,
+python-packaging-guide); whether such terms reach the weights of a model is not settled. The authors of this software
+claim no further rights in the weights; who must be sure keeps to CC BY-SA 4.0, or trains without these corpora
+(`data.sources`)."""
+
+COMMANDS = """## Make it again
+```bash
+make model   # base, fine-tuning, θ, packing, evaluation: conf/experiment/box_base.yaml, box_grid.yaml
+```"""
+
+LIMITS = """## What it cannot do
+- Sentences of more than {max_tokens} tokens are cut; it has seen none. It reads each sentence without the one before.
+- It writes before it has read all: what it has written stays, also where a later word shows that it was wrong.
+- Nobody should decide anything of weight by its translations."""
+
+LIMITS_OF_THE_BOX = """- It is small, and has seen everyday sentences, image captions and documentation of software.
+  Of anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
+- Chinese to English only; traditional characters are read as simplified ones."""
+
+
+def main() -> None:
+    """Pack."""
+    parser = argparse.ArgumentParser(
+        prog="python -m duplexmt.model_folder.pack",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", type=Path, help="a trained model folder")
+    parser.add_argument("into", type=Path, help="folder to write, such as models/zh-en")
+    parser.add_argument("--results", type=Path, nargs="+", default=[], help="folders of evaluations, for the card")
+    arguments = parser.parse_args()
+    try:
+        folder = pack(arguments.source, arguments.into, arguments.results)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(f"{folder}: {sum(file.stat().st_size for file in folder.iterdir()) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The pairs in the box: `data/` as its README says, and `data=permissive`, `data=tatoeba`, `data=captions`."""
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from data_prep import Report
+from data_prep.splitting import text_key
+from duplexmt.config import TrainSettings, register_schemas, settings
+from duplexmt.corpus import pairs_folder
+from duplexmt.corpus.box import ROOT, located
+from duplexmt.corpus.pairs_folder import folder_pairs
+
+DATA = ROOT / "data"
+FILES = {path.name.split(".")[0]: path for path in sorted(DATA.glob("*.tsv.gz"))}
+HELD_OUT = ("tatoeba", "3am-captions")
+README = (DATA / "README.md").read_text(encoding="utf-8")
+register_schemas()
+
+
+def settings_of(name):
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return settings(TrainSettings, compose("train", [f"data={name}"])).data
+
+
+def splits_of(name, prepared, **options):
+    data = settings_of(name)
+    names = (
+        "cleaning", "sources", "exclude", "held_out", "validation_size", "test_size", "source_field", "target_field",
+        "source_language", "target_language", "seed",
+    )  # fmt: skip
+    given = {each: getattr(data, each) for each in names} | options
+    return folder_pairs(str(located(data.path)), prepared=str(prepared), report=Report(), **given)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return tmp_path_factory.mktemp("prepared")
+
+
+@pytest.fixture(scope="module")
+def splits(prepared):
+    before = pairs_folder.usable_cores
+    pairs_folder.usable_cores = lambda: 1
+    yield {name: splits_of(name, prepared) for name in ("permissive", "tatoeba", "captions")}
+    pairs_folder.usable_cores = before
+
+
+def keys(pairs):
+    return {text_key(pair.source) for pair in pairs}, {text_key(pair.target) for pair in pairs}
+
+
+def test_the_box_is_small_and_has_no_other_file():
+    assert sum(path.stat().st_size for path in DATA.iterdir()) <= 10e6
+    others = {"README.md", "LICENSES.md", "everyday.zh.txt"}
+    assert {path.name for path in DATA.iterdir()} == others | {path.name for path in FILES.values()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_readme_says_of_each_file_how_many_pairs_it_has_and_whose_they_are(name):
+    with gzip.open(FILES[name], "rt", encoding="utf-8", newline="\n") as file:
+        lines = file.readlines()
+    assert all(line.count("\t") == 1 for line in lines)
+    (row,) = re.findall(rf"^\| \[{name}\.zh-en\.tsv\.gz\].*$", README, flags=re.MULTILINE)
+    assert f"| {len(lines):,} | {FILES[name].stat().st_size / 1e6:.2f} |" in row
+    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", README, flags=re.MULTILINE | re.DOTALL)[1]
+    assert re.search(r"- Origin: .*@[0-9a-f]{7}", section, flags=re.DOTALL)
+    assert "- Attribution: " in section
+    licence = re.search(r"- Licence: \[(CC BY|CC BY-SA|MIT|Apache|BSD).*?\]\((.*?)\)", section)[2]
+    anchors = re.findall(r"^## (.*)$", (DATA / "LICENSES.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    known = {f"LICENSES.md#{heading.lower().replace(' ', '-').replace('.', '')}" for heading in anchors}
+    assert licence in known or licence.startswith("https://creativecommons.org/licenses/")
+
+
+def test_permissive_holds_out_4000_pairs_each_and_trains_on_the_rest(splits):
+    found = splits["permissive"]
+    assert {name: len(pairs) for name, pairs in found.items() if name != "train"} == {"test": 8000, "validation": 2000}
+    assert 140_000 < len(found["train"]) < 162_141
+
+
+@pytest.mark.parametrize("name", ["permissive", "tatoeba", "captions"])
+def test_no_text_is_in_two_splits(splits, name):
+    texts = {split: keys(pairs) for split, pairs in splits[name].items()}
+    for one, other in (("train", "test"), ("train", "validation"), ("test", "validation")):
+        for side in (0, 1):
+            assert not texts[one][side] & texts[other][side]
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_tatoeba_and_captions_hold_out_the_pairs_that_permissive_holds_out(splits, split):
+    apart = [pair for name in ("tatoeba", "captions") for pair in splits[name][split]]
+    assert sorted(apart) == sorted(splits["permissive"][split])
+
+
+def test_the_everyday_sentences_are_in_no_training_pair(splits):
+    everyday = (DATA / "everyday.zh.txt").read_text(encoding="utf-8").splitlines()
+    assert len(everyday) == len({text_key(line) for line in everyday}) == 20
+    assert not {text_key(line) for line in everyday} & keys(splits["permissive"]["train"])[0]
+
+
+def test_a_path_of_the_repository_is_found_from_anywhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert located("repository:data") == DATA
+    assert located("pairs/mine") == Path("pairs/mine")
+
+
+def test_without_the_repository_the_error_says_where_the_files_are(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"repository:data: .* the folder data of duplexmt's repository.*clone"):
+        located("repository:data", root=tmp_path)

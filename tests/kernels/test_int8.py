@@ -1,0 +1,87 @@
+"""int8: what a naive product of the rounded numbers gives, row by row, and a decoder that still decodes."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from duplexmt.data.tokenizer import token_ids
+from duplexmt.kernels import int8
+from duplexmt.kernels.int8 import Int8Embedding, Int8Linear, exact_products, rounded, to_int8
+from duplexmt.model_folder.artifact import load_model_folder
+from duplexmt.streaming.systems import build_system
+
+from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from ..model_folder.test_artifact import outputs, save
+
+pytestmark = pytest.mark.skipif(not exact_products(), reason="this processor has no exact integer products")
+
+
+def linear_of(inputs, outputs, bias=True, seed=0):
+    torch.manual_seed(seed)
+    return nn.Linear(inputs, outputs, bias)
+
+
+def naive(linear, rows):
+    """The product of the rounded numbers, in integers."""
+    (w, w_scale), (x, x_scale) = rounded(linear.weight.detach()), rounded(rows)
+    exact = (x.long() @ w.long().T).double() * x_scale.double() * w_scale.double().T
+    return exact if linear.bias is None else exact + linear.bias.detach().double()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(1, 40), (7, 40), (2, 3, 40), (0, 40)])
+def test_a_layer_is_the_integer_product_of_rounded_rows_and_weights(shape, bias):
+    linear = linear_of(40, 24, bias)
+    rows = torch.randn(shape) * torch.logspace(-3, 3, 40)
+    found = Int8Linear(linear)(rows)
+    assert found.shape == (*shape[:-1], 24)
+    torch.testing.assert_close(found.double(), naive(linear, rows), rtol=1e-5, atol=1e-5)
+
+
+def test_rounding_errs_by_half_a_step_at_most_and_leaves_zeros_alone():
+    rows = torch.cat((torch.randn(5, 30), torch.zeros(1, 30)))
+    integers, scale = rounded(rows)
+    assert bool(((integers * scale - rows).abs() <= scale / 2 * 1.001).all())
+    assert integers.abs().max() == 127
+    assert not integers[-1].any()
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it():
+    layer, rows = Int8Linear(linear_of(40, 24)), torch.randn(9, 40)
+    loud = torch.cat((rows[:1], 1000 * rows[1:]))
+    torch.testing.assert_close(layer(loud)[:1], layer(rows[:1]), rtol=1e-6, atol=1e-6)
+
+
+def test_an_embedding_is_its_table_rounded():
+    table = nn.Embedding(50, 16)
+    tokens = torch.tensor([[3, 3, 49], [0, 1, 2]])
+    integers, scale = rounded(table.weight.detach())
+    assert torch.equal(Int8Embedding(table)(tokens), (integers * scale)[tokens])
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": "exact", "input_attends_output": False}])
+def test_a_loaded_model_in_int8_is_near_the_one_in_float32_by_grid_and_by_cache(tmp_path, options):
+    folder = save(tmp_path / "model", spoken_grid(**options))
+    plain, small = load_model_folder(folder), load_model_folder(folder, quantize="int8")
+    assert small.info["quantize"] == "int8"
+    assert "quantize" not in plain.info
+    kinds = {type(module) for module in small.model.backbone.modules()}
+    assert {Int8Linear, Int8Embedding} <= kinds
+    assert not kinds & {nn.Linear, nn.Embedding}
+    for ours, theirs in zip(outputs(small.model), outputs(plain.model), strict=True):
+        assert not torch.equal(ours, theirs)
+        assert float((ours - theirs).norm() / theirs.norm()) < 0.1
+    sources = token_ids(tiny_tokenizer(), [pair[0] for pair in SENTENCES])
+    together = build_system(small, "grid", 0.5, max_target_tokens=8)
+    assert list(map(str, together.translate(sources[:1])))  # decodes
+
+
+def test_int8_is_refused_where_it_cannot_be(monkeypatch):
+    model = copy.deepcopy(spoken_grid())
+    monkeypatch.setattr(int8, "exact_products", lambda: False)
+    with pytest.raises(ValueError, match="not exact"):
+        to_int8(model.backbone)
+    with pytest.raises(ValueError, match=r"for decoding on a CPU, and the model is on meta"):
+        to_int8(nn.Linear(2, 2, device="meta"))

@@ -1,0 +1,131 @@
+"""The model in the box: what is packed translates as what was trained, and its card says what it is."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from duplexmt.corpus.box import ROOT
+from duplexmt.model_folder import box, pack
+from duplexmt.model_folder.artifact import load_model_folder, read_manifest, record_operating_point
+
+from ..helpers import spoken_grid, tiny_backbone
+from .test_artifact import DATA, assert_same_outputs, outputs, save, trained_with_lora
+
+OF_THE_BOX = DATA | {"corpus": "pairs_folder", "path": "repository:data", "sources": ["tatoeba", "xquad"]}
+TABLE = {
+    "caption": "data (tatoeba), test split, 3 sentences",
+    "rows": [{"system": "grid", "setting": 0.5, "BLEU": 20.25, "BLEU ±": 1.5, "AL": 3.0, "tokens": 7}],
+    "footnotes": ["±: half the 95 % interval"],
+}
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A model folder with LoRA over a backbone saved along."""
+    model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15), emit_hidden=8)
+    return save(tmp_path / "trained", model)
+
+
+def test_a_packed_model_is_the_trained_one_up_to_the_rounding_of_its_weights(trained, tmp_path):
+    packed = pack.pack(trained, tmp_path / "packed")
+    before, after = load_model_folder(trained), load_model_folder(packed)
+    assert {weight.dtype for weight in after.model.parameters()} == {torch.float32}
+    weights = [load_file(file) for file in packed.glob("*.safetensors")]
+    assert {weight.dtype for file in weights for weight in file.values()} == {torch.float16}
+    rounded = load_model_folder(trained).model
+    with torch.no_grad():
+        for weight in rounded.parameters():
+            weight.copy_(weight.half())
+    assert_same_outputs(rounded, after.model)  # to the bit
+    assert_same_outputs(before.model, after.model, rtol=0.02, atol=0.02)
+    assert not torch.equal(outputs(before.model)[0], outputs(after.model)[0])  # the comparison can fail
+    assert after.tokens == before.tokens
+    assert not list(packed.glob("adapter*"))
+
+
+def test_a_packed_model_keeps_its_theta(trained, tmp_path):
+    record_operating_point(trained, {"theta": 0.625})
+    assert read_manifest(pack.pack(trained, tmp_path / "packed"))["operating_point"] == {"theta": 0.625}
+
+
+def test_a_tied_head_stays_tied(tmp_path):
+    model = spoken_grid()
+    model.causal_lm.config.tie_word_embeddings = True
+    model.causal_lm.tie_weights()
+    packed = pack.pack(save(tmp_path / "trained", model), tmp_path / "packed")
+    loaded = load_model_folder(packed).model.causal_lm
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+
+
+def test_the_card_has_scores_with_intervals_and_whom_the_data_is_owed_to(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(pack, "load_model_folder", with_data(OF_THE_BOX))
+    (tmp_path / "results.json").write_text(json.dumps(TABLE), encoding="utf-8")
+    card = (pack.pack(trained, tmp_path / "packed", [tmp_path]) / "README.md").read_text(encoding="utf-8")
+    assert "| grid | 0.5 | 20.25 | 1.5 | 3 |" in card
+    assert "±: half the 95 % interval." in card
+    for name, owed in (("tatoeba", "CC BY 2.0 FR"), ("xquad", "Artetxe")):
+        assert owed in card.split(f"### {name}\n")[1]
+    assert "### angular-cn" not in card  # it was not trained on
+    assert "make model" in card
+    assert "What it cannot do" in card
+
+
+def with_data(data):
+    def load(folder):
+        loaded = load_model_folder(folder)
+        loaded.info["data"] = data
+        return loaded
+
+    return load
+
+
+def test_no_path_of_this_machine_is_given_away(tmp_path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in (ROOT / "data").glob("*.tsv.gz"):
+        (copy / file.name).symlink_to(file)
+    data = {"path": str(copy), "prepared": "/somewhere", "tokenizer": "/base/model", "licence": "mixed", "seed": 3}
+    found = pack.for_others(data)
+    assert (found["path"], found["prepared"], found["tokenizer"], found["seed"]) == (
+        "repository:data", "runs/box", None, 3
+    )  # fmt: skip
+    assert found["licence"].startswith("of each file in data/README.md")
+    (copy / "tatoeba.zh-en.tsv.gz").unlink()
+    other = pack.for_others(data)
+    assert (other["path"], other["prepared"], other["licence"]) == ("copy", None, "mixed")
+
+
+def test_what_cannot_be_packed_is_refused(trained, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no results\.json"):
+        pack.pack(trained, tmp_path / "packed", [tmp_path / "nowhere"])
+    with pytest.raises(ValueError, match=r"MB in float16, and 0 MB are the most"):
+        pack.pack(trained, tmp_path / "packed", largest=1000)
+    model = spoken_grid()
+    with torch.no_grad():
+        model.causal_lm.model.layers[0].mlp.up_proj.weight[0, 0] = 7e4
+    with pytest.raises(ValueError, match=r"up_proj.weight is not finite in float16"):
+        pack.pack(save(tmp_path / "wide", model), tmp_path / "packed")
+    assert not (tmp_path / "packed").exists()
+
+
+# --- where no run is at hand -------------------------------------------------------------------------------------
+
+
+def test_the_latest_run_comes_before_the_model_in_the_box_and_a_line_says_which(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert box.chosen_model(None, box=trained) == trained
+    assert capsys.readouterr().err == "model: trained (the model in the box, as there is no run here)\n"
+    (tmp_path / "runs" / "latest").mkdir(parents=True)
+    save(tmp_path / "runs" / "latest" / "model", spoken_grid())
+    assert box.chosen_model(None, box=trained) == box.LATEST
+    assert capsys.readouterr().err == "model: runs/latest/model (the latest run)\n"
+    assert box.chosen_model("other", box=trained).name == "other"
+    assert capsys.readouterr().err == ""
+
+
+def test_without_either_the_error_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no model in runs/latest/model and none in empty: train one"):
+        box.chosen_model(None, box=tmp_path / "empty")

@@ -1,0 +1,103 @@
+"""The model in the box, as a user has it: from a clone with no run, in int8, and made again by `make model`."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from benchmarks import box_model
+from duplexmt.config import DataConfig
+from duplexmt.kernels.int8 import exact_products
+from duplexmt.model_folder import pack
+from tests.model_folder import test_artifact
+
+from .helpers import SENTENCES, spoken_grid
+from .test_config import checked
+from .test_entry_points import run, succeeded
+from .test_experiment import arguments_of
+
+ROOT = Path(__file__).parents[1]
+TEXT = "今天天气很好，我们去公园吧。"
+
+
+@pytest.fixture
+def packed(tmp_path, monkeypatch):
+    """A tiny model as it is given away, with all settings of a corpus."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in SENTENCES), encoding="utf-8")
+    monkeypatch.setattr(test_artifact, "DATA", asdict(DataConfig(corpus="pairs", path=str(path))))
+    trained = test_artifact.save(tmp_path / "trained", spoken_grid(anchor=0), tokens=test_artifact.StreamTokens(0, 1))
+    return pack.pack(trained, tmp_path / "packed")
+
+
+@pytest.fixture
+def clone(packed, tmp_path):
+    """The repository as it is cloned, but for the tests, with this model in the box."""
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv*", "runs", "site", "tests", "build", "models", ".*_cache", "__pycache__"
+    )
+    shutil.copytree(ROOT, tmp_path / "clone", ignore=left_out)
+    shutil.copytree(packed, tmp_path / "clone" / "models" / "zh-en")
+    return tmp_path / "clone"
+
+
+def in_clone(clone, *arguments, stdin=""):
+    command = [sys.executable, *arguments]
+    return succeeded(subprocess.run(command, cwd=clone, input=stdin, text=True, capture_output=True, check=False))
+
+
+@pytest.mark.slow
+def test_a_fresh_clone_translates_and_reports_and_says_by_which_model(clone):
+    done = in_clone(clone, "translate.py", "steps=true", "max_target_tokens=4", stdin=TEXT + "\n")
+    assert "model: models/zh-en (the model in the box, as there is no run here)" in done.stderr
+    read = "".join(line.split()[0] for line in done.stdout.splitlines() if line.split())
+    assert read.startswith("今")
+    done = in_clone(clone, "-m", "duplexmt.report", "--sentence", *SENTENCES[0])
+    assert "model: models/zh-en" in done.stderr
+    assert (clone / "report.html").is_file()
+    assert not (clone / "models" / "zh-en" / "report.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not exact_products(), reason="this processor has no exact integer products")
+def test_int8_and_float32_are_told_apart_when_they_are_scored_together(packed, tmp_path):
+    test = f"data.test_path='{tmp_path / 'pairs.tsv'}'"
+    common = [f"model_folder='{packed}'", test, "policy.theta=0.5", "quality.resamples=100", "check_overlap=false"]
+    for name in ("null", "int8"):
+        folder = f"hydra.run.dir='{tmp_path / name}'"
+        succeeded(run("evaluate.py", *common, "device=cpu", f"quantize={name}", "policy.max_target_tokens=8", folder))
+    both = f"rescore=['{tmp_path / 'null'}','{tmp_path / 'int8'}']"
+    succeeded(run("evaluate.py", both, "quality.resamples=100", f"hydra.run.dir='{tmp_path / 'both'}'"))
+    rows = json.loads((tmp_path / "both" / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert len({row["system"] for row in rows}) == 2
+    assert any("int8" in row["system"] for row in rows)
+    done = run("translate.py", f"model_folder='{packed}'", f"text={TEXT}", "quantize=int8", "max_target_tokens=4")
+    assert succeeded(done).stdout
+
+
+def test_quantize_is_int8_or_nothing():
+    with pytest.raises(ValueError, match="quantize=int4: must be 'int8', or null"):
+        checked("translate", "quantize=int4")
+    with pytest.raises(ValueError, match="quantize=int4: must be 'int8', or null"):
+        checked("evaluate", "quantize=int4")
+
+
+def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
+    base, grid, theta, packing, *evaluations = box_model.stages(tmp_path, 3.0, None, ["training.seed=2"])
+    trained = [checked("train", *arguments_of(stage)) for stage in (base, grid)]
+    assert [cfg.system.name for cfg in trained] == ["offline", "grid"]
+    assert trained[1].model.backbone == trained[1].data.tokenizer == str(tmp_path / "base" / "model")
+    assert trained[1].training.rows == 4
+    for cfg in trained:
+        data = cfg.data
+        assert (data.path, data.max_tokens, data.train_size, data.test_size) == ("repository:data", 64, None, 4000)
+        assert cfg.training.seed == 2
+    assert checked("evaluate", *arguments_of(theta)).target_al == 3
+    assert packing.folder == tmp_path / "packed"
+    for stage, held_out in zip(evaluations, ("tatoeba", "3am-captions"), strict=True):
+        cfg = checked("evaluate", *arguments_of(stage))
+        assert (cfg.model_folders, cfg.data.held_out) == ([str(tmp_path / "packed")], [held_out])
