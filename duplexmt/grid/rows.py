@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .cells import Cells, spread
+from .cells import Cells, repeated
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,25 @@ class Rows:
         return self.grid.source_token * self.width[1] + self.y[self.target_token]
 
     @cached_property
+    def source_at(self) -> Tensor:
+        """Source token of each place of padded sources, `[B·X]`; past the end any, as nothing reads it."""
+        return placed(self.source_slot, len(self.grid.shapes) * self.longest)
+
+    @cached_property
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Cell of each place of padded rows `[L·Y]`, and which of the source tokens, then cells, each place of
+        `[its source; the row itself]` is, `[L·(X + Y)]`; past the end any, as `mask` hides it."""
+        L, cells = len(self.at), placed(self.slot, len(self.at) * self.width[1])
+        sources = self.source_at.view(-1, self.longest)[self.source_pair[self.at]]
+        return cells, torch.cat((sources, len(self.x) + cells.view(L, -1)), 1).flatten()
+
+    @cached_property
+    def read_by_token(self) -> tuple[Tensor, Tensor]:
+        """The same where target tokens stand for their cells, as before they have read anything."""
+        (cells, keys), S = self.read, len(self.x)
+        return self.target_token[cells], torch.where(keys < S, keys, S + self.target_token[(keys - S).clamp(min=0)])
+
+    @cached_property
     def mask(self) -> Tensor:
         """Whom each place of a row sees of `[its source; the row itself]`, `[L, 1, Y, X + Y]` booleans."""
         X, Y = self.width
@@ -106,6 +125,11 @@ class Rows:
         written = torch.ones(Y, Y, dtype=torch.bool, device=self.x.device).tril()
         L = len(self.at)
         return torch.cat((read[:, None].expand(L, Y, X), written.expand(L, Y, Y)), -1)[:, None]
+
+
+def placed(slots: Tensor, size: int) -> Tensor:
+    """What stands in each of `size` places, given the place of each; 0 where nothing does."""
+    return slots.new_zeros(size).index_copy_(0, slots, torch.arange(len(slots), device=slots.device))
 
 
 def row_attention(
@@ -130,20 +154,22 @@ def row_attention(
     Returns:
         `ctx_I` `[S, H, E]` (empty without `q_I`) and `ctx_O` `[N, H, E]`.
     """
-    (X, Y), B, L = rows.width, len(rows.grid.shapes), len(rows.at)
+    X, B, L = rows.longest, len(rows.grid.shapes), len(rows.at)
 
     def of_source(states: Tensor) -> Tensor:  # [B, heads, X, E]
-        return spread(states, rows.source_slot, B * X).unflatten(0, (B, X)).transpose(1, 2)
+        return states.index_select(0, rows.source_at).unflatten(0, (B, X)).transpose(1, 2)
 
-    def of_rows(states: Tensor) -> Tensor:  # [L, heads, Y, E]
-        return spread(rows.over_columns(states), rows.slot, L * Y).unflatten(0, (L, Y)).transpose(1, 2)
+    def of_rows(states: Tensor, at: Tensor) -> Tensor:  # [L, heads, Y or X + Y, E]
+        return repeated(states, at).unflatten(0, (L, -1)).transpose(1, 2)
 
-    k_I, v_I, q_O, k_O, v_O = of_source(k_I), of_source(v_I), of_rows(q_O), of_rows(k_O), of_rows(v_O)
-    pair = rows.source_pair[rows.at]
-    keys, values = (torch.cat((source.index_select(0, pair), own), -2) for source, own in ((k_I, k_O), (v_I, v_O)))
-    ctx_O = F.scaled_dot_product_attention(q_O, keys, values, rows.mask, scale=scale, enable_gqa=True)
+    queries, keys = rows.read_by_token if len(q_O) == len(rows.y) else rows.read
+    keys_O, values_O = (of_rows(torch.cat(parts), keys) for parts in ((k_I, k_O), (v_I, v_O)))
+    ctx_O = F.scaled_dot_product_attention(
+        of_rows(q_O, queries), keys_O, values_O, rows.mask, scale=scale, enable_gqa=True
+    )
     ctx_O = ctx_O.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
     if q_I is None:
         return ctx_O[:0], ctx_O
-    ctx_I = F.scaled_dot_product_attention(of_source(q_I), k_I, v_I, is_causal=True, scale=scale, enable_gqa=True)
+    q_I, k_I, v_I = map(of_source, (q_I, k_I, v_I))
+    ctx_I = F.scaled_dot_product_attention(q_I, k_I, v_I, is_causal=True, scale=scale, enable_gqa=True)
     return ctx_I.transpose(1, 2).flatten(0, 1).index_select(0, rows.source_slot), ctx_O
