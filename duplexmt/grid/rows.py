@@ -5,6 +5,7 @@ may compute some rows of each pair: the source stream once and R rows of targets
 and every cell it computes is that of the full grid.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +31,16 @@ class Rows:
     longest: int  # source, in tokens
 
     @staticmethod
-    def of(shapes: Sequence[tuple[int, int]], chosen: Sequence[Sequence[int]], device: torch.device | str) -> "Rows":
+    def of(
+        shapes: Sequence[tuple[int, int]],
+        chosen: Sequence[Sequence[int]],
+        device: torch.device | str,
+        columns: Sequence[Sequence[int]] | None = None,
+    ) -> "Rows":
         """The layout of pairs of `shapes` (X, Y) of which the rows `chosen` (ascending) are computed.
+
+        Of each the first `columns` cells, as no cell reads a later one of its row, but all of a pair's last; by default
+        all of each.
 
         Raises:
             ValueError: for a pair without rows, or with rows that are not ascending or not its own.
@@ -43,8 +52,12 @@ class Rows:
         before = lengths.cumsum(0) - lengths
         pair = torch.arange(len(shapes)).repeat_interleave(lengths)
         at = torch.cat([first + torch.tensor(rows) for first, rows in zip(before, chosen, strict=True)])
+        grid = Cells.of([(len(rows), Y) for rows, (_, Y) in zip(chosen, shapes, strict=True)])
+        if columns is not None:
+            assert all(own[-1] == Y for own, (_, Y) in zip(columns, shapes, strict=True)), "each token has a cell"
+            grid = grid.cut(torch.tensor(list(itertools.chain(*columns))))  # on the CPU: a GPU would be waited for
         return Rows(
-            grid=Cells.of([(len(rows), Y) for rows, (_, Y) in zip(chosen, shapes, strict=True)], device),
+            grid=grid.to(device),
             x=(torch.arange(len(pair)) - before[pair]).to(device),
             source_pair=pair.to(device),
             at=at.to(device),
