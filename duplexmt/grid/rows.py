@@ -6,15 +6,20 @@ and every cell it computes is that of the full grid.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.triton_use import proves_itself, use_triton, with_gradients
 from .cells import Cells, repeated
+
+KERNEL = "The block-masked kernel of attention along chosen rows"
+LONG = 256  # tokens of source and row together, from where on it is tried: its blocks of 128 are mostly masked below
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,21 @@ class Rows:
         L = len(self.at)
         return torch.cat((read[:, None].expand(L, Y, X), written.expand(L, Y, Y)), -1)[:, None]
 
+    @cached_property
+    def spans(self) -> Tensor:
+        """First and last source token and first cell that each cell sees, `[3, N]`, as places in the list of all source
+        tokens, then all cells."""
+        S, last = len(self.x), self.source_token
+        cells = torch.arange(len(self), device=last.device)
+        return torch.stack((last - self.x[last], last, S + cells - self.y[self.target_token]))
+
+    @cached_property
+    def blocks(self) -> Any:
+        """The same by blocks, as `rows_flex.target_context` reads it."""
+        from . import rows_flex
+
+        return rows_flex.block_mask(self.spans, len(self.x))
+
 
 def placed(slots: Tensor, size: int) -> Tensor:
     """What stands in each of `size` places, given the place of each; 0 where nothing does."""
@@ -167,22 +187,63 @@ def row_attention(
     Returns:
         `ctx_I` `[S, H, E]` (empty without `q_I`) and `ctx_O` `[N, H, E]`.
     """
-    X, B, L = rows.longest, len(rows.grid.shapes), len(rows.at)
-
-    def of_source(states: Tensor) -> Tensor:  # [B, heads, X, E]
-        return states.index_select(0, rows.source_at).unflatten(0, (B, X)).transpose(1, 2)
-
-    def of_rows(states: Tensor, at: Tensor) -> Tensor:  # [L, heads, Y or X + Y, E]
-        return repeated(states, at).unflatten(0, (L, -1)).transpose(1, 2)
-
-    queries, keys = rows.read_by_token if len(q_O) == len(rows.y) else rows.read
-    keys_O, values_O = (of_rows(torch.cat(parts), keys) for parts in ((k_I, k_O), (v_I, v_O)))
-    ctx_O = F.scaled_dot_product_attention(
-        of_rows(q_O, queries), keys_O, values_O, rows.mask, scale=scale, enable_gqa=True
-    )
-    ctx_O = ctx_O.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
+    X, B = rows.longest, len(rows.grid.shapes)
+    ctx_O = target_context(rows, k_I, v_I, q_O, k_O, v_O, scale)
     if q_I is None:
         return ctx_O[:0], ctx_O
-    q_I, k_I, v_I = map(of_source, (q_I, k_I, v_I))
+
+    def padded(states: Tensor) -> Tensor:  # [B, heads, X, E]
+        return states.index_select(0, rows.source_at).unflatten(0, (B, X)).transpose(1, 2)
+
+    q_I, k_I, v_I = map(padded, (q_I, k_I, v_I))
     ctx_I = F.scaled_dot_product_attention(q_I, k_I, v_I, is_causal=True, scale=scale, enable_gqa=True)
     return ctx_I.transpose(1, 2).flatten(0, 1).index_select(0, rows.source_slot), ctx_O
+
+
+def target_context(rows: Rows, k_I: Tensor, v_I: Tensor, q_O: Tensor, k_O: Tensor, v_O: Tensor, scale: float) -> Tensor:
+    """`ctx_O` of `row_attention`: by blocks on a GPU whose kernel proves itself, where rows are long."""
+    half_or_single = q_O.dtype != torch.float64
+    if sum(rows.width) >= LONG and half_or_single and use_triton(q_O) and _kernel_proves_itself(q_O, k_O):
+        return blocked_target_context(rows, k_I, v_I, q_O, k_O, v_O, scale)
+    return naive_target_context(rows, k_I, v_I, q_O, k_O, v_O, scale)
+
+
+def blocked_target_context(
+    rows: Rows, k_I: Tensor, v_I: Tensor, q_O: Tensor, k_O: Tensor, v_O: Tensor, scale: float
+) -> Tensor:
+    """The same by PyTorch's block-masked kernel, over cells without padding."""
+    from . import rows_flex
+
+    k, v = (torch.cat((source, rows.over_columns(own))) for source, own in ((k_I, k_O), (v_I, v_O)))
+    return rows_flex.target_context(rows.over_columns(q_O), k, v, rows.blocks, scale)
+
+
+def naive_target_context(
+    rows: Rows, k_I: Tensor, v_I: Tensor, q_O: Tensor, k_O: Tensor, v_O: Tensor, scale: float
+) -> Tensor:
+    """The same by one masked product of padded rows."""
+
+    def padded(states: Tensor, at: Tensor) -> Tensor:  # [L, heads, Y or X + Y, E]
+        return repeated(states, at).unflatten(0, (len(rows.at), -1)).transpose(1, 2)
+
+    queries, keys = rows.read_by_token if len(q_O) == len(rows.y) else rows.read
+    q, k, v = padded(q_O, queries), padded(torch.cat((k_I, k_O)), keys), padded(torch.cat((v_I, v_O)), keys)
+    ctx = F.scaled_dot_product_attention(q, k, v, rows.mask, scale=scale, enable_gqa=True)
+    return ctx.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
+
+
+def _kernel_proves_itself(q: Tensor, k: Tensor) -> bool:
+    """Whether the block-masked kernel gives contexts and gradients of such heads as the padded product does."""
+    (H, E), K, device = q.shape[1:], k.shape[1], q.device
+    rows = Rows.of([(70, 90), (3, 5), (40, 100)], [(0, 30, 69), (2,), (39,)], device)  # several blocks of keys
+    S, N = len(rows.x), len(rows)
+
+    def inputs(draw: torch.Generator) -> list[Tensor]:
+        sizes = [(S, K), (S, K), (N, H), (N, K), (N, K), (N, H)]  # the last: gradient of the contexts
+        return [torch.randn(n, heads, E, generator=draw).to(q.dtype) for n, heads in sizes]
+
+    def results(context: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ...]:
+        return with_gradients(partial(context, rows, scale=E**-0.5), given[:-1], given[-1])
+
+    both = (partial(results, context) for context in (blocked_target_context, naive_target_context))
+    return proves_itself(KERNEL, (H, K, E, q.dtype), device, inputs, *both)
