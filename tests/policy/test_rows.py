@@ -1,12 +1,17 @@
 """Which rows are drawn, and that path, worth and weights over them are those of the full grid they stand for."""
 
+import itertools
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duplexmt.policy.guide import NEVER
+from duplexmt.grid.rows import Rows
+from duplexmt.policy.guide import NEVER, stand_for
 from duplexmt.policy.knobs import check_rows
 from duplexmt.policy.path import best_path
 from duplexmt.policy.regret import emit_advantages
@@ -146,3 +151,43 @@ def test_where_all_rows_are_drawn_values_sums_and_weights_are_those_of_the_full_
 def test_numbers_of_rows_that_leave_no_choice_are_refused(rows):
     with pytest.raises(ValueError, match=r"training.rows=.*: must be a whole number of at least 2"):
         check_rows(rows)
+
+
+def all_draws(X, Y, R):
+    """Every draw of one pair's rows with its probability."""
+    parts = stretches(X, R)
+    common = reach(parts, X, Y)
+    for at in itertools.product(*parts):
+        for columns, chance in (([Y] * len(parts), WHOLE), (common, 1 - WHOLE)):
+            yield DrawnRows.of([at], [parts], [columns], [common], "cpu"), chance / math.prod(map(len, parts))
+
+
+def cells_of(rows, X, Y):
+    """The drawn cells' layout, and the row and column of each in the full grid."""
+    cells = Rows.of([(X, Y)], rows.at, "cpu", rows.columns).grid
+    return cells, rows.x[0][cells.x[cells.source_token]], cells.y[cells.target_token]
+
+
+@pytest.mark.parametrize(("X", "Y", "R"), [(6, 5, 3), (9, 7, 3), (7, 12, 4), (4, 3, 4)])
+def test_over_all_draws_the_sum_over_decisions_is_that_of_the_full_grid(X, Y, R):
+    losses, mean = torch.rand(X, Y, dtype=torch.float64), 0.0
+    for rows, chance in all_draws(X, Y, R):
+        cells, x, y = cells_of(rows, X, Y)
+        weights = stand_for(SimpleNamespace(rows=rows, cells=cells, heatmap=losses))
+        mean += chance * (weights * losses[x, y]).sum()
+    torch.testing.assert_close(mean, losses.sum())
+
+
+@pytest.mark.parametrize(("X", "Y", "R"), [(6, 5, 3), (9, 7, 3), (7, 12, 4), (4, 3, 4)])
+def test_over_all_draws_words_at_fixed_delays_are_off_by_how_weights_and_losses_vary_together_in_a_stretch(X, Y, R):
+    """Nothing where losses are alike in a stretch: a row is drawn evenly, and bears the weight of all rows of it."""
+    losses, mean = torch.rand(X, Y, dtype=torch.float64), 0.0
+    shares = delay_shares(torch.tensor([X]), torch.tensor([Y]), X, Y).double()
+    for rows, chance in all_draws(X, Y, R):
+        cells, x, y = cells_of(rows, X, Y)
+        mean += chance * (cells.flat(rows.summed(shares)) * losses[x, y]).sum()
+    bias = torch.zeros((), dtype=torch.float64)
+    for part in map(list, stretches(X, R)):
+        w, loss = shares[0, part], losses[part]
+        bias -= ((w - w.mean(0)) * (loss - loss.mean(0))).sum()
+    torch.testing.assert_close(mean, (shares[0] * losses).sum() + bias)
