@@ -2,10 +2,12 @@
 
     python benchmarks/rows.py [--quick] [--steps N] [--device cpu|cuda]
 
-Forward, loss, path, backward and Adam on the same random pairs of X = Y tokens, by medians of steps taken in turn. Two
-shapes: `small` (4 layers of width 256, 8,000 entries) and, without --quick, `slice`: four layers of Qwen2.5-0.5B with
-its whole text head, by LoRA as experiment=paper. The grid is that of experiment=past_paper. The last line is JSON, by
-shape and length of the pairs; numbers at its top level are those of `small` at R = 4:
+Forward, loss, path, backward and Adam on the same random pairs of X = Y tokens, by medians of steps taken in turn: of
+the processor's time on a CPU, which other work on the machine changes least (with OMP_NUM_THREADS=1 it is the clock's
+on a quiet machine), of the clock's on CUDA. Two shapes: `small` (4 layers of width 256, 8,000 entries) and, without
+--quick, `slice`: four layers of Qwen2.5-0.5B with its whole text head, by LoRA as experiment=paper. The grid is that of
+experiment=past_paper. The last line is JSON, by shape and length of the pairs; numbers at its top level are those of
+`small` at R = 4:
 
 ratio_vs_waitk       time of a step over that of the wait-k step
 ratio_vs_all_rows    time of the step on all rows over that of this one (where all rows were affordable)
@@ -35,6 +37,7 @@ from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
 from duplexmt.grid.rows import Rows
 from duplexmt.kernels.allocator import keep_freed_memory
+from duplexmt.policy.rows import drawn_rows, mean_cells
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.prefix_module import PrefixTranslation
@@ -58,10 +61,14 @@ LOSSES = {"lam": 0.03, "lm_cells": "visits", "emit_loss": "regret", "learning_ra
 
 
 def pairs_of(length: int, count: int, vocabulary: int) -> Batch:
-    """Pairs of random tokens, `length` on either side with the end token."""
+    """Pairs of random tokens, `length` on either side with the end token, that four rows make a typical step of."""
     draw = torch.Generator().manual_seed(length)
-    texts = torch.randint(2, vocabulary, (count, 2, length - 1), generator=draw).tolist()
-    return collate([Example((*source, 0), (1, *target, 0)) for source, target in texts])
+    while True:
+        texts = torch.randint(2, vocabulary, (count, 2, length - 1), generator=draw).tolist()
+        batch = collate([Example((*source, 0), (1, *target, 0)) for source, target in texts])
+        rows = drawn_rows(batch.source, batch.labels, batch.shapes, 4, epoch=0)
+        if sum(map(sum, rows.columns)) == mean_cells(batch.shapes, 4):  # not fewer or more pairs in whole than usual
+            return batch
 
 
 def training_step(shape: str, kind: str, batch: Batch) -> Callable[[], None]:
@@ -96,15 +103,16 @@ def training_step(shape: str, kind: str, batch: Batch) -> Callable[[], None]:
     return step
 
 
-def medians(steps: dict[str, Callable[[], None]], turns: int) -> dict[str, float]:
+def medians(steps: dict[str, Callable[[], None]], turns: int, device: str) -> dict[str, float]:
     """Median seconds of each step, taken in turn after one to warm up."""
+    clock = time.perf_counter if device == "cuda" else time.process_time
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(turns + 1):
         for name, step in steps.items():
-            begin = time.perf_counter()
+            begin = clock()
             step()
             if turn:
-                taken[name].append(time.perf_counter() - begin)
+                taken[name].append(clock() - begin)
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
 
 
@@ -169,9 +177,9 @@ def main() -> None:
             kinds = ["waitk", *map(str, (4,) if arguments.quick else ROWS)]
             if PAIRS[shape] * length**2 <= MOST_CELLS[shape]:
                 kinds.append("all")
-            seconds = medians({kind: training_step(shape, kind, batch) for kind in kinds}, turns)
+            seconds = medians({kind: training_step(shape, kind, batch) for kind in kinds}, turns, arguments.device)
             if "all" not in seconds and shape == "small":  # once is enough: a step of some ten seconds
-                seconds |= medians({"all": training_step(shape, "all", batch)}, 1)
+                seconds |= medians({"all": training_step(shape, "all", batch)}, 1, arguments.device)
             waitk[str(length)] = {kind: own / seconds["waitk"] for kind, own in seconds.items()}
             if "all" in seconds:
                 every[str(length)] = {kind: seconds["all"] / own for kind, own in seconds.items()}

@@ -6,7 +6,7 @@ N = ΣX·Y cells. Everything per position runs on such lists; a *line* is a row 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -106,6 +106,10 @@ class Cells:
         """Place of each cell in a padded `[B, X, Y]`, `[N]`."""
         return self.source_slot[self.source_token] * self.width[1] + self.y[self.target_token]
 
+    def to(self, device: torch.device | str) -> "Cells":
+        """The same on another device."""
+        return _moved(self, device)  # type: ignore[no-any-return]
+
     def padded(self, values: Tensor) -> Tensor:
         """Values of cells `[N, …]` in a grid `[B, X, Y, …]`, 0 where no pair has a cell."""
         X, Y = self.width
@@ -119,7 +123,16 @@ class Cells:
         """The layout of what remains without the first rows and columns of every pair, and the remaining cells' places
         in this one."""
         at = ((self.x[self.source_token] >= rows) & (self.y[self.target_token] >= columns)).nonzero().squeeze(-1)
-        return Cells.of([(X - rows, Y - columns) for X, Y in self.shapes], self.x.device), at
+        left = Cells.of([(X - rows, Y - columns) for X, Y in self.shapes], self.x.device)
+        if len(left) > len(at):  # as rows are cut
+            lengths = torch.bincount(self.source_token, minlength=len(self.x))[self.x >= rows]
+            left = left.cut(lengths - columns)
+        return left, at
+
+    def cut(self, lengths: Tensor) -> "Cells":
+        """The layout of the first `lengths` cells of each row `[S]` alone; its lines are those of whole grids."""
+        there = self.y[self.target_token] < lengths[self.source_token]
+        return replace(self, source_token=self.source_token[there], target_token=self.target_token[there])
 
     def over_rows(self, tokens: Tensor) -> Tensor:
         """`[S, …]` repeated along each row, `[N, …]`; what is given by cell already stays as it is."""

@@ -166,14 +166,16 @@ class GridModel(nn.Module):
         # eq:grid-init: I does not depend on y yet, nor O on x. So layer 0 projects each token once; after it O has a
         # state for each cell, and so has I where it attends to O.
         # The residual stream has the precision of what is trained, even where the frozen backbone is in half precision.
-        I, O = (decoder.embed_tokens(tokens).to(self.dtype) for tokens in (source, target))
+        # One lookup for both streams: each has a gradient of the size of the whole embedding.
+        states = decoder.embed_tokens(torch.cat((source, target))).to(self.dtype)
         if self.anchor == VISIBLE_LENGTH:
-            O = cells.over_columns(O)
+            states = torch.cat((states[: len(source)], cells.over_columns(states[len(source) :])))
             positions = cells.x[cells.source_token] + 1 + cells.y[cells.target_token]
         else:
             positions = target_positions(self.anchor, source_lengths[cells.target_pair], cells.y)
-        ropes_I, ropes_O = rotation(decoder, I, cells.x), rotation(decoder, O, positions)
-        rope = join(ropes_I, ropes_O)
+        sizes = len(source), len(positions)
+        ropes_I, ropes_O = (rotation(decoder, states, places) for places in (cells.x, positions))
+        rope = join(ropes_I, ropes_O)  # of one list, as the layers share all weights between the streams
         rope_of_cells = join(map(grow_I, ropes_I), map(cells.over_columns, ropes_O))
 
         def of_cells(states: Tensor, sizes: Sizes) -> Tensor:
@@ -190,7 +192,6 @@ class GridModel(nn.Module):
             ctx_O = self._last_context(layer, cells, I, O, rope)
             return self._finish(layer, cells.over_columns(O), ctx_O)  # type: ignore[no-any-return]
 
-        states, sizes = torch.cat((I, O)), (len(I), len(O))  # the layers share all weights between the streams
         for layer in decoder.layers[:-1]:
             states = self._recomputed(block, layer, states, sizes, rope)
             rope, sizes = rope_of_cells, (len(states) - len(cells), len(cells))

@@ -5,15 +5,21 @@ may compute some rows of each pair: the source stream once and R rows of targets
 and every cell it computes is that of the full grid.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .cells import Cells, spread
+from ..kernels.triton_use import proves_itself, use_triton, with_gradients
+from .cells import Cells, repeated
+
+KERNEL = "The block-masked kernel of attention along chosen rows"
+LONG = 256  # tokens of source and row together, from where on it is tried: its blocks of 128 are mostly masked below
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,16 @@ class Rows:
     longest: int  # source, in tokens
 
     @staticmethod
-    def of(shapes: Sequence[tuple[int, int]], chosen: Sequence[Sequence[int]], device: torch.device | str) -> "Rows":
+    def of(
+        shapes: Sequence[tuple[int, int]],
+        chosen: Sequence[Sequence[int]],
+        device: torch.device | str,
+        columns: Sequence[Sequence[int]] | None = None,
+    ) -> "Rows":
         """The layout of pairs of `shapes` (X, Y) of which the rows `chosen` (ascending) are computed.
+
+        Of each the first `columns` cells, as no cell reads a later one of its row, but all of a pair's last; by default
+        all of each.
 
         Raises:
             ValueError: for a pair without rows, or with rows that are not ascending or not its own.
@@ -43,8 +57,12 @@ class Rows:
         before = lengths.cumsum(0) - lengths
         pair = torch.arange(len(shapes)).repeat_interleave(lengths)
         at = torch.cat([first + torch.tensor(rows) for first, rows in zip(before, chosen, strict=True)])
+        grid = Cells.of([(len(rows), Y) for rows, (_, Y) in zip(chosen, shapes, strict=True)])
+        if columns is not None:
+            assert all(own[-1] == Y for own, (_, Y) in zip(columns, shapes, strict=True)), "each token has a cell"
+            grid = grid.cut(torch.tensor(list(itertools.chain(*columns))))  # on the CPU: a GPU would be waited for
         return Rows(
-            grid=Cells.of([(len(rows), Y) for rows, (_, Y) in zip(chosen, shapes, strict=True)], device),
+            grid=grid.to(device),
             x=(torch.arange(len(pair)) - before[pair]).to(device),
             source_pair=pair.to(device),
             at=at.to(device),
@@ -99,6 +117,25 @@ class Rows:
         return self.grid.source_token * self.width[1] + self.y[self.target_token]
 
     @cached_property
+    def source_at(self) -> Tensor:
+        """Source token of each place of padded sources, `[B·X]`; past the end any, as nothing reads it."""
+        return placed(self.source_slot, len(self.grid.shapes) * self.longest)
+
+    @cached_property
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Cell of each place of padded rows `[L·Y]`, and which of the source tokens, then cells, each place of
+        `[its source; the row itself]` is, `[L·(X + Y)]`; past the end any, as `mask` hides it."""
+        L, cells = len(self.at), placed(self.slot, len(self.at) * self.width[1])
+        sources = self.source_at.view(-1, self.longest)[self.source_pair[self.at]]
+        return cells, torch.cat((sources, len(self.x) + cells.view(L, -1)), 1).flatten()
+
+    @cached_property
+    def read_by_token(self) -> tuple[Tensor, Tensor]:
+        """The same where target tokens stand for their cells, as before they have read anything."""
+        (cells, keys), S = self.read, len(self.x)
+        return self.target_token[cells], torch.where(keys < S, keys, S + self.target_token[(keys - S).clamp(min=0)])
+
+    @cached_property
     def mask(self) -> Tensor:
         """Whom each place of a row sees of `[its source; the row itself]`, `[L, 1, Y, X + Y]` booleans."""
         X, Y = self.width
@@ -106,6 +143,26 @@ class Rows:
         written = torch.ones(Y, Y, dtype=torch.bool, device=self.x.device).tril()
         L = len(self.at)
         return torch.cat((read[:, None].expand(L, Y, X), written.expand(L, Y, Y)), -1)[:, None]
+
+    @cached_property
+    def spans(self) -> Tensor:
+        """First and last source token and first cell that each cell sees, `[3, N]`, as places in the list of all source
+        tokens, then all cells."""
+        S, last = len(self.x), self.source_token
+        cells = torch.arange(len(self), device=last.device)
+        return torch.stack((last - self.x[last], last, S + cells - self.y[self.target_token]))
+
+    @cached_property
+    def blocks(self) -> Any:
+        """The same by blocks, as `rows_flex.target_context` reads it."""
+        from . import rows_flex
+
+        return rows_flex.block_mask(self.spans, len(self.x))
+
+
+def placed(slots: Tensor, size: int) -> Tensor:
+    """What stands in each of `size` places, given the place of each; 0 where nothing does."""
+    return slots.new_zeros(size).index_copy_(0, slots, torch.arange(len(slots), device=slots.device))
 
 
 def row_attention(
@@ -130,20 +187,63 @@ def row_attention(
     Returns:
         `ctx_I` `[S, H, E]` (empty without `q_I`) and `ctx_O` `[N, H, E]`.
     """
-    (X, Y), B, L = rows.width, len(rows.grid.shapes), len(rows.at)
-
-    def of_source(states: Tensor) -> Tensor:  # [B, heads, X, E]
-        return spread(states, rows.source_slot, B * X).unflatten(0, (B, X)).transpose(1, 2)
-
-    def of_rows(states: Tensor) -> Tensor:  # [L, heads, Y, E]
-        return spread(rows.over_columns(states), rows.slot, L * Y).unflatten(0, (L, Y)).transpose(1, 2)
-
-    k_I, v_I, q_O, k_O, v_O = of_source(k_I), of_source(v_I), of_rows(q_O), of_rows(k_O), of_rows(v_O)
-    pair = rows.source_pair[rows.at]
-    keys, values = (torch.cat((source.index_select(0, pair), own), -2) for source, own in ((k_I, k_O), (v_I, v_O)))
-    ctx_O = F.scaled_dot_product_attention(q_O, keys, values, rows.mask, scale=scale, enable_gqa=True)
-    ctx_O = ctx_O.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
+    X, B = rows.longest, len(rows.grid.shapes)
+    ctx_O = target_context(rows, k_I, v_I, q_O, k_O, v_O, scale)
     if q_I is None:
         return ctx_O[:0], ctx_O
-    ctx_I = F.scaled_dot_product_attention(of_source(q_I), k_I, v_I, is_causal=True, scale=scale, enable_gqa=True)
+
+    def padded(states: Tensor) -> Tensor:  # [B, heads, X, E]
+        return states.index_select(0, rows.source_at).unflatten(0, (B, X)).transpose(1, 2)
+
+    q_I, k_I, v_I = map(padded, (q_I, k_I, v_I))
+    ctx_I = F.scaled_dot_product_attention(q_I, k_I, v_I, is_causal=True, scale=scale, enable_gqa=True)
     return ctx_I.transpose(1, 2).flatten(0, 1).index_select(0, rows.source_slot), ctx_O
+
+
+def target_context(rows: Rows, k_I: Tensor, v_I: Tensor, q_O: Tensor, k_O: Tensor, v_O: Tensor, scale: float) -> Tensor:
+    """`ctx_O` of `row_attention`: by blocks on a GPU whose kernel proves itself, where rows are long."""
+    half_or_single = q_O.dtype != torch.float64
+    if sum(rows.width) >= LONG and half_or_single and use_triton(q_O) and _kernel_proves_itself(q_O, k_O):
+        return blocked_target_context(rows, k_I, v_I, q_O, k_O, v_O, scale)
+    return naive_target_context(rows, k_I, v_I, q_O, k_O, v_O, scale)
+
+
+def blocked_target_context(
+    rows: Rows, k_I: Tensor, v_I: Tensor, q_O: Tensor, k_O: Tensor, v_O: Tensor, scale: float
+) -> Tensor:
+    """The same by PyTorch's block-masked kernel, over cells without padding."""
+    from . import rows_flex
+
+    k, v = (torch.cat((source, rows.over_columns(own))) for source, own in ((k_I, k_O), (v_I, v_O)))
+    return rows_flex.target_context(rows.over_columns(q_O), k, v, rows.blocks, scale)
+
+
+def naive_target_context(
+    rows: Rows, k_I: Tensor, v_I: Tensor, q_O: Tensor, k_O: Tensor, v_O: Tensor, scale: float
+) -> Tensor:
+    """The same by one masked product of padded rows."""
+
+    def padded(states: Tensor, at: Tensor) -> Tensor:  # [L, heads, Y or X + Y, E]
+        return repeated(states, at).unflatten(0, (len(rows.at), -1)).transpose(1, 2)
+
+    queries, keys = rows.read_by_token if len(q_O) == len(rows.y) else rows.read
+    q, k, v = padded(q_O, queries), padded(torch.cat((k_I, k_O)), keys), padded(torch.cat((v_I, v_O)), keys)
+    ctx = F.scaled_dot_product_attention(q, k, v, rows.mask, scale=scale, enable_gqa=True)
+    return ctx.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
+
+
+def _kernel_proves_itself(q: Tensor, k: Tensor) -> bool:
+    """Whether the block-masked kernel gives contexts and gradients of such heads as the padded product does."""
+    (H, E), K, device = q.shape[1:], k.shape[1], q.device
+    rows = Rows.of([(70, 90), (3, 5), (40, 100)], [(0, 30, 69), (2,), (39,)], device)  # several blocks of keys
+    S, N = len(rows.x), len(rows)
+
+    def inputs(draw: torch.Generator) -> list[Tensor]:
+        sizes = [(S, K), (S, K), (N, H), (N, K), (N, K), (N, H)]  # the last: gradient of the contexts
+        return [torch.randn(n, heads, E, generator=draw).to(q.dtype) for n, heads in sizes]
+
+    def results(context: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ...]:
+        return with_gradients(partial(context, rows, scale=E**-0.5), given[:-1], given[-1])
+
+    both = (partial(results, context) for context in (blocked_target_context, naive_target_context))
+    return proves_itself(KERNEL, (H, K, E, q.dtype), device, inputs, *both)

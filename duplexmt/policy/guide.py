@@ -13,8 +13,10 @@ from ..grid.rows import Rows
 from .heatmap import cells_at_once, loss_heatmap
 from .path import best_path, emit_mask
 from .regret import emit_advantages
-from .rows import DrawnRows
+from .rows import WHOLE, DrawnRows
 from .visits import decoding_shares
+
+NEVER = 1e3  # nats, of a cell that was not computed: no path writes there
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ def guide(
     device = batch.source.device
     layout: Cells | Rows
     if rows is not None:
-        layout = Rows.of(batch.shapes, [[before + x for x in own] for own in rows.at], device)
+        lengths = [[first + columns for columns in own] for own in rows.columns]
+        layout = Rows.of(batch.shapes, [[before + x for x in own] for own in rows.at], device, lengths)
     elif model.row_cacheable:
         layout = Rows.of(batch.shapes, [range(before, X) for X, _ in batch.shapes], device)
     else:
@@ -76,7 +79,7 @@ def guide(
     heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
     source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
     some = cells.padded(heatmap.detach())
-    grids = some if rows is None else rows.spread(some), source_lengths, target_lengths
+    grids = some if rows is None else rows.spread(some, NEVER), source_lengths, target_lengths
     y_at = best_path(*grids, lam)
     whole_mask = emit_mask(y_at, cells.width[1])
     worth = emit_advantages(*grids, lam) if regret else None
@@ -104,7 +107,7 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool) -> Tensor | 
     else:
         p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
         some = guided.cells.padded(p_emit)
-        grids = some if rows is None else rows.spread(some), guided.source_lengths, guided.target_lengths
+        grids = some if rows is None else rows.spread(some, 0.0), guided.source_lengths, guided.target_lengths
         weights = decoding_shares(*grids)
     return guided.cells.flat(weights if rows is None else rows.summed(weights))
 
@@ -113,5 +116,7 @@ def stand_for(guided: Guided) -> Tensor | None:
     """Decisions of the full grid that each scored cell stands for `[N]`; None where all were computed."""
     if guided.rows is None:
         return None
-    counts, at = guided.rows.stand_for, guided.cells
-    return counts[at.source_pair, at.x][at.source_token].to(guided.heatmap.dtype)
+    rows, at = guided.rows, guided.cells
+    counts, common = (own[at.source_pair, at.x][at.source_token] for own in (rows.stand_for, rows.common))
+    counts = counts.to(guided.heatmap.dtype)
+    return torch.where(at.y[at.target_token] < common, counts, counts / WHOLE)

@@ -38,13 +38,14 @@ def emit_advantages(heatmap: Tensor, source_lengths: Tensor, target_lengths: Ten
     spent = torch.where(columns[:, None], heatmap.to(precise), 0.0)
     rest = torch.nn.functional.pad(spent.flip(-1).cumsum(-1).flip(-1), (0, 1))  # T: [B, X, Y + 1]
     below = torch.zeros_like(rest[:, 0])  # V(x + 1, ·)
-    advantages = torch.zeros_like(heatmap)
+    earned = torch.where(beyond, float("-inf"), lam * heights)
+    following = torch.empty(2, *rest.shape, dtype=precise, device=heatmap.device)  # Q(WAIT), and V where x is not last
+    inside = (source_lengths[:, None] > torch.arange(1, X + 1, device=heatmap.device))[:, :, None]
     for x in range(X - 1, -1, -1):
-        wait = (below + lam * heights).masked_fill(beyond, float("-inf"))
+        wait = torch.add(below, earned, out=following[0, :, x])
         best = (wait + rest[:, x]).flip(-1).cummax(-1).values.flip(-1) - rest[:, x]
-        choice = (source_lengths > x + 1)[:, None] & columns
-        emit = best[:, 1:] - spent[:, x]
-        advantages[:, x] = torch.where(choice, emit - wait[:, :-1], 0.0).to(heatmap.dtype)
-        last = (source_lengths == x + 1)[:, None]
-        below = torch.where(last, -rest[:, x], torch.where((source_lengths > x + 1)[:, None], best, 0.0))
-    return advantages
+        following[1, :, x] = best
+        below = torch.where(inside[:, x], best, -rest[:, x])  # past a pair's last row nothing reads it
+    wait, best = following
+    worth = best[..., 1:] - spent - wait[..., :-1]
+    return torch.where(inside & columns[:, None], worth, 0.0).to(heatmap.dtype)

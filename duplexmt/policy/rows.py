@@ -5,9 +5,15 @@ stretches of (nearly) equal length. What is decided by looking at all rows (best
 decoding writes) is decided on a full grid: between two drawn rows its losses and p(EMIT) are taken to change evenly,
 above the first they are the first one's. A decision learnt so is that of one row against the next, as in decoding, and
 λ counts every row. Sums over the rows of a stretch fall to the row that was drawn from it.
+
+Far ahead of the diagonal neither a path nor a fixed delay writes. So of three pairs in four a row is computed no
+further than a margin past what its stretch has read; what comes later in a row changes nothing before. Path and visits
+wait at that end. The fourth pair is computed whole, as decoding at a small θ may come there: its decisions past the
+others' ends count fourfold, which leaves the sum of the EMIT loss without bias. Words there are not weighted up.
 """
 
 import itertools
+import math
 import random
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -29,20 +35,33 @@ def stretches(X: int, R: int) -> list[range]:
     return [*(range(first, end) for first, end in itertools.pairwise(cuts)), range(X - 1, X)]
 
 
+WHOLE = 0.25  # of the pairs, drawn by chance: their rows are computed to the end
+MARGIN = 0.125  # of the target's tokens, past the diagonal, to which others are computed
+
+
 @dataclass(frozen=True)
 class DrawnRows:
     """The rows drawn of each pair of a batch, ascending; padded to R drawn rows, or to X rows of the grid."""
 
     at: tuple[tuple[int, ...], ...]  # row of each, in the grid of scored rows
-    x: Tensor  # [B, R] int64: the same, 0 past a pair's rows
+    columns: tuple[tuple[int, ...], ...]  # cells that are computed of each, from the first scored one on
+    x: Tensor  # [B, R] int64: `at`, 0 past a pair's rows
+    ends: Tensor  # [B, R] int64: `columns`, 0 past a pair's rows
+    common: Tensor  # [B, R] int64: those that would be computed whatever is drawn, 0 past a pair's rows
     stand_for: Tensor  # [B, R] int64: rows of the stretch each was drawn from, 1 past a pair's rows
     stretch: Tensor  # [B, X] int64: which drawn row stands for a row
     near: tuple[Tensor, Tensor]  # [B, X] int64 both: the drawn rows (0 … R − 1) before and behind a row
     share: Tensor  # [B, X]: of the latter of the two in the value of a row
 
     @staticmethod
-    def of(at: Sequence[Sequence[int]], parts: Sequence[Sequence[range]], device: torch.device | str) -> "DrawnRows":
-        """Rows `at` of each pair, one from each of its stretches `parts`; the last row is among them."""
+    def of(
+        at: Sequence[Sequence[int]],
+        parts: Sequence[Sequence[range]],
+        columns: Sequence[Sequence[int]],
+        common: Sequence[Sequence[int]],
+        device: torch.device | str,
+    ) -> "DrawnRows":
+        """Rows `at` of each pair, one from each of its stretches `parts`; the last one is among them, and whole."""
         R, X = max(map(len, at)), max(own[-1] + 1 for own in at)
 
         def padded(rows: Sequence[Sequence[float]], width: int, fill: int) -> Tensor:
@@ -56,7 +75,10 @@ class DrawnRows:
             share.append([(x - own[i - 1]) / (own[i] - own[i - 1]) if i else 1.0 for x, i in enumerate(found)])
         return DrawnRows(
             at=tuple(map(tuple, at)),
+            columns=tuple(map(tuple, columns)),
             x=padded(at, R, 0),
+            ends=padded(columns, R, 0),
+            common=padded(common, R, 0),
             stand_for=padded([[len(part) for part in own] for own in parts], R, 1),
             stretch=padded([[i for i, part in enumerate(own) for _ in part] for own in parts], X, 0),
             near=(padded(before, X, 0), padded(behind, X, 0)),
@@ -68,10 +90,20 @@ class DrawnRows:
         """Rows of each pair, `[B]`."""
         return torch.tensor([len(own) for own in self.at], device=self.x.device)
 
-    def spread(self, values: Tensor) -> Tensor:
-        """Values of the drawn rows `[B, R, Y]` → of all rows `[B, X, Y]`, changing evenly from one to the next."""
-        before, behind = (_rows(values, near) for near in self.near)
-        return torch.lerp(before, behind, self.share[:, :, None].to(values.dtype))
+    def spread(self, values: Tensor, beyond: float) -> Tensor:
+        """Values of the drawn rows `[B, R, Y]` → of all rows `[B, X, Y]`, changing evenly from one to the next.
+
+        Where a drawn row was not computed, the next one's take its place; a stretch ends where its row was cut, and
+        past that all is `beyond`.
+        """
+        R, y = values.shape[1], torch.arange(values.shape[2], device=values.device)
+        there = y < self.ends[:, :, None]
+        rows = list(values.unbind(1))
+        for i in range(R - 2, -1, -1):
+            rows[i] = torch.where(there[:, i], rows[i], rows[i + 1])
+        before, behind = (_rows(torch.stack(rows, 1), near) for near in self.near)
+        every = torch.lerp(before, behind, self.share[:, :, None].to(values.dtype))
+        return every.where(y < self.ends.gather(1, self.stretch)[:, :, None], beyond)
 
     def of_all(self, values: Tensor) -> Tensor:
         """Values of all rows `[B, X, Y]` → of the drawn rows `[B, R, Y]`."""
@@ -89,9 +121,15 @@ def _rows(values: Tensor, at: Tensor) -> Tensor:
 
 
 def drawn_rows(
-    source: Tensor, target: Tensor, shapes: Sequence[tuple[int, int]], R: int, epoch: int, source_prefix: int = 0
+    source: Tensor,
+    target: Tensor,
+    shapes: Sequence[tuple[int, int]],
+    R: int,
+    epoch: int,
+    source_prefix: int = 0,
+    target_prefix: int = 0,
 ) -> DrawnRows:
-    """Up to R rows of each pair, one from each of its stretches.
+    """Up to R rows of each pair, one from each of its stretches, and how far they are computed.
 
     They are drawn by the pair's tokens and the epoch: a pair has the same rows in whatever batch or process it comes,
     and in a resumed run, but others in the next epoch.
@@ -102,10 +140,29 @@ def drawn_rows(
         R: rows of a pair.
         epoch: number of the pass over the data.
         source_prefix: source tokens before the text, whose rows are not scored.
+        target_prefix: target tokens before the text, whose columns are not scored.
     """
-    at, parts = [], []
+    at, parts, columns, common = [], [], [], []
     for own, other, (X, Y) in zip(source.tolist(), target.tolist(), shapes, strict=True):
         draw = random.Random(crc32(repr((epoch, own[:X], other[:Y])).encode()))
         parts.append(stretches(X - source_prefix, R))
         at.append([draw.choice(part) for part in parts[-1]])
-    return DrawnRows.of(at, parts, source.device)
+        common.append(reach(parts[-1], X - source_prefix, Y - target_prefix))
+        columns.append([Y - target_prefix] * len(parts[-1]) if draw.random() < WHOLE else common[-1])
+    return DrawnRows.of(at, parts, columns, common, source.device)
+
+
+def reach(parts: Sequence[range], X: int, Y: int) -> list[int]:
+    """Cells that are always computed of the row drawn from each stretch of a grid of X rows and Y columns.
+
+    At least the columns in which a fixed delay writes in the stretch: `y ≤ x`. Where all rows are drawn, all.
+    """
+    if len(parts) == X:
+        return [Y] * X
+    return [min(Y, math.ceil(part.stop * max(1.0, Y / X) + MARGIN * Y)) for part in parts]
+
+
+def mean_cells(shapes: Sequence[tuple[int, int]], R: int) -> int:
+    """Cells computed of pairs of `shapes` (X, Y) in a step, on average over what is drawn, rounded."""
+    common = sum(sum(reach(stretches(X, R), X, Y)) for X, Y in shapes)
+    return round(WHOLE * sum(min(X, R) * Y for X, Y in shapes) + (1 - WHOLE) * common)

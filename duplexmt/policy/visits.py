@@ -46,15 +46,12 @@ def visit_shares(
     B, X, Y = p_emit.shape
     device = p_emit.device
     rows, last = torch.arange(X, device=device), source_lengths - 1
-    emits = torch.stack([p_emit > theta for theta in thetas])  # [θ, B, X, Y]
-    emits |= (rows == last[:, None])[:, :, None]
-    emits &= (rows <= last[:, None])[:, :, None]
-    # First row of at least x that emits token y; past the last one X, where nothing is looked up.
-    following = torch.where(emits, rows[:, None], X).flip(2).cummin(2).values.flip(2)
+    columns = p_emit.masked_fill((rows == last[:, None])[:, :, None], float("inf")).permute(2, 0, 1).contiguous()
+    emits = torch.stack([columns > theta for theta in thetas])  # [θ, Y, B, X]
     row = torch.zeros(len(thetas), B, 1, dtype=torch.int64, device=device)
     written = torch.empty(len(thetas), B, Y, dtype=torch.int64, device=device)
-    for y in range(Y):
-        row = following[..., y].gather(2, row)
+    for y in range(Y):  # the first row of at least the present one that emits token y
+        row = torch.where(emits[:, y] & (rows >= row), rows, X).amin(-1, keepdim=True)
         written[..., y] = row.squeeze(2)
     columns = torch.arange(Y, device=device)
     written = torch.where(columns == target_lengths[:, None] - 1, last[:, None], written)

@@ -89,8 +89,8 @@ class GridTranslation(TranslationModule):
         """The rows that this epoch computes of a batch; None: all."""
         if self.rows is None:
             return None
-        before = len(self.tokens.source_prefix)
-        return drawn_rows(batch.source, batch.labels, batch.shapes, self.rows, self.current_epoch, before)
+        prefixes = len(self.tokens.source_prefix), len(self.tokens.target_prefix)
+        return drawn_rows(batch.source, batch.labels, batch.shapes, self.rows, self.current_epoch, *prefixes)
 
     def guided_loss(self, batch: Batch, rows: DrawnRows | None = None) -> tuple[Guided, GridLoss, Tensor]:
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""

@@ -10,6 +10,7 @@ from torch import nn
 
 from ..data.batch import Batch
 from ..kernels.products import product
+from ..policy.rows import mean_cells
 
 
 class ThroughputMonitor(L.Callback):
@@ -71,10 +72,10 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], rows: int | None
     Args:
         model: a grid model.
         shapes: (X, Y) of each pair.
-        rows: computed of each pair; None for all.
+        rows: computed of each pair (on average, as `policy.rows` cuts some of them); None for all.
     """
     S, T = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
-    N = sum((X if rows is None else min(X, rows)) * Y for X, Y in shapes)
+    N = sum(X * Y for X, Y in shapes) if rows is None else mean_cells(shapes, rows)
     source = N if model.input_attends_output else S  # states of the source stream after layer 0
     layers = model.causal_lm.model.layers
     flops = 0

@@ -1,16 +1,22 @@
 """Which rows are drawn, and that path, worth and weights over them are those of the full grid they stand for."""
 
+import itertools
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duplexmt.grid.rows import Rows
+from duplexmt.policy.guide import NEVER, stand_for
 from duplexmt.policy.knobs import check_rows
 from duplexmt.policy.path import best_path
 from duplexmt.policy.regret import emit_advantages
-from duplexmt.policy.rows import DrawnRows, drawn_rows, stretches
-from duplexmt.policy.visits import decoding_shares
+from duplexmt.policy.rows import WHOLE, DrawnRows, drawn_rows, mean_cells, reach, stretches
+from duplexmt.policy.visits import decoding_shares, delay_shares
 
 from .brute_force import best_row_exits
 from .test_path import heatmaps
@@ -43,38 +49,69 @@ def test_all_rows_of_a_short_pair_are_there_and_padding_counts_once():
     assert rows.stretch.tolist() == [[0, 1, 0, 0, 0, 0, 0, 0, 0], [0, 0, 1, 1, 1, 2, 2, 2, 3]]
 
 
-def drawn(X, R, choice=0):
-    parts = stretches(X, R)
-    return DrawnRows.of([[part[choice % len(part)] for part in parts]], [parts], "cpu")
+def drawn(X, R, choice=0, columns=None, Y=99):
+    return of_parts(stretches(X, R), choice, columns or [Y] * min(X, R))
+
+
+def of_parts(parts, choice, columns):
+    at = [part[choice % len(part)] for part in parts]
+    return DrawnRows.of([at], [parts], [columns], [columns], "cpu")
 
 
 @pytest.mark.parametrize(("X", "R", "choice"), [(1, 2, 0), (2, 2, 0), (9, 4, 0), (9, 4, 1), (9, 4, 5), (33, 6, 4)])
 def test_between_drawn_rows_values_change_evenly_and_before_the_first_they_are_its_own(X, R, choice):
     rows, values = drawn(X, R, choice), torch.randn(1, min(X, R), 3)
     expected = np.stack([np.interp(range(X), rows.at[0], values[0, :, y]) for y in range(3)], 1)
-    torch.testing.assert_close(rows.spread(values)[0], torch.tensor(expected, dtype=torch.float32))
-    torch.testing.assert_close(rows.of_all(rows.spread(values)), values)
+    torch.testing.assert_close(rows.spread(values, 0.0)[0], torch.tensor(expected, dtype=torch.float32))
+    torch.testing.assert_close(rows.of_all(rows.spread(values, 0.0)), values)
 
 
 def test_pairs_of_several_sizes_do_not_see_each_others_rows():
-    both = drawn_rows(torch.ones(2, 9), torch.ones(2, 3), [(5, 3), (9, 3)], 4, epoch=3)
-    values = torch.randn(2, 4, 3)
-    for b, X in enumerate((5, 9)):
-        alone = DrawnRows.of([both.at[b]], [stretches(X, 4)], "cpu")
-        assert torch.equal(both.spread(values)[b, :X], alone.spread(values[b : b + 1])[0])
+    shapes = [(5, 3), (9, 12), (12, 12)]
+    every = drawn_rows(torch.ones(3, 12), torch.ones(3, 12), shapes, 4, epoch=3)
+    assert {min(own) < Y for own, (_, Y) in zip(every.columns, shapes, strict=True)} == {True, False}
+    values = torch.randn(3, 4, 12)
+    for b, (X, Y) in enumerate(shapes):
+        own = DrawnRows.of([every.at[b]], [stretches(X, 4)], [every.columns[b]], [every.columns[b]], "cpu")
+        assert torch.equal(every.spread(values, 7.0)[b, :X, :Y], own.spread(values[b : b + 1, :, :Y], 7.0)[0])
 
 
-@given(heatmaps(), st.sampled_from([0.0, 0.125, 0.5]), st.integers(2, 4), st.integers(0, 9))
-def test_path_and_worth_are_the_best_of_all_paths_through_the_grid_the_rows_stand_for(heatmap, lam, R, choice):
+@pytest.mark.parametrize(("X", "Y", "R"), [(33, 33, 4), (20, 30, 3), (30, 20, 4), (5, 5, 4), (4, 9, 4), (3, 9, 4)])
+def test_a_row_reaches_all_cells_in_which_a_fixed_delay_writes_in_its_stretch_and_the_last_row_all(X, Y, R):
+    parts = stretches(X, R)
+    columns = reach(parts, X, Y)
+    shares = delay_shares(torch.tensor([X]), torch.tensor([Y]), X, Y)[0]
+    assert not any(shares[x, end:].any() for part, end in zip(parts, columns, strict=True) for x in part)
+    assert columns[-1] == Y
+    assert columns == sorted(columns)
+    assert (min(columns) == Y) == (R >= X), "and fewer than all, where not all rows are drawn"
+
+
+def test_a_quarter_of_the_pairs_is_computed_whole_and_its_cells_past_the_reach_of_others_weigh_fourfold():
+    source = torch.arange(2000)[:, None] + 5000 * torch.arange(9)
+    rows = drawn_rows(source, source[:, :6], [(9, 6)] * 2000, 3, epoch=0)
+    common = reach(stretches(9, 3), 9, 6)
+    assert set(rows.columns) == {(6, 6, 6), tuple(common)}
+    assert rows.columns.count((6, 6, 6)) / 2000 == pytest.approx(WHOLE, abs=0.03)
+    assert torch.equal(rows.common, torch.tensor([common] * 2000))
+    assert sum(map(sum, rows.columns)) == pytest.approx(mean_cells([(9, 6)] * 2000, 3), rel=0.02)
+    first = drawn_rows(source, source[:, :6], [(9, 7)] * 2000, 3, 0, target_prefix=1)
+    assert set(first.columns) == {(6, 6, 6), tuple(common)}
+
+
+@given(heatmaps(), st.sampled_from([0.0, 0.125, 0.5]), st.integers(2, 4), st.integers(0, 9), st.integers(1, 5))
+def test_path_and_worth_are_the_best_of_all_paths_through_the_grid_the_rows_stand_for(heatmap, lam, R, choice, first):
     """Losses of dyadic numbers, whose means between rows are dyadic too where rows are 1, 2 or 4 apart."""
-    rows = drawn(len(heatmap), R, choice)
-    whole = rows.spread(rows.of_all(torch.tensor([heatmap], dtype=torch.float64)))
-    lengths = torch.tensor([len(heatmap)]), torch.tensor([len(heatmap[0])])
+    X, Y = len(heatmap), len(heatmap[0])
+    rows = drawn(X, R, choice, [*[min(first, Y)] * (min(X, R) - 1), Y])
+    whole = rows.spread(rows.of_all(torch.tensor([heatmap], dtype=torch.float64)), NEVER)
+    lengths = torch.tensor([X]), torch.tensor([Y])
     found = best_path(whole, *lengths, lam)[0].tolist()
     best, _ = best_row_exits(whole[0].tolist(), lam)
     exits = zip([0, *found], found, strict=False)
     emitted = [(x, y) for x, (low, high) in enumerate(exits) for y in range(low, high)]
     assert lam * sum(found) - sum(whole[0, x, y].item() for x, y in emitted) == pytest.approx(best)
+    assert all(y < first or x == X - 1 for x, y in emitted)
 
 
 def test_a_decision_learnt_from_some_rows_is_that_of_one_row_against_the_next():
@@ -84,15 +121,15 @@ def test_a_decision_learnt_from_some_rows_is_that_of_one_row_against_the_next():
     expected = emit_advantages(full, *lengths, 0.2)
     for choice in range(3):
         parts = [range(1), range(1, 5), range(5, 8), range(8, 9)]  # the first row, too, as nothing is above it
-        rows = DrawnRows.of([[part[choice % len(part)] for part in parts]], [parts], "cpu")
-        found = emit_advantages(rows.spread(rows.of_all(full)), *lengths, 0.2)
+        rows = of_parts(parts, choice, [3] * 4)
+        found = emit_advantages(rows.spread(rows.of_all(full), NEVER), *lengths, 0.2)
         torch.testing.assert_close(found, expected)
 
 
 def test_each_token_weighs_the_same_whichever_rows_were_drawn():
     lengths = torch.tensor([9, 4]), torch.tensor([5, 3])
     rows = drawn_rows(torch.ones(2, 9), torch.ones(2, 5), [(9, 5), (4, 3)], 3, epoch=1)
-    shares = decoding_shares(rows.spread(torch.rand(2, 3, 5)), *lengths)
+    shares = decoding_shares(rows.spread(torch.rand(2, 3, 5), 0.0), *lengths)
     sums = rows.summed(shares)
     torch.testing.assert_close(sums.sum(1), shares.sum(1))
     for b, X in enumerate((9, 4)):
@@ -104,8 +141,8 @@ def test_where_all_rows_are_drawn_values_sums_and_weights_are_those_of_the_full_
     lengths = torch.tensor([5, 3]), torch.tensor([4, 6])
     rows = drawn_rows(torch.ones(2, 5), torch.ones(2, 6), [(5, 4), (3, 6)], 5, epoch=0)
     p_emit = torch.rand(2, 5, 6)
-    there = (torch.arange(5) < lengths[0][:, None])[:, :, None]
-    assert torch.equal(rows.spread(p_emit) * there, p_emit * there)
+    there = (torch.arange(5) < lengths[0][:, None])[:, :, None] & (torch.arange(6) < lengths[1][:, None])[:, None]
+    assert torch.equal(rows.spread(p_emit, 0.0) * there, p_emit * there)
     full = decoding_shares(p_emit, *lengths)
     assert torch.equal(rows.summed(full) * there, full)
 
@@ -114,3 +151,43 @@ def test_where_all_rows_are_drawn_values_sums_and_weights_are_those_of_the_full_
 def test_numbers_of_rows_that_leave_no_choice_are_refused(rows):
     with pytest.raises(ValueError, match=r"training.rows=.*: must be a whole number of at least 2"):
         check_rows(rows)
+
+
+def all_draws(X, Y, R):
+    """Every draw of one pair's rows with its probability."""
+    parts = stretches(X, R)
+    common = reach(parts, X, Y)
+    for at in itertools.product(*parts):
+        for columns, chance in (([Y] * len(parts), WHOLE), (common, 1 - WHOLE)):
+            yield DrawnRows.of([at], [parts], [columns], [common], "cpu"), chance / math.prod(map(len, parts))
+
+
+def cells_of(rows, X, Y):
+    """The drawn cells' layout, and the row and column of each in the full grid."""
+    cells = Rows.of([(X, Y)], rows.at, "cpu", rows.columns).grid
+    return cells, rows.x[0][cells.x[cells.source_token]], cells.y[cells.target_token]
+
+
+@pytest.mark.parametrize(("X", "Y", "R"), [(6, 5, 3), (9, 7, 3), (7, 12, 4), (4, 3, 4)])
+def test_over_all_draws_the_sum_over_decisions_is_that_of_the_full_grid(X, Y, R):
+    losses, mean = torch.rand(X, Y, dtype=torch.float64), 0.0
+    for rows, chance in all_draws(X, Y, R):
+        cells, x, y = cells_of(rows, X, Y)
+        weights = stand_for(SimpleNamespace(rows=rows, cells=cells, heatmap=losses))
+        mean += chance * (weights * losses[x, y]).sum()
+    torch.testing.assert_close(mean, losses.sum())
+
+
+@pytest.mark.parametrize(("X", "Y", "R"), [(6, 5, 3), (9, 7, 3), (7, 12, 4), (4, 3, 4)])
+def test_over_all_draws_words_at_fixed_delays_are_off_by_how_weights_and_losses_vary_together_in_a_stretch(X, Y, R):
+    """Nothing where losses are alike in a stretch: a row is drawn evenly, and bears the weight of all rows of it."""
+    losses, mean = torch.rand(X, Y, dtype=torch.float64), 0.0
+    shares = delay_shares(torch.tensor([X]), torch.tensor([Y]), X, Y).double()
+    for rows, chance in all_draws(X, Y, R):
+        cells, x, y = cells_of(rows, X, Y)
+        mean += chance * (cells.flat(rows.summed(shares)) * losses[x, y]).sum()
+    bias = torch.zeros((), dtype=torch.float64)
+    for part in map(list, stretches(X, R)):
+        w, loss = shares[0, part], losses[part]
+        bias -= ((w - w.mean(0)) * (loss - loss.mean(0))).sum()
+    torch.testing.assert_close(mean, (shares[0] * losses).sum() + bias)

@@ -34,30 +34,43 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
     batch = collate(small_data(12).examples("train"))
     rows = module.drawn_rows(batch)
     assert max(rows.stand_for.flatten().tolist()) > 2, "the test wants stretches of several rows"
+    cut = [min(own) < Y for own, Y in zip(rows.columns, batch.target_lengths.tolist(), strict=True)]
+    seldom = [
+        min(own[: len(at)]) < Y for own, at, Y in zip(rows.common.tolist(), rows.at, batch.target_lengths, strict=True)
+    ]
+    assert any(cut), "and a pair that is cut"
+    assert any(may and not is_cut for may, is_cut in zip(seldom, cut, strict=True)), "and one that might have been"
     hidden = module.model(batch.source, batch.target, batch.source_lengths)
     logits, decisions = module.model.text_logits(hidden), module.model.emit_logits(hidden)
     lm, emit, lm_weights, emit_weights = [], [], [], []
     for b, (at, X, Y) in enumerate(
         zip(rows.at, batch.source_lengths.tolist(), batch.target_lengths.tolist(), strict=True)
     ):
-        R, parts = len(at), stretches(X, 3)
+        R, parts, ends = len(at), stretches(X, 3), rows.columns[b]
         losses = F.cross_entropy(logits[b, list(at), :Y].mT, batch.labels[b, :Y].expand(R, Y), reduction="none")
 
-        def between(values, at=at, X=X):  # [R, Y] -> [X, Y]
-            columns = [np.interp(range(X), at, column) for column in values.detach().T]
-            return torch.tensor(np.stack(columns, 1))[None]
+        def between(values, beyond, at=at, X=X, Y=Y, parts=parts, ends=ends):  # [R, Y] -> [X, Y]
+            grid = torch.full((1, X, Y), beyond, dtype=torch.float64)
+            for part, end in zip(parts, ends, strict=True):
+                for y in range(end):
+                    there = [next(j for j in range(i, len(at)) if y < ends[j]) for i in range(len(at))]
+                    grid[0, list(part), y] = torch.tensor(np.interp(part, at, values.detach()[there, y]))
+            return grid
 
-        grid = between(losses), torch.tensor([X]), torch.tensor([Y])
+        grid = between(losses, 1e6), torch.tensor([X]), torch.tensor([Y])
         mask = emit_mask(best_path(*grid, 0.1), Y)[0]
         cells = mask.double()
         if lm_cells == "visits":
-            cells = decoding_shares(between(decisions[b, list(at), :Y].softmax(-1)[..., 1]), *grid[1:])[0].double()
+            p_emit = decisions[b, list(at), :Y].softmax(-1)[..., 1]
+            cells = decoding_shares(between(p_emit, 0.0), *grid[1:])[0].double()
         weights = torch.stack([cells[list(part)].sum(0) for part in parts])
         lm.append((losses * weights).sum())
         lm_weights.append(weights.sum())
         worth = emit_advantages(*grid, 0.1)[0, list(at)]
         better, weight = (mask[list(at)], torch.ones(R, Y)) if emit_loss == "mask" else (worth > 0, worth.abs())
         weight = weight * torch.tensor([[len(part)] for part in parts])
+        columns = torch.arange(Y)
+        weight = weight * (columns < torch.tensor(ends)[:, None]) * (1 + 3 * (columns >= rows.common[b, :R, None]))
         emit.append((F.cross_entropy(decisions[b, list(at), :Y].mT, better.long(), reduction="none") * weight).sum())
         emit_weights.append(weight.sum())
     expected = sum(lm) / sum(lm_weights) + sum(emit) / sum(emit_weights)
