@@ -202,6 +202,7 @@ def load_model_folder(
         model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
     else:
         model = PrefixModel(backbone, **info["prefix"])
+        model.alignment_heads = info.get("alignment_heads")
     model.eval().to(device)
     if quantize is not None:
         to_int8(model.backbone)

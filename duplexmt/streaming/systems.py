@@ -9,16 +9,18 @@ from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
 from ..policy.knobs import Adaptive
 from .draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem, check_agreement
+from .engine import Engine
 from .events import System
 from .grid_system import GridSystem
 from .lsg_systems import LsgSystem, WholeLsgSystem
+from .prefix_engine import PrefixEngine
 from .prefix_systems import ConfidenceSystem, PrefixSystem, WaitKSystem
 
 log = logging.getLogger(__name__)
 
-SYSTEMS = {  # name: which trained models can be run as it
+SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k trained at every k
     "grid": ("grid",),
-    "waitk": ("waitk", "multi", "offline"),
+    "waitk": ("waitk", "offline"),
     "offline": ("offline",),
     "local_agreement": ("offline",),
     "hold": ("multi", "offline"),
@@ -26,7 +28,6 @@ SYSTEMS = {  # name: which trained models can be run as it
     "lsg": ("multi", "offline"),
     "confidence": ("multi",),
 }
-TRAINED_BY = {"multi": "system=waitk system.k=multi"}  # others by their own name
 AGREEMENT = 2  # LA-2, where no n is given
 
 
@@ -37,14 +38,20 @@ class Trained(Protocol):
     tokens: StreamTokens
 
 
-def runs_as(system: str, k: int | str | None) -> str:
-    """What counts of a model where a system is to be built: `grid`, `offline`, `waitk` or `multi` (trained at every k).
+def can_run(name: str, system: str, k: int | str | None) -> bool:
+    """Whether a model can be run as the system of a name.
 
     Args:
-        system: it was trained as.
-        k: of wait-k.
+        name: one of `SYSTEMS`.
+        system: the model was trained as: `grid`, `waitk` or `offline`.
+        k: it was trained with.
     """
-    return "multi" if system == "waitk" and k == MULTI_PATH else system
+    return system in SYSTEMS[name] or (k == MULTI_PATH and "multi" in SYSTEMS[name])
+
+
+def trained_by(name: str) -> str:
+    """The arguments of `train.py` that models which can be run as a system are trained by."""
+    return " or ".join(f"system={'waitk system.k=multi' if held == 'multi' else held}" for held in SYSTEMS[name])
 
 
 def build_system(
@@ -76,10 +83,12 @@ def build_system(
     if name not in SYSTEMS:
         raise ValueError(f"system={name!r}: must be one of {', '.join(SYSTEMS)}")
     model, tokens = loaded.model, loaded.tokens
-    held = "grid" if isinstance(model, GridModel) else runs_as(model.system, model.k)
-    if held not in SYSTEMS[name]:
-        ways = " or ".join(f"python train.py {TRAINED_BY.get(each, f'system={each}')}" for each in SYSTEMS[name])
-        raise ValueError(f"system={name!r} cannot be run on a {held} model: give a model folder trained by {ways}")
+    held, k = ("grid", None) if isinstance(model, GridModel) else (model.system, model.k)
+    if not can_run(name, held, k):
+        raise ValueError(
+            f"system={name!r} cannot be run on a {held} model: give a model folder trained by python train.py "
+            f"{trained_by(name)}"
+        )
     if name == "grid":
         assert isinstance(model, GridModel)
         if isinstance(setting, bool) or not isinstance(setting, int | float):
@@ -87,6 +96,19 @@ def build_system(
         return GridSystem(model, tokens, setting, max_target_tokens, batch_size, static=static)
     assert isinstance(model, PrefixModel)
     return _prefix_system(model, tokens, name, setting, adaptive, max_target_tokens, batch_size)
+
+
+def live_engine(system: System, **options: Any) -> Engine | PrefixEngine:
+    """The engine whose live streams do what a system does.
+
+    Args:
+        system: as `build_system` makes it.
+        options: of `PrefixEngine`; a grid's engine has its own.
+    """
+    if isinstance(system, GridSystem):
+        return system.engine
+    assert isinstance(system, PrefixSystem)
+    return PrefixEngine(system, **options)
 
 
 def _prefix_system(
@@ -100,7 +122,8 @@ def _prefix_system(
 ) -> PrefixSystem:
     """A system on a prefix model that can be run as it."""
     if name in ("confidence", "lsg"):
-        assert adaptive is not None
+        if adaptive is None:
+            raise ValueError(f"system={name!r} needs the bounds of its lag: give adaptive")
         kind = ConfidenceSystem if name == "confidence" else LsgSystem if model.k == MULTI_PATH else WholeLsgSystem
         return kind(model, tokens, setting, adaptive, max_target_tokens, batch_size)
     if isinstance(setting, float) and setting.is_integer():

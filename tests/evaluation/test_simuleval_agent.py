@@ -11,11 +11,11 @@ import pytest
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens, token_ids
 from duplexmt.evaluation.decoding import Decoding, Point, TestSet
 from duplexmt.evaluation.scoring import score
-from duplexmt.evaluation.simuleval import LiveAnswers, Units, export, shown, written
+from duplexmt.evaluation.simuleval import LiveAnswers, Units, export, shown
 from duplexmt.evaluation.translation import tokenise, translate
 from duplexmt.metrics.units import last_tokens
 from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
-from duplexmt.streaming.events import collect
+from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.grid_system import GridSystem
 
 from ..helpers import (
@@ -53,6 +53,26 @@ def model_folder(folder, **options):
     )
 
 
+def written(system, known, finished, length, filler):
+    """What a system has written once it has read some source tokens, and whether it has ended, decoded anew.
+
+    The rest of the source is filled with tokens that no decision depends on: the events are taken up to the read of
+    the first of them, so this holds for every system that does not look ahead.
+    """
+    source = [*known] if finished else [*known, *[filler] * max(1, length - len(known))]
+    writes, reads = [], 0
+    for event in system.translate([source]):
+        if isinstance(event, Read):
+            reads += 1
+            if reads > len(known) and not finished:
+                return writes, False
+        elif isinstance(event, Write):
+            writes.append(event)
+        elif isinstance(event, End):
+            return writes, True
+    return writes, finished
+
+
 def evaluation(folder, model, theta):
     """Decode the fifty sentences as evaluate.py does; the records in order."""
     loaded = load_model_folder(model)
@@ -87,7 +107,7 @@ def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options)
 @pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
 def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options, monkeypatch):
     model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
-    system, live = GridSystem(model, tokens, 0.5, LIMIT), LiveAnswers(GridSystem(model, tokens, 0.5, LIMIT))
+    system, live = GridSystem(model, tokens, 0.5, LIMIT), LiveAnswers(GridSystem(model, tokens, 0.5, LIMIT).engine)
     for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
         steps = []
         monkeypatch.setattr(live.engine, "states", Counted(live.engine.states, steps))

@@ -52,7 +52,7 @@ def test_each_system_runs_on_the_models_it_can_with_the_limits_given(name, held)
 @pytest.mark.parametrize(
     ("held", "name", "message"),
     [
-        ("grid", "waitk", "system='waitk' cannot be run on a grid model: .*system=waitk or .*system=offline"),
+        ("grid", "waitk", "system='waitk' cannot be run on a grid model: .*train.py system=waitk or system=offline"),
         ("grid", "offline", "system='offline' cannot be run on a grid model: .* python train.py system=offline"),
         ("grid", "local_agreement", "'local_agreement' cannot be run on a grid model: .*system=offline"),
         ("waitk", "grid", "system='grid' cannot be run on a waitk model: .*system=grid"),
