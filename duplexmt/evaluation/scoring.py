@@ -147,7 +147,9 @@ def differing_options(points: Sequence[Point]) -> list[list[str]]:
             [
                 SHORT.get((name, value), f"{name} {value}")
                 for name, value in point.options.items()
-                if name != TRAINED_K and any(other.options.get(name) != value for other in siblings)
+                if any(other.options.get(name) != value for other in siblings)
+                and name != TRAINED_K
+                and not (name == "trained as" and point.system != "waitk")  # multi-path or not is told anyway
             ]
         )
     return found
