@@ -52,10 +52,10 @@ def model_of(cfg: TranslateSettings) -> "ModelFolder":
 
     folder = chosen_model(cfg.model_folder)
     loaded = load_model_folder(folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor, cfg.quantize)
-    if cfg.system is None and loaded.info["system"] != "grid":
+    if cfg.run_as is None and loaded.info["system"] != "grid":
         raise ValueError(
             f"model_folder={folder} holds a {loaded.info['system']} model, no grid: say what to run it as, "
-            "such as system=waitk setting=3"
+            "such as run_as=waitk setting=3"
         )
     return loaded
 
@@ -119,10 +119,10 @@ def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callabl
     longest = cfg.max_sentence_tokens
     if longest is None:
         longest = min(data["max_tokens"], longest_sentence(engine))
-    if cfg.system == "alignatt" and cfg.setting > longest:
+    if cfg.run_as == "alignatt" and cfg.setting > longest:
         raise ValueError(
             f"setting={cfg.setting}: f of alignatt is more than the {longest} tokens a sentence may have: nothing "
-            f"would be written before its end; give at most {longest}, or system=offline"
+            f"would be written before its end; give at most {longest}, or run_as=offline"
         )
     return LiveTranslator(
         engine,
@@ -147,14 +147,14 @@ def engine_of(cfg: TranslateSettings, loaded: "ModelFolder") -> "Engine | Prefix
         "typical_source_length": loaded.typical_source_length,
         "tokenizer": loaded.tokenizer,
     }
-    if cfg.system is None or cfg.system == "grid":
+    if cfg.run_as is None or cfg.run_as == "grid":
         theta = recorded_theta(loaded.info) if cfg.theta is None else cfg.theta
         limits = {"max_target_tokens": cfg.max_target_tokens, "max_streams": 1}
         return Engine(loaded.model, loaded.tokens, theta=theta, **limits, **guards)
     if cfg.theta is not None:
-        raise ValueError(f"theta={cfg.theta}: only a grid has a θ; {cfg.system} has setting=…")
+        raise ValueError(f"theta={cfg.theta}: only a grid has a θ; {cfg.run_as} has setting=…")
     limits = {"max_target_tokens": cfg.max_target_tokens, "batch_size": 1}
-    return live_engine(build_system(loaded, cfg.system, cfg.setting, adaptive=cfg.adaptive, **limits), **guards)
+    return live_engine(build_system(loaded, cfg.run_as, cfg.setting, adaptive=cfg.adaptive, **limits), **guards)
 
 
 def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterable[str | None]:

@@ -436,7 +436,7 @@ class TranslateSettings:
     model_folder: str | None = MISSING  # null: the latest run's, else the model in the box
     text: str | None = MISSING  # null: standard input, as it arrives
     theta: float | None = MISSING  # null: the model folder's own, see `recorded_theta`
-    system: str | None = MISSING  # what a model that is no grid is run as: waitk, confidence, …; null: the grid
+    run_as: str | None = MISSING  # what a model that is no grid is run as: waitk, confidence, …; null: the grid
     setting: Any = MISSING  # of that system: k of waitk, ρ of confidence, …
     adaptive: Adaptive = MISSING
     max_target_tokens: int = MISSING  # of a sentence
@@ -455,10 +455,10 @@ class TranslateSettings:
     def __post_init__(self) -> None:
         if self.theta is not None:
             check_theta(self.theta, "theta")
-        if self.system is None and self.setting is not None:
-            raise ValueError(f"setting={self.setting}: of which system? give system=confidence, say; a grid has theta")
-        if self.system in ADAPTIVE_KNOBS:
-            ADAPTIVE_KNOBS[self.system](self.setting)
+        if self.run_as is None and self.setting is not None:
+            raise ValueError(f"setting={self.setting}: of what? give run_as=confidence, say; a grid has theta")
+        if self.run_as in ADAPTIVE_KNOBS:
+            ADAPTIVE_KNOBS[self.run_as](self.setting)
         _check_limit("max_target_tokens", self.max_target_tokens)
         _check_quantize(self.quantize)
         if not self.pause > 0:

@@ -588,7 +588,7 @@ def test_baselines_are_trained_resumed_and_refused_where_a_grid_is_needed(traine
     assert [(row["system"], row["setting"]) for row in rows] == [("multi-path wait-k", f"k={k}") for k in (1, 3, 5, 7)]
     refused = run("translate.py", model, "text=我看书。")
     assert refused.returncode == 2
-    assert "holds a waitk model: live translation needs a grid model" in refused.stderr.splitlines()[-1]
+    assert "holds a waitk model, no grid: say what to run it as" in refused.stderr.splitlines()[-1]
     prompted = tmp_path / "prompted"
     prompt = ["data.source_prefix='我看'", "data.target_prefix='I see'"]
     done = succeeded(

@@ -65,10 +65,10 @@ class LsgSystem(WaitKSystem):
     ) -> list[tuple[int, bool]]:
         """As for wait-k; what may be written differs from the wait-1 view's prediction, or is certain."""
         states = cache.append_all(slots)
-        now = self.model.text_logits(_last(states, slots, TARGET)).log_softmax(-1)
+        now = self.model.text_logits(_last(states, slots, TARGET, range(len(slots)))).log_softmax(-1)
         new = [row for row, own in enumerate(slots) if any(slot.kind == REFERENCE for slot in own)]
         if new:
-            wait_1 = self.model.text_logits(_last(states[new], [slots[row] for row in new], REFERENCE)).log_softmax(-1)
+            wait_1 = self.model.text_logits(_last(states, slots, REFERENCE, new)).log_softmax(-1)
             for row, reference in zip(new, wait_1, strict=True):
                 streams[row].references = {streams[row].written: reference}
         reference = torch.stack([stream.references[stream.written] for stream in streams])
@@ -162,10 +162,11 @@ class WholeLsgSystem(DraftSystem):
             streams[row].references = {safe[row]: found[row]}
 
 
-def _last(states: Tensor, slots: Sequence[Sequence[Slot]], kind: int) -> Tensor:
-    """Of `states` `[n, m, D]` those at each row's last slot of a kind, `[n, D]`."""
-    places = [max(place for place, slot in enumerate(own) if slot.kind == kind) for own in slots]
-    return states[torch.arange(len(slots)), places]
+def _last(states: Tensor, slots: Sequence[Sequence[Slot]], kind: int, rows: Sequence[int]) -> Tensor:
+    """Of `states` `[n, m, D]` those at some rows' last slot of a kind, `[rows, D]`."""
+    places = [max(place for place, slot in enumerate(slots[row]) if slot.kind == kind) for row in rows]
+    chosen = torch.tensor([list(rows), places], device=states.device)
+    return states[chosen[0], chosen[1]]
 
 
 def divergence(now: Tensor, reference: Tensor, which: str) -> Tensor:
