@@ -162,4 +162,4 @@ def test_live_translation_writes_what_an_evaluation_does(system, setting, models
 )
 def test_translation_says_what_it_cannot_do(held, given, message, models, capsys):
     with pytest.raises(ValueError, match=message):
-        translated(models, held, capsys, "text=人", *given)
+        translated(models, held, capsys, "text='人'", *given)
