@@ -60,7 +60,14 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     from duplexmt.corpus.overlap import warn_of_overlap
     from duplexmt.corpus.prepared import corpus_settings
     from duplexmt.evaluation.decoding import Decoding
-    from duplexmt.evaluation.points import begun_points, check_knobs, check_languages, decode_point, points_of
+    from duplexmt.evaluation.points import (
+        begun_points,
+        check_frames,
+        check_knobs,
+        check_languages,
+        decode_point,
+        points_of,
+    )
     from duplexmt.model_folder.artifact import load_model_folder, read_manifest
     from duplexmt.model_folder.devices import choose_device
 
@@ -68,7 +75,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     compared: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
     asked = folders_to_run(cfg, arguments, folder)
     manifests = {path: read_manifest(path) for path in asked}
-    check_knobs(cfg.ks, cfg.agreements, [info["system"] for info in manifests.values()])
+    check_knobs({"k": cfg.ks, "agreement": cfg.agreements, **cfg.rivals}, manifests.values())
     asked = [path.resolve() for path in asked]
     begun = begun_points(folder, asked)
     manifests |= {path: read_manifest(path) for path in begun}
@@ -79,6 +86,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
             test, held_out_from = test_pairs(cfg, arguments, loaded, cfg.split, manifests)
             compared.append(held_out_from)
             decoding = Decoding.start(folder, test, asked)
+        check_frames(cfg.rivals["alignatt"], loaded, test)
         bases = [(f"the base of {model_folder}", data) for data in loaded.info.get("trained_before", [])]
         for name, data in [(str(model_folder), loaded.info["data"]), *bases]:
             corpus = corpus_settings(asdict(recorded_data(data, DataConfig(corpus="recorded"))))
@@ -86,9 +94,11 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
                 compared.append(corpus)
                 log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
                 warn_of_overlap(name, corpus, loaded.tokenizer, test.sources)
-        wanted = points_of(loaded, cfg.policy.thetas, cfg.ks, cfg.agreements) if model_folder in asked else []
+        knobs = cfg.policy.thetas, cfg.ks, cfg.agreements, cfg.rivals
+        wanted = points_of(loaded, *knobs) if model_folder in asked else []
         for system, setting in dict.fromkeys([*wanted, *begun.get(model_folder, [])]):
-            decode_point(decoding, test, loaded, model_folder, system, setting, **limits(cfg))
+            how = limits(cfg) | {"adaptive": cfg.adaptive}
+            decode_point(decoding, test, loaded, model_folder, system, setting, **how)
     decoding.finish()
 
 

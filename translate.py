@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from omegaconf import DictConfig
@@ -12,7 +12,9 @@ from duplexmt.config import TranslateSettings, register_schemas, settings
 
 if TYPE_CHECKING:
     from duplexmt.model_folder.artifact import ModelFolder
+    from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveEvent, LiveTranslator
+    from duplexmt.streaming.prefix_engine import PrefixEngine
 
 register_schemas()
 
@@ -26,7 +28,7 @@ def main(cfg: DictConfig) -> None:
 
 def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
-    loaded = grid_of(cfg)
+    loaded = model_of(cfg)
     terminal = Terminal(cfg, loaded)
     translator = live_translator(cfg, loaded, terminal.warn)
     whole = cfg.whole or cfg.text is not None
@@ -42,7 +44,7 @@ def translate(cfg: TranslateSettings) -> None:
         terminal.leave_line()  # for an error, or Ctrl-C
 
 
-def grid_of(cfg: TranslateSettings) -> "ModelFolder":
+def model_of(cfg: TranslateSettings) -> "ModelFolder":
     """The model of a folder. ValueError for one that cannot translate live."""
     from duplexmt.model_folder.artifact import load_model_folder
     from duplexmt.model_folder.box import chosen_model
@@ -50,10 +52,10 @@ def grid_of(cfg: TranslateSettings) -> "ModelFolder":
 
     folder = chosen_model(cfg.model_folder)
     loaded = load_model_folder(folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor, cfg.quantize)
-    if loaded.info["system"] != "grid":
+    if cfg.run_as is None and loaded.info["system"] != "grid":
         raise ValueError(
-            f"model_folder={folder} holds a {loaded.info['system']} model: live translation needs a grid "
-            "model; python evaluate.py decodes the others"
+            f"model_folder={folder} holds a {loaded.info['system']} model, no grid: say what to run it as, "
+            "such as run_as=waitk setting=3"
         )
     return loaded
 
@@ -105,37 +107,54 @@ def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callabl
     from data_prep.live import settled_side
     from data_prep.rules import invisible
     from duplexmt.corpus.evaluation_files import simplifies_sources
-    from duplexmt.policy.knobs import recorded_theta
-    from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveTranslator, longest_sentence
 
     data = loaded.info["data"]
     language, simplified = data["source_language"], simplifies_sources(data)
-    engine = Engine(
-        loaded.model,
-        loaded.tokens,
-        theta=recorded_theta(loaded.info) if cfg.theta is None else cfg.theta,
-        max_target_tokens=cfg.max_target_tokens,
-        max_streams=1,
-        max_repeats=cfg.max_repeats,
-        typical_source_length=loaded.typical_source_length,
-        tokenizer=loaded.tokenizer,
-    )
+    engine = engine_of(cfg, loaded)
 
     def as_trained(clean: Callable[[str, str], str]) -> Callable[[str], str]:
         return lambda text: simplify_as_read(clean(text, language)) if simplified else clean(text, language)
 
-    longest = min(data["max_tokens"], longest_sentence(engine))
+    longest = cfg.max_sentence_tokens
+    if longest is None:
+        longest = min(data["max_tokens"], longest_sentence(engine))
+    if cfg.run_as == "alignatt" and cfg.setting > longest:
+        raise ValueError(
+            f"setting={cfg.setting}: f of alignatt is more than the {longest} tokens a sentence may have: nothing "
+            f"would be written before its end; give at most {longest}, or run_as=offline"
+        )
     return LiveTranslator(
         engine,
         loaded.sources,
         as_trained(clean_side),
         as_trained(settled_side),
-        max_sentence_tokens=longest if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
+        max_sentence_tokens=longest,
         cut=cfg.cut,
         warn=warn,
         invisible=lambda character: invisible(character, language),
     )
+
+
+def engine_of(cfg: TranslateSettings, loaded: "ModelFolder") -> "Engine | PrefixEngine":
+    """The engine that decodes: the grid's, or that of another system."""
+    from duplexmt.policy.knobs import recorded_theta
+    from duplexmt.streaming.engine import Engine
+    from duplexmt.streaming.systems import build_system, live_engine
+
+    guards: dict[str, Any] = {
+        "max_repeats": cfg.max_repeats,
+        "typical_source_length": loaded.typical_source_length,
+        "tokenizer": loaded.tokenizer,
+    }
+    if cfg.run_as is None or cfg.run_as == "grid":
+        theta = recorded_theta(loaded.info) if cfg.theta is None else cfg.theta
+        limits = {"max_target_tokens": cfg.max_target_tokens, "max_streams": 1}
+        return Engine(loaded.model, loaded.tokens, theta=theta, **limits, **guards)
+    if cfg.theta is not None:
+        raise ValueError(f"theta={cfg.theta}: only a grid has a θ; {cfg.run_as} has setting=…")
+    limits = {"max_target_tokens": cfg.max_target_tokens, "batch_size": 1}
+    return live_engine(build_system(loaded, cfg.run_as, cfg.setting, adaptive=cfg.adaptive, **limits), **guards)
 
 
 def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterable[str | None]:

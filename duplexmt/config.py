@@ -12,7 +12,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
-from .policy.knobs import check_lam, check_rows, check_theta
+from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_lam, check_rows, check_theta
 
 
 @dataclass
@@ -361,6 +361,10 @@ class EvaluateSettings:
     references: list[str] = MISSING  # files of further references, a line for each test pair
     k: Any = MISSING  # wait-k: null (as trained), a number or a list
     agreement: list[int] = MISSING  # local agreement over an offline model: hypotheses that must agree
+    confidence: Any = MISSING  # adaptive wait-k on a multi-path model: ρ, a mean threshold; null: none; or a list
+    lsg: Any = MISSING  # LSG on multi-path and offline models: δ, in nats
+    alignatt: Any = MISSING  # AlignAtt on them: f, the last source tokens that what is written must not rest on
+    hold: Any = MISSING  # hold-n on them: tokens of each draft held back
     target_al: float | None = MISSING  # find θ with this AL on the validation pairs, and record it with the model
     claims: bool = MISSING  # check the claims of the paper's Section VI-B
     over_seeds: bool = MISSING  # models that nothing but their weights tells apart as one system: mean and spread
@@ -372,6 +376,7 @@ class EvaluateSettings:
     batch_size: int = MISSING  # streams decoded side by side
     data: DataConfig = MISSING
     policy: PolicyConfig = MISSING
+    adaptive: Adaptive = MISSING
     quality: QualityConfig = MISSING
     logger: LoggerConfig = MISSING
 
@@ -384,6 +389,11 @@ class EvaluateSettings:
             for value in getattr(self, f"{name}s"):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     raise ValueError(f"{name}={value}: must be a whole number of at least 1")
+        for name, check in ADAPTIVE_KNOBS.items():
+            if getattr(self, name) == []:
+                raise ValueError(f"{name}=[]: give at least one value, or {name}=null to leave {name} out")
+            for value in self.rivals[name]:
+                check(value)
         if self.target_al is not None and not 0 < self.target_al < float("inf"):
             raise ValueError(f"target_al={self.target_al}: the wanted latency must be above 0 (in model tokens)")
         if not 0 < self.source_rate < float("inf"):
@@ -409,6 +419,11 @@ class EvaluateSettings:
         return _as_list(self.k)
 
     @property
+    def rivals(self) -> dict[str, list[Any]]:
+        """Settings of the adaptive policies, by system."""
+        return {name: _as_list(getattr(self, name)) for name in ADAPTIVE_KNOBS}
+
+    @property
     def agreements(self) -> list[int]:
         """Of local agreement."""
         return list(self.agreement)
@@ -421,6 +436,9 @@ class TranslateSettings:
     model_folder: str | None = MISSING  # null: the latest run's, else the model in the box
     text: str | None = MISSING  # null: standard input, as it arrives
     theta: float | None = MISSING  # null: the model folder's own, see `recorded_theta`
+    run_as: str | None = MISSING  # what a model that is no grid is run as: waitk, confidence, …; null: the grid
+    setting: Any = MISSING  # of that system: k of waitk, ρ of confidence, …
+    adaptive: Adaptive = MISSING
     max_target_tokens: int = MISSING  # of a sentence
     max_repeats: int | None = MISSING  # how often in a row the same tokens may be written; null: as often as it likes
     max_sentence_tokens: int | None = MISSING  # of the source, at which it is cut; null: as the model was trained
@@ -437,6 +455,10 @@ class TranslateSettings:
     def __post_init__(self) -> None:
         if self.theta is not None:
             check_theta(self.theta, "theta")
+        if self.run_as is None and self.setting is not None:
+            raise ValueError(f"setting={self.setting}: of what? give run_as=confidence, say; a grid has theta")
+        if self.run_as in ADAPTIVE_KNOBS:
+            ADAPTIVE_KNOBS[self.run_as](self.setting)
         _check_limit("max_target_tokens", self.max_target_tokens)
         _check_quantize(self.quantize)
         if not self.pause > 0:

@@ -25,7 +25,7 @@ class Scripted:
             written = token_ids(self.tokenizer, [text])[0]
             for number, (token, delay) in enumerate(zip(written, delays, strict=True), start=1):
                 yield Write(index, token, delay, 0.75, number / 2)
-            yield End(index, reason, len(written) / 2)
+            yield End(index, reason, len(written) / 2, calls=10)
 
 
 PAIRS = [("人好", "a cat"), ("我们是人", "the man")]

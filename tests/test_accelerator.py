@@ -7,6 +7,7 @@ import torch
 
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.policy.knobs import Adaptive
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from duplexmt.training.module import GridTranslation
@@ -14,6 +15,7 @@ from duplexmt.training.optimizers import optimizer_of
 from tests.accelerator import accelerator, moved
 from tests.helpers import tiny_grid, tiny_prefix
 
+ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 TOKENS = StreamTokens(end=0, seed=1)
 SOURCES = [[5, 6, 7], [8, 9], [10, 11, 12, 13, 14]]
 
@@ -70,13 +72,18 @@ def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(option
         (tiny_grid, {"attention": "exact", "input_attends_output": False}, "grid", 0.5),
         (tiny_prefix, {"k": 2}, "waitk", 2),
         (tiny_prefix, {}, "local_agreement", 2),
+        (tiny_prefix, {"k": "multi"}, "confidence", 0.4),
+        (tiny_prefix, {"k": "multi"}, "lsg", 0.3),
+        (tiny_prefix, {}, "lsg", 0.3),
+        (tiny_prefix, {}, "alignatt", 1),
     ],
 )
 @pytest.mark.parametrize("streams", [1, 3])
 def test_decoding_is_that_of_the_cpu(build, options, system, setting, streams):
     def decoded(model):
         loaded = SimpleNamespace(model=model, tokens=TOKENS)
-        running = build_system(loaded, system, setting, max_target_tokens=6, batch_size=streams, static=False)
+        limits = {"max_target_tokens": 6, "batch_size": streams}
+        running = build_system(loaded, system, setting, static=False, adaptive=ADAPTIVE, **limits)
         return [found.tokens for found in collect(running.translate(SOURCES), len(SOURCES))]
 
     expected = decoded(build(**options))

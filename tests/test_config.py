@@ -169,7 +169,7 @@ def test_the_experiment_of_the_papers_table_asks_for_its_metrics_thresholds_and_
 
 @pytest.mark.parametrize(("group", "option"), [entry for entry in OPTIONS if entry not in ABSTRACT])
 def test_every_group_option_composes_and_is_accepted(group, option):
-    entry_point = "evaluate" if (group, option) == ("data", "recorded") or group == "quality" else "train"
+    entry_point = "evaluate" if (group, option) == ("data", "recorded") or group in ("quality", "adaptive") else "train"
     where = {
         "pairs": ["data.path=corpus.tsv"], "pairs_folder": ["data.path=corpora"], "wmt21_zhen": ["data.root=raw"],
         "qwen2_5_0_5b": ["data.tokenizer=folder"], "local_base": ["data.tokenizer=folder"],
@@ -443,6 +443,14 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("evaluate", ["k=0"], "k=0: must be a whole number of at least 1"),
         ("evaluate", ["k=[3,x]"], "k=x: must be a whole number"),
         ("evaluate", ["agreement=[0]"], "agreement=0: must be a whole number of at least 1"),
+        ("evaluate", ["confidence=[0.3,nan]"], "confidence=nan: ρ.* between 0 and 1"),
+        ("evaluate", ["confidence=-0.1"], r"confidence=-0\.1: ρ.* between 0 and 1"),
+        ("evaluate", ["lsg=[0]"], "lsg=0: δ.* finite number above 0"),
+        ("evaluate", ["alignatt=[2,-1]"], "alignatt=-1: f.* whole number"),
+        ("evaluate", ["hold=[1.5]"], r"hold=1\.5: n.* whole number"),
+        ("evaluate", ["hold=[]"], r"hold=\[\]: give at least one value, or hold=null"),
+        ("evaluate", ["adaptive.k_max=0"], r"adaptive\.k_max=0: .*k_max at least k_min"),
+        ("evaluate", ["adaptive.divergence=kl"], r"adaptive\.divergence='kl': must be one of paper, code"),
         ("evaluate", ["target_al=0"], r"target_al=0\.0: the wanted latency must be above 0"),
         ("evaluate", ["source_rate=0"], r"source_rate=0\.0: must be above 0"),
         ("evaluate", ["model_folder=[]"], r"model_folder=\[\]: give the folder"),
@@ -467,6 +475,8 @@ def test_folders_knobs_and_thresholds_may_be_one_or_several():
     cfg = checked("evaluate", "model_folder=a", "k=3", "rescore=[x,y]", "policy.theta=[recorded,0.5]")
     assert (cfg.model_folders, cfg.ks, cfg.rescored) == (["a"], [3], ["x", "y"])
     assert cfg.policy.thetas == ["recorded", 0.5]
+    cfg = checked("evaluate", "confidence=0.5", "lsg=[0.1,1]")
+    assert cfg.rivals == {"confidence": [0.5], "lsg": [0.1, 1], "alignatt": [], "hold": []}
     cfg = checked("evaluate", "model_folder=[a,b]", "k=[3,5]", "agreement=[2]")
     assert (cfg.model_folders, cfg.ks, cfg.agreements, cfg.rescored) == (["a", "b"], [3, 5], [2], [])
 

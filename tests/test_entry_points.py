@@ -199,10 +199,18 @@ def test_test_sentences_that_a_model_was_trained_on_are_told(trained, evaluated,
 
 
 def test_a_knob_of_a_system_that_no_model_can_be_run_as_is_refused(trained, tmp_path):
-    for knob, wanted in (("k=3", "waitk or offline"), ("agreement=[2]", "offline")):
+    multi = "system=waitk system.k=multi"
+    for knob, wanted in (
+        ("k=3", "system=waitk or system=offline"),
+        ("agreement=[2]", "system=offline"),
+        ("confidence=[0.3,0.5]", multi),
+        ("lsg=1", f"{multi} or system=offline"),
+        ("alignatt=[1,2]", f"{multi} or system=offline"),
+        ("hold=0", f"{multi} or system=offline"),
+    ):
         done = run("evaluate.py", f"model_folder='{trained[0] / 'model'}'", knob, f"hydra.run.dir='{tmp_path}'")
         assert done.returncode == 2
-        assert f"needs a model folder trained as {wanted}, got grid" in done.stderr
+        assert f"needs a model folder trained by {wanted}, got grid" in done.stderr
 
 
 def test_a_killed_evaluation_goes_on_from_its_folder_with_the_settings_it_had(trained, evaluated, tmp_path):
@@ -580,7 +588,7 @@ def test_baselines_are_trained_resumed_and_refused_where_a_grid_is_needed(traine
     assert [(row["system"], row["setting"]) for row in rows] == [("multi-path wait-k", f"k={k}") for k in (1, 3, 5, 7)]
     refused = run("translate.py", model, "text=我看书。")
     assert refused.returncode == 2
-    assert "holds a waitk model: live translation needs a grid model" in refused.stderr.splitlines()[-1]
+    assert "holds a waitk model, no grid: say what to run it as" in refused.stderr.splitlines()[-1]
     prompted = tmp_path / "prompted"
     prompt = ["data.source_prefix='我看'", "data.target_prefix='I see'"]
     done = succeeded(

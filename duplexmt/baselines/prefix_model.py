@@ -23,6 +23,9 @@ class PrefixModel(nn.Module):
             (offline).
         anchor: first rotary position of the target: `source_length` or a constant, as in the grid.
 
+    Attributes:
+        alignment_heads: layer and head of those that align best, where somebody has found out (AlignAtt).
+
     Raises:
         ValueError: for k < 1, an unknown anchor, or a backbone that the grid would refuse too.
     """
@@ -33,6 +36,7 @@ class PrefixModel(nn.Module):
         self.k = None if k is None else check_trained_k(k)
         self.anchor = check_anchor(anchor)
         self.window = check_backbone(self.causal_lm.config)
+        self.alignment_heads: list[list[int]] | None = None
 
     @property
     def causal_lm(self) -> Any:

@@ -23,7 +23,7 @@ from ..model_folder.artifact import file_digest
 from .recipe import recipe_of
 from .translation import Record
 
-Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement; None for offline
+Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement, …; None for offline
 TRAINED_K = "trained k"  # option of a point: the k a wait-k model was trained with
 
 DECODING, HYPOTHESES = "decoding.json", "hypotheses.jsonl"
@@ -68,7 +68,7 @@ def digest_of_texts(sources: Sequence[str], references: Sequence[Sequence[str]],
 class Point:
     """One system at one setting, over one model."""
 
-    system: str  # grid | waitk | offline | local_agreement
+    system: str  # of `streaming.systems.SYSTEMS`
     setting: Setting
     model_folder: str  # resolved, so that `latest` stays the run it was
     model: str  # its fingerprint
@@ -82,16 +82,25 @@ class Point:
         return self.system == "waitk" and self.options.get(TRAINED_K) != MULTI_PATH
 
     @classmethod
-    def of(cls, system: str, setting: Setting, folder: Path, info: Mapping[str, Any], decoding: Any) -> "Point":
-        """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard)."""
+    def of(
+        cls,
+        system: str,
+        setting: Setting,
+        folder: Path,
+        info: Mapping[str, Any],
+        decoding: Sequence[Any],
+        rule: Mapping[str, Any] | None = None,
+    ) -> "Point":
+        """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard), and
+        `rule` what an adaptive policy has beside its knob."""
         model = model_digest(folder, info)
         return cls(
             system=system,
             setting=setting,
             model_folder=str(folder.resolve()),
             model=model,
-            options=telling_apart(info),
-            digest=digest([model, system, setting, decoding]),
+            options=telling_apart(info) | {name: value for name, value in (rule or {}).items() if name != "heads"},
+            digest=digest([model, system, setting, [*decoding, rule] if rule else decoding]),
             recipe=recipe_of(folder, info),
         )
 

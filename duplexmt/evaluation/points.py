@@ -10,8 +10,8 @@ from tqdm import tqdm
 
 from ..baselines.mask import own_delays
 from ..model_folder.artifact import ModelFolder, read_manifest
-from ..policy.knobs import recorded_theta
-from ..streaming.systems import build_system
+from ..policy.knobs import Adaptive, recorded_theta
+from ..streaming.systems import build_system, can_run, trained_by
 from .decoding import DECODING, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
 
@@ -46,7 +46,11 @@ def begun_points(folder: Path, asked: Sequence[Path]) -> dict[Path, list[tuple[s
 
 
 def points_of(
-    loaded: ModelFolder, thetas: Sequence[float | str], ks: Sequence[int], agreements: Sequence[int]
+    loaded: ModelFolder,
+    thetas: Sequence[float | str],
+    ks: Sequence[int],
+    agreements: Sequence[int],
+    rivals: Mapping[str, Sequence[float]],
 ) -> list[tuple[str, Setting]]:
     """The systems and settings to evaluate a model folder with.
 
@@ -55,6 +59,7 @@ def points_of(
         thetas: of the grid; `recorded` is the model folder's own.
         ks: of wait-k, on a model trained so or offline; none for those it was trained with.
         agreements: of local agreement, on an offline model.
+        rivals: of the adaptive policies, by system, on models that can be run as them.
     """
     held = loaded.info["system"]
     if held == "grid":
@@ -62,8 +67,11 @@ def points_of(
         return [("grid", recorded if theta == "recorded" else float(theta)) for theta in thetas]
     if held == "waitk":
         trained: Any = loaded.model.k
-        return [("waitk", k) for k in ks or own_delays(trained)]
-    return [("offline", None), *(("waitk", k) for k in ks), *(("local_agreement", n) for n in agreements)]
+        own = [("waitk", k) for k in ks or own_delays(trained)]
+    else:
+        own = [("offline", None), *(("waitk", k) for k in ks), *(("local_agreement", n) for n in agreements)]
+    k = loaded.info["prefix"]["k"]
+    return [*own, *((name, value) for name, values in rivals.items() if can_run(name, held, k) for value in values)]
 
 
 def check_languages(manifests: Mapping[Path, Mapping[str, Any]]) -> None:
@@ -81,14 +89,42 @@ def check_languages(manifests: Mapping[Path, Mapping[str, Any]]) -> None:
             )
 
 
-def check_knobs(ks: Sequence[int], agreements: Sequence[int], held: Sequence[str]) -> None:
-    """Refuse a setting of a system that no model, trained as `held` says, can be run as."""
-    for name, given, wanted in (("k", ks, ("waitk", "offline")), ("agreement", agreements, ("offline",))):
-        if given and not set(held) & set(wanted):
+def check_knobs(knobs: Mapping[str, Sequence[Any]], manifests: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse a knob of a system that none of the models, told by their manifests, can be run as."""
+    held = [(info["system"], info.get("prefix", {}).get("k")) for info in manifests]
+    for knob, given in knobs.items():
+        name = {"k": "waitk", "agreement": "local_agreement"}.get(knob, knob)
+        if given and not any(can_run(name, system, k) for system, k in held):
+            got = ", ".join(system if k is None else f"{system} with k={k}" for system, k in held)
             raise ValueError(
-                f"{name}={given}: needs a model folder trained as {' or '.join(wanted)}, got {', '.join(held)}: "
-                f"add one to model_folder=[…], or leave {name} out"
+                f"{knob}={given}: needs a model folder trained by {trained_by(name)}, got {got}: "
+                f"add one to model_folder=[…], or leave {knob} out"
             )
+
+
+def check_frames(frames: Sequence[int], loaded: ModelFolder, test: TestSet) -> None:
+    """Refuse an f of AlignAtt that is longer than every source: nothing would be written before the source ends."""
+    longest = max(map(len, loaded.sources.ids(test.sources)))
+    for f in frames:
+        if f > longest:
+            raise ValueError(
+                f"alignatt={f}: f is more than the {longest} tokens of the longest source of {test.name}, so nothing "
+                f"would be written before a source has ended; give at most {longest}, or leave it to the offline system"
+            )
+
+
+def rule_of(system: str, adaptive: Adaptive, info: Mapping[str, Any]) -> dict[str, Any]:
+    """What an adaptive policy's decisions depend on beside model and knob, by name; nothing for other systems.
+
+    Args:
+        system: its name.
+        adaptive: as given now.
+        info: the model's manifest.
+    """
+    if system == "alignatt":
+        return {"heads": info.get("alignment_heads")}
+    names = {"confidence": ("k_min", "k_max"), "lsg": ("k_min", "k_max", "alpha", "divergence")}.get(system, ())
+    return {name: getattr(adaptive, name) for name in names}
 
 
 def decode_point(
@@ -101,6 +137,7 @@ def decode_point(
     *,
     max_target_tokens: int,
     batch_size: int,
+    adaptive: Adaptive | None = None,
 ) -> Point:
     """Translate what is left of one system at one setting.
 
@@ -111,13 +148,17 @@ def decode_point(
         system, setting: see `points_of`.
         max_target_tokens: at which a translation is cut off.
         batch_size: streams side by side.
+        adaptive: what adaptive policies have beside their knob.
 
     Raises:
         ValueError: where hypotheses of it were made by another model, or with other settings.
     """
+    rule = {} if adaptive is None else rule_of(system, adaptive, loaded.info)
     quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
-    point = Point.of(system, setting, folder, loaded.info, [test.digest, max_target_tokens, *quantized])
-    running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=batch_size)
+    point = Point.of(system, setting, folder, loaded.info, [test.digest, max_target_tokens, *quantized], rule)
+    running = build_system(
+        loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=batch_size, adaptive=adaptive
+    )
     decoding.add(point)
     missing = decoding.missing(point)
     sources, references, befores = test.sentences(missing)

@@ -34,7 +34,7 @@ OTHER_TOKENS = (
     "sources are other tokens to some models than to others (column source): their latencies in model tokens cannot be "
     "compared, so there is no comparison at equal AL between them"
 )
-IN_FILES = ("chrF ±", "AP", "RTF", "tokens", "reference", "source", "sentences")  # a terminal has no room for them
+IN_FILES = ("chrF ±", "AP", "RTF", "tokens", "reference", "source", "calls", "sentences")  # for want of room
 FAULTS = ("empty", "cut off")  # shown there where there are any
 FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)

@@ -24,11 +24,14 @@ QUALITY = ("COMET", "BLEURT", "BLEU", "chrF")  # the order of columns
 ALIGNED = ("AR", "HR")  # where an aligner was asked
 COLUMNS = (  # of the main table, after quality
     *("AL", "AL_all", "YAAL", "YAAL %", "SWF", "AP", "FRL", *ALIGNED, "RTF"),
-    *("tokens", "reference", "source", "empty", "cut off", "sentences"),
+    *("tokens", "reference", "source", "empty", "cut off", "calls", "sentences"),
 )
 KNOBS = {"grid": "θ", "waitk": "k", "local_agreement": "n"}
+KNOBS |= {"hold": "n", "alignatt": "f", "lsg": "δ", "confidence": "ρ"}
 NAMES = {"grid": "grid", "waitk": "wait-k", "offline": "offline", "local_agreement": "local agreement"}
-ORDER = ("offline", "waitk", "local_agreement", "grid")  # of rows, as in tab:duplex-results
+NAMES |= {"hold": "hold-n", "alignatt": "AlignAtt", "lsg": "LSG", "confidence": "confidence"}
+# of rows, as in tab:duplex-results
+ORDER = ("offline", "waitk", "local_agreement", "hold", "alignatt", "lsg", "confidence", "grid")
 
 
 @dataclass
@@ -95,6 +98,7 @@ def score(
         "source": fmean(timed.source_lengths),
         "empty": sum(not record["delays"] for record in records),
         "cut off": sum(record["stopped"] != "end_token" for record in records),
+        "calls": calls_a_token(records),
         "sentences": len(records),
     }
     samples = {}
@@ -117,6 +121,14 @@ def score(
     return Scores("", "", row, samples, notes, point)
 
 
+def calls_a_token(records: Sequence[Record]) -> float | None:
+    """Calls of the model for a token written; None of hypotheses whose calls nobody counted."""
+    tokens = sum(len(record["tokens"]) for record in records)
+    if not tokens or any("calls" not in record for record in records):
+        return None
+    return float(sum(record["calls"] for record in records) / tokens)
+
+
 SHORT = {  # options as they are written in tables and figures
     ("attention", "approximate"): "approximate",
     ("attention", "exact"): "exact",
@@ -135,7 +147,9 @@ def differing_options(points: Sequence[Point]) -> list[list[str]]:
             [
                 SHORT.get((name, value), f"{name} {value}")
                 for name, value in point.options.items()
-                if name != TRAINED_K and any(other.options.get(name) != value for other in siblings)
+                if any(other.options.get(name) != value for other in siblings)
+                and name != TRAINED_K
+                and not (name == "trained as" and point.system != "waitk")  # multi-path or not is told anyway
             ]
         )
     return found

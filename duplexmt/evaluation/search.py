@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -92,7 +92,7 @@ def meet_al(
     Raises:
         ValueError: if AL is above the target even at θ = 0, or a hypothesis set is empty.
     """
-    limits = {"max_target_tokens": max_target_tokens, "batch_size": batch_size}
+    limits: dict[str, Any] = {"max_target_tokens": max_target_tokens, "batch_size": batch_size}
     decoding = Decoding.start(folder, test, [model_folder])
 
     def al_at(theta: float) -> float:

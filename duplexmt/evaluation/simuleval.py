@@ -16,10 +16,11 @@ from typing import Any
 
 from ..data.tokenizer import source_ids, token_ids
 from ..model_folder.artifact import load_model_folder
-from ..streaming.engine import Stream
-from ..streaming.events import End, Read, System, Write
-from ..streaming.grid_system import GridSystem
-from ..streaming.systems import build_system
+from ..policy.knobs import Adaptive
+from ..streaming.engine import Engine, Stream
+from ..streaming.events import Write
+from ..streaming.prefix_engine import LiveStream, PrefixEngine
+from ..streaming.systems import build_system, live_engine
 from ..streaming.text import GrowingText, decode
 from .decoding import Decoding
 
@@ -51,49 +52,28 @@ class Units:
         return source_ids(self.tokenizer, [unit], self.segmentation)[0]
 
 
-def written(system: System, known: Sequence[int], finished: bool, length: int, filler: int) -> tuple[list[Write], bool]:
-    """What a system has written once it has read some source tokens, and whether it has ended.
-
-    The rest of the source is filled with tokens that no decision depends on: the events are taken up to the read of
-    the first of them, so this holds for every system that does not look ahead.
-
-    Args:
-        system: any.
-        known: source tokens read.
-        finished: whether they are all.
-        length: tokens of the whole source, if that is known (RoPE anchored at it asks for it); else `len(known) + 1`.
-        filler: any token.
-    """
-    source = [*known] if finished else [*known, *[filler] * max(1, length - len(known))]
-    writes: list[Write] = []
-    reads = 0
-    for event in system.translate([source]):
-        if isinstance(event, Read):
-            reads += 1
-            if reads > len(known) and not finished:
-                return writes, False
-        elif isinstance(event, Write):
-            writes.append(event)
-        elif isinstance(event, End):
-            return writes, True
-    return writes, finished
-
-
 class LiveAnswers:
-    """What a grid model has written once it has read some of a sentence's tokens: one stream, which goes on.
+    """What a system has written once it has read some of a sentence's tokens: one stream, which goes on.
 
     Args:
-        system: around the model; one sentence at a time.
+        engine: around the model; one sentence at a time.
     """
 
-    def __init__(self, system: GridSystem) -> None:
-        self.engine = system.engine
+    def __init__(self, engine: Engine | PrefixEngine) -> None:
+        self.engine = engine
         self.sentence: int | None = None
-        self.stream: Stream | None = None
+        self.stream: Stream | LiveStream | None = None
         self.writes: list[Write] = []
 
     def __call__(self, sentence: int, known: Sequence[int], finished: bool, length: int) -> tuple[list[Write], bool]:
-        """As `written`; `known` only grows while `sentence` stays the same."""
+        """What is written by now, and whether the translation has ended.
+
+        Args:
+            sentence: its number.
+            known: source tokens read, which only grow while `sentence` stays the same.
+            finished: whether they are all.
+            length: tokens of the whole source, for a RoPE anchored at it.
+        """
         if sentence != self.sentence:
             if self.stream is not None:
                 self.stream.close()
@@ -111,26 +91,27 @@ class LiveAnswers:
         return list(self.writes), stream.over
 
 
-def serve(model_folder: str, system: str, setting: float | int | None, max_target_tokens: int) -> None:
+def serve(
+    model_folder: str, system: str, setting: float | int | None, max_target_tokens: int, adaptive: Adaptive | None
+) -> None:
     """Answer the agent: `{"sentence", "units", "finished", "all"}` in, `{"tokens", "text", "finished"}` out, by lines.
 
-    A grid model's stream goes on from request to request; the other systems decode again what they know. `all` are the
-    units of the whole sentence; only their number of tokens is used, and only by a model whose RoPE is anchored at the
-    source's length (the paper's, and a leak that its live use has to estimate).
+    A stream goes on from request to request. `all` are the units of the whole sentence; only their number of tokens is
+    used, and only by a model whose RoPE is anchored at the source's length (the paper's, and a leak that its live use
+    has to estimate).
     """
     loaded = load_model_folder(model_folder)
-    running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1)
+    running = build_system(
+        loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1, adaptive=adaptive
+    )
     units, anchored = Units(loaded.tokenizer, loaded.sources.segmentation), loaded.model.anchor == "source_length"
-    live = LiveAnswers(running) if isinstance(running, GridSystem) else None
+    live = LiveAnswers(live_engine(running))
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin.buffer:
         request = json.loads(line)
         known = [token for unit in request["units"] for token in units.ids(unit)]
         length = sum(len(units.ids(unit)) for unit in request["all"]) if anchored else len(known) + 1
-        if live is not None:
-            writes, ended = live(request["sentence"], known, request["finished"], length)
-        else:
-            writes, ended = written(running, known, request["finished"], length, loaded.tokens.seed)
+        writes, ended = live(request["sentence"], known, request["finished"], length)
         tokens, growing = [write.token for write in writes], GrowingText(loaded.tokenizer)
         for token in tokens:
             growing.add(token)
@@ -142,6 +123,12 @@ def serve(model_folder: str, system: str, setting: float | int | None, max_targe
             "finished": ended,
         }
         print(json.dumps(answer), flush=True)
+
+
+def adaptive_of(text: str) -> Adaptive:
+    """What confidence and LSG have beside their knob, from `K_MIN,K_MAX,ALPHA,DIVERGENCE`."""
+    least, most, alpha, divergence = text.split(",")
+    return Adaptive(int(least), int(most), float(alpha), divergence)
 
 
 def export(folder: Path, out: Path) -> None:
@@ -180,16 +167,15 @@ def main() -> None:
     serving.add_argument("model_folder")
     serving.add_argument("--system", default="grid")
     serving.add_argument("--setting", type=float)
+    serving.add_argument("--adaptive", metavar="K_MIN,K_MAX,ALPHA,DIVERGENCE", type=adaptive_of)
     serving.add_argument("--max-target-tokens", type=int, default=64)
     arguments = parser.parse_args()
     try:
         if arguments.command == "export":
             export(arguments.evaluation, arguments.out)
         else:
-            setting = arguments.setting
-            if arguments.system != "grid" and setting is not None:
-                setting = int(setting)  # k, n
-            serve(arguments.model_folder, arguments.system, setting, arguments.max_target_tokens)
+            values = arguments.system, arguments.setting, arguments.max_target_tokens, arguments.adaptive
+            serve(arguments.model_folder, *values)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -73,8 +73,8 @@ def translate(system: System, sentences: Sequence[Sentence], tokenizer: Any) -> 
 
     Records hold `id`, `source`, `source_tokens`, `references`, `reference_lengths` (model tokens), `text`, `tokens`,
     `delays` (model tokens read before each token), `emit_probabilities`, `elapsed` (seconds of computation until each
-    token), `stopped`, and what latency in the field's units needs: `source_token_ends` and `token_ends`, in characters;
-    and `before`, the sentence before, where the test set has one.
+    token), `stopped`, `seconds` and `calls` of the model, and what latency in the field's units needs:
+    `source_token_ends` and `token_ends`, in characters; and `before`, the sentence before, where the test set has one.
 
     Raises:
         ValueError: for an empty source.
@@ -108,6 +108,7 @@ def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any
         "elapsed": [_rounded(write.elapsed) for write in writes],
         "stopped": end.reason,
         "seconds": _rounded(end.elapsed),
+        "calls": end.calls,
     }
 
 

@@ -202,6 +202,7 @@ def load_model_folder(
         model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
     else:
         model = PrefixModel(backbone, **info["prefix"])
+        model.alignment_heads = info.get("alignment_heads")
     model.eval().to(device)
     if quantize is not None:
         to_int8(model.backbone)
@@ -278,11 +279,11 @@ def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
     write_manifest(Path(folder), read_manifest(folder) | {"operating_point": point})
 
 
-def write_manifest(folder: Path, info: dict[str, Any]) -> None:
+def write_manifest(folder: str | Path, info: dict[str, Any]) -> None:
     """Write a manifest, with a checksum of itself: all of the old one or all of the new one is there at any time."""
     info = {name: value for name, value in info.items() if name != "checksum"}
     content = json.dumps(info | {"checksum": checksum(info)}, ensure_ascii=False, indent=2)
-    write_whole(folder / MANIFEST, content)
+    write_whole(Path(folder) / MANIFEST, content)
 
 
 def checksum(info: Mapping[str, Any]) -> str:

@@ -1,7 +1,78 @@
-"""The numbers of a policy and their rules: λ and rows (training), θ of the EMIT head (decoding); no torch."""
+"""The numbers of a policy and their rules: λ and rows (training), θ and its rivals' knobs (decoding); no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+DIVERGENCES = ("paper", "code")
+
+
+@dataclass
+class Adaptive:
+    """What the adaptive policies have beside their knob; k is the lag, source tokens read minus target tokens written.
+
+    Raises:
+        ValueError: for a value that breaks its rule.
+    """
+
+    k_min: int  # confidence and LSG: a smaller lag reads
+    k_max: int  # a larger one writes
+    alpha: float  # LSG: a next token of a larger probability is written; 1: none is
+    divergence: str  # LSG: paper, KL(now ‖ wait-1), or code, KL(wait-1 ‖ now)
+
+    def __post_init__(self) -> None:
+        if self.k_min < 1 or self.k_max < self.k_min:
+            raise ValueError(
+                f"adaptive.k_min={self.k_min}, adaptive.k_max={self.k_max}: the lag lies between these whole numbers: "
+                "k_min must be at least 1, k_max at least k_min"
+            )
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"adaptive.alpha={self.alpha}: a probability between 0 and 1 (1: no token is so certain)")
+        if self.divergence not in DIVERGENCES:
+            raise ValueError(f"adaptive.divergence={self.divergence!r}: must be one of {', '.join(DIVERGENCES)}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_confidence(rho: Any) -> float:
+    """Return ρ if it is a number in [0, 1], else raise `ValueError`."""
+    if not _is_number(rho) or not 0 <= rho <= 1:
+        raise ValueError(f"confidence={rho}: ρ, the threshold of a probability, must be a number between 0 and 1")
+    return rho
+
+
+def check_lsg(delta: Any) -> float:
+    """Return δ if it is a finite number above 0, else raise `ValueError`."""
+    if not _is_number(delta) or not 0 < delta < float("inf"):
+        raise ValueError(f"lsg={delta}: δ, the threshold of a divergence in nats, must be a finite number above 0")
+    return delta
+
+
+def check_alignatt(frames: Any) -> int:
+    """Return f if it is a whole number ≥ 0, else raise `ValueError`."""
+    if isinstance(frames, bool) or not isinstance(frames, int) or frames < 0:
+        raise ValueError(
+            f"alignatt={frames}: f, the last source tokens that a token written must not rest on, must be a whole "
+            "number of at least 0"
+        )
+    return frames
+
+
+def check_hold(n: Any) -> int:
+    """Return n if it is a whole number ≥ 0, else raise `ValueError`."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise ValueError(f"hold={n}: n, the last tokens of a draft that are held back, must be a whole number ≥ 0")
+    return n
+
+
+ADAPTIVE_KNOBS: dict[str, Callable[[Any], Any]] = {  # by system; rules of ρ, δ, f, n
+    "confidence": check_confidence,
+    "lsg": check_lsg,
+    "alignatt": check_alignatt,
+    "hold": check_hold,
+}
 
 
 def check_lam(lam: float) -> float:

@@ -189,6 +189,7 @@ class Engine:
             if unknown := [s for s in going if s.emit_probability is None]:
                 for stream, p_emit in zip(unknown, self.states([s.state for s in unknown]), strict=True):
                     stream.emit_probability = p_emit
+                    stream.calls += 1
             if asking := [s for s in going if s.token is None and s.may_write()]:
                 for stream, token in zip(asking, self.states.tokens([s.state for s in asking]), strict=True):
                     stream.token = token
@@ -225,6 +226,7 @@ class Stream:
         theta: EMIT threshold; may be set between steps.
         over: whether the translation has ended, or the stream was closed.
         elapsed: seconds of computation in the steps it took part in.
+        calls: of the model, for this stream.
         max_source_tokens: longest source it takes, prefix and end token included.
     """
 
@@ -233,7 +235,7 @@ class Stream:
         self.theta, self.max_source_tokens = theta, max_source_tokens
         self.prefix = len(state.source)
         self.source_ended = self.over = self.begun = False
-        self.elapsed = 0.0
+        self.elapsed, self.calls = 0.0, 0
         self.heard = perf_counter()  # when its source went on
         self.emit_probability: float | None = None  # of the present cell, once known
         self.token: int | None = None  # most probable next token there, once it was asked for
@@ -363,7 +365,7 @@ class Stream:
     def over_for(self, reason: str) -> End:
         """End, for whatever reason."""
         self.close()
-        return End(self.name, reason, self.elapsed, self.growing.finish() if self.growing else "")
+        return End(self.name, reason, self.elapsed, self.growing.finish() if self.growing else "", self.calls)
 
 
 def ends_in_repetition(tokens: Sequence[int], repeats: int) -> bool:

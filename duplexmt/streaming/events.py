@@ -35,6 +35,7 @@ class End:
     reason: str  # "end_token", or the guard that stopped it: "max_target_tokens", "repetition", "idle"
     elapsed: float = field(default=0.0, compare=False)
     text: str = ""  # that was still held back
+    calls: int = field(default=0, compare=False)  # of the model, for this translation
 
 
 Event = Read | Write | End

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from ..data.tokenizer import SourceTokens
 from .engine import Engine, Stream
 from .events import Event
+from .prefix_engine import LiveStream, PrefixEngine
 from .settled import SettledTokens
 
 LINE_ENDS = "\n\r"
@@ -126,7 +127,7 @@ class LiveSource:
         return new
 
 
-def longest_sentence(engine: Engine) -> int:
+def longest_sentence(engine: Engine | PrefixEngine) -> int:
     """Tokens of the longest source sentence the engine has positions for, without its prefix and its end."""
     return engine.max_source_tokens - len(engine.tokens.source_prefix) - 1
 
@@ -151,7 +152,7 @@ class LiveTranslator:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine | PrefixEngine,
         sources: SourceTokens,
         clean: Callable[[str], str],
         settled_text: Callable[[str], str],
@@ -180,7 +181,7 @@ class LiveTranslator:
         self._begin_stream()
 
     def _begin_stream(self) -> None:
-        self.stream: Stream | None = None
+        self.stream: Stream | LiveStream | None = None
         self.tokens: list[int] = []  # of the sentence so far
         self.arrived: list[int] = []  # characters when each was settled
 
@@ -233,7 +234,7 @@ class LiveTranslator:
             self.warn(f"{self.passed_over.total():,} invisible characters passed over ({kinds}{more})")
             self.passed_over.clear()
 
-    def _open(self, tokens: int) -> Stream:
+    def _open(self, tokens: int) -> Stream | LiveStream:
         """Open a stream for so many tokens, and for what is known to come."""
         length = None if self.to_come is None else min(tokens + self.source.count_ahead(self.to_come), self.limit)
         context = self.context if self.engine.tokens.context else ()

@@ -1,27 +1,21 @@
-"""Wait-k, offline and local agreement: what the prefix model writes, and when."""
+"""Wait-k and offline on the prefix model, and confidence, which chooses between several k token by token."""
 
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
 from time import perf_counter
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..baselines.mask import check_k
 from ..baselines.prefix_cache import SOURCE, TARGET, PrefixCache, Slot
 from ..baselines.prefix_model import PrefixModel
 from ..data.tokenizer import StreamTokens
+from ..policy.knobs import Adaptive, check_confidence
 from .events import End, Event, Read, Write
-
-
-def check_agreement(n: Any) -> int:
-    """Return `n` if it is a whole number of at least 1, else raise `ValueError`."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"n={n!r}: local agreement compares the last n hypotheses: n must be a whole number ≥ 1")
-    return n
 
 
 @dataclass
@@ -29,16 +23,28 @@ class Stream:
     """One sentence on its way."""
 
     index: int
-    source: list[int]  # prefix, text and end token
+    source: list[int]  # prefix, text and end token, as far as they have arrived
     target: list[int]  # seed, prefix, and what was written
+    source_length: int  # whole length of the source, or what it is taken for (the anchor of the target)
+    source_ended: bool  # whether `source` has its end token
     read: int = 0  # source tokens visible
     written: int = 0
     elapsed: float = 0.0  # seconds of computation it took part in
+    calls: int = 0  # of the model, for this stream
     hypotheses: deque[list[int]] = field(default_factory=deque)  # local agreement: text tokens of the last n
+    references: dict[int, Tensor] = field(default_factory=dict)  # LSG: wait-1 log-probabilities, by tokens written
+
+    @property
+    def at_source_end(self) -> bool:
+        """Whether the end token is visible."""
+        return self.source_ended and self.read == len(self.source)
 
 
 class PrefixSystem(ABC):
-    """What wait-k and local agreement share: batches of streams, and how their tokens enter the cache.
+    """What all systems on a prefix model share: batches of streams, and how their tokens enter the cache.
+
+    A system is written once, for batches of whole sentences and for a stream whose source is still arriving
+    (`prefix_engine`): where it wants to read what has not arrived it yields None, and is asked again later.
 
     Args:
         model: in evaluation mode, on its device.
@@ -75,40 +81,53 @@ class PrefixSystem(ABC):
                 raise ValueError(f"source {index} has no tokens: remove empty sentences before translating")
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
         for begin in range(0, len(order), self.batch_size):
-            batch = [
-                Stream(
-                    index,
-                    source=[*self.tokens.prefix(contexts[index] if contexts else ()), *sources[index], self.tokens.end],
-                    target=[self.tokens.seed, *self.tokens.target_prefix],
-                )
-                for index in order[begin : begin + self.batch_size]
-            ]
-            yield from self.translate_batch(batch)
+            batch = []
+            for index in order[begin : begin + self.batch_size]:
+                prefix = self.tokens.prefix(contexts[index] if contexts else ())
+                source = [*prefix, *sources[index], self.tokens.end]
+                batch.append(Stream(index, source, self.first_target(), len(source), source_ended=True))
+            for event in self.translate_batch(batch):
+                assert event is not None, "whole sources have arrived"
+                yield event
 
     @abstractmethod
-    def translate_batch(self, streams: list[Stream]) -> Iterator[Event]:
-        """Yield the events of streams that begin together."""
+    def translate_batch(self, streams: list[Stream]) -> Iterator[Event | None]:
+        """Yield the events of streams that begin together; None where a source has to arrive first."""
 
-    def read(self, stream: Stream) -> Read:
-        """Make one more source token visible."""
+    def first_target(self) -> list[int]:
+        """What every target begins with."""
+        return [self.tokens.seed, *self.tokens.target_prefix]
+
+    def arrival(self, stream: Stream) -> Iterator[None]:
+        """Wait until a source token has arrived that is not visible yet."""
+        while stream.read == len(stream.source):
+            yield None
+
+    def read(self, stream: Stream) -> Iterator[Event | None]:
+        """Make one more source token visible, once it has arrived."""
+        yield from self.arrival(stream)
         stream.read += 1
-        return Read(stream.index, stream.source[stream.read - 1], None, stream.elapsed)
+        yield Read(stream.index, stream.source[stream.read - 1], None, stream.elapsed)
 
     def write(self, stream: Stream, token: int) -> Write:
         """Write one more target token."""
         stream.target.append(token)
         stream.written += 1
-        delay = min(stream.read - self.prefix, len(stream.source) - self.prefix - 1)
-        return Write(stream.index, token, delay, None, stream.elapsed)
+        return Write(stream.index, token, stream.read - self.prefix - stream.at_source_end, None, stream.elapsed)
 
-    def predict(self, cache: PrefixCache, slots: Sequence[Sequence[Slot]], streams: Sequence[Stream]) -> list[int]:
-        """Append to the cache; the most probable next token after each stream's last one. `streams` pay the time."""
+    def end(self, stream: Stream, reason: str) -> End:
+        """End the translation."""
+        return End(stream.index, reason, stream.elapsed, calls=stream.calls)
+
+    @contextmanager
+    def called(self, streams: Sequence[Stream]) -> Iterator[None]:
+        """Around a call of the model: these streams took part in it."""
         start = perf_counter()
-        predictions = self.model.text_logits(cache.append(slots)).argmax(-1).tolist()
+        yield
         seconds = perf_counter() - start
         for stream in streams:
             stream.elapsed += seconds
-        return predictions
+            stream.calls += 1
 
     def source_slots(self, stream: Stream, first: int) -> list[Slot]:
         """Visible source tokens from position `first` on."""
@@ -140,127 +159,105 @@ class WaitKSystem(PrefixSystem):
         super().__init__(model, tokens, max_target_tokens, batch_size)
         self.k = None if k is None else check_k(k, "k")
 
-    def due(self, stream: Stream) -> int:
-        """Source tokens to be read before the next target token is written."""
-        whole = len(stream.source)
-        return whole if self.k is None else min(self.prefix + self.k + stream.written, whole)
+    def lag(self, stream: Stream) -> int:
+        """Source tokens read, the end token counted, minus target tokens written."""
+        return stream.read - self.prefix - stream.written
 
-    def translate_batch(self, streams: list[Stream]) -> Iterator[Event]:
+    def reach_k(self, stream: Stream) -> Iterator[Event | None]:
+        """Read until the lag is k, or the source has ended."""
+        while not stream.at_source_end and (self.k is None or self.lag(stream) < self.k):
+            yield from self.read(stream)
+
+    def translate_batch(self, streams: list[Stream]) -> Iterator[Event | None]:
         """All streams take one step at a time: each predicts one token, and writes it or reads."""
         cache, slots = PrefixCache(self.model), []
         for stream in streams:
             stream.read = self.prefix
-            while stream.read < self.due(stream):
-                yield self.read(stream)
-            slots.append([*self.source_slots(stream, 0), *self.target_slots(stream.target, len(stream.source))])
+            yield from self.reach_k(stream)
+            slots.append([*self.source_slots(stream, 0), *self.last_slots(stream, 0)])
         while streams:
-            predictions = self.predict(cache, slots, streams)
-            kept, repeated, slots = [], [], []
-            for row, (stream, token) in enumerate(zip(streams, predictions, strict=True)):
+            with self.called(streams):
+                predictions = self.predict(cache, slots, streams)
+            kept, slots, again = [], [], [0] * len(streams)
+            for row, (stream, (token, certain)) in enumerate(zip(streams, predictions, strict=True)):
                 seen = stream.read
-                if token == self.tokens.end and seen < len(stream.source):
-                    yield self.read(stream)
-                    repeated.append(row)  # the last target token is to see what has just been read
+                if not stream.at_source_end and (token == self.tokens.end or not certain):
+                    yield from self.read(stream)
+                    # The last target token is to see what has just been read; before the first, all that is forced.
+                    again[row] = 1 if stream.written else len(stream.target)
+                    last = self.last_slots(stream, len(stream.target) - again[row], again=True)
                 elif token == self.tokens.end or stream.written == self.max_target_tokens:
-                    reason = "end_token" if token == self.tokens.end else "max_target_tokens"
-                    yield End(stream.index, reason, stream.elapsed)
+                    yield self.end(stream, "end_token" if token == self.tokens.end else "max_target_tokens")
                     continue
                 else:
                     yield self.write(stream, token)
-                    while stream.read < self.due(stream):
-                        yield self.read(stream)
-                last = self.target_slots(stream.target, len(stream.source), len(stream.target) - 1)
+                    yield from self.reach_k(stream)
+                    last = self.last_slots(stream, len(stream.target) - 1)
                 slots.append([*self.source_slots(stream, seen), *last])
                 kept.append(row)
-            cache.forget_last(repeated)
+            cache.forget_last(again)
             if len(kept) < len(streams):
                 cache.keep(kept)
                 streams = [streams[row] for row in kept]
 
+    def predict(
+        self, cache: PrefixCache, slots: Sequence[Sequence[Slot]], streams: Sequence[Stream]
+    ) -> list[tuple[int, bool]]:
+        """Append to the cache; the most probable next token of each stream, and whether it may be written."""
+        tokens = self.model.text_logits(cache.append(slots)).argmax(-1).tolist()
+        return [(token, True) for token in tokens]
 
-class LocalAgreementSystem(PrefixSystem):
-    """Local agreement (LA-n): writes what the last n greedy translations of the growing source agree on.
+    def last_slots(self, stream: Stream, first: int, again: bool = False) -> list[Slot]:
+        """Target tokens from the `first` on; `again` where they were appended before, and less was visible."""
+        return self.target_slots(stream.target, stream.source_length, first)
 
-    After each text token read, the source so far is translated as if it were whole: with an end token behind it, with
-    the target position its length gives, and what was written forced. Their longest common prefix is then written, once
-    there are n of them. An end token is never agreed on. When the source's end token is read, the latest hypothesis is
-    that of the whole source already: what is left of it is written, agreed on or not, and the sentence ends.
+
+class ConfidenceSystem(WaitKSystem):
+    """Adaptive wait-k (Zheng et al., "Simultaneous Translation Policies: From Fixed to Adaptive", 2020).
+
+    With lag k: read while k < k_min, write when k ≥ k_max or the source has ended, and in between write if the most
+    probable next token has a probability of at least ρ_k (of an end token: read). The paper lets ρ_k fall linearly in
+    k, and draws its curve in two runs: ρ at k_max is 0 and ρ at k_min goes up to 1, then ρ at k_min is 1 and ρ at k_max
+    goes up. One knob runs through both: ρ is the mean of the two ends, so ρ_k falls from min(1, 2ρ) at k_min to
+    max(0, 2ρ − 1) at k_max. ρ = 0 is wait-k_min. With ρ = 1 no probability is high enough, not even one that rounds to
+    1: that is wait-k_max.
 
     Args:
-        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`.
-        n: hypotheses that must agree; with 1 every hypothesis is written at once.
+        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`; a multi-path model.
+        rho: ρ, the mean threshold, in [0, 1].
+        adaptive: bounds of the lag.
 
     Raises:
-        ValueError: for n or a limit below 1.
+        ValueError: for ρ outside [0, 1] or a limit below 1.
     """
 
     def __init__(
-        self, model: PrefixModel, tokens: StreamTokens, n: int, max_target_tokens: int, batch_size: int = 64
+        self,
+        model: PrefixModel,
+        tokens: StreamTokens,
+        rho: float,
+        adaptive: Adaptive,
+        max_target_tokens: int,
+        batch_size: int = 64,
     ) -> None:
-        super().__init__(model, tokens, max_target_tokens, batch_size)
-        self.n = check_agreement(n)
+        super().__init__(model, tokens, adaptive.k_min, max_target_tokens, batch_size)
+        self.rho, self.adaptive = check_confidence(rho), adaptive
 
-    def translate_batch(self, streams: list[Stream]) -> Iterator[Event]:
-        """All streams read one token at a time, so that their source takes the same slots of the cache."""
-        cache = PrefixCache(self.model)
-        for stream in streams:
-            stream.read = self.prefix
-        while streams:
-            for stream in streams:
-                yield self.read(stream)
-            going_on = []
-            for row, (stream, (text, reason)) in enumerate(zip(streams, self.hypotheses(cache, streams), strict=True)):
-                stream.hypotheses.append(text)
-                if len(stream.hypotheses) == self.n:
-                    for token in common_prefix(stream.hypotheses)[stream.written :]:
-                        yield self.write(stream, token)
-                    stream.hypotheses.popleft()
-                if stream.read < len(stream.source) - 1:
-                    going_on.append(row)
-                    continue
-                yield self.read(stream)
-                for token in text[stream.written :]:
-                    yield self.write(stream, token)
-                yield End(stream.index, reason, stream.elapsed)
-            if len(going_on) < len(streams):
-                cache.keep(going_on)
-                streams = [streams[row] for row in going_on]
+    def threshold(self, lag: int) -> float:
+        """ρ_k; 0 for a lag of k_max or more."""
+        least, most = self.adaptive.k_min, self.adaptive.k_max
+        if lag >= most:
+            return 0.0
+        first, last = min(1.0, 2 * self.rho), max(0.0, 2 * self.rho - 1)
+        return first + (last - first) * (lag - least) / (most - least)
 
-    def hypotheses(self, cache: PrefixCache, streams: list[Stream]) -> list[tuple[list[int], str]]:
-        """Translate the visible source of each stream, what was written forced; text tokens, and why they end.
-
-        The cache keeps the source and forgets the rest.
-        """
-        known = cache.length  # source tokens in the cache, the same number of each stream
-        drafts = [list(stream.target) for stream in streams]
-        reasons = ["max_target_tokens"] * len(streams)
-        active = list(range(len(streams)))
-        slots = [
-            [
-                *self.source_slots(stream, known),
-                Slot(self.tokens.end, SOURCE, stream.read),
-                *self.target_slots(draft, stream.read + 1),
-            ]
-            for stream, draft in zip(streams, drafts, strict=True)
+    def predict(
+        self, cache: PrefixCache, slots: Sequence[Sequence[Slot]], streams: Sequence[Stream]
+    ) -> list[tuple[int, bool]]:
+        """As for wait-k; what may be written has a probability of at least ρ_k."""
+        found = self.model.text_logits(cache.append(slots)).softmax(-1).max(-1)
+        thresholds = [0.0 if stream.at_source_end else self.threshold(self.lag(stream)) for stream in streams]
+        return [
+            (token, least < 1 and p >= least)
+            for token, p, least in zip(found.indices.tolist(), found.values.tolist(), thresholds, strict=True)
         ]
-        forced = 1 + len(self.tokens.target_prefix)  # before the text
-        while active:
-            predictions = self.predict(cache, slots, [streams[row] for row in active])
-            slots, going_on = [[] for _ in streams], []
-            for row in active:
-                draft = drafts[row]
-                if predictions[row] == self.tokens.end:
-                    reasons[row] = "end_token"
-                elif len(draft) - forced < self.max_target_tokens:
-                    draft.append(predictions[row])
-                    slots[row] = self.target_slots(draft, streams[row].read + 1, len(draft) - 1)
-                    going_on.append(row)
-            active = going_on
-        cache.crop(streams[0].read)
-        return [(draft[forced:], reason) for draft, reason in zip(drafts, reasons, strict=True)]
-
-
-def common_prefix(sequences: Sequence[Sequence[int]]) -> list[int]:
-    """The longest sequence that all of them begin with."""
-    alike = takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False))
-    return [tokens[0] for tokens in alike]

@@ -7,17 +7,26 @@ from ..baselines.mask import MULTI_PATH, check_k
 from ..baselines.prefix_model import PrefixModel
 from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
+from ..policy.knobs import Adaptive
+from .draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem, check_agreement
+from .engine import Engine
 from .events import System
 from .grid_system import GridSystem
-from .prefix_systems import LocalAgreementSystem, WaitKSystem, check_agreement
+from .lsg_systems import LsgSystem, WholeLsgSystem
+from .prefix_engine import PrefixEngine
+from .prefix_systems import ConfidenceSystem, PrefixSystem, WaitKSystem
 
 log = logging.getLogger(__name__)
 
-SYSTEMS = {  # name: which trained models can be run as it
+SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k trained at every k
     "grid": ("grid",),
     "waitk": ("waitk", "offline"),
     "offline": ("offline",),
     "local_agreement": ("offline",),
+    "hold": ("multi", "offline"),
+    "alignatt": ("multi", "offline"),
+    "lsg": ("multi", "offline"),
+    "confidence": ("multi",),
 }
 AGREEMENT = 2  # LA-2, where no n is given
 
@@ -29,6 +38,22 @@ class Trained(Protocol):
     tokens: StreamTokens
 
 
+def can_run(name: str, system: str, k: int | str | None) -> bool:
+    """Whether a model can be run as the system of a name.
+
+    Args:
+        name: one of `SYSTEMS`.
+        system: the model was trained as: `grid`, `waitk` or `offline`.
+        k: it was trained with.
+    """
+    return system in SYSTEMS[name] or (k == MULTI_PATH and "multi" in SYSTEMS[name])
+
+
+def trained_by(name: str) -> str:
+    """The arguments of `train.py` that models which can be run as a system are trained by."""
+    return " or ".join(f"system={'waitk system.k=multi' if held == 'multi' else held}" for held in SYSTEMS[name])
+
+
 def build_system(
     loaded: Trained,
     name: str,
@@ -37,17 +62,20 @@ def build_system(
     max_target_tokens: int,
     batch_size: int = 64,
     static: bool | None = None,
+    adaptive: Adaptive | None = None,
 ) -> System:
     """The simultaneous system of that name around a trained model.
 
     Args:
         loaded: the model, on its device and in evaluation mode, with its stream tokens.
-        name: `grid`, `waitk`, `offline` or `local_agreement`.
+        name: one of `SYSTEMS`.
         setting: θ of the grid; k of wait-k (a model trained with another k, or for offline translation, will do);
-            n of local agreement, 2 where it is None; None for offline.
+            n of local agreement, 2 where it is None; ρ, δ, f and n of confidence, LSG, AlignAtt and hold-n; None for
+            offline.
         max_target_tokens: length at which a translation is stopped.
         batch_size: streams decoded side by side.
         static: whether the grid steps in fixed shapes; by default on CUDA.
+        adaptive: what confidence and LSG have beside their knob.
 
     Raises:
         ValueError: for an unknown name, a setting the system cannot take, or a model that cannot be run as it.
@@ -55,16 +83,55 @@ def build_system(
     if name not in SYSTEMS:
         raise ValueError(f"system={name!r}: must be one of {', '.join(SYSTEMS)}")
     model, tokens = loaded.model, loaded.tokens
-    held = "grid" if isinstance(model, GridModel) else model.system
-    if held not in SYSTEMS[name]:
-        ways = " or ".join(f"python train.py system={system}" for system in SYSTEMS[name])
-        raise ValueError(f"system={name!r} cannot be run on a {held} model: give a model folder trained by {ways}")
+    held, k = ("grid", None) if isinstance(model, GridModel) else (model.system, model.k)
+    if not can_run(name, held, k):
+        raise ValueError(
+            f"system={name!r} cannot be run on a {held} model: give a model folder trained by python train.py "
+            f"{trained_by(name)}"
+        )
     if name == "grid":
         assert isinstance(model, GridModel)
         if isinstance(setting, bool) or not isinstance(setting, int | float):
             raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
         return GridSystem(model, tokens, setting, max_target_tokens, batch_size, static=static)
     assert isinstance(model, PrefixModel)
+    return _prefix_system(model, tokens, name, setting, adaptive, max_target_tokens, batch_size)
+
+
+def live_engine(system: System, **options: Any) -> Engine | PrefixEngine:
+    """The engine whose live streams do what a system does.
+
+    Args:
+        system: as `build_system` makes it.
+        options: of `PrefixEngine`; a grid's engine has its own.
+    """
+    if isinstance(system, GridSystem):
+        return system.engine
+    assert isinstance(system, PrefixSystem)
+    return PrefixEngine(system, **options)
+
+
+def _prefix_system(
+    model: PrefixModel,
+    tokens: StreamTokens,
+    name: str,
+    setting: Any,
+    adaptive: Adaptive | None,
+    max_target_tokens: int,
+    batch_size: int,
+) -> PrefixSystem:
+    """A system on a prefix model that can be run as it."""
+    if name in ("confidence", "lsg"):
+        if adaptive is None:
+            raise ValueError(f"system={name!r} needs the bounds of its lag: give adaptive")
+        kind = ConfidenceSystem if name == "confidence" else LsgSystem if model.k == MULTI_PATH else WholeLsgSystem
+        return kind(model, tokens, setting, adaptive, max_target_tokens, batch_size)
+    if isinstance(setting, float) and setting.is_integer():
+        setting = int(setting)  # as settings arrive that may be fractions, too
+    if name == "hold":
+        return HoldSystem(model, tokens, setting, max_target_tokens, batch_size)
+    if name == "alignatt":
+        return AlignAttSystem(model, tokens, setting, max_target_tokens, batch_size)
     if name == "local_agreement":
         n = check_agreement(AGREEMENT if setting is None else setting)
         return LocalAgreementSystem(model, tokens, n, max_target_tokens, batch_size)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from duplexmt.baselines.mask import check_k, check_trained_k, drawn_delays, prefix_mask, visible_source
-from duplexmt.baselines.prefix_cache import NOTHING, SOURCE, TARGET, PrefixCache, Slot, arrival_mask
+from duplexmt.baselines.prefix_cache import ALL, NOTHING, REFERENCE, SOURCE, TARGET, PrefixCache, Slot, arrival_mask
 from duplexmt.baselines.prefix_model import PrefixModel
 
 from ..helpers import float64, tiny_backbone, tiny_prefix
@@ -75,12 +75,16 @@ def test_the_k_to_train_with_is_a_number_or_all_of_them():
 
 
 def test_the_mask_of_arrivals_equals_a_literal_one():
-    kinds = torch.tensor([[SOURCE, TARGET, SOURCE, NOTHING, TARGET, SOURCE]])
-    assert arrival_mask(kinds, 4)[0].int().tolist() == [
-        [1, 0, 1, 0, 0, 0],  # source: source up to itself
-        [1, 0, 1, 1, 0, 0],  # nothing: itself at least, to stay finite; its state is of no use to anybody
-        [1, 1, 1, 0, 1, 0],  # target: everything up to itself but nothing
-        [1, 0, 1, 0, 0, 1],
+    kinds = torch.tensor([[SOURCE, TARGET, SOURCE, NOTHING, REFERENCE, TARGET, SOURCE, REFERENCE]])
+    positions = torch.tensor([[0, 9, 1, 0, 9, 10, 2, 10]])
+    sees = torch.tensor([[ALL, ALL, 1, ALL, ALL, 2]])
+    assert arrival_mask(kinds, positions, sees)[0].int().tolist() == [
+        [1, 0, 1, 0, 0, 0, 0, 0],  # source: source up to itself
+        [1, 0, 1, 1, 0, 0, 0, 0],  # nothing: itself at least, to stay finite; its state is of no use to anybody
+        [1, 0, 0, 0, 1, 0, 0, 0],  # second view: itself, and no more of the source than it says
+        [1, 1, 1, 0, 0, 1, 0, 0],  # target: everything up to itself but nothing and the second view
+        [1, 0, 1, 0, 0, 0, 1, 0],
+        [1, 0, 1, 0, 1, 0, 0, 1],
     ]
 
 
@@ -147,24 +151,25 @@ def test_cached_decoding_equals_the_whole_sequence_under_the_training_mask_at_ev
     cache, compared = PrefixCache(model), 0
     for step in range(12):
         slots, again = [], []
-        for row, stream in enumerate(streams):
+        for stream in streams:
             fresh = []
             reads = draw.randrange(1 if step == 0 else 0, 3)
             for _ in range(min(reads, len(stream["source"]) - stream["read"])):
                 fresh.append(Slot(stream["source"][stream["read"]], SOURCE, stream["read"]))
                 stream["read"] += 1
-            if step and draw.random() < 0.3:  # the last target token again, with what has been read since
-                again.append(row)
-                token = stream["target"].pop()
-                stream["visible"].pop()
-            else:
-                token = draw.randrange(3, 90)
+            again.append(stream.get("fresh", 0) if draw.random() < 0.3 else 0)
+            kept = len(stream["target"]) - again[-1]  # the last target tokens again, with what has been read since
+            tokens = stream["target"][kept:] or [draw.randrange(3, 90) for _ in range(draw.randrange(1, 3))]
+            stream["fresh"] = len(tokens)
+            del stream["target"][kept:], stream["visible"][kept:]
             first = len(stream["source"]) if anchor == "source_length" else anchor
-            fresh.append(Slot(token, TARGET, first + len(stream["target"])))
-            stream["target"].append(token)
-            stream["visible"].append(stream["read"])
+            for token in tokens:
+                fresh.append(Slot(token, TARGET, first + len(stream["target"])))
+                stream["target"].append(token)
+                stream["visible"].append(stream["read"])
             slots.append(fresh)
-        cache.forget_last(again)
+        if step:
+            cache.forget_last(again)
         hidden = cache.append(slots)
         for state, stream in zip(hidden, streams, strict=True):
             unread = [91] * (len(stream["source"]) - stream["read"])

@@ -52,6 +52,7 @@ def test_scores_of_two_records_worked_by_hand():
     assert row["RTF"] == 2.5 / (6 / 0.5), "six characters of source at half a character a second"
     assert row["reference"] == (5 + 7) / 2
     assert (row["empty"], row["cut off"], row["sentences"]) == (1, 1, 2)
+    assert row["calls"] == 2 * 10 / 5, "calls of the model for a token written"
     assert 0 < row["chrF"] < 100
     assert notes[0].startswith("BLEU nrefs:1|")
     assert "tok:13a" in notes[0]
@@ -191,7 +192,7 @@ def entry(system, setting, bleu, al, scatter=0.5, **columns):
     """Scores of a made-up point."""
     draw = np.random.default_rng(int(10 * al)).normal(size=(2, 1000))
     row = {"BLEU": bleu, "chrF": bleu + 10, "AL": al, "AL_all": al - 1, "AP": 0.5, "FRL": al} | columns
-    counts = dict.fromkeys(("tokens", "reference", "source", "empty", "cut off", "sentences"), 5)
+    counts = dict.fromkeys(("tokens", "reference", "source", "empty", "cut off", "calls", "sentences"), 5)
     samples = {"BLEU": bleu + scatter * draw[0], "AL": al + 0.1 * draw[1]}
     (name, shown), *_ = name_points([point(system, setting)])
     return Scores(name, shown, row | counts, samples, [], point(system, setting))

@@ -4,19 +4,23 @@ import csv
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens, token_ids
 from duplexmt.evaluation.decoding import Decoding, Point, TestSet
 from duplexmt.evaluation.scoring import score
-from duplexmt.evaluation.simuleval import LiveAnswers, Units, export, shown, written
+from duplexmt.evaluation.simuleval import LiveAnswers, Units, export, shown
 from duplexmt.evaluation.translation import tokenise, translate
 from duplexmt.metrics.units import last_tokens
 from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
-from duplexmt.streaming.events import collect
+from duplexmt.policy.knobs import Adaptive
+from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.grid_system import GridSystem
+from duplexmt.streaming.systems import build_system, live_engine
 
 from ..helpers import (
     METRICS_PYTHON,
@@ -24,6 +28,7 @@ from ..helpers import (
     byte_level_tokenizer,
     needs_metrics_environment,
     spoken_grid,
+    tiny_prefix,
     tiny_tokenizer,
 )
 
@@ -51,6 +56,26 @@ def model_folder(folder, **options):
         training={},
         scores={},
     )
+
+
+def written(system, known, finished, length, filler):
+    """What a system has written once it has read some source tokens, and whether it has ended, decoded anew.
+
+    The rest of the source is filled with tokens that no decision depends on: the events are taken up to the read of
+    the first of them, so this holds for every system that does not look ahead.
+    """
+    source = [*known] if finished else [*known, *[filler] * max(1, length - len(known))]
+    writes, reads = [], 0
+    for event in system.translate([source]):
+        if isinstance(event, Read):
+            reads += 1
+            if reads > len(known) and not finished:
+                return writes, False
+        elif isinstance(event, Write):
+            writes.append(event)
+        elif isinstance(event, End):
+            return writes, True
+    return writes, finished
 
 
 def evaluation(folder, model, theta):
@@ -87,7 +112,7 @@ def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options)
 @pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
 def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options, monkeypatch):
     model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
-    system, live = GridSystem(model, tokens, 0.5, LIMIT), LiveAnswers(GridSystem(model, tokens, 0.5, LIMIT))
+    system, live = GridSystem(model, tokens, 0.5, LIMIT), LiveAnswers(GridSystem(model, tokens, 0.5, LIMIT).engine)
     for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
         steps = []
         monkeypatch.setattr(live.engine, "states", Counted(live.engine.states, steps))
@@ -108,6 +133,56 @@ def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options
     for number in (8, 9):  # an unfinished sentence is left for the next
         live(number, source[:1], False, 3)
         assert len(live.engine.streams) == 1
+
+
+PREFIX_SYSTEMS = [("waitk", 2), ("hold", 1), ("alignatt", 1), ("lsg", 0.3), ("confidence", 0.4)]
+
+
+@pytest.mark.parametrize(("name", "setting"), PREFIX_SYSTEMS)
+def test_streams_of_other_systems_answer_as_ones_decoded_again_at_each_unit(name, setting):
+    model, tokens = tiny_prefix("multi", seed=5, vocab_size=len(tiny_tokenizer())), stream_tokens(tiny_tokenizer())
+    loaded = SimpleNamespace(model=model, tokens=tokens)
+    system = build_system(loaded, name, setting, max_target_tokens=LIMIT, adaptive=Adaptive(1, 4, 0.9, "paper"))
+    live, early = LiveAnswers(live_engine(system)), 0
+    for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
+        for read in range(1, len(source) + 1):
+            finished = read == len(source)
+            found, ended = live(number, source[:read], finished, len(source))
+            expected, expected_end = written(system, source[:read], finished, len(source), filler=tokens.seed)
+            assert [(w.token, w.delay) for w in found] == [(w.token, w.delay) for w in expected]
+            assert ended == expected_end
+            early += len(found) if not finished else 0
+    assert early
+
+
+def test_the_agents_other_half_serves_a_policy_by_its_command(tmp_path):
+    model, tokens = tiny_prefix("multi", seed=5, vocab_size=len(tiny_tokenizer())), stream_tokens(tiny_tokenizer())
+    data = DATA | {"corpus": "pairs", "max_tokens": None}
+    folder = save_model_folder(
+        tmp_path / "model", model, tiny_tokenizer(), tokens, backbone=None, data=data, policy={}, training={}, scores={}
+    )
+    units = [*"站在那边"]
+    requests = [
+        {"sentence": 0, "units": units[:read], "finished": read == len(units), "all": units} for read in range(1, 5)
+    ]
+    command = [sys.executable, "-m", "duplexmt.evaluation.simuleval", "serve", str(folder), "--max-target-tokens", "8"]
+
+    def served(*arguments):
+        given = "".join(json.dumps(request) + "\n" for request in requests)
+        return subprocess.run(
+            [*command, *arguments], cwd=ROOT, input=given, capture_output=True, text=True, timeout=120
+        )
+
+    done = served("--system", "confidence", "--setting", "0.4", "--adaptive", "1,3,0.9,paper")
+    ready, *answers = map(json.loads, done.stdout.splitlines())
+    assert ready == {"ready": True}
+    assert [answer["finished"] for answer in answers] == [False, False, False, True]
+    lengths = [len(answer["tokens"]) for answer in answers]
+    assert lengths == sorted(lengths)
+    assert lengths[-1] > 0
+    done = served("--system", "confidence", "--setting", "0.4")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "system='confidence' needs the bounds of its lag" in done.stderr
 
 
 class Counted:
@@ -184,6 +259,25 @@ def test_simuleval_reports_the_delays_and_latencies_of_the_evaluation(tmp_path, 
     for name, value in theirs.items():
         if name != "BLEU":  # of tokens
             assert value == pytest.approx(ours["FRL" if name == "StartOffset" else name], abs=6e-4), name
+
+
+@needs_metrics_environment
+@pytest.mark.slow
+def test_simuleval_reports_the_delays_of_a_policy(tmp_path):
+    model, tokens = tiny_prefix("multi", seed=5, vocab_size=len(tiny_tokenizer())), stream_tokens(tiny_tokenizer())
+    data = DATA | {"corpus": "pairs", "max_tokens": None}
+    folder = save_model_folder(
+        tmp_path / "model", model, tiny_tokenizer(), tokens, backbone=None, data=data, policy={}, training={}, scores={}
+    )
+    evaluation(tmp_path / "run", model_folder(tmp_path / "grid"), 0.5)
+    export(tmp_path / "run", tmp_path / "out")
+    given = ["--system", "confidence", "--adaptive", "1,4,0.9,paper", "--target", tmp_path / "out" / "target.txt"]
+    instances, _ = simuleval(folder, tmp_path / "out", 0.4, *given)
+    system = build_system(
+        load_model_folder(folder), "confidence", 0.4, max_target_tokens=LIMIT, adaptive=Adaptive(1, 4, 0.9, "paper")
+    )
+    ours = collect(system.translate(token_ids(tiny_tokenizer(), SOURCES)), len(SOURCES))
+    assert [instance["delays"] for instance in instances] == [hypothesis.delays for hypothesis in ours]
 
 
 @needs_metrics_environment

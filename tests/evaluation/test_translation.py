@@ -70,6 +70,7 @@ def test_a_record_holds_all_that_the_scores_need_in_the_order_of_the_pairs():
         "elapsed": [0.5, 1.0, 1.5, 2.0, 2.5],
         "stopped": "end_token",
         "seconds": 2.5,
+        "calls": 10,
     }
     assert (second["id"], second["text"], second["tokens"], second["delays"]) == (1, "", [], [])
     assert (second["stopped"], second["seconds"]) == ("max_target_tokens", 0)

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.streaming.draft_systems import Draft, LocalAgreementSystem, common_prefix
 from duplexmt.streaming.events import End, Hypothesis, Read, Write, collect
-from duplexmt.streaming.prefix_systems import LocalAgreementSystem, PrefixSystem, WaitKSystem, common_prefix
+from duplexmt.streaming.prefix_systems import PrefixSystem, WaitKSystem
 
 from ..helpers import float64, tiny_prefix
 
@@ -53,7 +54,7 @@ def wait_k_one_by_one(model, tokens, text, k, limit):
         if token == tokens.end and read < len(source):
             events.append(Read(0, source[read]))
             read += 1
-            visible.pop()
+            visible = visible[:-1] if written else []
         elif token == tokens.end:
             return [*events, End(0, "end_token")]
         elif written == limit:
@@ -208,8 +209,8 @@ class Scripted(LocalAgreementSystem):
         PrefixSystem.__init__(self, small_talk(), TOKENS, 9, 64)
         self.n, self.table = n, table
 
-    def hypotheses(self, cache, streams):
-        return [(list(self.table[stream.read - 1]), "end_token") for stream in streams]
+    def drafts(self, cache, streams):
+        return [Draft(list(self.table[stream.read - 1]), "end_token") for stream in streams]
 
 
 A, B, C, D = 2, 3, 4, 5

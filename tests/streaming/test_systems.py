@@ -6,8 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.policy.knobs import Adaptive
+from duplexmt.streaming.draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem
 from duplexmt.streaming.grid_system import GridSystem
-from duplexmt.streaming.prefix_systems import LocalAgreementSystem, WaitKSystem
+from duplexmt.streaming.lsg_systems import LsgSystem, WholeLsgSystem
+from duplexmt.streaming.prefix_systems import ConfidenceSystem, WaitKSystem
 from duplexmt.streaming.systems import SYSTEMS, build_system
 
 from ..helpers import tiny_grid, tiny_prefix
@@ -15,35 +18,51 @@ from ..helpers import tiny_grid, tiny_prefix
 TOKENS = StreamTokens(end=0, seed=1)
 MODELS = {"grid": tiny_grid(), "waitk": tiny_prefix(3), "offline": tiny_prefix(), "multi": tiny_prefix("multi")}
 SETTINGS = {"grid": 0.5, "waitk": 3, "offline": None, "local_agreement": 2}
+SETTINGS |= {"confidence": 0.5, "lsg": 0.3, "alignatt": 2, "hold": 1}
+KNOBS = {
+    "grid": "theta",
+    "local_agreement": "n",
+    "confidence": "rho",
+    "lsg": "delta",
+    "alignatt": "frames",
+    "hold": "n",
+}
+KINDS = {"grid": GridSystem, "local_agreement": LocalAgreementSystem, "confidence": ConfidenceSystem}
+KINDS |= {"lsg": LsgSystem, "alignatt": AlignAttSystem, "hold": HoldSystem}
+ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 
 
 def build(held, name, setting, **limits):
     loaded = SimpleNamespace(model=MODELS[held], tokens=TOKENS)
-    return build_system(loaded, name, setting, **{"max_target_tokens": 8, "batch_size": 4} | limits)
+    return build_system(
+        loaded, name, setting, **{"max_target_tokens": 8, "batch_size": 4, "adaptive": ADAPTIVE} | limits
+    )
 
 
 @pytest.mark.parametrize(("name", "held"), [(name, held) for name in SYSTEMS for held in SYSTEMS[name]])
 def test_each_system_runs_on_the_models_it_can_with_the_limits_given(name, held):
     system = build(held, name, SETTINGS[name])
-    kind = {"grid": GridSystem, "local_agreement": LocalAgreementSystem}.get(name, WaitKSystem)
+    kind = WholeLsgSystem if (name, held) == ("lsg", "offline") else KINDS.get(name, WaitKSystem)
     assert type(system) is kind
     limited, streams = (system.engine, "max_streams") if name == "grid" else (system, "batch_size")
     assert (limited.max_target_tokens, getattr(limited, streams)) == (8, 4)
-    setting = {"grid": "theta", "local_agreement": "n"}.get(name, "k")
-    assert getattr(limited, setting) == SETTINGS[name]
+    assert getattr(limited, KNOBS.get(name, "k")) == SETTINGS[name]
 
 
 @pytest.mark.parametrize(
     ("held", "name", "message"),
     [
-        ("grid", "waitk", "system='waitk' cannot be run on a grid model: .*system=waitk or .*system=offline"),
+        ("grid", "waitk", "system='waitk' cannot be run on a grid model: .*train.py system=waitk or system=offline"),
         ("grid", "offline", "system='offline' cannot be run on a grid model: .* python train.py system=offline"),
         ("grid", "local_agreement", "'local_agreement' cannot be run on a grid model: .*system=offline"),
         ("waitk", "grid", "system='grid' cannot be run on a waitk model: .*system=grid"),
         ("waitk", "offline", "system='offline' cannot be run on a waitk model"),
         ("waitk", "local_agreement", "cannot be run on a waitk model"),
         ("offline", "grid", "system='grid' cannot be run on a offline model"),
-        ("offline", "simuleval", "system='simuleval': must be one of grid, waitk, offline, local_agreement"),
+        ("waitk", "hold", "'hold' cannot be run on a waitk model: .*system=waitk system.k=multi or .*system=offline"),
+        ("offline", "confidence", "'confidence' cannot be run on a offline model: .*system=waitk system.k=multi"),
+        ("grid", "lsg", "'lsg' cannot be run on a grid model"),
+        ("offline", "simuleval", "system='simuleval': must be one of grid, waitk, offline, local_agreement, hold, "),
     ],
 )
 def test_a_model_of_the_wrong_system_is_refused_with_the_way_to_the_right_one(held, name, message):
@@ -63,11 +82,42 @@ def test_a_model_of_the_wrong_system_is_refused_with_the_way_to_the_right_one(he
         ("offline", "offline", 3, "setting=3: the offline system reads the whole source and has no setting"),
         ("offline", "local_agreement", 0, "n=0: "),
         ("offline", "local_agreement", 1.5, "n=1.5: "),
+        ("multi", "confidence", None, "confidence=None: ρ.* between 0 and 1"),
+        ("multi", "confidence", float("nan"), "confidence=nan: ρ.* between 0 and 1"),
+        ("multi", "confidence", 1.1, "confidence=1.1: ρ"),
+        ("multi", "confidence", True, "confidence=True: ρ"),
+        ("multi", "lsg", 0, "lsg=0: δ.* finite number above 0"),
+        ("offline", "lsg", float("nan"), "lsg=nan: δ"),
+        ("offline", "lsg", float("inf"), "lsg=inf: δ"),
+        ("offline", "alignatt", -1, "alignatt=-1: f.* whole number of at least 0"),
+        ("multi", "alignatt", 1.5, "alignatt=1.5: f"),
+        ("multi", "hold", -1, "hold=-1: n.* whole number ≥ 0"),
+        ("offline", "hold", None, "hold=None: n"),
     ],
 )
 def test_a_setting_the_system_cannot_take_is_refused(held, name, setting, message):
     with pytest.raises(ValueError, match=message):
         build(held, name, setting)
+
+
+@pytest.mark.parametrize("name", ["waitk", "local_agreement", "hold", "alignatt"])
+def test_a_whole_number_may_come_as_a_fraction(name):
+    setting = getattr(build("offline", name, 2.0), KNOBS.get(name, "k"))
+    assert (type(setting), setting) == (int, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"k_min": 0}, r"adaptive\.k_min=0, .*k_min must be at least 1"),
+        ({"k_max": 0}, r"adaptive\.k_max=0: .*k_max at least k_min"),
+        ({"alpha": float("nan")}, r"adaptive\.alpha=nan: a probability"),
+        ({"divergence": "kl"}, r"adaptive\.divergence='kl': must be one of paper, code"),
+    ],
+)
+def test_what_policies_have_beside_their_knob_is_checked(values, message):
+    with pytest.raises(ValueError, match=message):
+        Adaptive(**{"k_min": 1, "k_max": 4, "alpha": 0.9, "divergence": "paper"} | values)
 
 
 def test_local_agreement_compares_two_hypotheses_where_nothing_is_said():

@@ -1,0 +1,134 @@
+"""Find the heads of a prefix model that align best, for AlignAtt, and keep them in its model folder.
+
+    python -m duplexmt.analysis.alignment_heads MODEL_FOLDER [--pairs 200] [--heads 4]
+
+Training pairs say which source token brings each target token: the one whose reading lowers its loss most. A head is
+as good as the share of target tokens for which it attends to that source token most, where they are predicted. Only
+tokens count that are brought clearly, by `CLEAR` nats or more.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..baselines.attention import AttentionRecord, recording
+from ..baselines.prefix_cache import SOURCE, TARGET, PrefixCache, Slot
+from ..baselines.prefix_model import PrefixModel
+from ..corpus.prepared import corpus_settings, prepare_corpus
+from ..data.tokenizer import StreamTokens, token_ids
+from ..model_folder.artifact import load_model_folder, read_manifest, write_manifest
+
+CLEAR = 1.0  # nats
+
+
+@torch.no_grad()
+def brought_by(
+    model: PrefixModel, tokens: StreamTokens, source: Sequence[int], text: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """How many nats of each target token's loss the reading of one source token takes away at most, and which.
+
+    Args:
+        model, tokens: in evaluation mode, and what it was trained with.
+        source, text: text tokens of a pair.
+
+    Returns:
+        Two tensors `[len(text)]`.
+    """
+    before, device = len(tokens.source_prefix), model.device
+    whole = torch.tensor([*tokens.prefix(()), *source, tokens.end], device=device)
+    target = torch.tensor([tokens.seed, *tokens.target_prefix, *text], device=device)
+    seen = before + torch.arange(len(source) + 1, device=device)  # from no text token to all, a row each
+    n, first = len(seen), len(target) - len(text) - 1
+    states = model(
+        whole.expand(n, -1), target.expand(n, -1), seen.new_full((n,), len(whole)), seen[:, None].expand(n, len(target))
+    )
+    likely = model.text_logits(states[:, first:-1]).float().log_softmax(-1)
+    losses = -likely.gather(-1, target[first + 1 :].expand(n, -1)[..., None])[..., 0]
+    drops, places = (losses[:-1] - losses[1:]).max(0)
+    return drops, places
+
+
+@torch.no_grad()
+def attended(model: PrefixModel, tokens: StreamTokens, source: Sequence[int], text: Sequence[int]) -> Tensor:
+    """What all heads attend to where each target token is predicted, the whole source read.
+
+    Returns:
+        Weights `[layers · heads, len(text), len(source)]`.
+    """
+    before, whole = len(tokens.source_prefix), [*tokens.prefix(()), *source, tokens.end]
+    target = [tokens.seed, *tokens.target_prefix, *text]
+    anchor = len(whole) if model.anchor == "source_length" else int(model.anchor)
+    slots = [Slot(token, SOURCE, x) for x, token in enumerate(whole)]
+    slots += [Slot(token, TARGET, anchor + y) for y, token in enumerate(target)]
+    record = AttentionRecord(None, slice(before, before + len(source)))
+    with recording(model):
+        PrefixCache(model).append_all([slots], record=record)
+    return record.weights[0, :, len(slots) - len(text) - 1 : -1]
+
+
+def best_heads(
+    model: PrefixModel, tokens: StreamTokens, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], count: int
+) -> tuple[list[list[int]], list[float]]:
+    """The heads that align best.
+
+    Args:
+        model, tokens: in evaluation mode, and what it was trained with.
+        pairs: text tokens of sources and their translations.
+        count: heads wanted.
+
+    Returns:
+        Layer and head of each, the best first, and the share of clearly brought tokens that each finds.
+
+    Raises:
+        ValueError: where no token is brought clearly, or more heads are wanted than there are.
+    """
+    heads = model.causal_lm.config.num_attention_heads
+    hits, clear = torch.zeros(heads * model.causal_lm.config.num_hidden_layers), 0
+    if not 1 <= count <= len(hits):
+        raise ValueError(f"--heads {count}: the model has {len(hits)} heads: give a number from 1 to that")
+    for source, text in pairs:
+        drops, places = brought_by(model, tokens, source, text)
+        chosen = drops >= CLEAR
+        found = attended(model, tokens, source, text).argmax(-1) == places
+        hits += found[:, chosen].sum(1).cpu()
+        clear += int(chosen.sum())
+    if not clear:
+        raise ValueError(
+            f"no target token of {len(pairs)} pairs depends on one source token by {CLEAR:g} nats: train on"
+        )
+    shares, best = (hits / clear).sort(descending=True, stable=True)
+    return [[int(at) // heads, int(at) % heads] for at in best[:count]], shares[:count].tolist()
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model_folder")
+    parser.add_argument("--pairs", type=int, default=200, help="training pairs to look at")
+    parser.add_argument("--heads", type=int, default=4)
+    arguments = parser.parse_args()
+    try:
+        if arguments.pairs < 1:
+            raise ValueError(f"--pairs {arguments.pairs}: must be at least 1")
+        loaded = load_model_folder(arguments.model_folder)
+        if not isinstance(loaded.model, PrefixModel):
+            raise ValueError(f"{arguments.model_folder} holds a grid: AlignAtt is for wait-k and offline models")
+        settings = corpus_settings(loaded.info["data"]) | {"tokenizer": loaded.tokenizer}
+        pairs = prepare_corpus(**settings).splits["train"][: arguments.pairs]
+        sources = loaded.sources.ids([pair.source for pair in pairs])
+        targets = token_ids(loaded.tokenizer, [pair.target for pair in pairs])
+        tokens = [*zip(sources, targets, strict=True)]
+        heads, shares = best_heads(loaded.model, loaded.tokens, tokens, arguments.heads)
+        write_manifest(arguments.model_folder, read_manifest(arguments.model_folder) | {"alignment_heads": heads})
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    for (layer, head), share in zip(heads, shares, strict=True):
+        print(f"layer {layer}, head {head}: aligns {100 * share:.0f} % of the tokens that one source token brings")
+
+
+if __name__ == "__main__":
+    main()

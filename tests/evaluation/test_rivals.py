@@ -1,0 +1,165 @@
+"""The adaptive policies by evaluate.py and translate.py, in one process, with tiny multi-path and offline models."""
+
+import io
+import json
+
+import pytest
+
+import evaluate
+import translate
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.evaluation.decoding import Decoding
+from duplexmt.model_folder.artifact import read_manifest, save_model_folder, write_manifest
+
+from ..helpers import SENTENCES, tiny_prefix, tiny_tokenizer
+from ..test_config import checked
+from .test_evaluate import arguments, tear
+
+PAIRS = SENTENCES[:3]
+KNOBS = ("confidence=[0.3,0.5]", "lsg=[0.1,1]", "alignatt=1", "hold=[1,3]")
+POLICIES = [("confidence", 0.4), ("lsg", 0.3), ("alignatt", 1), ("hold", 1)]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Folders of a multi-path, a wait-3 and an offline model, each with the pairs that were held out."""
+    folder = tmp_path_factory.mktemp("models")
+    lines = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
+    (folder / "pairs.tsv").write_text(lines, encoding="utf-8")
+    data = {"corpus": "pairs", "path": "gone.tsv", "train_path": None, "licence": "CC0", "max_tokens": 64}
+    data |= {"source_language": "zh", "target_language": "en", "test_path": str(folder / "pairs.tsv")}
+    for seed, (name, k) in enumerate({"multi": "multi", "wait3": 3, "offline": None}.items(), start=5):
+        save_model_folder(
+            folder / name, tiny_prefix(k, seed=seed, vocab_size=len(tiny_tokenizer())), tiny_tokenizer(),
+            stream_tokens(tiny_tokenizer()), backbone=None, data=data, policy={}, training={}, scores={},
+        )  # fmt: skip
+    return folder
+
+
+def decode(folder, models, *further):
+    given = arguments(models, *further)
+    cfg = checked("evaluate", *given)
+    evaluate.decode(cfg, given, folder)
+    return cfg, Decoding.read(folder)
+
+
+def points_in(decoding):
+    return sorted(
+        (p.system, p.setting, p.model_folder.rpartition("/")[2])
+        for p in decoding.points.values()
+        if p.setting is not None
+    )
+
+
+def test_each_policy_is_decoded_on_the_models_it_runs_on_and_has_its_row(models, tmp_path):
+    run = tmp_path / "run"
+    cfg, found = decode(run, [models / "multi", models / "offline"], "k=3", *KNOBS)
+    both = [(name, value, held) for name, value in [("lsg", 0.1), ("lsg", 1), ("alignatt", 1), ("hold", 1), ("hold", 3),
+            ("waitk", 3)] for held in ("multi", "offline")]  # fmt: skip
+    assert points_in(found) == sorted([*both, ("confidence", 0.3, "multi"), ("confidence", 0.5, "multi")])
+    evaluate.results(cfg, [run], run, "run", None)
+    rows = json.loads((run / "results.json").read_text(encoding="utf-8"))["rows"]
+    names = [(row["system"], row["setting"]) for row in rows]
+    assert len(names) == len(found.points)
+    for name in ("multi-path confidence", "multi-path LSG", "LSG", "multi-path AlignAtt", "AlignAtt", "hold-n"):
+        assert name in dict(names), name
+    calls = {name: row["calls"] for name, row in zip(names, rows, strict=True)}
+    assert calls["offline", "—"] == pytest.approx(1, abs=0.2), "one a token, and one for the end token where it came"
+    assert calls["hold-n", "n=3"] > 2, "each draft is translated anew"
+
+
+def test_a_killed_evaluation_of_policies_ends_as_one_that_was_not(models, tmp_path):
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    folders = [models / "multi", models / "offline"]
+    decode(whole, folders, *KNOBS)
+    decode(torn, folders, *KNOBS)
+    tear(torn, 11)
+    assert decode(torn, folders, *KNOBS)[1].complete
+
+    def texts(folder):
+        lines = map(json.loads, (folder / "hypotheses.jsonl").read_text(encoding="utf-8").splitlines())
+        return [(line["point"], line["id"], line["text"], line["delays"], line["calls"]) for line in lines]
+
+    assert texts(torn) == texts(whole)
+
+
+@pytest.mark.parametrize("changed", ["adaptive.k_max=2", "adaptive.alpha=0.5", "adaptive.divergence=code"])
+def test_hypotheses_by_other_bounds_are_stale(changed, models, tmp_path):
+    decode(tmp_path, [models / "multi"], "lsg=0.3", "hold=1")
+    with pytest.raises(ValueError, match=r"hypotheses of lsg 0\.3 in .* are stale: the settings have changed"):
+        decode(tmp_path, [models / "multi"], "lsg=0.3", changed)
+    assert decode(tmp_path, [models / "multi"], "hold=1", changed)[1].complete, "which has no bounds"
+
+
+def test_hypotheses_by_other_heads_are_stale(models, tmp_path):
+    decode(tmp_path, [models / "offline"], "alignatt=1")
+    info = read_manifest(models / "offline")
+    try:
+        write_manifest(models / "offline", info | {"alignment_heads": [[0, 1]]})
+        with pytest.raises(ValueError, match=r"hypotheses of alignatt 1 in .* are stale"):
+            decode(tmp_path, [models / "offline"], "alignatt=1")
+    finally:
+        write_manifest(models / "offline", info)
+
+
+@pytest.mark.parametrize(
+    ("held", "knob", "message"),
+    [
+        (
+            "wait3",
+            "hold=1",
+            r"hold=\[1\]: needs a model folder trained by system=waitk system\.k=multi or system=offline, got waitk "
+            r"with k=3: add one to model_folder=\[…\], or leave hold out",
+        ),
+        ("offline", "confidence=0.5", r"confidence=\[0\.5\]: needs .* system=waitk system\.k=multi, got offline: add"),
+        (
+            "offline",
+            "alignatt=[1,99]",
+            r"alignatt=99: f is more than the \d+ tokens of the longest source of",
+        ),
+    ],
+)
+def test_what_no_model_or_sentence_can_use_is_refused_before_anything_is_decoded(held, knob, message, models, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        decode(tmp_path / "run", [models / held], knob)
+    assert not (tmp_path / "run" / "hypotheses.jsonl").exists()
+
+
+# --- translate.py --------------------------------------------------------------------------------------------------
+
+
+def translated(models, held, capsys, *further):
+    given = [f"model_folder='{models / held}'", "device=cpu", "max_target_tokens=6", *further]
+    translate.translate(checked("translate", *given))
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("system", "setting"), [*POLICIES, ("waitk", 2), ("offline", None)])
+def test_live_translation_writes_what_an_evaluation_does(system, setting, models, tmp_path, capsys):
+    held = "offline" if system == "offline" else "multi"
+    knob = {"waitk": ["k=2"], "offline": []}.get(system, [f"{system}={setting}"])
+    _, found = decode(tmp_path, [models / held], *knob)
+    (key,) = [key for key, p in found.points.items() if (p.system, p.setting) == (system, setting)]
+    given = [f"run_as={system}", f"setting={'null' if setting is None else setting}", "events=true", "max_repeats=null"]
+    for record in found.sorted(key):
+        out = translated(models, held, capsys, f"text='{record['source']}'", "cut=false", *given)
+        writes = [event for event in map(json.loads, io.StringIO(out)) if event["event"] == "write"]
+        assert [event["token"] for event in writes] == record["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("held", "given", "message"),
+    [
+        ("multi", [], "holds a waitk model, no grid: say what to run it as, such as run_as=waitk setting=3"),
+        ("multi", ["setting=0.5"], r"setting=0\.5: of what"),
+        ("multi", ["run_as=confidence"], "confidence=None: ρ"),
+        ("multi", ["run_as=confidence", "setting=nan"], "confidence=nan: ρ"),
+        ("multi", ["run_as=waitk"], "k=None: .*whole number"),
+        ("multi", ["run_as=waitk", "setting=2", "theta=0.5"], r"theta=0\.5: only a grid has a θ"),
+        ("offline", ["run_as=confidence", "setting=0.5"], "cannot be run on a offline model"),
+        ("offline", ["run_as=alignatt", "setting=65"], "f of alignatt is more than the 64 tokens a sentence may have"),
+    ],
+)
+def test_translation_says_what_it_cannot_do(held, given, message, models, capsys):
+    with pytest.raises(ValueError, match=message):
+        translated(models, held, capsys, "text='人'", *given)

@@ -1,0 +1,187 @@
+"""The adaptive policies literally from their definitions: no cache, no batch, all recomputed at every state."""
+
+import torch
+from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
+
+from duplexmt.streaming.events import End, Read, Write
+
+
+@torch.no_grad()
+def distribution(model, source, target, length, visible):
+    """Log-probabilities of the next token by one forward over the whole sequence."""
+    hidden = model(torch.tensor([source]), torch.tensor([target]), torch.tensor([length]), torch.tensor([visible]))
+    return model.text_logits(hidden[0, -1]).log_softmax(-1)
+
+
+def as_if_whole(model, tokens, text, committed):
+    """The same, of a source text that is taken for whole."""
+    source = [*tokens.source_prefix, *text, tokens.end]
+    target = [tokens.seed, *tokens.target_prefix, *committed]
+    return distribution(model, source, target, len(source), [len(source)] * len(target))
+
+
+def kl(now, reference, which):
+    first, second = (now, reference) if which == "paper" else (reference, now)
+    return sum(float(p.exp() * (p - q)) for p, q in zip(first, second, strict=True))
+
+
+def rho_of(lag, rho, adaptive):
+    """The two runs of the paper's thresholds, with one knob."""
+    first, last = (2 * rho, 0) if rho <= 0.5 else (1, 2 * rho - 1)
+    share = (lag - adaptive.k_min) / (adaptive.k_max - adaptive.k_min)
+    return first * (1 - share) + last * share
+
+
+def token_by_token(model, tokens, text, adaptive, limit, doubtful):
+    """Read below k_min, write from k_max on and once the source has ended; in between `doubtful` says whether to write,
+    of the next token's distribution, the tokens read (end counted, prefix not), and the target. Confidence and LSG."""
+    source, before = [*tokens.source_prefix, *text, tokens.end], len(tokens.source_prefix)
+    target, visible, events, written, read = [tokens.seed, *tokens.target_prefix], [], [], 0, before
+    while True:
+        while read < len(source) and read - before - written < adaptive.k_min:
+            events.append(Read(0, source[read]))
+            read += 1
+        seen = [*visible, *[read] * (len(target) - len(visible))]
+        now = distribution(model, source[:read], target, len(source), seen)
+        token, lag = int(now.argmax()), read - before - written
+        write = lag >= adaptive.k_max or doubtful(now, read - before, target)
+        if read < len(source) and (token == tokens.end or not write):
+            events.append(Read(0, source[read]))
+            read += 1
+            continue
+        if token == tokens.end or written == limit:
+            return [*events, End(0, "end_token" if token == tokens.end else "max_target_tokens")]
+        events.append(Write(0, token, min(read - before, len(text)), None))
+        visible, written = seen, written + 1
+        target.append(token)
+
+
+def confidence(model, tokens, text, rho, adaptive, limit):
+    """Zheng et al. 2020."""
+
+    def doubtful(now, read, target):
+        written = len(target) - 1 - len(tokens.target_prefix)
+        least = rho_of(read - written, rho, adaptive)
+        return least < 1 and float(now.max().exp()) >= least
+
+    return token_by_token(model, tokens, text, adaptive, limit, doubtful)
+
+
+def lsg(model, tokens, text, delta, adaptive, limit, told=None):
+    """Guo et al. 2025 on a model that knows prefixes."""
+    source, before, forced = [*tokens.source_prefix, *text, tokens.end], len(tokens.source_prefix), tokens.target_prefix
+
+    def doubtful(now, read, target):
+        visible = [min(before + 1 + max(0, y - len(forced)), len(source)) for y in range(len(target))]
+        reference = distribution(model, source[: max(visible)], target, len(source), visible)
+        found = kl(now, reference, adaptive.divergence)
+        if told is not None:
+            told.append(found)
+        return found > delta or float(now.max().exp()) > adaptive.alpha
+
+    return token_by_token(model, tokens, text, adaptive, limit, doubtful)
+
+
+def drafting(model, tokens, text, limit, safe):
+    """Each prefix of the source translated from the start as a sentence of its own; `safe` says how many tokens of a
+    draft may stand, of the source text read, the draft, and what was written."""
+    committed, events = [], []
+    for read in range(1, len(text) + 1):
+        events.append(Read(0, text[read - 1]))
+        draft, reason = list(committed), "max_target_tokens"
+        while True:
+            token = int(as_if_whole(model, tokens, text[:read], draft).argmax())
+            if token == tokens.end:
+                reason = "end_token"
+                break
+            if len(draft) == limit:
+                break
+            draft.append(token)
+        new = draft[len(committed) : safe(text[:read], draft, committed)]
+        events += [Write(0, token, read, None) for token in new]
+        committed += new
+    events.append(Read(0, tokens.end))
+    return [*events, *(Write(0, token, len(text), None) for token in draft[len(committed) :]), End(0, reason)]
+
+
+def hold(model, tokens, text, n, limit):
+    """Hold-n: all but the last n."""
+    return drafting(model, tokens, text, limit, lambda read, draft, committed: max(0, len(draft) - n))
+
+
+def lsg_of_whole_sources(model, tokens, text, delta, adaptive, limit, told=None):
+    """Guo et al. 2025 on a model that knows whole sources."""
+
+    def safe(read, draft, committed):
+        stand = len(committed)
+        while stand < len(draft) and len(read) - stand >= adaptive.k_min:
+            now = as_if_whole(model, tokens, read, draft[:stand])
+            if len(read) - stand < adaptive.k_max and float(now.max().exp()) <= adaptive.alpha:
+                wait_1 = as_if_whole(model, tokens, read[: stand + 1], draft[:stand])
+                found = kl(now, wait_1, adaptive.divergence)
+                if told is not None:
+                    told.append(found)
+                if found <= delta:
+                    break
+            stand += 1
+        return stand
+
+    return drafting(model, tokens, text, limit, safe)
+
+
+@torch.no_grad()
+def attention(model, source, target):
+    """Weights of all heads `[layers · heads, Y, X]`, of target over source tokens: queries and keys by each layer's own
+    modules, softmax over all that a query sees."""
+    inputs, hooks = [], []
+    for layer in model.causal_lm.model.layers:
+        hooks.append(
+            layer.self_attn.register_forward_pre_hook(
+                lambda module, args, kwargs: inputs.append((module, kwargs)), with_kwargs=True
+            )
+        )
+    X, Y = len(source), len(target)
+    model(torch.tensor([source]), torch.tensor([target]), torch.tensor([X]), torch.tensor([[X] * Y]))
+    for hook in hooks:
+        hook.remove()
+    found = []
+    for module, kwargs in inputs:
+        states = kwargs["hidden_states"]
+        query, key = (project(states).view(1, X + Y, -1, module.head_dim) for project in (module.q_proj, module.k_proj))
+        if hasattr(module, "q_norm"):
+            query, key = module.q_norm(query), module.k_norm(key)
+        query, key = apply_rotary_pos_emb(query.transpose(1, 2), key.transpose(1, 2), *kwargs["position_embeddings"])
+        for head in range(query.shape[1]):
+            scores = query[0, head] @ key[0, head // module.num_key_value_groups].T * module.scaling
+            scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), float("-inf"))
+            found.append(scores.softmax(-1)[X:, :X])
+    return torch.stack(found)
+
+
+def rests_on(model, tokens, read, draft):
+    """Which source text token each token of a draft rests on, and the attention that says so."""
+    source, before = [*tokens.source_prefix, *read, tokens.end], len(tokens.source_prefix)
+    target = [tokens.seed, *tokens.target_prefix, *draft]
+    first = len(target) - len(draft) - 1  # predicts the draft's first token
+    weights = attention(model, source, target)[:, first:, before : before + len(read)]
+    if model.alignment_heads is not None:
+        heads = model.causal_lm.config.num_attention_heads
+        score = sum(weights[layer * heads + head] for layer, head in model.alignment_heads)
+    else:
+        mean = weights.mean(1, keepdim=True)
+        spread = ((weights - mean) ** 2).mean(1, keepdim=True) ** 0.5
+        score = ((weights - mean) / (spread + 0.01)).sum(0)
+    return score.argmax(-1).tolist(), weights
+
+
+def alignatt(model, tokens, text, frames, limit):
+    """Papi et al. 2023."""
+
+    def safe(read, draft, committed):
+        places, _ = rests_on(model, tokens, read, draft)
+        stand = len(committed)
+        while stand < len(draft) and places[stand] not in range(len(read) - frames, len(read)):
+            stand += 1
+        return stand
+
+    return drafting(model, tokens, text, limit, safe)

@@ -1,0 +1,273 @@
+"""Confidence, LSG, AlignAtt and hold-n: against their definitions, at the ends of their knobs, and live."""
+
+import random
+from functools import partial
+
+import pytest
+import torch
+
+from duplexmt.policy.knobs import Adaptive
+from duplexmt.streaming.draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem
+from duplexmt.streaming.events import Write
+from duplexmt.streaming.lsg_systems import LsgSystem, WholeLsgSystem, divergence
+from duplexmt.streaming.prefix_engine import PrefixEngine
+from duplexmt.streaming.prefix_systems import ConfidenceSystem, WaitKSystem
+
+from ..helpers import float64, tiny_prefix
+from . import slow_policies as slow
+from .test_prefix_systems import BATCH_SIZES, PREFIXED, SEEDS, SOURCES, TOKENS, small_talk, timeless
+
+BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
+UNSURE = Adaptive(k_min=2, k_max=3, alpha=1, divergence="code")
+LIMIT = 6
+both_tokens = pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+
+
+def model_of(seed, heads=None, **options):
+    model = small_talk(seed, anchor="source_length" if seed else 12, **options)
+    model.alignment_heads = heads
+    return model
+
+
+def in_all_batches(build, alone):
+    """Whether a system does in batches of any size what a slow version does one by one; how many delays there are."""
+    expected = [alone(source) for source in SOURCES]
+    for batch_size in BATCH_SIZES:
+        events = list(build(batch_size).translate(SOURCES))
+        assert [timeless(events, index) for index in range(len(SOURCES))] == expected
+    return {event.delay for events in expected for event in events if isinstance(event, Write)}
+
+
+# --- against the definitions ---------------------------------------------------------------------------------------
+
+
+@both_tokens
+@pytest.mark.parametrize("bounds", [BOUNDS, UNSURE], ids=["1-4", "2-3"])
+@pytest.mark.parametrize("rho", [0, 0.2, 0.5, 0.8])
+def test_confidence_does_in_a_batch_what_its_definition_does_alone(rho, bounds, tokens):
+    delays = set()
+    for seed in SEEDS:
+        model = model_of(seed)
+        build = partial(ConfidenceSystem, model, tokens, rho, bounds, LIMIT)
+        delays |= in_all_batches(build, lambda text, m=model: slow.confidence(m, tokens, text, rho, bounds, LIMIT))
+    assert len(delays) > 4
+
+
+@both_tokens
+@pytest.mark.parametrize("bounds", [BOUNDS, UNSURE], ids=["1-4, paper", "2-3, code"])
+@pytest.mark.parametrize("delta", [0.05, 0.5])
+@pytest.mark.parametrize(
+    ("system", "definition"), [(LsgSystem, slow.lsg), (WholeLsgSystem, slow.lsg_of_whole_sources)], ids=["", "whole"]
+)
+def test_lsg_does_in_a_batch_what_its_definition_does_alone(system, definition, delta, bounds, tokens):
+    delays = set()
+    for seed in SEEDS:
+        model = model_of(seed)
+        build = partial(system, model, tokens, delta, bounds, LIMIT)
+        delays |= in_all_batches(build, lambda text, m=model: definition(m, tokens, text, delta, bounds, LIMIT))
+    assert len(delays) > 4
+
+
+@both_tokens
+@pytest.mark.parametrize("heads", [None, [[0, 3], [1, 1]]], ids=["all", "calibrated"])
+@pytest.mark.parametrize("frames", [1, 2])
+def test_alignatt_does_in_a_batch_what_its_definition_does_alone(frames, heads, tokens):
+    delays = set()
+    for seed in SEEDS:
+        model = model_of(seed, heads)
+        build = partial(AlignAttSystem, model, tokens, frames, LIMIT)
+        delays |= in_all_batches(build, lambda text, m=model: slow.alignatt(m, tokens, text, frames, LIMIT))
+    assert len(delays) > 3
+
+
+@both_tokens
+@pytest.mark.parametrize("n", [1, 3])
+def test_hold_does_in_a_batch_what_its_definition_does_alone(n, tokens):
+    for seed in SEEDS:
+        model = model_of(seed)
+        build = partial(HoldSystem, model, tokens, n, LIMIT)
+        in_all_batches(build, lambda text, m=model: slow.hold(m, tokens, text, n, LIMIT))
+
+
+@pytest.mark.parametrize("which", ["paper", "code"])
+@pytest.mark.parametrize(("system", "definition"), [(LsgSystem, slow.lsg), (WholeLsgSystem, slow.lsg_of_whole_sources)])
+def test_divergences_are_those_of_the_definition(system, definition, which, monkeypatch):
+    found, expected = [], []
+    monkeypatch.setattr(
+        "duplexmt.streaming.lsg_systems.divergence",
+        lambda now, *others: found.append(told := divergence(now, *others)) or told,
+    )
+    bounds = Adaptive(k_min=1, k_max=4, alpha=1, divergence=which)
+    for seed in SEEDS:
+        list(system(model_of(seed), TOKENS, 0.5, bounds, LIMIT, 1).translate(SOURCES))
+        for text in sorted(SOURCES, key=len):
+            definition(model_of(seed), TOKENS, text, 0.5, bounds, LIMIT, expected)
+    found = torch.cat([told.flatten() for told in found])
+    expected = torch.tensor(expected, dtype=torch.float64)
+    if system is LsgSystem:  # which computes it where the bounds decide, too; every one of the definition's is there
+        assert len(found) > len(expected) > 20
+        assert (found[:, None] - expected).abs().min(0).values.max() < 1e-9
+    else:
+        assert len(expected) > 20
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [-1e-9, 1e-9])
+def test_a_probability_is_known_to_a_billionth(offset):
+    model, text = model_of(1), SOURCES[0]
+    p = float(slow.distribution(model, text[:1], [TOKENS.seed], len(text) + 1, [1]).max().exp())
+    rho = (p + offset) / 2  # ρ_k at k_min is twice that
+    first = [event for event in ConfidenceSystem(model, TOKENS, rho, BOUNDS, LIMIT).translate([text])][1]
+    assert isinstance(first, Write) == (offset < 0)
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "llama", "mistral", "qwen3"])
+def test_recorded_attention_is_that_of_each_head_and_leaves_the_model_as_it_was(model_type):
+    model = float64(tiny_prefix(vocab_size=7, model_type=model_type, sliding_window=None))
+    seen = []
+
+    class Kept(AlignAttSystem):
+        def safe(self, cache, streams, drafts):
+            for stream, draft in zip(streams, drafts, strict=True):
+                read = stream.source[len(PREFIXED.source_prefix) : stream.read]
+                seen.append((read, list(draft.text), torch.stack(draft.attention, 1)))
+            return super().safe(cache, streams, drafts)
+
+    before = model.causal_lm.config._attn_implementation
+    list(Kept(model, PREFIXED, 1, LIMIT, 3).translate(SOURCES[:3]))
+    assert model.causal_lm.config._attn_implementation == before
+    for read, draft, weights in seen:
+        expected = slow.rests_on(model, PREFIXED, read, draft)[1]
+        torch.testing.assert_close(weights, expected, rtol=0, atol=1e-9)
+    assert len(seen) == sum(map(len, SOURCES[:3]))
+
+
+# --- the ends of the knobs -----------------------------------------------------------------------------------------
+
+
+def same_as(system, other):
+    for source in SOURCES:
+        assert timeless(system.translate([source])) == timeless(other.translate([source]))
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+def test_confidence_and_lsg_are_wait_k_at_the_ends(tokens):
+    for seed in SEEDS:
+        model = model_of(seed)
+        wait = {k: WaitKSystem(model, tokens, k, LIMIT) for k in (2, 3, 5)}
+        for least, most, which in ((2, 3, "code"), (2, 5, "paper"), (5, 5, "paper")):
+            bounds = Adaptive(least, most, 1, which)
+            same_as(ConfidenceSystem(model, tokens, 0, bounds, LIMIT), wait[least])
+            same_as(ConfidenceSystem(model, tokens, 1, bounds, LIMIT), wait[most])
+            same_as(LsgSystem(model, tokens, 1e-12, bounds, LIMIT), wait[least])
+            same_as(LsgSystem(model, tokens, 1e9, bounds, LIMIT), wait[most])
+
+
+def test_what_drafts_is_offline_or_local_agreement_of_one_at_the_ends():
+    for seed in SEEDS:
+        model = model_of(seed)
+        offline, at_once = WaitKSystem(model, TOKENS, None, LIMIT), LocalAgreementSystem(model, TOKENS, 1, LIMIT)
+        same_as(HoldSystem(model, TOKENS, 0, LIMIT), at_once)
+        same_as(AlignAttSystem(model, TOKENS, 0, LIMIT), at_once)
+        never = Adaptive(k_min=1, k_max=99, alpha=1, divergence="paper")
+        for late in (
+            HoldSystem(model, TOKENS, LIMIT, LIMIT),
+            AlignAttSystem(model, TOKENS, 7, LIMIT),
+            WholeLsgSystem(model, TOKENS, 1e9, never, LIMIT),
+        ):
+            same_as(late, offline)
+
+
+def test_a_certain_token_is_written_however_little_the_source_says_of_it():
+    model = model_of(1)
+    bounds = Adaptive(k_min=2, k_max=4, alpha=0, divergence="paper")
+    same_as(LsgSystem(model, TOKENS, 1e9, bounds, LIMIT), WaitKSystem(model, TOKENS, 2, LIMIT))
+
+
+# --- what a system needs, and live ---------------------------------------------------------------------------------
+
+SYSTEMS = {
+    "wait-k": lambda m, t: WaitKSystem(m, t, 2, LIMIT),
+    "offline": lambda m, t: WaitKSystem(m, t, None, LIMIT),
+    "local agreement": lambda m, t: LocalAgreementSystem(m, t, 2, LIMIT),
+    "confidence": lambda m, t: ConfidenceSystem(m, t, 0.4, BOUNDS, LIMIT),
+    "lsg": lambda m, t: LsgSystem(m, t, 0.3, BOUNDS, LIMIT),
+    "whole lsg": lambda m, t: WholeLsgSystem(m, t, 0.3, BOUNDS, LIMIT),
+    "alignatt": lambda m, t: AlignAttSystem(m, t, 1, LIMIT),
+    "hold": lambda m, t: HoldSystem(m, t, 1, LIMIT),
+}
+every_system = pytest.mark.parametrize("name", SYSTEMS)
+
+
+@every_system
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+def test_a_source_that_arrives_piece_by_piece_is_translated_as_one_that_is_known(name, tokens):
+    draw = random.Random(name)
+    for seed in SEEDS[:2]:
+        system = SYSTEMS[name](model_of(seed), tokens)
+        engine = PrefixEngine(system)
+        for source in SOURCES:
+            stream, events, arrived = engine.open(source_length=len(source)), [], 0
+            while arrived < len(source):
+                piece = source[arrived : arrived + draw.randrange(1, 4)]
+                stream.read(piece)
+                arrived += len(piece)
+                events += list(stream.write())
+                assert list(stream.write()) == []
+                assert stream.state.read - stream.prefix == arrived, "reads all that there is before it waits"
+            stream.end()
+            events += list(stream.write())
+            assert stream.over
+            known = [event for event in system.translate([source])]
+            assert timeless(events, events[0].stream) == timeless(known)
+            assert events[-1].calls == known[-1].calls
+
+
+@every_system
+def test_no_source_token_is_encoded_twice_and_calls_of_the_model_are_counted(name, monkeypatch):
+    from duplexmt.baselines.prefix_cache import SOURCE, PrefixCache
+
+    encoded, calls = [], []
+    original = PrefixCache.append_all
+
+    def counted(self, slots, **recording):
+        calls.append(sum(map(bool, slots)))
+        encoded.extend((slot.position, slot.token) for own in slots for slot in own if slot.kind == SOURCE)
+        return original(self, slots, **recording)
+
+    monkeypatch.setattr(PrefixCache, "append_all", counted)
+    system = SYSTEMS[name](model_of(2), TOKENS)
+    ends = [event for event in system.translate(SOURCES) if hasattr(event, "reason")]
+    assert sum(end.calls for end in ends) == sum(calls)
+    text = [(place, token) for place, token in encoded if token != TOKENS.end]
+    assert sorted(text) == sorted((place, token) for source in SOURCES for place, token in enumerate(source))
+
+
+def test_a_live_stream_says_what_it_cannot_do():
+    engine = PrefixEngine(SYSTEMS["hold"](model_of(1), TOKENS))
+    stream = engine.open(source_length=3)
+    with pytest.raises(ValueError, match="has no source"):
+        stream.end()
+    with pytest.raises(ValueError, match=f"a source of 301 tokens.*exceeds the {256 - 1 - LIMIT}"):
+        stream.read([3] * 300)
+    stream.read([3])
+    stream.end()
+    with pytest.raises(ValueError, match="open another one"):
+        stream.read([3])
+    with pytest.raises(ValueError, match="source_length"):
+        engine.open()
+    engine.typical_source_length = 5
+    assert engine.open().state.source_length == 5
+    with pytest.raises(ValueError, match=r"max_target_tokens=254: .* 256 positions .* no room"):
+        PrefixEngine(HoldSystem(model_of(1), TOKENS, 1, 254))
+
+
+def test_a_live_stream_is_stopped_where_it_repeats_itself():
+    from .test_prefix_systems import always
+
+    engine = PrefixEngine(WaitKSystem(always(small_talk(), 3), TOKENS, 1, 40), max_repeats=4)
+    stream = engine.open(source_length=2)
+    stream.read([2, 4])
+    stream.end()
+    events = list(stream.write())
+    assert (events[-1].reason, sum(isinstance(event, Write) for event in events)) == ("repetition", 4)
