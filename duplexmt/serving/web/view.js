@@ -1,0 +1,180 @@
+// What the page shows of a session: text that only ever grows, figures of the newest sentence, its latency.
+import { at, html, legible, onFrame } from "./dom.js";
+import { mean } from "./latency.js";
+import { drawDecisions, drawStaircase } from "./staircase.js";
+
+const ENDS = { max_target_tokens: "cut off at the length limit", repetition: "stopped as it repeated itself", idle: "stopped: idle" };
+const number = (value) => (value === null ? "—" : value.toFixed(2));
+
+// A pane that scrolls: it stays at its end as it grows, unless somebody has scrolled back.
+class Pane {
+  constructor(element) {
+    Object.assign(this, { element, atEnd: true });
+    element.addEventListener("scroll", () => {
+      this.atEnd = element.scrollTop + element.clientHeight >= element.scrollHeight - 8;
+    });
+  }
+
+  append(...content) {
+    this.element.append(...content);
+  }
+
+  settle() {
+    if (this.atEnd) this.element.scrollTop = this.element.scrollHeight;
+  }
+}
+
+export class View {
+  constructor() {
+    this.languages = { source: "", target: "" };
+    this.theta = 0.5;
+    this.sentence = null; // the newest
+    this.whole = []; // AL of each sentence that is over
+    this.panes = Object.fromEntries(["source", "translation", "words"].map((id) => [id, new Pane(at(id))]));
+    this.lines = { source: null, translation: null }; // the last ones, while they go on
+    this.unread = []; // parts of the source the model has not read: their elements, and their lengths in code points
+    this.read = 0; // code points of this session's source that it has read
+    this.redraw = onFrame(() => this.draw());
+    this.redraw();
+  }
+
+  speak(source, target) {
+    this.languages = { source, target };
+    at("source-language").textContent = source;
+    at("target-language").textContent = target;
+    for (const [id, language] of [["source", source], ["type", source], ["translation", target]]) at(id).lang = language;
+  }
+
+  line(pane) {
+    if (!this.lines[pane]) this.panes[pane].append(html("p", {}, (this.lines[pane] = html("bdi"))));
+    return this.lines[pane];
+  }
+
+  // Source text on its way to the model; it is pale until it has been read.
+  source(text) {
+    for (const [part] of text.matchAll(/[\r\n]|[^\r\n]+/g)) {
+      const shown = html("span", { class: "unread" }, part);
+      if (/[\r\n]/.test(part)) this.lines.source = null;
+      else this.line("source").append(shown);
+      this.unread.push({ shown, length: Array.from(part).length });
+    }
+    this.redraw();
+  }
+
+  // The model has read the source as far as this.
+  readUntil(offset) {
+    while (this.unread.length && this.read < offset) {
+      const first = this.unread[0], count = Math.min(first.length, offset - this.read);
+      if (count === first.length) {
+        first.shown.classList.remove("unread");
+        this.unread.shift();
+      } else {
+        const characters = Array.from(first.shown.textContent);
+        first.shown.before(html("span", {}, characters.slice(0, count).join("")));
+        first.shown.textContent = characters.slice(count).join("");
+        first.length -= count;
+      }
+      this.read += count;
+    }
+  }
+
+  // An event of a sentence that has just taken it.
+  event(sentence, { event, text, source }) {
+    if (this.sentence !== sentence) this.begin(sentence);
+    this.readUntil(source);
+    if (text) this.line("translation").append(text);
+    this.lines.translation?.parentElement.setAttribute("aria-busy", String(event === "write")); // told in whole words
+    this.under(sentence, event, text);
+    if (event === "end") {
+      this.whole.push(sentence.lagging);
+      if (ENDS[sentence.over]) this.gap(`This translation was ${ENDS[sentence.over]}.`);
+    }
+    this.redraw();
+  }
+
+  newLine(source) {
+    this.readUntil(source);
+    this.lines.translation = null;
+  }
+
+  begin(sentence) {
+    this.sentence = sentence;
+    this.strip = html("div", { class: "sentence" });
+    this.columns = [];
+    this.panes.words.append(this.strip);
+  }
+
+  // Each word stands under the source token that was the last one read when it was written.
+  under(sentence, event, text) {
+    const newest = this.columns.at(-1);
+    if (event === "read") {
+      const { source, last } = sentence.columns.at(-1);
+      const read = html("bdi", { class: "read", lang: this.languages.source }, legible(source));
+      if (last) read.setAttribute("aria-label", "end of the sentence");
+      const written = html("bdi", { class: "written", lang: this.languages.target });
+      newest?.parentElement.classList.remove("newest");
+      this.strip.append(html("div", { class: "column newest" }, read, written));
+      this.columns.push(written);
+      return;
+    }
+    if (text) {
+      newest.append(text);
+      newest.parentElement.classList.add("some");
+    }
+    if (event === "end") newest.parentElement.classList.remove("newest");
+  }
+
+  // What was written while nobody looked, and the server has kept as text only.
+  missed(text) {
+    this.gap("What follows was written meanwhile; how, the server no longer knows.");
+    for (const [index, part] of text.split("\n").entries()) {
+      if (index) this.lines.translation = null;
+      if (part) this.line("translation").append(part);
+    }
+    this.redraw();
+  }
+
+  // Something to know, between two lines of the translation.
+  gap(message) {
+    this.panes.translation.append(html("p", { class: "gap" }, message));
+    this.lines.translation = null;
+  }
+
+  // Another session has begun, with the last so many code points of the source; a sentence in it may have been begun.
+  renewed(characters, begun) {
+    if (begun) this.gap("The server has lost this session. Another one translates the unfinished sentence anew.");
+    this.read = characters - this.unread.reduce((sum, { length }) => sum + length, 0);
+  }
+
+  moved(theta) {
+    this.theta = theta;
+    this.redraw();
+  }
+
+  draw() {
+    const { sentence } = this;
+    for (const pane of Object.values(this.panes)) pane.settle();
+    drawStaircase(at("staircase"), sentence);
+    drawDecisions(at("decisions"), sentence, this.theta);
+    if (!sentence) return;
+    at("al").textContent = number(sentence.lagging);
+    at("al-mean").textContent = number(mean(this.whole));
+    at("behind").textContent = String(sentence.behind);
+    at("counts").textContent = `${sentence.read} / ${sentence.written}`;
+    if (at("steps-part").open) this.table();
+  }
+
+  table() {
+    const probability = (p) => (p === null ? "—" : p.toFixed(3));
+    const rows = (this.sentence?.columns ?? []).map(({ source, last, written, left }, index) => {
+      const read = html("th", { scope: "row" }, html("bdi", { lang: this.languages.source }, legible(source)));
+      const cell = html("td");
+      for (const { text, p } of written) {
+        cell.append(html("bdi", { lang: this.languages.target }, legible(text)), html("span", { class: "p" }, ` (${probability(p)}) `));
+      }
+      const leaving = html("td", { class: "number" }, left ? probability(left.p) : "—");
+      return html("tr", {}, html("td", { class: "number" }, String(index + 1)), read, cell, leaving);
+    });
+    at("steps").tBodies[0].replaceChildren(...rows);
+  }
+}
