@@ -1,8 +1,8 @@
 """A live server without a model: it speaks the protocol and translates by a script, so that the page can be tested.
 
-Each character is a source token, each target token the name of a number: the i-th is written once `i + lag` tokens have
-been read, the lag being 0 to 4 as θ goes from 0 to 1. Sentences end at 。 and at line ends. The page cannot tell it from
-the server: messages of both sides are checked against the protocol.
+Each character is a source token, each target token the name of a number: the i-th is written once `i + lag` tokens
+have been read, the lag being 0 to 4 as θ goes from 0 to 1. Sentences end at 。 and at line ends. The page cannot tell
+it from the server: messages of both sides are checked against the protocol.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ import duplexmt
 from duplexmt.serving.protocol import SUBPROTOCOL, client_message, server_messages
 
 PACKAGE = Path(duplexmt.__file__).parent
-NAMES = "one two three four five six seven eight nine ten".split()
+NAMES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 LIMITS = {
     "frame_bytes": 16384, "message_characters": 2000, "characters_per_second": 200.0, "characters_burst": 4000,
     "messages_per_second": 20.0, "messages_burst": 40, "idle_seconds": 120.0, "grace_seconds": 120.0,
@@ -92,14 +92,16 @@ class ScriptedServer:
         address: of the page.
         received: all messages of clients, in order.
         refuses: whether connections are refused.
-        fails_with: the close code and error of every new connection, if any.
+        fails_with: close code, name and further fields of the error that every new connection ends with, if any.
         forgets: whether a `resume` gets a snapshot.
-        translation: of the newest session.
+        stalls: whether nothing is answered any more.
+        keeps: whether events are not sent, only acknowledgements.
     """
 
     def __init__(self):
         self.received, self.sessions, self.sockets = [], {}, set()
-        self.refuses, self.fails_with, self.forgets, self.token = False, None, False, None
+        self.refuses, self.forgets, self.stalls, self.keeps = False, False, False, False
+        self.fails_with = self.token = None
         self.loop = None
 
     @property
@@ -108,7 +110,12 @@ class ScriptedServer:
 
     @property
     def translation(self):
-        return "".join(event["text"] for frame in self.session.frames for event in frame)
+        """Of the newest session."""
+        return "".join(event["text"] for event in self.events())
+
+    def events(self):
+        """Of the newest session."""
+        return [event for frame in self.session.frames for event in frame]
 
     def texts(self):
         """What has arrived as text, message by message."""
@@ -162,10 +169,12 @@ class ScriptedServer:
         await send("ready", session=session.name, key=session.key, model=MODEL, limits=LIMITS, expires=3600.0, **more)
         await send("ack", at=len(session.text), credit=4000)
         while True:
-            for seq in range(seen + 1, len(session.frames) + 1):
-                await send("events", seq=seq, events=session.frames[seq - 1])
-            seen = len(session.frames)
+            while not self.keeps and seen < len(session.frames):
+                await send("events", seq=seen + 1, events=session.frames[seen])
+                seen += 1
             message = await self.receive(connection)
+            if self.stalls:
+                continue
             if message.type == "text":
                 session.take(message.at, message.text)
                 await send("ack", at=len(session.text), credit=4000)
@@ -187,7 +196,9 @@ def app(server):
     async def style(request):
         return Response((PACKAGE / "report" / "web" / "report.css").read_text(encoding="utf-8"), media_type="text/css")
 
-    policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'"
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'"
+    )
     files = StaticFiles(directory=PACKAGE / "serving" / "web", html=True)
 
     async def guarded(scope, receive, send):
@@ -207,7 +218,7 @@ def serving():
     server = ScriptedServer()
     listening = socket.create_server(("127.0.0.1", 0))
     server.address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    runner = uvicorn.Server(uvicorn.Config(app(server), log_level="warning", ws="websockets-sansio"))
+    runner = uvicorn.Server(uvicorn.Config(app(server), log_level="warning", ws="websockets-sansio", lifespan="off"))
 
     async def run():
         server.loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ const PING = 10_000, PATIENCE = 5_000; // ms between two pings, and until a miss
 const FIRST_WAIT = 500, LONGEST_WAIT = 15_000; // ms, doubled from try to try
 const Close = { TOO_BIG: 1009, RESTART: 1012, BAD_MESSAGE: 4400, TOKEN: 4401, UNKNOWN: 4404, IDLE: 4408, REPLACED: 4409 };
 const REASONS = { 1013: "the server is busy", 4413: "this connection was too slow", 4429: "that was too much at once" };
-const NEW = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, text: "", theta: null };
+const NEW = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, text: [], theta: null };
 
 export class Connection {
   // tell: what becomes of it, as functions: state({state, message, until}), ready(model, theta), events(events),
@@ -18,7 +18,7 @@ export class Connection {
     // session, key, the last frame seen; θ as last asked for; the source's positions: `base`, where the sentence begins
     // that is not over, and `at`, up to which it is acknowledged; `shown`, the length of the translation so far
     Object.assign(this, kept);
-    this.text = Array.from(text); // from `base` on, in the code points it is counted in
+    this.text = text; // from `base` on, in the code points it is counted in
     this.toSet = false; // whether θ is to be sent
     this.numbers = 0; // of `set` messages
     this.timers = {};
@@ -30,7 +30,7 @@ export class Connection {
 
   save() {
     const { session, key, seq, base, at, shown, theta } = this;
-    this.memory.session = { session, key, seq, base, at, shown, theta, text: this.text.join("") };
+    this.memory.session = { session, key, seq, base, at, shown, theta, text: this.text };
   }
 
   // --- the connection -------------------------------------------------------------------------------------------

@@ -1,45 +1,55 @@
-// What survives a reload, in sessionStorage: the session, source text not yet acknowledged, and what has been shown.
+// What survives a reload, in sessionStorage: the session, its source text that is still needed, and all that was shown.
 
-const PREFIX = "duplexmt.";
+const PREFIX = "duplexmt.", SESSION = `${PREFIX}session`;
+const EVERY = 100; // ms between two writings
 
 export class Memory {
   constructor(storage = sessionStorage) {
-    this.storage = storage;
-    this.full = false; // then a reload shows less
-    this.kept = 0; // entries of the story
-    while (this.storage.getItem(`${PREFIX}story.${this.kept}`) !== null) this.kept += 1;
+    Object.assign(this, { storage, news: [], timer: null, kept: 0, full: false });
+    while (storage.getItem(this.part(this.kept)) !== null) this.kept += 1;
+    this.now = JSON.parse(storage.getItem(SESSION));
+    addEventListener("pagehide", () => this.write());
+  }
+
+  part(number) {
+    return `${PREFIX}story.${number}`;
   }
 
   get session() {
-    return JSON.parse(this.storage.getItem(`${PREFIX}session`));
+    return this.now;
   }
 
+  // Story and session are written together, else a reload would show something twice, or not at all.
   set session(session) {
-    this.put("session", session);
+    this.now = session;
+    this.timer ??= setTimeout(() => this.write(), EVERY);
   }
 
   // Whatever was shown, in order.
   *story() {
-    for (let number = 0; number < this.kept; number++) yield* JSON.parse(this.storage.getItem(`${PREFIX}story.${number}`));
+    for (let number = 0; number < this.kept; number++) yield* JSON.parse(this.storage.getItem(this.part(number)));
   }
 
   tell(entries) {
-    if (this.put(`story.${this.kept}`, entries)) this.kept += 1;
+    this.news.push(...entries);
+  }
+
+  write() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    try {
+      if (this.news.length && !this.full) this.storage.setItem(this.part(this.kept++), JSON.stringify(this.news));
+    } catch (error) {
+      if (error.name !== "QuotaExceededError") throw error;
+      this.full = true; // a reload will show no more than this; the session goes on all the same
+    }
+    this.news = [];
+    if (this.now) this.storage.setItem(SESSION, JSON.stringify(this.now));
   }
 
   forget() {
-    for (const name of Object.keys(this.storage)) if (name.startsWith(PREFIX)) this.storage.removeItem(name);
-    this.kept = 0;
-  }
-
-  put(name, value) {
-    try {
-      this.storage.setItem(PREFIX + name, JSON.stringify(value));
-      return true;
-    } catch (error) {
-      if (error.name !== "QuotaExceededError") throw error;
-      this.full = true;
-      return false;
-    }
+    this.news = [];
+    this.now = null;
+    this.storage.clear();
   }
 }

@@ -4,6 +4,7 @@ import { mean } from "./latency.js";
 import { drawDecisions, drawStaircase } from "./staircase.js";
 
 const ENDS = { max_target_tokens: "cut off at the length limit", repetition: "stopped as it repeated itself", idle: "stopped: idle" };
+const BREATH = 600; // ms without a further word
 const number = (value) => (value === null ? "—" : value.toFixed(2));
 
 // A pane that scrolls: it stays at its end as it grows, unless somebody has scrolled back.
@@ -32,7 +33,7 @@ export class View {
     this.whole = []; // AL of each sentence that is over
     this.panes = Object.fromEntries(["source", "translation", "words"].map((id) => [id, new Pane(at(id))]));
     this.lines = { source: null, translation: null }; // the last ones, while they go on
-    this.unread = []; // parts of the source the model has not read: their elements, and their lengths in code points
+    this.unread = []; // texts of the source, all of it that the model has not read
     this.read = 0; // code points of this session's source that it has read
     this.redraw = onFrame(() => this.draw());
     this.redraw();
@@ -53,28 +54,28 @@ export class View {
   // Source text on its way to the model; it is pale until it has been read.
   source(text) {
     for (const [part] of text.matchAll(/[\r\n]|[^\r\n]+/g)) {
-      const shown = html("span", { class: "unread" }, part);
+      const shown = new Text(part);
       if (/[\r\n]/.test(part)) this.lines.source = null;
-      else this.line("source").append(shown);
-      this.unread.push({ shown, length: Array.from(part).length });
+      else {
+        const line = this.line("source");
+        if (!line.lastChild) line.append(html("span"), html("span", { class: "unread" }));
+        line.lastChild.append(shown);
+      }
+      this.unread.push(shown);
     }
     this.redraw();
   }
 
   // The model has read the source as far as this.
   readUntil(offset) {
-    while (this.unread.length && this.read < offset) {
-      const first = this.unread[0], count = Math.min(first.length, offset - this.read);
-      if (count === first.length) {
-        first.shown.classList.remove("unread");
-        this.unread.shift();
-      } else {
-        const characters = Array.from(first.shown.textContent);
-        first.shown.before(html("span", {}, characters.slice(0, count).join("")));
-        first.shown.textContent = characters.slice(count).join("");
-        first.length -= count;
-      }
-      this.read += count;
+    for (; this.unread.length && this.read < offset; this.read += 1) {
+      const [first] = this.unread, length = first.data.codePointAt(0) > 0xffff ? 2 : 1;
+      const read = first.parentElement?.previousSibling; // none for a line end
+      if (read) read.append(first.data.slice(0, length));
+      first.deleteData(0, length);
+      if (first.data) continue;
+      first.remove();
+      this.unread.shift();
     }
   }
 
@@ -83,13 +84,21 @@ export class View {
     if (this.sentence !== sentence) this.begin(sentence);
     this.readUntil(source);
     if (text) this.line("translation").append(text);
-    this.lines.translation?.parentElement.setAttribute("aria-busy", String(event === "write")); // told in whole words
+    this.speakLater(event === "write");
     this.under(sentence, event, text);
     if (event === "end") {
       this.whole.push(sentence.lagging);
       if (ENDS[sentence.over]) this.gap(`This translation was ${ENDS[sentence.over]}.`);
     }
     this.redraw();
+  }
+
+  // A screen reader waits while the line is busy: so it is told whole words, once the model reads on or pauses.
+  speakLater(busy) {
+    const line = this.lines.translation?.parentElement;
+    clearTimeout(this.speaking);
+    line?.setAttribute("aria-busy", String(busy));
+    if (busy) this.speaking = setTimeout(() => line.setAttribute("aria-busy", "false"), BREATH);
   }
 
   newLine(source) {
@@ -143,7 +152,7 @@ export class View {
   // Another session has begun, with the last so many code points of the source; a sentence in it may have been begun.
   renewed(characters, begun) {
     if (begun) this.gap("The server has lost this session. Another one translates the unfinished sentence anew.");
-    this.read = characters - this.unread.reduce((sum, { length }) => sum + length, 0);
+    this.read = characters - Array.from(this.unread.map((text) => text.data).join("")).length;
   }
 
   moved(theta) {
