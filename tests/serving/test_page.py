@@ -105,6 +105,14 @@ def test_what_is_being_composed_is_not_sent(page, scripted):
     assert scripted.session.text == "站在那"
 
 
+def test_a_text_too_long_to_be_remembered_is_refused(page, scripted):
+    page.run("(() => { const field = document.getElementById('type'); field.value = 'x'.repeat(1000001);"
+             " field.dispatchEvent(new Event('input')) })()")  # fmt: skip
+    told = "This text has 1,000,001 characters: at most 1,000,000 are taken."
+    assert page.run("document.getElementById('notice').textContent") == told
+    assert page.run(SOURCE) == ""
+
+
 def test_a_sample_is_typed_at_the_speed_asked_for(page, scripted):
     move(page, "speed", 20)
     begin = time.monotonic()

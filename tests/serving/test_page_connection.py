@@ -7,6 +7,7 @@ import pytest
 from tests.report.chromium import needs_chromium
 
 from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, move, numbers, type_in, until
+from .scripted_server import NAMES
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
@@ -24,6 +25,20 @@ def test_a_reload_takes_nothing_away_and_the_session_goes_on(page, scripted):
     assert page.run(WRITTEN) == scripted.translation
     assert len(scripted.sessions) == 1
     assert page.complaints() == []
+
+
+def test_a_story_too_long_to_be_kept_leaves_the_session(page, scripted):
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    page.run("for (let size = 1 << 23; size; size >>= 1)"
+             " try { sessionStorage.setItem(`filler${size}`, 'x'.repeat(size)) } catch {}")  # fmt: skip
+    type_in(page, "边的男")
+    until(page, WRITTEN, numbers(4))
+    connected(page, scripted)
+    assert "too long" in page.run("document.querySelector('#translation .gap').textContent")
+    type_in(page, "人")
+    until(page, WRITTEN, f" {NAMES[4]}")
+    assert len(scripted.sessions) == 1
 
 
 def test_text_typed_without_a_network_survives_a_reload_and_arrives(page, scripted):
@@ -93,7 +108,7 @@ def test_what_was_written_meanwhile_and_kept_as_text_only_is_added(page, scripte
     until(page, WRITTEN, f"one\n {numbers(5, 1)}. {numbers(4)}. ")
     type_in(page, "边的")
     until(page, WRITTEN, f"one\n {numbers(5, 1)}. {numbers(4)}. one")
-    assert page.run("document.getElementById('al').textContent") == "—"  # this sentence's beginning was not seen
+    until(page, "document.getElementById('al').textContent", "—")  # this sentence's beginning was not seen
 
 
 @pytest.mark.parametrize("how", ["forgotten", "restarted"])

@@ -7,18 +7,17 @@ const PING = 10_000, PATIENCE = 5_000; // ms between two pings, and until a miss
 const FIRST_WAIT = 500, LONGEST_WAIT = 15_000; // ms, doubled from try to try
 const Close = { TOO_BIG: 1009, RESTART: 1012, BAD_MESSAGE: 4400, TOKEN: 4401, UNKNOWN: 4404, IDLE: 4408, REPLACED: 4409 };
 const REASONS = { 1013: "the server is busy", 4413: "this connection was too slow", 4429: "that was too much at once" };
-const NEW = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, text: [], theta: null };
+const NEW = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, text: [], theta: null, model: null };
 
 export class Connection {
-  // tell: what becomes of it, as functions: state({state, message, until}), ready(model, theta), events(events),
-  // snapshot(text), renewed(characters), notice(message).
+  // tell: what becomes of it, as functions: state({state, message, until}), ready(), events(events),
+  // snapshot(text), renewed(characters, begun), notice(message).
   constructor(address, memory, tell) {
-    Object.assign(this, { address, memory, tell, socket: null, tries: 0, wait: 0, over: false, asleep: false, token: "" });
-    const { text, ...kept } = { ...NEW, ...memory.session };
-    // session, key, the last frame seen; θ as last asked for; the source's positions: `base`, where the sentence begins
-    // that is not over, and `at`, up to which it is acknowledged; `shown`, the length of the translation so far
-    Object.assign(this, kept);
-    this.text = text; // from `base` on, in the code points it is counted in
+    Object.assign(this, { address, memory, tell, socket: null, tries: 0, over: false, asleep: false, token: "" });
+    // session, key, the last frame seen; θ as last asked for; positions of the source: `base`, where the sentence begins
+    // that is not over, and `at`, up to which it is acknowledged; `text` from `base` on, in the code points it is counted
+    // in; `shown`, the length of the translation so far
+    Object.assign(this, NEW, memory.session);
     this.toSet = false; // whether θ is to be sent
     this.numbers = 0; // of `set` messages
     this.timers = {};
@@ -29,8 +28,7 @@ export class Connection {
   }
 
   save() {
-    const { session, key, seq, base, at, shown, theta } = this;
-    this.memory.session = { session, key, seq, base, at, shown, theta, text: this.text };
+    this.memory.save(Object.fromEntries(Object.keys(NEW).map((name) => [name, this[name]])));
   }
 
   // --- the connection -------------------------------------------------------------------------------------------
@@ -136,13 +134,13 @@ export class Connection {
 
   begun({ session, key, model, limits, snapshot }) {
     clearTimeout(this.timers.patience);
-    Object.assign(this, { session, key, tries: 0, limits });
+    Object.assign(this, { session, key, model, limits, tries: 0 });
     if (snapshot) {
       this.tell.snapshot(snapshot.text.slice(this.shown));
       Object.assign(this, { seq: snapshot.seq, shown: snapshot.text.length });
     }
     this.save();
-    this.tell.ready(model, this.theta ?? model.theta);
+    this.tell.ready();
     this.tell.state({ state: "open" });
     this.toSet = this.theta !== null; // it may have been lost on the way
     this.after("ping", PING, () => this.ping());
@@ -192,11 +190,6 @@ export class Connection {
     this.save();
     if (this.asleep) this.wake();
     this.pump();
-  }
-
-  // Characters that wait to be sent.
-  get waiting() {
-    return this.base + this.text.length - (this.sent ?? this.at);
   }
 
   set(theta) {

@@ -7,7 +7,7 @@ import { Sentence } from "./sentence.js";
 import { listen, Typist } from "./typing.js";
 import { View } from "./view.js";
 
-const MOST_BYTES = 1_000_000; // of a file: hours of typing
+const MOST = 1_000_000; // characters at a time: more than an hour's typing, and what a browser can remember
 
 const memory = new Memory();
 const view = new View();
@@ -18,6 +18,7 @@ const sentences = new Map(); // by number, those that are not over yet
 const show = {
   source: (text) => view.source(text),
   missed: (text) => view.missed(text),
+  gap: (message) => view.gap(message),
   renewed: (characters) => {
     sentences.clear();
     view.renewed(...characters);
@@ -73,10 +74,11 @@ function showSeconds() {
 }
 setInterval(showSeconds, 250);
 
-function showModel({ name, source_language: source, target_language: target }, theta) {
+function showModel() {
+  const { name, source_language: source, target_language: target, theta } = connection.model;
   view.speak(source, target);
   at("model").textContent = `Model: ${name}.`;
-  at("theta").value = theta;
+  at("theta").value = connection.theta ?? theta;
   showTheta();
   offer(SAMPLES[source] ?? []);
 }
@@ -84,9 +86,16 @@ function showModel({ name, source_language: source, target_language: target }, t
 // --- what a person does --------------------------------------------------------------------------------------------
 
 function type(text) {
+  if (isTooLong(text, "This text")) return;
   const sound = text.toWellFormed(); // half a surrogate pair is no character
   tell([["source", sound]]);
   connection.write(sound);
+}
+
+function isTooLong(text, what) {
+  const tooLong = text.length > MOST;
+  notice(tooLong ? `${what} has ${text.length.toLocaleString("en")} characters: at most ${MOST.toLocaleString("en")} are taken.` : "");
+  return tooLong;
 }
 
 listen(at("type"), type);
@@ -109,9 +118,8 @@ at("play").addEventListener("click", () => {
 at("file").addEventListener("change", async () => {
   const [file] = at("file").files;
   at("file").value = "";
-  if (!file) return;
-  if (file.size > MOST_BYTES) return notice(`${file.name} has ${file.size} bytes: at most ${MOST_BYTES} can be typed.`);
-  typist.start(`${await file.text()}\n`);
+  const text = await file?.text();
+  if (text && !isTooLong(text, file.name)) typist.start(`${text}\n`);
 });
 
 function showTheta() {
@@ -145,5 +153,6 @@ at("steps-part").addEventListener("toggle", () => view.redraw());
 
 showSpeed();
 showTheta();
+if (connection.model) showModel();
 for (const [kind, what] of memory.story()) show[kind](what);
 connection.open();

@@ -3,7 +3,7 @@ import { at, html, legible, onFrame } from "./dom.js";
 import { mean } from "./latency.js";
 import { drawDecisions, drawStaircase } from "./staircase.js";
 
-const ENDS = { max_target_tokens: "cut off at the length limit", repetition: "stopped as it repeated itself", idle: "stopped: idle" };
+const ENDS = { max_target_tokens: "cut off at the length limit", repetition: "cut off where it repeated itself" };
 const BREATH = 600; // ms without a further word
 const number = (value) => (value === null ? "—" : value.toFixed(2));
 
@@ -151,6 +151,7 @@ export class View {
 
   // Another session has begun, with the last so many code points of the source; a sentence in it may have been begun.
   renewed(characters, begun) {
+    this.lines.translation = null;
     if (begun) this.gap("The server has lost this session. Another one translates the unfinished sentence anew.");
     this.read = characters - Array.from(this.unread.map((text) => text.data).join("")).length;
   }
