@@ -47,6 +47,7 @@ class Session:
         """The text from a position on; whatever is known of it is passed over."""
         for character in text[len(self.text) - at :] if at <= len(self.text) else "":
             self.text += character
+            self.frames.append([])
             if character == "\n":
                 self.finish()
                 self.happens(event="line", text="\n")
@@ -82,7 +83,7 @@ class Session:
             self.sentence, self.read, self.written = self.sentence + 1, 0, 0
 
     def happens(self, **event):
-        self.frames.append([event | {"source": len(self.text)}])
+        self.frames[-1].append(event | {"source": len(self.text)})
 
 
 class ScriptedServer:

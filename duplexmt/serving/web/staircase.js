@@ -3,7 +3,7 @@ import { fitted, legible, svg } from "./dom.js";
 
 const HEIGHT = 330; // of both pictures, so that nothing below them moves
 const TEXT = 13; // pixels
-const LABELS = { left: 96, top: 6, bottom: 40 }; // room around the staircase
+const LABELS = { top: 6, bottom: 40 }; // room around the staircase
 const AXES = { left: 34, right: 56, top: 12, bottom: 26 }; // around the bars
 const LEAST = { columns: 8, rows: 8, bars: 24 }; // fewer are drawn as large as so many
 
@@ -22,11 +22,12 @@ export function drawStaircase(holder, sentence) {
   const columns = sentence?.columns ?? [];
   const tokens = columns.flatMap((column) => column.written);
   const X = Math.max(columns.length, LEAST.columns), Y = Math.max(tokens.length + 1, LEAST.rows);
-  const wide = within(20, (holder.clientWidth - LABELS.left - 12) / X, 64);
+  const beside = Math.min(96, holder.clientWidth / 4); // room for the target's labels
+  const wide = within(14, (holder.clientWidth - beside - 12) / X, 64);
   const high = (HEIGHT - LABELS.top - LABELS.bottom) / Y;
   const bottom = HEIGHT - LABELS.bottom, size = Math.min(TEXT, high);
-  const picture = drawing(LABELS.left + X * wide + 8);
-  const place = (x, y) => [LABELS.left + x * wide, bottom - y * high];
+  const picture = drawing(beside + X * wide + 8);
+  const place = (x, y) => [beside + x * wide, bottom - y * high];
   const cells = svg("g"), path = [place(0, 0)];
   const cell = (x, y, p, what) => {
     const [left, low] = place(x, y);
@@ -44,17 +45,17 @@ export function drawStaircase(holder, sentence) {
       path.push(place(x + 1, y));
     }
   });
-  picture.append(svg("path", { d: `M${LABELS.left - 1} ${LABELS.top}V${bottom + 1}H${LABELS.left + X * wide}`, class: "frame" }), cells);
+  picture.append(svg("path", { d: `M${beside - 1} ${LABELS.top}V${bottom + 1}H${beside + X * wide}`, class: "frame" }), cells);
   columns.forEach((column, x) => {
     const below = { x: place(x + 0.5, 0)[0], y: bottom + 14, "text-anchor": "middle", class: "label" };
-    picture.append(svg("text", below, fitted(legible(column.source), TEXT, wide - 2)));
+    picture.append(svg("text", below, fitted(legible(column.source), TEXT, wide)));
   });
   tokens.forEach((token, row) => {
-    const beside = { x: LABELS.left - 7, y: place(0, row + 0.5)[1], "text-anchor": "end", class: "label", "font-size": size };
-    picture.append(svg("text", beside, fitted(legible(token.text) || "·", size, LABELS.left - 12)));
+    const label = { x: beside - 7, y: place(0, row + 0.5)[1], "text-anchor": "end", class: "label", "font-size": size };
+    picture.append(svg("text", label, fitted(legible(token.text) || "·", size, beside - 12)));
   });
-  picture.append(svg("text", { x: LABELS.left, y: bottom + 31, class: "axis" }, "source token read →"));
-  if (!tokens.length) picture.append(svg("text", { x: LABELS.left - 7, y: place(0, 0.5)[1], "text-anchor": "end", class: "axis" }, "written ↑"));
+  picture.append(svg("text", { x: beside, y: bottom + 31, class: "axis" }, "source token read →"));
+  if (!tokens.length) picture.append(svg("text", { x: beside - 7, y: place(0, 0.5)[1], "text-anchor": "end", class: "axis" }, "written ↑"));
   const [endX, endY] = path.at(-1);
   picture.append(line(path, "halo"), line(path, "taken"), svg("circle", { cx: endX, cy: endY, r: 4, class: "now" }));
   show(holder, picture, endX);
