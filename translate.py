@@ -26,7 +26,9 @@ def main(cfg: DictConfig) -> None:
 
 def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
-    loaded = grid_of(cfg)
+    from duplexmt.model_folder.live import load_live_model
+
+    loaded = load_live_model(cfg.model_folder, cfg.device, cfg.anchor, cfg.any_anchor)
     terminal = Terminal(cfg, loaded)
     translator = live_translator(cfg, loaded, terminal.warn)
     whole = cfg.whole or cfg.text is not None
@@ -40,20 +42,6 @@ def translate(cfg: TranslateSettings) -> None:
             terminal.show(events, line_ends=part is not None and part.endswith("\n"))
     finally:
         terminal.leave_line()  # for an error, or Ctrl-C
-
-
-def grid_of(cfg: TranslateSettings) -> "ModelFolder":
-    """The model of a folder. ValueError for one that cannot translate live."""
-    from duplexmt.model_folder.artifact import load_model_folder
-    from duplexmt.model_folder.devices import choose_device
-
-    loaded = load_model_folder(cfg.model_folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor)
-    if loaded.info["system"] != "grid":
-        raise ValueError(
-            f"model_folder={cfg.model_folder} holds a {loaded.info['system']} model: live translation needs a grid "
-            "model; python evaluate.py decodes the others"
-        )
-    return loaded
 
 
 class Terminal:
@@ -97,43 +85,12 @@ class Terminal:
 
 
 def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callable[[str], None]) -> "LiveTranslator":
-    """From text as it arrives to events, as the model's training cleaned and cut its sources."""
-    from data_prep import clean_side
-    from data_prep.cleaning import simplify_as_read
-    from data_prep.live import settled_side
-    from data_prep.rules import invisible
-    from duplexmt.corpus.evaluation_files import simplifies_sources
-    from duplexmt.policy.knobs import recorded_theta
-    from duplexmt.streaming.engine import Engine
-    from duplexmt.streaming.live import LiveTranslator, longest_sentence
+    """From text as it arrives to events: a driver with one text."""
+    from duplexmt.model_folder.live import live_engine, live_text
+    from duplexmt.streaming.live import LiveDriver
 
-    data = loaded.info["data"]
-    language, simplified = data["source_language"], simplifies_sources(data)
-    engine = Engine(
-        loaded.model,
-        loaded.tokens,
-        theta=recorded_theta(loaded.info) if cfg.theta is None else cfg.theta,
-        max_target_tokens=cfg.max_target_tokens,
-        max_streams=1,
-        max_repeats=cfg.max_repeats,
-        typical_source_length=loaded.typical_source_length,
-        tokenizer=loaded.tokenizer,
-    )
-
-    def as_trained(clean: Callable[[str, str], str]) -> Callable[[str], str]:
-        return lambda text: simplify_as_read(clean(text, language)) if simplified else clean(text, language)
-
-    longest = min(data["max_tokens"], longest_sentence(engine))
-    return LiveTranslator(
-        engine,
-        loaded.sources,
-        as_trained(clean_side),
-        as_trained(settled_side),
-        max_sentence_tokens=longest if cfg.max_sentence_tokens is None else cfg.max_sentence_tokens,
-        cut=cfg.cut,
-        warn=warn,
-        invisible=lambda character: invisible(character, language),
-    )
+    engine = live_engine(loaded, cfg.theta, cfg.max_target_tokens, cfg.max_repeats, max_streams=1)
+    return LiveDriver(engine).join(live_text(loaded, engine, cfg.max_sentence_tokens, cfg.cut, warn))
 
 
 def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterable[str | None]:
