@@ -19,6 +19,7 @@ def scripted():
     """On another port each time, so that the browser remembers nothing."""
     with serving() as scripted:
         yield scripted
+        assert scripted.mistakes == []
 
 
 @pytest.fixture

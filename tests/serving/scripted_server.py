@@ -92,6 +92,7 @@ class ScriptedServer:
     Attributes:
         address: of the page.
         received: all messages of clients, in order.
+        mistakes: messages of clients that the protocol does not know.
         refuses: whether connections are refused.
         fails_with: close code, name and further fields of the error that every new connection ends with, if any.
         forgets: whether a `resume` gets a snapshot.
@@ -100,7 +101,7 @@ class ScriptedServer:
     """
 
     def __init__(self):
-        self.received, self.sessions, self.sockets = [], {}, set()
+        self.received, self.mistakes, self.sessions, self.sockets = [], [], {}, set()
         self.refuses, self.forgets, self.stalls, self.keeps = False, False, False, False
         self.fails_with = self.token = None
         self.loop = None
@@ -133,8 +134,11 @@ class ScriptedServer:
             return
         await connection.accept(SUBPROTOCOL)
         self.sockets.add(connection)
-        with suppress(WebSocketDisconnect, RuntimeError):  # cut off
-            await self.converse(connection)
+        try:
+            with suppress(WebSocketDisconnect, RuntimeError):  # cut off
+                await self.converse(connection)
+        except ValueError as error:  # of client_message: the page does not keep to the protocol
+            self.mistakes.append(error)
         self.sockets.discard(connection)
 
     async def converse(self, connection):

@@ -28,16 +28,18 @@ def test_a_reload_takes_nothing_away_and_the_session_goes_on(page, scripted):
 
 
 def test_a_story_too_long_to_be_kept_leaves_the_session(page, scripted):
-    type_in(page, "站在那")
-    until(page, WRITTEN, "one")
-    page.run("for (let size = 1 << 23; size; size >>= 1)"
-             " try { sessionStorage.setItem(`filler${size}`, 'x'.repeat(size)) } catch {}")  # fmt: skip
-    type_in(page, "边的男")
-    until(page, WRITTEN, numbers(4))
+    """The browser's memory is filled but for a thousand characters; the sentence makes a longer story."""
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    until(page, "sessionStorage.length > 1", True)
+    attempt = "try { sessionStorage.setItem(size, 'x'.repeat(size)) } catch {}"
+    page.run(f"for (let size = 1 << 23; size > 500; size >>= 1) {attempt}")
+    type_in(page, SENTENCE * 3)
+    until(page, WRITTEN, numbers(26))
     connected(page, scripted)
     assert "too long" in page.run("document.querySelector('#translation .gap').textContent")
     type_in(page, "人")
-    until(page, WRITTEN, f" {NAMES[4]}")
+    until(page, WRITTEN, f" {NAMES[26 % 10]}")
     assert len(scripted.sessions) == 1
 
 
