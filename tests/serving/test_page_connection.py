@@ -27,6 +27,21 @@ def test_a_reload_takes_nothing_away_and_the_session_goes_on(page, scripted):
     assert page.complaints() == []
 
 
+def test_a_sample_goes_on_after_a_reload_and_a_new_beginning_is_empty(page, scripted):
+    move(page, "speed", 15)
+    page.run("document.getElementById('play').click()")
+    until(page, f"{SOURCE}.length > 3", True)
+    connected(page, scripted)
+    until(page, WRITTEN, f"{numbers(13)}.")
+    until(page, "document.getElementById('play').textContent", "▸ start")
+    assert scripted.session.text.rstrip() == "站在那边的男人曾是棒球手。"
+    page.run("document.getElementById('play').click()")
+    page.run("document.getElementById('anew').click()")
+    until(page, f"document.readyState === 'complete' && {STATE} === 'open'", True)
+    assert (page.run(SOURCE), page.run(WRITTEN)) == ("", "")
+    assert len(scripted.sessions) == 2
+
+
 def test_a_story_too_long_to_be_kept_leaves_the_session(page, scripted):
     """The browser's memory is filled but for a thousand characters; the sentence makes a longer story."""
     type_in(page, SENTENCE)

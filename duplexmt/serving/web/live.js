@@ -139,6 +139,7 @@ function showSpeed() {
 at("speed").addEventListener("input", showSpeed);
 
 at("anew").addEventListener("click", () => {
+  typist.stop();
   connection.close();
   memory.forget();
   location.reload();
@@ -156,3 +157,5 @@ showTheta();
 if (connection.model) showModel();
 for (const [kind, what] of memory.story()) show[kind](what);
 connection.open();
+if (memory.rest) typist.start(memory.rest);
+addEventListener("pagehide", () => memory.leave(typist.rest.join("")));

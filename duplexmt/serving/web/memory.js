@@ -1,6 +1,6 @@
 // What survives a reload, in sessionStorage: the session, its source text that is still needed, and all that was shown.
 
-const PREFIX = "duplexmt.", SESSION = `${PREFIX}session`, STORY = `${PREFIX}story.`;
+const PREFIX = "duplexmt.", SESSION = `${PREFIX}session`, STORY = `${PREFIX}story.`, REST = `${PREFIX}rest`;
 const EVERY = 100; // ms between two writings
 const TOO_LONG = "What was shown before this was too long for the browser to keep over a reload.";
 
@@ -10,7 +10,7 @@ export class Memory {
     while (storage.getItem(STORY + this.kept) !== null) this.kept += 1;
     this.session = JSON.parse(storage.getItem(SESSION)); // JSON, but for its text: code points
     if (this.session) this.session.text = Array.from(this.session.text);
-    addEventListener("pagehide", () => this.write());
+    this.rest = storage.getItem(REST) ?? ""; // what was still to be typed when the page was left
   }
 
   // Whatever was shown, in order.
@@ -42,6 +42,12 @@ export class Memory {
       this.keep();
     }
     this.news = [];
+  }
+
+  // The page is left, with so much still to be typed.
+  leave(rest) {
+    this.write();
+    if (!this.full) this.storage.setItem(REST, rest);
   }
 
   keep() {

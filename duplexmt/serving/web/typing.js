@@ -53,7 +53,7 @@ export class Typist {
   stop() {
     if (!this.active) return;
     clearInterval(this.timer);
-    this.timer = null;
+    Object.assign(this, { timer: null, rest: [] });
     this.changed();
   }
 }
