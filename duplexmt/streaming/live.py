@@ -17,7 +17,7 @@ from typing import Any
 from ..policy.knobs import check_theta
 from .engine import Engine, Stream
 from .events import End, Event, Read, Write
-from .live_text import LineEnd, LiveText, Part, SentenceBegin, SentenceEnd, Settled
+from .live_text import LineEnd, LiveText, Part, SentenceBegin, SentenceEnd, Settled, TextEnd
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class Boundary:
     state: dict[str, Any]  # plain values
 
 
+Found = LiveEvent | LineEnd | TextEnd | Boundary  # what a step brings for a text
+
+
 @dataclass
 class Sentence:
     """The sentence at hand, as far as it has come: enough to take it up in another stream."""
@@ -45,9 +48,11 @@ class Sentence:
     number: int
     length: int | None
     context: list[int]
+    follows_another: bool  # on its line
     arrived: list[tuple[int, int]] = field(default_factory=list)  # characters and position when each was settled
     tokens: list[int] = field(default_factory=list)
     source_ended: bool = False
+    end: int = 0  # position behind its text, once that has ended
     read: int = 0  # tokens, and the end token
     written: list[int] = field(default_factory=list)
     over: bool = False
@@ -100,9 +105,9 @@ class LiveDriver:
             return True
         return any(translator.can_step() for translator in self.streaming.values())
 
-    def step(self) -> "list[tuple[LiveTranslator, LiveEvent | LineEnd | Boundary]]":
+    def step(self) -> "list[tuple[LiveTranslator, Found]]":
         """Take what has arrived of every text, then take the engine one step for all; at most one event a text."""
-        found: list[tuple[LiveTranslator, LiveEvent | LineEnd | Boundary]] = []
+        found: list[tuple[LiveTranslator, Found]] = []
         until = perf_counter() + self.text_seconds
         for _ in range(len(self.due)):
             translator = next(iter(self.due))
@@ -203,18 +208,19 @@ class LiveTranslator:
             self.stream.theta = theta
         self._want_stream()
 
-    def restore(self, state: dict[str, Any], read: int, written: list[int], over: bool) -> None:
+    def restore(self, state: dict[str, Any] | None, read: int, written: list[int], over: bool) -> None:
         """Go on with a text that another driver has begun, before anything is given.
 
         Args:
-            state: of its last `Boundary`.
+            state: of its last `Boundary`; None where there was none yet.
             read: tokens read of the sentence after that.
             written: tokens written there.
             over: whether its translation is.
         """
-        self.sentences, self.line_has_begun = state["sentences"], state["line_has_begun"]
         self._taken_up = {"read": read, "written": list(written), "over": over}
-        self.give(self.text.restore(state["text"]))
+        if state is not None:
+            self.sentences, self.line_has_begun = state["sentences"], state["line_has_begun"]
+            self.give(self.text.restore(state["text"]))
 
     def close(self) -> None:
         """Leave the driver, whatever is still to come."""
@@ -225,7 +231,7 @@ class LiveTranslator:
 
     # --- the driver's side -------------------------------------------------------------------------------------------
 
-    def take(self, until: float) -> "Iterator[LineEnd | Boundary]":
+    def take(self, until: float) -> "Iterator[LineEnd | TextEnd | Boundary]":
         """Take what was given until the sentence's end, which has to be written first, or until time is up."""
         while self.inputs:
             if self.sentence is not None and self.sentence.source_ended:
@@ -239,7 +245,7 @@ class LiveTranslator:
             elif isinstance(part, SentenceBegin):
                 length = part.length if part.length is not None else self.source_length
                 taken_up, self._taken_up = self._taken_up or {}, None
-                self.sentence = Sentence(self.sentences, length, part.context, **taken_up)
+                self.sentence = Sentence(self.sentences, length, part.context, self.line_has_begun, **taken_up)
                 self.sentences += 1
                 self.line_has_begun = True
             elif isinstance(part, Settled):
@@ -251,7 +257,7 @@ class LiveTranslator:
                 self._want_stream()
             elif isinstance(part, SentenceEnd):
                 assert self.sentence is not None
-                self.sentence.source_ended = True
+                self.sentence.source_ended, self.sentence.end = True, part.position
                 if self.stream is not None:
                     self.stream.end()
                 self._want_stream()
@@ -259,6 +265,8 @@ class LiveTranslator:
                 self.line_has_begun = False
                 yield part
                 yield self._boundary()
+            elif isinstance(part, TextEnd):
+                yield part
             if perf_counter() > until:
                 self.driver.due[self] = None
                 return
@@ -307,6 +315,7 @@ class LiveTranslator:
         characters, position = sentence.arrived[min(sentence.read, len(sentence.arrived)) - 1]
         if isinstance(event, End):
             sentence.over = True
+            position = max(position, sentence.end)
             del self.driver.streaming[self.stream.name]
             self.stream = None
             self.driver.due[self] = None

@@ -52,7 +52,14 @@ class LineEnd:
     position: int
 
 
-Part = SentenceBegin | Settled | SentenceEnd | LineEnd
+@dataclass(frozen=True)
+class TextEnd:
+    """The text has ended."""
+
+    position: int
+
+
+Part = SentenceBegin | Settled | SentenceEnd | LineEnd | TextEnd
 
 
 class LiveSource:
@@ -220,6 +227,7 @@ class LiveText:
         if self.line_is_open:
             self.line_is_open = False
             yield LineEnd(self.position)
+        yield TextEnd(self.position)
 
     def whole(self, text: str) -> Iterator[Part | None]:
         """A text that is known as a whole: every sentence's length is, too, and the anchor knows it."""

@@ -13,7 +13,7 @@ from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
-from duplexmt.streaming.live_text import LineEnd, LiveText
+from duplexmt.streaming.live_text import LineEnd, LiveText, TextEnd
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 
@@ -115,8 +115,7 @@ def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happen
     while True:
         driver = driver_of(tokens)
         translator = join(driver, limit)
-        if state is not None:
-            translator.restore(state, read, written, over)
+        translator.restore(state, read, written, over)
         translator.give(translator.text.take(given_since))
         lost = draw.randint(1, 40)  # steps from now
         while driver.goes_on or parts:
@@ -135,7 +134,7 @@ def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happen
                     written += [one.event.token] if isinstance(one.event, Write) else []
                     over |= isinstance(one.event, End)
             lost -= 1
-            if lost < 0 and state is not None:
+            if lost < 0:
                 break
         else:
             break
@@ -149,7 +148,7 @@ def test_a_line_end_is_told_once_however_it_is_written_and_the_last_line_ends():
         ends = [one.position for one in alone(text) if isinstance(one, LineEnd)]
         assert len(ends) == 2
         assert ends[1] == len(text)
-    assert [type(one) for one in alone("\n\n")] == [LineEnd, LineEnd]
+    assert [type(one) for one in alone("\n\n")] == [LineEnd, LineEnd, TextEnd]
 
 
 def test_positions_count_all_characters_and_never_go_back():
