@@ -7,6 +7,7 @@ import json
 import select
 import signal
 import socket
+import threading
 from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import Any
@@ -53,8 +54,9 @@ class EngineSettings:
 
 def run(settings: EngineSettings, link: socket.socket) -> None:
     """Be the engine until the other end of the link is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if threading.current_thread() is threading.main_thread():
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, signal.SIG_IGN)  # are for the server, which ends this
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     try:

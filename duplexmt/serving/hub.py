@@ -87,6 +87,8 @@ class Hub:
                 f"{same} sessions from one address are all there may be: close one",
                 self.limits.retry_seconds,
             )
+        if done := [session for session in self.sessions.values() if session.done][: -self.limits.sessions]:
+            self.forget(done[0])  # whose client has not come back for the end of it
         session = Session(self.limits, connection.address, start.theta, start.source_length)
         session.attach(connection, None)
         self.sessions[session.name] = session
