@@ -97,6 +97,7 @@ class ScriptedServer:
         fails_with: close code, name and further fields of the error that every new connection ends with, if any.
         forgets: whether a `resume` gets a snapshot.
         stalls: whether nothing is answered any more.
+        credit: characters that may be sent at a time.
         keeps: whether events are not sent, only acknowledgements.
     """
 
@@ -104,7 +105,7 @@ class ScriptedServer:
         self.received, self.mistakes, self.sessions, self.sockets = [], [], {}, set()
         self.refuses, self.forgets, self.stalls, self.keeps = False, False, False, False
         self.fails_with = self.token = None
-        self.loop = None
+        self.loop, self.credit = None, 4000
 
     @property
     def session(self):
@@ -172,7 +173,7 @@ class ScriptedServer:
         session.keys += 1
         more = {"snapshot": snapshot} if snapshot else {}
         await send("ready", session=session.name, key=session.key, model=MODEL, limits=LIMITS, expires=3600.0, **more)
-        await send("ack", at=len(session.text), credit=4000)
+        await send("ack", at=len(session.text), credit=self.credit)
         while True:
             while not self.keeps and seen < len(session.frames):
                 await send("events", seq=seen + 1, events=session.frames[seen])
@@ -182,7 +183,7 @@ class ScriptedServer:
                 continue
             if message.type == "text":
                 session.take(message.at, message.text)
-                await send("ack", at=len(session.text), credit=4000)
+                await send("ack", at=len(session.text), credit=self.credit)
             elif message.type == "set":
                 session.theta = message.theta
                 await send("set", id=message.id, seq=len(session.frames))

@@ -182,10 +182,13 @@ def test_a_server_with_a_token_is_told_it(browser, scripted):
     assert browser.run("document.getElementById('token-form').hidden")
 
 
-def test_a_long_text_goes_in_parts_as_the_server_takes_it(page, scripted):
-    text = "人😀人😀人😀人😀人。" * 450
+@pytest.mark.parametrize(("credit", "most"), [(4000, 2000), (900, 900)])
+def test_a_long_text_goes_in_parts_as_the_server_takes_it(browser, scripted, credit, most):
+    scripted.credit = credit
+    page = connected(browser, scripted)
+    text = "人😀人😀人😀人😀人。" * 210
     type_in(page, text)
-    until(page, f"{WRITTEN}.split('.').length", 451, patience=20)
+    until(page, f"{WRITTEN}.split('.').length", 211, patience=20)
     assert scripted.session.text == text
-    assert max(map(len, scripted.texts())) == 2000
+    assert max(map(len, scripted.texts())) == most
     assert page.complaints() == []
