@@ -171,6 +171,18 @@ def test_a_sleeping_session_wakes_when_one_types(page, scripted):
     until(page, WRITTEN, numbers(6))
 
 
+def test_a_session_whose_time_is_over_begins_anew_when_one_types(page, scripted):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    scripted.fails_with = (4408, "expired", {})
+    scripted.cut()
+    until(page, STATE, "asleep")
+    scripted.fails_with = None
+    type_in(page, "曾")
+    until(page, WRITTEN, f"{numbers(5)}\n{numbers(6)}")
+    assert len(scripted.sessions) == 2
+
+
 def test_a_server_with_a_token_is_told_it(browser, scripted):
     scripted.token = "open sesame"
     browser.open(scripted.address)
