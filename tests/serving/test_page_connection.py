@@ -188,6 +188,9 @@ def test_a_server_with_a_token_is_told_it(browser, scripted):
     browser.open(scripted.address)
     until(browser, STATE, "token")
     assert browser.run("document.activeElement.id") == "token"
+    browser.send("Input.insertText", text="open barley")
+    browser.run("document.querySelector('#token-form button').click()")
+    until(browser, "document.getElementById('state-text').textContent", "that token is wrong")
     browser.send("Input.insertText", text="open sesame")
     browser.run("document.querySelector('#token-form button').click()")
     until(browser, STATE, "open")

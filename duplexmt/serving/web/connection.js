@@ -89,7 +89,7 @@ export class Connection {
     const { code: name, message } = this.failure;
     this.socket = null;
     if (this.over) return;
-    if (code === Close.TOKEN) return this.end("token", message);
+    if (code === Close.TOKEN) return this.end("token", this.token ? "that token is wrong" : "a token is needed");
     if (code === Close.REPLACED) return this.end("ended", "this session goes on elsewhere, perhaps in another window");
     if (code === Close.BAD_MESSAGE || code === Close.TOO_BIG) return this.end("ended", message ?? "page and server do not agree");
     if (code === Close.UNKNOWN || code === Close.RESTART || name === "expired") this.renew();

@@ -57,12 +57,12 @@ function notice(message) {
 let state = { state: "connecting" };
 function showState(now) {
   state = now;
-  const said = { connecting: "connecting …", open: "connected", waiting: `${now.message}; reconnecting`, token: "a token is needed" };
+  const said = { connecting: "connecting …", open: "connected", waiting: `${now.message}; reconnecting` };
   at("state").dataset.state = now.state;
   at("state-text").textContent = said[now.state] ?? now.message;
   at("retry").hidden = now.state !== "waiting";
   at("token-form").hidden = now.state !== "token";
-  if (now.state === "token") at("token").focus();
+  if (now.state === "token") at("token").select();
   if (now.state === "open") notice("");
   showSeconds();
 }
@@ -105,6 +105,7 @@ const typist = new Typist(type, () => {
 });
 
 function offer(samples) {
+  at("play").disabled = false;
   if (at("sample").options.length) return;
   const all = samples.length > 1 ? [html("option", { value: samples.join("") }, `all ${samples.length} of these`)] : [];
   at("sample").append(...samples.map((text) => html("option", { value: text }, text)), ...all, html("option", { value: "" }, "a text file …"));
