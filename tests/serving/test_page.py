@@ -60,6 +60,21 @@ def test_theta_acts_at_once_and_on_what_comes_next_only(page, scripted):
     assert len({point.split(",")[1] for point in lines.split()}) == 3
 
 
+def test_panes_stay_at_their_end_unless_one_scrolls_back(page):
+    left = "['source', 'translation', 'words'].map(id => document.getElementById(id))"
+    left += ".map(pane => Math.round(pane.scrollHeight - pane.clientHeight - pane.scrollTop) < 2)"
+    for number in range(1, 31):
+        type_in(page, f"{SENTENCE}。\n")
+        if number % 10 == 0:
+            until(page, f"{WRITTEN}.split('.').length", number + 1)
+            until(page, left, [True] * 3)
+    page.run("document.getElementById('words').scrollTop = 100")
+    until(page, left, [True, True, False])
+    type_in(page, f"{SENTENCE}。\n")
+    until(page, f"{WRITTEN}.split('.').length", 32)
+    assert page.run(left) == [True, True, False]
+
+
 def test_the_figures_grow_with_the_sentence(page):
     sizes = []
     for number, character in enumerate("站在那边的"):

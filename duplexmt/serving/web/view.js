@@ -10,9 +10,12 @@ const number = (value) => (value === null ? "—" : value.toFixed(2));
 // A pane that scrolls: it stays at its end as it grows, unless somebody has scrolled back.
 class Pane {
   constructor(element) {
-    Object.assign(this, { element, atEnd: true });
+    Object.assign(this, { element, follows: true, top: 0 });
     element.addEventListener("scroll", () => {
-      this.atEnd = element.scrollTop + element.clientHeight >= element.scrollHeight - 8;
+      const { scrollTop, clientHeight, scrollHeight } = element;
+      if (scrollTop + clientHeight >= scrollHeight - 8) this.follows = true;
+      else if (scrollTop < this.top) this.follows = false; // else it has grown since we scrolled
+      this.top = scrollTop;
     });
   }
 
@@ -21,7 +24,7 @@ class Pane {
   }
 
   settle() {
-    if (this.atEnd) this.element.scrollTop = this.element.scrollHeight;
+    if (this.follows) this.element.scrollTop = this.element.scrollHeight;
   }
 }
 
