@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, Self, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
 from .limits import Bucket
@@ -160,10 +160,10 @@ class AsyncClient:
                         ) as socket:
                             opening.reschedule(None)
                             wait = await self._talk(socket)
-                except InvalidHandshake as error:
-                    raise self._failure("refused", f"{self.url} refuses the connection: {error}") from error
-                except (OSError, TimeoutError, ConnectionClosed):
-                    pass
+                except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake) as error:
+                    if isinstance(error, InvalidStatus) and error.response.status_code < 500:
+                        raise self._failure("refused", f"{self.url} refuses the connection: {error}") from error
+                    wait = None  # lost
                 if wait == 0.0:
                     return
                 if self._heard != before:
@@ -195,7 +195,8 @@ class AsyncClient:
                 elif message["type"] == "error":
                     error = message
                 elif message["type"] == "done":
-                    await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
+                    with suppress(ConnectionClosed):  # by the server, which has said all
+                        await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
                     return 0.0
                 else:
                     self._take(message)
@@ -293,7 +294,8 @@ class AsyncClient:
                 await socket.send(json.dumps(message, ensure_ascii=False))
             else:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), ACKNOWLEDGE)
+                    async with asyncio.timeout(ACKNOWLEDGE):  # not `wait_for`, which in 3.11 may lose a cancellation
+                        await self._wake.wait()
 
 
 class Client:
@@ -315,6 +317,11 @@ class Client:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    @property
+    def model(self) -> dict[str, Any] | None:
+        """What the server said of its model, once it did."""
+        return self._client.model
 
     def send(self, text: str) -> None:
         """More source text."""
