@@ -277,7 +277,10 @@ class LiveTranslator:
 
     def _want_stream(self) -> None:
         """Queue up, should the sentence go on without a stream."""
-        if self.stream is None and self.sentence is not None and not self.sentence.over and self.sentence.tokens:
+        sentence = self.sentence
+        if self.stream is not None or sentence is None or sentence.over or not sentence.tokens:
+            return
+        if len(sentence.tokens) + sentence.source_ended >= sentence.read:  # less while it is taken up elsewhere
             self.driver.queue.setdefault(self, perf_counter())
 
     def open(self) -> None:

@@ -33,11 +33,11 @@ def model():
     return spoken_grid(seed=2, tokenizer=TOKENIZER, anchor=0).double()
 
 
-def driver_of(tokens=PLAIN, max_streams=64, park_after=float("inf")):
+def driver_of(tokens=PLAIN, max_streams=64, park_after=float("inf"), text_seconds=float("inf")):
     engine = Engine(
         model(), tokens, theta=0.5, max_target_tokens=6, max_streams=max_streams, max_repeats=3, tokenizer=TOKENIZER
     )
-    return LiveDriver(engine, park_after=park_after)
+    return LiveDriver(engine, park_after=park_after, text_seconds=text_seconds)
 
 
 def join(driver, limit=20, **values):
@@ -141,6 +141,21 @@ def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happen
     translator.give(translator.text.end())
     found += stepped(driver, {}).get(translator, [])
     assert without_boundaries(found) == alone(text, tokens, limit)
+
+
+def test_a_sentence_that_is_given_again_character_by_character_waits_for_all_that_was_read():
+    text = CHINESE[0]
+    expected = [one for one in alone(text) if isinstance(one, LiveEvent)]
+    for lost in (3, len(expected) - 1):
+        events = [one.event for one in expected[:lost]]
+        written = [event.token for event in events if isinstance(event, Write)]
+        driver = driver_of(text_seconds=0.0)
+        translator = join(driver)
+        translator.restore(None, sum(isinstance(event, Read) for event in events), written, False)
+        translator.give(translator.text.take(text))
+        translator.give(translator.text.end())
+        found = stepped(driver, {})[translator]
+        assert [one for one in found if isinstance(one, LiveEvent)] == expected[lost:]
 
 
 def test_a_line_end_is_told_once_however_it_is_written_and_the_last_line_ends():
