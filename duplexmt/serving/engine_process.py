@@ -65,6 +65,11 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
         link.sendall(_line({"failed": str(error)}))
         return
     link.sendall(_line({"model": engine.model}))
+    with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
+        _serve(engine, link)
+
+
+def _serve(engine: "Worker", link: socket.socket) -> None:
     received, heard = b"", monotonic()
     while True:
         if select.select([link], [], [], engine.patience())[0]:
