@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import Any
