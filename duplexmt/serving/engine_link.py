@@ -60,7 +60,8 @@ class EngineLink:
             try:
                 await self._run_one()
             except (TimeoutError, EOFError, OSError) as error:
-                log.warning("the engine %s; another one is started", error or "hangs")
+                if self.failed is None:
+                    log.warning("the engine %s; another one is started", error)
             pause = 0.0 if self.model is not None else min(10.0, 2 * pause + 0.5)
             self.model = None
             await asyncio.sleep(pause)

@@ -54,6 +54,10 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().serve(sockets)
 
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to exit: also where there will be no engine."""
+        return await super().on_tick(counter) or self.hub.link.failed is not None
+
     def _begin_drain(self) -> None:
         self._draining = self._loop.create_task(self._drain())
 
