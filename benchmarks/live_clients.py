@@ -197,12 +197,13 @@ class Speaker:
         pace: characters a second; infinite for all at once.
         begin: when the first of them are there, by the event loop's clock.
         deadline: when it gives up.
+        headers: of its handshakes.
         silence: seconds without a word, a ping answered included, after which the connection is taken for lost.
         events: what was received, with the time of each.
         closes: code of each connection that has ended, 1006 for a lost one; 0 for one that could not be made.
         told: seconds from `start` to `error` of each connection that was told to come back later.
         done: whether all was translated.
-        handed_back: position from which another server has to go on, where this one stops.
+        handed_back: position from which another session has to go on, where a server stops or has lost this one.
     """
 
     url: str
@@ -217,6 +218,7 @@ class Speaker:
     errors: list[dict[str, Any]] = field(default_factory=list)
     done: bool = False
     handed_back: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
     session: tuple[str, str] | None = None
     seq: int = 0
     at: int = 0
@@ -242,7 +244,7 @@ class Speaker:
         while not self.done and self.handed_back is None and clock() < self.deadline:
             wait = 0.05
             try:
-                async with asyncio.timeout(10) as opening, opened(self.url) as socket:
+                async with asyncio.timeout(10) as opening, opened(self.url, self.headers) as socket:
                     opening.reschedule(self.deadline if math.isfinite(self.deadline) else None)
                     wait = await self._talk(socket, clock)
             except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed):
@@ -282,11 +284,16 @@ class Speaker:
 
     def _closed(self, code: int) -> None:
         self.closes.append(code)
-        if code == RESTART:
+        if code in (BUSY, UNKNOWN_SESSION) and not self.at:
+            self.session = None  # it has had no text, and is gone
+        elif code in (RESTART, UNKNOWN_SESSION):
             ends = [event["source"] for _, event in self.events if event["event"] in ("end", "line")]
             self.handed_back = ends[-1] if ends else 0
-        elif code in (BUSY, UNKNOWN_SESSION) and not self.at:
-            self.session = None  # it has had no text, and is gone
+
+    def kept(self) -> str:
+        """What was shown of the sentences that are over: a session that goes on where this was handed back follows."""
+        boundaries = [number for number, (_, event) in enumerate(self.events) if event["event"] in ("end", "line")]
+        return "".join(event["text"] for _, event in self.events[: boundaries[-1] + 1 if boundaries else 0])
 
     def _take(self, message: dict[str, Any], now: float) -> None:
         kind = message["type"]
@@ -331,10 +338,11 @@ def text_message(at: int, text: str) -> str:
     return json.dumps({"type": "text", "at": at, "text": text}, ensure_ascii=False)
 
 
-def opened(url: str) -> connect:
+def opened(url: str, headers: Mapping[str, str] | None = None) -> connect:
     """A connection, as a context manager."""
     return connect(
         url,
+        additional_headers=headers,
         subprotocols=[Subprotocol("duplexmt.v1")],
         compression=None,
         max_size=None,
