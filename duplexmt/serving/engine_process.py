@@ -113,7 +113,8 @@ class Worker:
         self.sources: dict[str, tuple[int, GrowingText]] = {}  # of the sentence at hand, with its number
         self.out: dict[str, list[list[Any]]] = {}
         self.asked = False
-        live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut)  # for its checks
+        text = live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut)
+        self.driver.join(text)  # for its checks, before any client comes
 
     def patience(self) -> float:
         """Seconds it may wait for more text."""
