@@ -125,6 +125,7 @@ def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder):
         process.terminate()
         assert speaker.until("goaway")
         assert speaker.rest() == 1012
+        assert process.wait(10) == 0
         assert [event["source"] for event in speaker.events if event["event"] == "end"] == [4]
 
 
