@@ -40,7 +40,7 @@ class FaultProxy:
 
     def __init__(self, port: int, faults: Iterable[Fault]) -> None:
         self._upstream, self._faults = port, list(faults)
-        self.injected = 0
+        self.injected: list[Fault] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "FaultProxy":
@@ -85,6 +85,8 @@ class FaultProxy:
         except (OSError, asyncio.CancelledError):
             pass  # the server is gone, or the proxy ends; so does this connection
         finally:
+            if fault is not None and fault not in self.injected:
+                self._faults.insert(0, fault)  # for the next connection, as this one has ended before
             for end in ends:
                 reset(end)
 
@@ -102,12 +104,12 @@ class FaultProxy:
     ) -> None:
         passed = 0
         if fault is not None and fault.kind == "drip":
-            self.injected += 1
+            self.injected.append(fault)
         while data := await reader.read(CHUNK):
             if fault is None or fault.kind == "drip" or passed + len(data) <= fault.after:
                 await self._pass(data, writer, fault)
             else:
-                self.injected += 1
+                self.injected.append(fault)
                 if fault.kind == "reset":
                     writer.write(data[: max(1, len(data) // 2)])
                     await writer.drain()

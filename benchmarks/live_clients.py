@@ -6,6 +6,7 @@ The clients know docs/protocol.md and the package `websockets`, nothing of duple
 import asyncio
 import json
 import math
+import os
 import re
 import signal
 import subprocess
@@ -90,6 +91,11 @@ class Served:
         engine = self.engine()
         return {"server": resident(self.process.pid), "engine": 0 if engine is None else resident(engine)}
 
+    def processor_seconds(self) -> dict[str, float]:
+        """That server and engine have computed so far."""
+        engine = self.engine()
+        return {"server": processor(self.process.pid), "engine": 0.0 if engine is None else processor(engine)}
+
     def stop(self) -> float:
         """SIGTERM; seconds until it has ended. RuntimeError if it does not, or not well."""
         begun = time.monotonic()
@@ -119,6 +125,12 @@ def resident(pid: int) -> int:
     """Bytes of a process in memory."""
     (line,) = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(line) * 1024
+
+
+def processor(pid: int) -> float:
+    """Seconds a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def histogram_quantile(before: Mapping[str, float], after: Mapping[str, float], name: str, share: float) -> float:
@@ -201,7 +213,7 @@ class Speaker:
         silence: seconds without a word, a ping answered included, after which the connection is taken for lost.
         events: what was received, with the time of each.
         closes: code of each connection that has ended, 1006 for a lost one; 0 for one that could not be made.
-        told: seconds from `start` to `error` of each connection that was told to come back later.
+        told: seconds from `start`, or the first text, to `error` where that says to come back later.
         done: whether all was translated.
         handed_back: position from which another session has to go on, where a server stops or has lost this one.
     """
@@ -223,6 +235,7 @@ class Speaker:
     seq: int = 0
     at: int = 0
     credit: int = 0
+    asked: float = 0.0
     written: str = ""
 
     def there(self, now: float) -> int:
@@ -258,7 +271,8 @@ class Speaker:
         first: dict[str, Any] = {"type": "start"}
         if self.session is not None:
             first = {"type": "resume", "session": self.session[0], "key": self.session[1], "seq": self.seq}
-        begun, writer, error = clock(), None, {}
+        writer, error = None, {}
+        self.asked = clock()
         try:
             await socket.send(json.dumps(first))
             while True:
@@ -267,7 +281,7 @@ class Speaker:
                 if message["type"] == "error":
                     error = message
                     self.errors.append(message)
-                    self.told += [clock() - begun] if message["code"] == "busy" else []
+                    self.told += [clock() - self.asked] if message["code"] == "busy" else []
                 self._take(message, clock())
                 if message["type"] == "ack" and writer is None:
                     writer = asyncio.create_task(self._write(socket, clock))
@@ -287,13 +301,20 @@ class Speaker:
         if code in (BUSY, UNKNOWN_SESSION) and not self.at:
             self.session = None  # it has had no text, and is gone
         elif code in (RESTART, UNKNOWN_SESSION):
-            ends = [event["source"] for _, event in self.events if event["event"] in ("end", "line")]
-            self.handed_back = ends[-1] if ends else 0
+            self.handed_back = self.events[self._over() - 1][1]["source"] if self._over() else 0
 
     def kept(self) -> str:
         """What was shown of the sentences that are over: a session that goes on where this was handed back follows."""
-        boundaries = [number for number, (_, event) in enumerate(self.events) if event["event"] in ("end", "line")]
-        return "".join(event["text"] for _, event in self.events[: boundaries[-1] + 1 if boundaries else 0])
+        return "".join(event["text"] for _, event in self.events[: self._over()])
+
+    def _over(self) -> int:
+        """Number of events after which the last line, or sentence that has all its text, was over."""
+        over = [
+            number
+            for number, (_, event) in enumerate(self.events, start=1)
+            if event["event"] == "line" or event.get("reason") == "end_token"
+        ]
+        return over[-1] if over else 0
 
     def _take(self, message: dict[str, Any], now: float) -> None:
         kind = message["type"]
@@ -318,6 +339,8 @@ class Speaker:
             now = clock()
             there = self.there(now)
             while (room := min(2000, there - sent, self.credit - (sent - self.at))) > 0:
+                if sent == 0:
+                    self.asked = clock()
                 await socket.send(text_message(sent, self.text[sent : sent + room]))
                 sent += room
             if now - acknowledged >= ACKNOWLEDGE:

@@ -202,7 +202,7 @@ def network(kind: Kind) -> Callable[[Campaign, random.Random], Awaitable[None]]:
         fault = Fault(kind, after, draw.uniform(0.5, 3.0))
         async with FaultProxy(campaign.served.port, [fault]) as proxy:
             await campaign.whole(campaign.speaker(proxy.url, draw))
-            expect(proxy.injected == 1, "nothing has happened")
+            expect(proxy.injected == [fault], "nothing has happened")
 
     return case
 

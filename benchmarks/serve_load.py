@@ -21,6 +21,7 @@ import asyncio
 import json
 import math
 import random
+import signal
 import statistics
 import sys
 import time
@@ -189,10 +190,14 @@ async def load(asked: argparse.Namespace, reference: Reference, texts: list[str]
         empty, before = served.memory(), served.metrics()
         if "load" in asked.only:
             speakers = speakers_of(served.url, texts, asked.active, pace, asked.seconds, draw)
-            until = clock() + asked.seconds
+            until, computed = clock() + asked.seconds, served.processor_seconds()
             others = [silent(served.url, until) for _ in range(asked.connected - asked.active)]
             lags, lasted = await speak(speakers, others)
             after, full = await asyncio.to_thread(served.metrics), served.memory()
+            cores = {
+                f"{name}_cores_per_speaker": (seconds - computed[name]) / asked.seconds / asked.active
+                for name, seconds in served.processor_seconds().items()
+            }
             found = [seconds for speaker in speakers for seconds in latencies(speaker, step)]
             rows["load"] = {
                 "characters_per_second": pace,
@@ -204,6 +209,7 @@ async def load(asked: argparse.Namespace, reference: Reference, texts: list[str]
                 / (after["duplexmt_step_seconds_count"] - before["duplexmt_step_seconds_count"]),
                 "loop_lag_ms_p99": 1000 * histogram_quantile(before, after, "duplexmt_loop_lag_seconds", 0.99),
                 "clients_lag_ms_p99": 1000 * quantile(lags, 0.99),
+                **cores,
                 "server_kib_per_connection": (full["server"] - empty["server"]) / 1024 / asked.connected,
                 "engine_kib_per_stream": (full["engine"] - empty["engine"]) / 1024 / asked.active,
             }
@@ -366,6 +372,7 @@ def main() -> int:
     if asked.connected < asked.active:
         parser.error(f"--connected {asked.connected}: must be at least --active {asked.active}, who are among them")
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server is left
     make, rows = Texts(asked.seed), dict[str, Any]()
     reference = Reference(asked.model_folder, MAX_TARGET_TOKENS, MAX_REPEATS)
     short = [make(60) for _ in range(8)]
