@@ -9,7 +9,7 @@ METRICS_STAMP := $(METRICS_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help setup metrics train test report experiment model corpus-files corpus docs lint clean
+.PHONY: help setup metrics train serve test report experiment model corpus-files corpus docs lint clean
 
 setup: $(STAMP)  ## the environment alone, .venv
 
@@ -29,6 +29,9 @@ $(METRICS_STAMP): requirements-metrics.txt
 train: setup  ## train on the built-in corpus, then translate held-out sentences
 	$(BIN)/python train.py trainer.devices=cores training.optimizer=muon training.learning_rate=6e-3 \
 	  training.warmup_steps=70 training.lm_cells=visits data.batch_size=24 data.train_size=24000 $(ARGS)
+
+serve: setup  ## the live server with the latest model: http://127.0.0.1:8000
+	$(BIN)/python serve.py $(ARGS)
 
 test: setup  ## the whole suite
 	$(BIN)/python -m pytest $(ARGS)

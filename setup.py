@@ -15,7 +15,14 @@ setup(
     packages=[*find_packages(include=["duplexmt*", "data_prep*"]), "duplexmt.commands"],
     package_dir={"duplexmt.commands": "."},
     package_data={
-        "duplexmt": ["py.typed", "drawing/fonts/*", "drawing/*.json", "report/web/*"],
+        "duplexmt": [
+            "py.typed",
+            "drawing/fonts/*",
+            "drawing/*.json",
+            "report/web/*",
+            "serving/*.json",
+            "serving/web/*",
+        ],
         "duplexmt.commands": ["conf/**/*.yaml"],
         "data_prep": ["py.typed", "conf/**/*.yaml"],
     },

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hydra
 from omegaconf import DictConfig
@@ -28,7 +28,9 @@ def main(cfg: DictConfig) -> None:
 
 def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
-    loaded = model_of(cfg)
+    from duplexmt.model_folder.live import load_live_model
+
+    loaded = load_live_model(cfg.model_folder, cfg.device, cfg.anchor, cfg.any_anchor, cfg.quantize, cfg.run_as)
     terminal = Terminal(cfg, loaded)
     translator = live_translator(cfg, loaded, terminal.warn)
     whole = cfg.whole or cfg.text is not None
@@ -42,22 +44,6 @@ def translate(cfg: TranslateSettings) -> None:
             terminal.show(events, line_ends=part is not None and part.endswith("\n"))
     finally:
         terminal.leave_line()  # for an error, or Ctrl-C
-
-
-def model_of(cfg: TranslateSettings) -> "ModelFolder":
-    """The model of a folder. ValueError for one that cannot translate live."""
-    from duplexmt.model_folder.artifact import load_model_folder
-    from duplexmt.model_folder.box import chosen_model
-    from duplexmt.model_folder.devices import choose_device
-
-    folder = chosen_model(cfg.model_folder)
-    loaded = load_model_folder(folder, choose_device(cfg.device), cfg.anchor, cfg.any_anchor, cfg.quantize)
-    if cfg.run_as is None and loaded.info["system"] != "grid":
-        raise ValueError(
-            f"model_folder={folder} holds a {loaded.info['system']} model, no grid: say what to run it as, "
-            "such as run_as=waitk setting=3"
-        )
-    return loaded
 
 
 class Terminal:
@@ -101,60 +87,30 @@ class Terminal:
 
 
 def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callable[[str], None]) -> "LiveTranslator":
-    """From text as it arrives to events, as the model's training cleaned and cut its sources."""
-    from data_prep import clean_side
-    from data_prep.cleaning import simplify_as_read
-    from data_prep.live import settled_side
-    from data_prep.rules import invisible
-    from duplexmt.corpus.evaluation_files import simplifies_sources
-    from duplexmt.streaming.live import LiveTranslator, longest_sentence
+    """From text as it arrives to events: a driver with one text."""
+    from duplexmt.model_folder.live import live_text
+    from duplexmt.streaming.live import LiveDriver
 
-    data = loaded.info["data"]
-    language, simplified = data["source_language"], simplifies_sources(data)
     engine = engine_of(cfg, loaded)
-
-    def as_trained(clean: Callable[[str, str], str]) -> Callable[[str], str]:
-        return lambda text: simplify_as_read(clean(text, language)) if simplified else clean(text, language)
-
-    longest = cfg.max_sentence_tokens
-    if longest is None:
-        longest = min(data["max_tokens"], longest_sentence(engine))
-    if cfg.run_as == "alignatt" and cfg.setting > longest:
+    text = live_text(loaded, engine, cfg.max_sentence_tokens, cfg.cut, warn)
+    if cfg.run_as == "alignatt" and cfg.setting > text.limit:
         raise ValueError(
-            f"setting={cfg.setting}: f of alignatt is more than the {longest} tokens a sentence may have: nothing "
-            f"would be written before its end; give at most {longest}, or run_as=offline"
+            f"setting={cfg.setting}: f of alignatt is more than the {text.limit} tokens a sentence may have: nothing "
+            f"would be written before its end; give at most {text.limit}, or run_as=offline"
         )
-    return LiveTranslator(
-        engine,
-        loaded.sources,
-        as_trained(clean_side),
-        as_trained(settled_side),
-        max_sentence_tokens=longest,
-        cut=cfg.cut,
-        warn=warn,
-        invisible=lambda character: invisible(character, language),
-    )
+    return LiveDriver(engine).join(text)
 
 
 def engine_of(cfg: TranslateSettings, loaded: "ModelFolder") -> "Engine | PrefixEngine":
     """The engine that decodes: the grid's, or that of another system."""
-    from duplexmt.policy.knobs import recorded_theta
-    from duplexmt.streaming.engine import Engine
-    from duplexmt.streaming.systems import build_system, live_engine
+    from duplexmt.model_folder.live import live_engine, prefix_engine
 
-    guards: dict[str, Any] = {
-        "max_repeats": cfg.max_repeats,
-        "typical_source_length": loaded.typical_source_length,
-        "tokenizer": loaded.tokenizer,
-    }
+    guards = (cfg.max_target_tokens, cfg.max_repeats)
     if cfg.run_as is None or cfg.run_as == "grid":
-        theta = recorded_theta(loaded.info) if cfg.theta is None else cfg.theta
-        limits = {"max_target_tokens": cfg.max_target_tokens, "max_streams": 1}
-        return Engine(loaded.model, loaded.tokens, theta=theta, **limits, **guards)
+        return live_engine(loaded, cfg.theta, *guards, max_streams=1)
     if cfg.theta is not None:
         raise ValueError(f"theta={cfg.theta}: only a grid has a θ; {cfg.run_as} has setting=…")
-    limits = {"max_target_tokens": cfg.max_target_tokens, "batch_size": 1}
-    return live_engine(build_system(loaded, cfg.run_as, cfg.setting, adaptive=cfg.adaptive, **limits), **guards)
+    return prefix_engine(loaded, cfg.run_as, cfg.setting, cfg.adaptive, *guards)
 
 
 def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterable[str | None]:

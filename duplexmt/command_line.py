@@ -489,4 +489,4 @@ def program(name: str) -> None:
     runpy.run_path(str((inside if inside.is_dir() else Path(__file__).parents[1]) / f"{name}.py"), run_name="__main__")
 
 
-train, evaluate, translate = (partial(program, name) for name in ("train", "evaluate", "translate"))
+train, evaluate, translate, serve = (partial(program, name) for name in ("train", "evaluate", "translate", "serve"))

@@ -3,6 +3,7 @@
 Nothing here imports torch, so that `--help` and configuration errors are immediate.
 """
 
+import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -465,6 +466,107 @@ class TranslateSettings:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
 
 
+@dataclass
+class EngineConfig:
+    """The engine of a server; what they mean: `duplexmt/serving/engine_process.py`."""
+
+    device: str = MISSING
+    quantize: str | None = MISSING  # int8, on a CPU; null: weights as they are
+    threads: int | None = MISSING  # of torch; null: one a core
+    max_streams: int = MISSING  # sentences translated side by side
+    max_target_tokens: int = MISSING
+    max_repeats: int | None = MISSING
+    max_sentence_tokens: int | None = MISSING
+    cut: bool = MISSING
+    text_seconds: float = MISSING  # of each step, for cutting text into tokens
+    park_after: float = MISSING  # seconds without text after which a stream is lent to a sentence that waits
+
+    def __post_init__(self) -> None:
+        for name in ("max_streams", "max_target_tokens"):
+            _check_limit(f"engine.{name}", getattr(self, name))
+        _check_quantize(self.quantize)
+        if self.threads is not None:
+            _check_limit("engine.threads", self.threads)
+        for name in ("text_seconds", "park_after"):
+            _check_positive(f"engine.{name}", getattr(self, name))
+
+
+@dataclass
+class LimitsConfig:
+    """What a client of a server may do; what they mean: `duplexmt/serving/limits.py`."""
+
+    frame_bytes: int = MISSING
+    message_characters: int = MISSING
+    characters_per_second: float = MISSING
+    characters_burst: int = MISSING
+    messages_per_second: float = MISSING
+    messages_burst: int = MISSING
+    unsent_bytes: int = MISSING
+    unsent_events: int = MISSING
+    kept_bytes: int = MISSING
+    kept_events: int = MISSING
+    start_seconds: float = MISSING
+    idle_seconds: float = MISSING
+    grace_seconds: float = MISSING
+    session_seconds: float = MISSING
+    sessions: int = MISSING
+    sessions_per_address: int = MISSING
+    active_seconds: float = MISSING
+    drain_seconds: float = MISSING
+    retry_seconds: float = MISSING
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            _check_positive(f"limits.{entry.name}", getattr(self, entry.name))
+        if self.characters_burst < self.message_characters:
+            raise ValueError(
+                f"limits.characters_burst={self.characters_burst}: must be at least limits.message_characters="
+                f"{self.message_characters}, or such a message could never be sent"
+            )
+
+
+@dataclass
+class ServeSettings:
+    """`python serve.py`."""
+
+    model_folder: str | None = MISSING  # null: the latest run's, else the model in the box
+    host: str = MISSING  # address to listen at
+    port: int = MISSING  # 0: any that is free
+    token: str | None = MISSING  # that clients must bring; may be null on loopback only
+    hosts: list[str] = MISSING  # names the server is reached by, beside localhost and plain addresses
+    origins: list[str] = MISSING  # pages of other hosts that may connect, such as https://example.org
+    proxies: list[str] = MISSING  # addresses whose X-Forwarded-For is believed
+    engine: EngineConfig = MISSING
+    limits: LimitsConfig = MISSING
+    step_deadline: float = MISSING  # seconds without a sign of life after which the engine is started again
+    start_deadline: float = MISSING  # seconds it has to load its model
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 65536:
+            raise ValueError(f"port={self.port}: must be at least 0 and below 65536")
+        if self.token == "":
+            raise ValueError("token='': an empty token protects nothing; give a longer one, or null")
+        if self.token is None and not _is_loopback(self.host):
+            raise ValueError(
+                f"host={self.host}: others than this machine reach that address, so clients must bring a token: set "
+                "DUPLEXMT_TOKEN or token=…, or leave host=127.0.0.1"
+            )
+        for name in ("step_deadline", "start_deadline"):
+            _check_positive(name, getattr(self, name))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_positive(setting: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{setting}={value}: must be a finite number above 0")
+
+
 def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
@@ -481,7 +583,7 @@ def _check_limit(setting: str, value: int, least: int = 1) -> None:
         raise ValueError(f"{setting}={value}: must be at least {least}")
 
 
-SCHEMAS = {"train": TrainSettings, "evaluate": EvaluateSettings, "translate": TranslateSettings}
+SCHEMAS = {"train": TrainSettings, "evaluate": EvaluateSettings, "translate": TranslateSettings, "serve": ServeSettings}
 
 
 def register_schemas() -> None:

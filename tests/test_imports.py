@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ENTRY_POINTS = ("train", "evaluate", "translate")
+ENTRY_POINTS = ("train", "evaluate", "translate", "serve")
 # The rooms of duplexmt from bottom to top: each imports only from those above it in this list.
 ROOMS = (
     "metrics",  # latency, quality, bootstrap
@@ -28,6 +28,7 @@ ROOMS = (
     "tracking",  # W&B
     "training",  # Lightning
     "report",  # the HTML page
+    "serving",  # the live server
 )
 LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room
 # `policy.knobs` are the rules of λ and θ; the schema applies them, too.

@@ -10,7 +10,7 @@ import pytest
 import translate
 from duplexmt.config import TranslateSettings
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
-from duplexmt.streaming.live import LiveTranslator
+from duplexmt.streaming.live_text import LiveText
 
 from .helpers import spoken_grid, tiny_tokenizer
 
@@ -29,7 +29,7 @@ def run(monkeypatch):
         typical_source_length=None,
         info={"system": "grid", "data": data},
     )
-    monkeypatch.setattr("duplexmt.model_folder.artifact.load_model_folder", lambda *values: loaded)
+    monkeypatch.setattr("duplexmt.model_folder.live.load_model_folder", lambda *values: loaded)
 
     def run_with(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), **values):
         data.update(trained_on, max_tokens=trained_max_tokens)
@@ -144,7 +144,7 @@ def test_on_a_terminal_an_error_begins_a_line(run, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setattr("sys.stderr", terminal)
-    finish, finished = LiveTranslator.finish, []
+    finish, finished = LiveText.finish, []
 
     def failing(self):
         if finished:
@@ -152,7 +152,7 @@ def test_on_a_terminal_an_error_begins_a_line(run, monkeypatch):
         finished.append(True)
         yield from finish(self)
 
-    monkeypatch.setattr(LiveTranslator, "finish", failing)
+    monkeypatch.setattr(LiveText, "finish", failing)
     with pytest.raises(ValueError, match="no more"):
         run("他。看。", events=False, whole=False)
     assert terminal.getvalue().endswith("\n")

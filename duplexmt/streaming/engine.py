@@ -290,6 +290,19 @@ class Stream:
         self.state.source.append(self.engine.tokens.end)
         self.source_ended = True
 
+    def go_on(self, read: int, written: Sequence[int]) -> None:
+        """Stand where another stream stood that was left: with so many of the source tokens given (and of its end)
+        visible, and these target tokens written. What comes next is what would have come there."""
+        assert not self.begun
+        assert self.prefix + read <= len(self.state.source)
+        self.begun = read > 0
+        self.state.read += read
+        self.state.target += written
+        self.state.written += written
+        if self.growing is not None:
+            for token in written:
+                self.growing.add(token)
+
     def step(self) -> Event | None:
         """The next event of this stream alone; None while it waits for its source, and once it is over.
 

@@ -1,56 +1,24 @@
-"""Live text in, read and write events out: sentence after sentence, for as long as the text goes on.
+"""Live texts in, read and write events out: any number of texts share an engine, which steps once for all.
 
-Characters arrive at any pace. The text is cut at line ends, at sentence ends, and where a sentence has as many tokens
-as it may; each sentence is a grid of its own, and nothing of it is kept once it has been translated, but the tokens of
-the last one where the model was trained to read them first. Within a sentence a token is read as soon as no later
-character can change it; what is held back counts as delay, in characters. A pause in the text lets go what is held
-back, an end of the text ends the sentence. Characters are taken one by one, so how they were cut on their way changes
-nothing.
+Each sentence is a grid of its own, and nothing of it is kept once it has been translated, but the tokens of the last
+one where the model was trained to read them first. A text has a stream of the engine from a sentence's first token to
+its end. Where there are more texts than streams, sentences wait for one in the order in which they came; meanwhile one
+that has stalled, because its speaker has, leaves its stream to them, and takes up another when it goes on.
+
+What a text leads to depends on nothing else: neither on how it was cut on its way nor on the other texts.
 """
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
 
-from ..data.tokenizer import SourceTokens
+from ..policy.knobs import check_theta
 from .engine import Engine, Stream
-from .events import Event
+from .events import End, Event, Read, Write
+from .live_text import LineEnd, LiveText, Part, SentenceBegin, SentenceEnd, Settled, TextEnd
 from .prefix_engine import LiveStream, PrefixEngine
-from .settled import SettledTokens
-
-LINE_ENDS = "\n\r"
-MOST_NAMED = 5  # kinds of invisible characters in a warning
-MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
-CLOSING = "\"'”’»」』）)]》】"
-_WIDE, _NARROW = "。！？", ".!?…"
-_AFTER_WIDE = CLOSING + _WIDE + "!?…"
-# A full stop after these, or after a single letter, is no sentence end.
-_ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "prof", "st", "jr", "sr", "vs", "no", "fig"))
-_LOOK_BACK = 1 + max(map(len, _ABBREVIATIONS))  # characters that tell whether a text ends in one of them
-_MARKS = re.compile(rf"[{re.escape(CLOSING + _WIDE + _NARROW)}]++\s*+")
-_LAST_OF_MARKS = re.compile(rf"[{re.escape(_AFTER_WIDE)}]++|\s++")  # where alone a sentence may end
-
-
-def ends_sentence(text: str, following: str) -> bool:
-    """Whether a sentence ends where `text` does, given the character that follows.
-
-    。！？ end one, with the closing marks after them; . ! ? … where white space follows, and then no small letter. Not
-    after abbreviations such as Dr. and initials.
-    """
-    marks = text[len(text.rstrip(_AFTER_WIDE)) :]
-    if any(mark in marks for mark in _WIDE):
-        return following not in _AFTER_WIDE
-    unspaced = text.rstrip()
-    if unspaced == text or following.isspace():
-        return False
-    marked = unspaced.rstrip(CLOSING)
-    words = marked.rstrip(_NARROW)
-    if words == marked or following.islower():
-        return False
-    last = re.split(r"\W", words[-_LOOK_BACK:])[-1]
-    return marked != words + "." or not (len(last) == 1 or last.lower() in _ABBREVIATIONS)
 
 
 @dataclass(frozen=True)
@@ -59,72 +27,36 @@ class LiveEvent:
 
     event: Event  # its `stream` is the number of the sentence
     characters: int  # that had arrived when the last visible token was settled, since the last line or sentence end
+    position: int = field(default=0, compare=False)  # the same in the whole text
+    theta: float | None = field(default=None, compare=False)  # by which it was decided
 
 
-class LiveSource:
-    """One sentence's text as it arrives, as settled tokens.
+@dataclass(frozen=True)
+class Boundary:
+    """A sentence or a line is done with: from here on a text can be gone on with by `LiveTranslator.restore`."""
 
-    Args:
-        settled_tokens: see there.
-        clean: what training did to a source text.
-        settled_text: what of a cleaned text that is still arriving later characters cannot change.
+    position: int  # in the whole text
+    state: dict[str, Any]  # plain values
 
-    Attributes:
-        text: what has arrived, or the end of it.
-        characters: number of characters that have arrived.
-    """
 
-    def __init__(
-        self, settled_tokens: SettledTokens, clean: Callable[[str], str], settled_text: Callable[[str], str]
-    ) -> None:
-        self.settled_tokens, self.clean, self.settled_text = settled_tokens, clean, settled_text
-        self.text, self.characters = "", 0
-        self._begin = self._flushed = 0  # of the text that is tokenised as one, and where it was last let go
-        self._out: list[int] = []  # its tokens so far
-        self._settled = 0  # where the text ended when the last of them was settled
+Found = LiveEvent | LineEnd | TextEnd | Boundary  # what a step brings for a text
 
-    def add(self, character: str) -> list[int]:
-        """Take a character; the tokens that are now settled."""
-        self.text += character
-        self.characters += 1
-        if len(self.text) - self._settled > MOST_HELD:
-            return self.cut()
-        return self._new(lambda part: self.settled_tokens(self.settled_text(part)))
 
-    def flush(self) -> list[int]:
-        """Let go what is held back, as if the text ended here.
+@dataclass
+class Sentence:
+    """The sentence at hand, as far as it has come: enough to take it up in another stream."""
 
-        Should it go on in a way that would have made other tokens of that, what follows is tokenised by itself.
-        """
-        tokens = self._new(lambda part: self.settled_tokens.complete(self.clean(part)))
-        self._flushed = len(self.text)
-        return tokens
-
-    def cut(self) -> list[int]:
-        """Let go what is held back, and keep no more of the text than what follows may depend on."""
-        tokens = self.flush()
-        text = self.text.rstrip()
-        self.text = text[-_LOOK_BACK:] + self.text[len(text) :][:1]
-        self._begin, self._flushed, self._settled = 0, len(self.text), len(self.text)
-        self._out = self.settled_tokens.complete(self.clean(self.text))
-        return tokens
-
-    def count_ahead(self, text: str) -> int:
-        """How many tokens this text will bring, if it is all that is still to come."""
-        ahead = copy(self)
-        ahead.text, ahead._out = self.text + text, list(self._out)
-        return len(ahead.flush())
-
-    def _new(self, tokenise: Callable[[str], list[int]]) -> list[int]:
-        tokens = tokenise(self.text[self._begin :])
-        if any(one != other for one, other in zip(tokens, self._out, strict=False)):
-            self._begin, self._out = self._flushed, []
-            tokens = tokenise(self.text[self._begin :])
-        new = tokens[len(self._out) :]
-        self._out += new
-        if new:
-            self._settled = len(self.text)
-        return new
+    number: int
+    length: int | None
+    context: list[int]
+    follows_another: bool  # on its line
+    arrived: list[tuple[int, int]] = field(default_factory=list)  # characters and position when each was settled
+    tokens: list[int] = field(default_factory=list)
+    source_ended: bool = False
+    end: int = 0  # position behind its text, once that has ended
+    read: int = 0  # tokens, and the end token
+    written: list[int] = field(default_factory=list)
+    over: bool = False
 
 
 def longest_sentence(engine: Engine | PrefixEngine) -> int:
@@ -132,155 +64,267 @@ def longest_sentence(engine: Engine | PrefixEngine) -> int:
     return engine.max_source_tokens - len(engine.tokens.source_prefix) - 1
 
 
-class LiveTranslator:
-    """Translates a text that is still arriving.
+class LiveDriver:
+    """Steps the texts that share an engine.
 
     Args:
-        engine: of the model.
-        sources: how source texts become tokens, as in training.
-        clean: what training did to a source text.
-        settled_text: what of a cleaned text that is still arriving later characters cannot change.
-        max_sentence_tokens: at which a sentence is cut, with a warning; None for the engine's own limit.
-        cut: whether to cut at sentence ends too, not at line ends only.
-        warn: is told what goes wrong.
-        invisible: whether a character is to be passed over.
+        engine: of the model; it may have other streams, too.
+        text_seconds: to be spent on text in one step, so that a long one does not keep the others waiting.
+        park_after: seconds without a new token after which a stream may be taken for another text.
 
     Attributes:
-        sentences: number of sentences begun.
-        passed_over: invisible characters of the line so far.
+        due: texts that have something to be looked at.
+        queue: texts that wait for a stream, with the time since when.
     """
 
     def __init__(
-        self,
-        engine: Engine | PrefixEngine,
-        sources: SourceTokens,
-        clean: Callable[[str], str],
-        settled_text: Callable[[str], str],
-        *,
-        max_sentence_tokens: int | None = None,
-        cut: bool = True,
-        warn: Callable[[str], None] = lambda message: None,
-        invisible: Callable[[str], bool] = lambda character: False,
+        self, engine: Engine | PrefixEngine, *, text_seconds: float = float("inf"), park_after: float = float("inf")
     ) -> None:
-        room = longest_sentence(engine)
-        if max_sentence_tokens is not None and not 1 <= max_sentence_tokens <= room:
-            raise ValueError(f"max_sentence_tokens={max_sentence_tokens}: must lie between 1 and {room}")
-        self.engine, self.sources, self.clean, self.settled_text = engine, sources, clean, settled_text
-        self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens or room, cut, warn, invisible
-        self.passed_over: Counter[str] = Counter()
-        self.settled_tokens = SettledTokens(sources.tokenizer, sources.segmentation)
-        if self.settled_tokens.holds_everything:
-            warn("this tokenizer's tokens are settled at sentence ends and pauses only: train with characters for less")
-        self.sentences = 0
-        self.to_come: str | None = None  # of the sentence, where that is known
-        self.context: list[int] = []
-        self._begin()
+        self.engine, self.text_seconds, self.park_after = engine, text_seconds, park_after
+        self.due: dict[LiveTranslator, None] = {}
+        self.queue: dict[LiveTranslator, float] = {}
+        self.streaming: dict[int, LiveTranslator] = {}
 
-    def _begin(self) -> None:
-        self.source = LiveSource(self.settled_tokens, self.clean, self.settled_text)
-        self._begin_stream()
+    def join(self, text: LiveText, *, theta: float | None = None, source_length: int | None = None) -> "LiveTranslator":
+        """A further text.
 
-    def _begin_stream(self) -> None:
+        Args:
+            text: that nothing has been taken of.
+            theta: its EMIT threshold; None for the engine's (none, where no grid decodes).
+            source_length: tokens of each of its sentences, where they are known and the text does not know better.
+
+        Raises:
+            ValueError: for sentences longer than the engine takes.
+        """
+        room = longest_sentence(self.engine)
+        if not 1 <= text.limit <= room:
+            raise ValueError(f"max_sentence_tokens={text.limit}: must lie between 1 and {room}")
+        return LiveTranslator(self, text, self.engine.theta if theta is None else check_theta(theta), source_length)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a step can bring anything before more text arrives."""
+        if self.due or (self.queue and (self._has_room() or self._stalled() is not None)):
+            return True
+        return any(translator.can_step() for translator in self.streaming.values())
+
+    def step(self) -> "list[tuple[LiveTranslator, Found]]":
+        """Take what has arrived of every text, then take the engine one step for all; at most one event a text."""
+        found: list[tuple[LiveTranslator, Found]] = []
+        until = perf_counter() + self.text_seconds
+        for _ in range(len(self.due)):
+            translator = next(iter(self.due))
+            del self.due[translator]
+            found += [(translator, one) for one in translator.take(until)]
+            if perf_counter() > until:
+                break
+        while self.queue and (self._has_room() or self._park()):
+            translator = next(iter(self.queue))
+            del self.queue[translator]
+            translator.open()
+        streams: list[Any] = [t.stream for t in self.streaming.values() if t.stream is not None]  # of the engine's kind
+        for event in self.engine.step(streams):
+            translator = self.streaming[event.stream]
+            found.append((translator, translator.told(event)))
+        return found
+
+    def _has_room(self) -> bool:
+        return len(self.engine.streams) < self.engine.max_streams
+
+    def _stalled(self) -> "LiveTranslator | None":
+        """Whose stream has waited longest for its source, if that is long enough."""
+        waiting = [t for t in self.streaming.values() if t.stream is not None and not t.can_step()]
+        longest = min(waiting, key=lambda t: t.stream.heard, default=None)  # type: ignore[union-attr]
+        if longest is None or longest.stream is None or perf_counter() - longest.stream.heard < self.park_after:
+            return None
+        return longest
+
+    def _park(self) -> bool:
+        """Take a stream that has stalled; False where there is none."""
+        if (stalled := self._stalled()) is None:
+            return False
+        stalled.leave()
+        return True
+
+
+class LiveTranslator:
+    """A text in a driver, and the stream of its sentence; made by `LiveDriver.join`.
+
+    Attributes:
+        text: see there.
+        sentence: the one at hand.
+        stream: of the sentence, unless it waits for one.
+        sentences: number of sentences begun.
+        line_has_begun: whether a sentence of the line at hand has.
+    """
+
+    def __init__(self, driver: LiveDriver, text: LiveText, theta: float | None, source_length: int | None) -> None:
+        self.driver, self.text, self.source_length = driver, text, source_length
+        self.inputs: deque[Iterator[Part | None]] = deque()
+        self.sentence: Sentence | None = None
         self.stream: Stream | LiveStream | None = None
-        self.tokens: list[int] = []  # of the sentence so far
-        self.arrived: list[int] = []  # characters when each was settled
+        self.sentences = 0
+        self.line_has_begun = False
+        self._theta = theta
+        self._taken_up: dict[str, Any] | None = None  # how far the next sentence had come elsewhere
+
+    # --- alone: what a part of the text leads to, until all texts of the driver wait ---------------------------------
 
     def feed(self, text: str) -> Iterator[LiveEvent]:
         """Take characters that have arrived; the events they bring about."""
-        for character in text:
-            if character in LINE_ENDS:
-                yield from self.finish()
-                self._tell_passed_over()
-                continue
-            if self.invisible(character):
-                self.passed_over[character] += 1
-                continue
-            if self.cut and ends_sentence(self.source.text, character):
-                yield from self.finish()
-            yield from self._read(self.source.add(character))
+        return self._run(self.text.take(text))
 
     def pause(self) -> Iterator[LiveEvent]:
         """Let go what is held back: nothing has arrived for a while."""
-        yield from self._read(self.source.flush())
+        return self._run(self.text.pause())
 
     def finish(self) -> Iterator[LiveEvent]:
         """End the sentence, if there is one."""
-        yield from self._read(self.source.flush())
-        if self.stream is not None:
-            if not self.stream.over:
-                self.stream.end()
-            yield from self._events()
-            self.context = self.tokens
-        self._begin()
+        return self._run(self.text.finish())
 
     def whole(self, text: str) -> Iterator[LiveEvent]:
         """Translate a text that is known as a whole: every sentence's length is, too, and the anchor knows it."""
-        for line in re.split(f"[{LINE_ENDS}]", text):  # and not where `splitlines` does: at U+2028, say
-            self.passed_over.update(filter(self.invisible, line))
-            line = "".join(character for character in line if character not in self.passed_over)
-            for sentence in cut_sentences(line) if self.cut else [line]:
-                for number, character in enumerate(sentence, start=1):
-                    self.to_come = sentence[number:]
-                    yield from self._read(self.source.add(character))
-                yield from self.finish()
-            self._tell_passed_over()
-        self.to_come = None
+        return self._run(self.text.whole(text))
 
-    def _tell_passed_over(self) -> None:
-        """Say once a line what of it was not translated."""
-        if self.passed_over:
-            kinds = ", ".join(f"U+{ord(character):04X}" for character in sorted(self.passed_over)[:MOST_NAMED])
-            more = ", …" if len(self.passed_over) > MOST_NAMED else ""
-            self.warn(f"{self.passed_over.total():,} invisible characters passed over ({kinds}{more})")
-            self.passed_over.clear()
+    def _run(self, parts: Iterator[Part | None]) -> Iterator[LiveEvent]:
+        self.give(parts)
+        while self.driver.goes_on:
+            for translator, found in self.driver.step():
+                if translator is self and isinstance(found, LiveEvent):
+                    yield found
 
-    def _open(self, tokens: int) -> Stream | LiveStream:
-        """Open a stream for so many tokens, and for what is known to come."""
-        length = None if self.to_come is None else min(tokens + self.source.count_ahead(self.to_come), self.limit)
-        context = self.context if self.engine.tokens.context else ()
-        self.stream = self.engine.open(source_length=length, context=context)
-        self.sentences += 1
-        return self.stream
+    # --- beside others -----------------------------------------------------------------------------------------------
 
-    def _read(self, tokens: list[int]) -> Iterator[LiveEvent]:
-        """Read tokens, cutting the sentence where it becomes too long."""
-        while tokens:
-            stream = self.stream or self._open(len(tokens))
-            room = self.limit - len(self.tokens)
-            taken, tokens = tokens[:room], tokens[room:]
-            if not stream.over:
-                stream.read(taken)
-            self.tokens += taken
-            self.arrived += [self.source.characters] * len(taken)
-            yield from self._events()
-            if len(self.tokens) == self.limit and tokens:
-                self.warn(
-                    f"cut at {self.limit} tokens, the longest sentence the model takes: expect a poor translation"
-                )
-                if not stream.over:
-                    stream.end()
-                yield from self._events()
-                tokens += self.source.cut()  # so that nothing is kept of a text without end
-                self.context = self.tokens
-                self._begin_stream()
+    def give(self, parts: Iterator[Part | None]) -> None:
+        """Have the driver's next steps take this, after what was given before: `text.take(…)`, say."""
+        self.inputs.append(parts)
+        self.driver.due[self] = None
 
-    def _events(self) -> Iterator[LiveEvent]:
-        assert self.stream is not None
-        if self.stream.over:
+    @property
+    def theta(self) -> float | None:
+        """EMIT threshold, of the sentence at hand and those to come."""
+        return self._theta
+
+    @theta.setter
+    def theta(self, theta: float | None) -> None:
+        self._theta = theta if theta is None else check_theta(theta)
+        if self.stream is not None:
+            self.stream.theta = theta
+        self._want_stream()
+
+    def restore(self, state: dict[str, Any] | None, read: int, written: list[int], over: bool) -> None:
+        """Go on with a text that another driver has begun, before anything is given.
+
+        Args:
+            state: of its last `Boundary`; None where there was none yet.
+            read: tokens read of the sentence after that.
+            written: tokens written there.
+            over: whether its translation is.
+        """
+        self._taken_up = {"read": read, "written": list(written), "over": over}
+        if state is not None:
+            self.sentences, self.line_has_begun = state["sentences"], state["line_has_begun"]
+            self.give(self.text.restore(state["text"]))
+
+    def close(self) -> None:
+        """Leave the driver, whatever is still to come."""
+        self.leave()
+        self.inputs.clear()
+        self.driver.due.pop(self, None)
+        self.driver.queue.pop(self, None)
+
+    # --- the driver's side -------------------------------------------------------------------------------------------
+
+    def take(self, until: float) -> "Iterator[LineEnd | TextEnd | Boundary]":
+        """Take what was given until the sentence's end, which has to be written first, or until time is up."""
+        while self.inputs:
+            if self.sentence is not None and self.sentence.source_ended:
+                if not self.sentence.over:
+                    return  # comes back when it is
+                self.sentence = None
+                yield self._boundary()
+            part = next(self.inputs[0], self)
+            if part is self:
+                self.inputs.popleft()
+            elif isinstance(part, SentenceBegin):
+                length = part.length if part.length is not None else self.source_length
+                taken_up, self._taken_up = self._taken_up or {}, None
+                self.sentence = Sentence(self.sentences, length, part.context, self.line_has_begun, **taken_up)
+                self.sentences += 1
+                self.line_has_begun = True
+            elif isinstance(part, Settled):
+                assert self.sentence is not None
+                self.sentence.tokens += part.tokens
+                self.sentence.arrived += [(part.characters, part.position)] * len(part.tokens)
+                if self.stream is not None:
+                    self.stream.read(part.tokens)
+                self._want_stream()
+            elif isinstance(part, SentenceEnd):
+                assert self.sentence is not None
+                self.sentence.source_ended, self.sentence.end = True, part.position
+                if self.stream is not None:
+                    self.stream.end()
+                self._want_stream()
+            elif isinstance(part, LineEnd):
+                self.line_has_begun = False
+                yield part
+                yield self._boundary()
+            elif isinstance(part, TextEnd):
+                yield part
+            if perf_counter() > until:
+                self.driver.due[self] = None
+                return
+
+    def _boundary(self) -> Boundary:
+        state = {"text": self.text.state(), "sentences": self.sentences, "line_has_begun": self.line_has_begun}
+        return Boundary(self.text.position, state)
+
+    def _want_stream(self) -> None:
+        """Queue up, should the sentence go on without a stream."""
+        sentence = self.sentence
+        if self.stream is not None or sentence is None or sentence.over or not sentence.tokens:
             return
-        for event in self.stream.write():
-            seen = self.stream.state.read - self.stream.prefix
-            event = replace(event, stream=self.sentences - 1)  # the engine may have other streams
-            yield LiveEvent(event, self.arrived[min(seen, len(self.arrived)) - 1])
+        if len(sentence.tokens) + sentence.source_ended >= sentence.read:  # less while it is taken up elsewhere
+            self.driver.queue.setdefault(self, perf_counter())
 
+    def open(self) -> None:
+        """Open a stream for the sentence at hand, where it has come to."""
+        assert self.sentence is not None
+        sentence, engine = self.sentence, self.driver.engine
+        context = sentence.context if engine.tokens.context else ()
+        self.stream = engine.open(source_length=sentence.length, theta=self.theta, context=context)
+        self.stream.read(sentence.tokens)
+        if sentence.source_ended:
+            self.stream.end()
+        self.stream.go_on(sentence.read, sentence.written)
+        self.driver.streaming[self.stream.name] = self
 
-def cut_sentences(text: str) -> list[str]:
-    """A text's sentences, nothing left out."""
-    sentences, begin = [], 0
-    for marks in _MARKS.finditer(text):
-        for last in _LAST_OF_MARKS.finditer(text, *marks.span()):
-            end = last.end()
-            if end < len(text) and ends_sentence(text[max(begin, marks.start() - _LOOK_BACK) : end], text[end]):
-                sentences.append(text[begin:end])
-                begin = end
-    return [*sentences, text[begin:]]
+    def leave(self) -> None:
+        """Give the stream up; `open` takes the sentence up again."""
+        if self.stream is not None:
+            del self.driver.streaming[self.stream.name]
+            self.stream.close()
+            self.stream = None
+
+    def can_step(self) -> bool:
+        """Whether the stream can go on."""
+        return self.stream is not None and self.stream.can_step()
+
+    def told(self, event: Event) -> LiveEvent:
+        """Take note of an event of the stream."""
+        assert self.sentence is not None
+        assert self.stream is not None
+        sentence = self.sentence
+        if isinstance(event, Read):
+            sentence.read += 1
+        elif isinstance(event, Write):
+            sentence.written.append(event.token)
+        characters, position = sentence.arrived[min(sentence.read, len(sentence.arrived)) - 1]
+        if isinstance(event, End):
+            sentence.over = True
+            position = max(position, sentence.end)
+            del self.driver.streaming[self.stream.name]
+            self.stream = None
+            self.driver.due[self] = None
+        event = replace(event, stream=sentence.number)  # the engine may have other streams
+        return LiveEvent(event, characters, position, self.theta)

@@ -17,8 +17,10 @@ from duplexmt.data.tokenizer import SourceTokens, StreamTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.grid_system import GridSystem
-from duplexmt.streaming.live import CLOSING, LiveTranslator, cut_sentences, ends_sentence
+from duplexmt.streaming.live import LiveDriver, longest_sentence
+from duplexmt.streaming.live_text import LiveText
 from duplexmt.streaming.pipe import arriving, decoded
+from duplexmt.streaming.sentences import CLOSING, cut_sentences, ends_sentence
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 
@@ -42,13 +44,13 @@ def translator_of(language="zh", segmentation="tokens", tokens=TOKENS, theta=0.5
         typical_source_length=9,
         tokenizer=TOKENIZER,
     )
-    return LiveTranslator(
-        engine,
+    text = LiveText(
         SourceTokens(TOKENIZER, segmentation),
         partial(clean_side, language=language),
         partial(settled_side, language=language),
-        **values,
+        **{"max_sentence_tokens": longest_sentence(engine)} | values,
     )
+    return LiveDriver(engine).join(text)
 
 
 def fed(translator, chunks):
@@ -101,7 +103,7 @@ def test_invisible_characters_cost_no_cleaning():
         return settled_side(text, "zh")
 
     translator = translator_of(invisible=partial(invisible, language="zh"))
-    translator.settled_text = translator.source.settled_text = counted
+    translator.text.settled_text = translator.text.source.settled_text = counted
     list(translator.feed("我" + "\u200d" * 20_000 + "们"))
     assert cleaned == ["我", "我们"]
 
@@ -171,7 +173,7 @@ def test_with_characters_nothing_is_held_back():
     translator = translator_of(segmentation="characters", theta=1.0)
     for number, character in enumerate("他没有看见那个人", start=1):
         list(translator.feed(character))
-        assert len(translator.tokens) == len(
+        assert len(translator.text.tokens) == len(
             SourceTokens(TOKENIZER, "characters").ids(["他没有看见那个人"[:number]])[0]
         )
 
@@ -179,13 +181,13 @@ def test_with_characters_nothing_is_held_back():
 def test_a_pause_lets_go_what_is_held_back_and_the_sentence_goes_on():
     translator = translator_of(theta=1.0)
     list(translator.feed("The m"))
-    before = len(translator.tokens)
+    before = len(translator.text.tokens)
     assert tokens_read(translator.pause())
-    assert len(translator.tokens) > before
+    assert len(translator.text.tokens) > before
     assert list(translator.pause()) == []
     live = fed(translator, ["an."])
     assert {entry.event.stream for entry in live} == {0}
-    assert TOKENIZER.decode(translator.context) == "Them" + "an.", "zh is cleaned of its spaces"
+    assert TOKENIZER.decode(translator.text.context) == "Them" + "an.", "zh is cleaned of its spaces"
 
 
 @pytest.mark.parametrize("pause_at", range(1, 22))
@@ -198,9 +200,9 @@ def test_a_pause_where_a_word_ends_changes_no_token(pause_at):
     assert len(found) == 1 or translator.sentences == 1
     whole = SourceTokens(TOKENIZER).ids([text])[0]
     if text[pause_at] == " " or text[pause_at - 1] != " ":
-        assert TOKENIZER.decode(translator.context) == text
+        assert TOKENIZER.decode(translator.text.context) == text
     if text[pause_at] == " ":
-        assert translator.context == whole
+        assert translator.text.context == whole
 
 
 # --- sentences -------------------------------------------------------------------------------------------------------
@@ -298,10 +300,10 @@ def test_a_sentence_ends_as_it_would_have_without_the_cut():
 def test_the_anchor_of_a_text_known_as_a_whole_knows_the_length_of_its_parts_too(language, side, segmentation, limit):
     texts = [pair[side] for pair in SENTENCES[:3]]
     translator = translator_of(language, segmentation, theta=1.0, anchor="source_length", max_sentence_tokens=limit)
-    translator.engine.max_target_tokens = 1
+    translator.driver.engine.max_target_tokens = 1
     opened = []
-    engine_open = translator.engine.open
-    translator.engine.open = lambda **values: opened.append(engine_open(**values)) or opened[-1]
+    engine_open = translator.driver.engine.open
+    translator.driver.engine.open = lambda **values: opened.append(engine_open(**values)) or opened[-1]
     list(translator.whole("\n".join(texts)))
     assert len(opened) > len(texts)
     assert all(stream.state.source_length == len(stream.state.source) for stream in opened)
@@ -320,7 +322,7 @@ def test_characters_are_counted_on_where_a_sentence_is_cut():
 
 def test_translators_share_an_engine():
     alone = [fed(translator_of(), [text]) for text in CHINESE[:2]]
-    engine = translator_of().engine
+    engine = translator_of().driver.engine
     engine.open(name=1).read([5])
     translators = [translator_of(engine=engine) for _ in alone]
     found = [[], []]
@@ -353,7 +355,7 @@ def test_the_sentence_before_is_read_first_where_the_model_was_trained_so():
 
 def test_a_translation_stopped_by_a_guard_ignores_the_rest_of_its_sentence():
     translator = translator_of(theta=0.0)
-    translator.engine.max_target_tokens = 1
+    translator.driver.engine.max_target_tokens = 1
     live = fed(translator, ["他没有看见那个人。我们走。"])
     assert [entry.event.reason for entry in live if isinstance(entry.event, End)].count("max_target_tokens") >= 1
     assert {entry.event.stream for entry in live} == {0, 1}
@@ -367,32 +369,32 @@ def test_empty_and_invisible_text_is_no_sentence():
 
 def test_nothing_is_kept_of_sentences_that_have_ended():
     translator = translator_of(segmentation="characters", max_sentence_tokens=10)
-    states = translator.engine.states
+    states = translator.driver.engine.states
     fed(translator, CHINESE[:4])
     memory = states.cache.bytes
     fed(translator, ["长" * 40, *CHINESE[:4]])
     assert states.cache.bytes == memory
     assert states.cache.tokens.shape[1] == 1
-    assert translator.engine.streams == states.slots == states.hidden == {}
-    assert translator.source.text == ""
-    assert len(translator.context) <= 10
+    assert translator.driver.engine.streams == states.slots == states.hidden == {}
+    assert translator.text.source.text == ""
+    assert len(translator.text.context) <= 10
 
 
 def test_a_text_without_end_is_not_kept_either():
     translator = translator_of(segmentation="characters", max_sentence_tokens=10, theta=1.0)
     for _ in range(20):
         list(translator.feed("长"))
-        assert len(translator.source.text) <= 11
+        assert len(translator.text.source.text) <= 11
 
 
 @pytest.mark.parametrize("held", [" ", "\u200b", "&#1", "\u0301"])
 def test_characters_that_settle_no_token_are_not_kept_without_end(held, monkeypatch):
-    monkeypatch.setattr("duplexmt.streaming.live.MOST_HELD", 20)
+    monkeypatch.setattr("duplexmt.streaming.live_text.MOST_HELD", 20)
     translator = translator_of(theta=1.0)
     live = list(translator.feed("他没有"))
     for _ in range(30):
         live += translator.feed(held)
-        assert len(translator.source.text) <= 20 + len("他没有")
+        assert len(translator.text.source.text) <= 20 + len("他没有")
     live += fed(translator, ["看见"])
     text = TOKENIZER.decode([token for sentence in tokens_read(live) for token in sentence])
     assert text.startswith("他没有")

@@ -17,7 +17,8 @@ from duplexmt.data.grammar import builtin_corpus
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
-from duplexmt.streaming.live import LiveTranslator
+from duplexmt.streaming.live import LiveDriver
+from duplexmt.streaming.live_text import LiveText
 from tests.helpers import spoken_grid, tiny_tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +34,7 @@ def resident_after(sentences: int) -> list[float]:
         typical_source_length=10, tokenizer=tokenizer,
     )  # fmt: skip
     cleaning = partial(clean_side, language="zh"), partial(settled_side, language="zh")
-    translator = LiveTranslator(engine, sources, *cleaning, max_sentence_tokens=48)
+    translator = LiveDriver(engine).join(LiveText(sources, *cleaning, max_sentence_tokens=48))
     draw, ended, memory = random.Random(1), 0, []
     while len(memory) < 10:
         text = "".join(draw.choice(pairs).source for _ in range(10))

@@ -1,0 +1,146 @@
+"""A proxy on this machine that does to a connection what networks do; for serve_load.py."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["reset", "half_open", "stall", "drip"]
+LOCAL = "127.0.0.1"
+CHUNK = 4096
+LONGEST = 60.0  # seconds that anything is held
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What becomes of a connection.
+
+    Attributes:
+        kind: `reset`, in the middle of what is being sent; `half_open`, nothing arrives any more and nobody says so;
+            `stall`, nothing is read from the server for a while; `drip`, a byte at a time, both ways.
+        after: bytes from the server until then, the handshake's included.
+        seconds: of a stall.
+    """
+
+    kind: Kind
+    after: int = 0
+    seconds: float = 2.0
+
+
+class FaultProxy:
+    """Leads to a port of this machine; an async context manager.
+
+    Args:
+        port: to which it leads.
+        faults: of the first connections, in their order; those after them go undisturbed.
+    """
+
+    def __init__(self, port: int, faults: Iterable[Fault]) -> None:
+        self._upstream, self._faults = port, list(faults)
+        self.injected: list[Fault] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "FaultProxy":
+        self._server = await asyncio.start_server(self._accept, LOCAL, 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"ws://{LOCAL}:{self.port}/v1/live"
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        fault = self._faults.pop(0) if self._faults else None
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        ends, lost = [writer], asyncio.Event()
+        try:
+            there = socket.socket()
+            there.setblocking(False)
+            if fault is not None and fault.kind == "stall":
+                there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CHUNK)  # so that the server notices it
+            await asyncio.get_running_loop().sock_connect(there, (LOCAL, self._upstream))
+            up_reader, up_writer = await asyncio.open_connection(sock=there, limit=CHUNK)
+            for end in (writer, up_writer):
+                end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ends.append(up_writer)
+            up = asyncio.create_task(self._up(reader, up_writer, fault, lost))
+            down = asyncio.create_task(self._down(up_reader, writer, fault, lost))
+            await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
+            if lost.is_set():
+                await asyncio.sleep(LONGEST)  # the server is told nothing, also once the client has gone
+            elif fault is None or fault.kind != "reset":
+                await asyncio.wait((up, down), timeout=1)
+            up.cancel()
+            down.cancel()
+            await asyncio.gather(up, down, return_exceptions=True)  # either end may have gone first
+        except (OSError, asyncio.CancelledError):
+            pass  # the server is gone, or the proxy ends; so does this connection
+        finally:
+            if fault is not None and fault not in self.injected:
+                self._faults.insert(0, fault)  # for the next connection, as this one has ended before
+            for end in ends:
+                reset(end)
+
+    async def _up(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault | None, lost: asyncio.Event
+    ) -> None:
+        while data := await reader.read(CHUNK):
+            if not lost.is_set():
+                await self._pass(data, writer, fault)
+        if not lost.is_set():
+            writer.write_eof()
+
+    async def _down(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault | None, lost: asyncio.Event
+    ) -> None:
+        passed = 0
+        if fault is not None and fault.kind == "drip":
+            self.injected.append(fault)
+        while data := await reader.read(CHUNK):
+            if fault is None or fault.kind == "drip" or passed + len(data) <= fault.after:
+                await self._pass(data, writer, fault)
+            else:
+                self.injected.append(fault)
+                if fault.kind == "reset":
+                    writer.write(data[: max(1, len(data) // 2)])
+                    await writer.drain()
+                    await asyncio.sleep(0.01)  # so that the half is there before the reset
+                    return
+                if fault.kind == "half_open":
+                    lost.set()
+                    await asyncio.sleep(LONGEST)
+                    return
+                await asyncio.sleep(fault.seconds)
+                await self._pass(data, writer, None)
+                fault = None
+            passed += len(data)
+        writer.write_eof()
+
+    @staticmethod
+    async def _pass(data: bytes, writer: asyncio.StreamWriter, fault: Fault | None) -> None:
+        if fault is None or fault.kind != "drip":
+            writer.write(data)
+            await writer.drain()
+            return
+        for byte in data:
+            writer.write(bytes((byte,)))
+            await writer.drain()
+            await asyncio.sleep(0)
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection with RST: what is on its way is lost."""
+    raw = writer.get_extra_info("socket")
+    if raw is not None and raw.fileno() >= 0:
+        with contextlib.suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

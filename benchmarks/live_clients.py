@@ -1,0 +1,409 @@
+"""For serve_load.py: a server, clients of it that speak by the clock, and the text that translate.py would show.
+
+The clients know docs/protocol.md and the package `websockets`, nothing of duplexmt.
+"""
+
+import asyncio
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.typing import Subprotocol
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCAL = "127.0.0.1"
+TICK = 0.2  # seconds between two messages of a speaker
+ACKNOWLEDGE = 0.5
+LONGEST_START, LONGEST_STOP = 300.0, 30.0  # seconds
+RESTART, BUSY, UNKNOWN_SESSION = 1012, 1013, 4404
+
+
+class Served:
+    """`serve.py` as a user has it; a context manager.
+
+    Args:
+        model_folder: of its model.
+        settings: as on the command line.
+    """
+
+    def __init__(self, model_folder: str, *settings: str, python: str = sys.executable) -> None:
+        command = [python, "serve.py", f"model_folder={model_folder}", "port=0", *settings]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        address = self.process.stdout.readline().strip()
+        if not re.fullmatch(r"http://.*:\d+/", address):
+            raise RuntimeError(f"{' '.join(command)} did not start: {address}")
+        self.http = address
+        self.port = int(address.rstrip("/").rsplit(":", 1)[1])
+        self.url = f"ws://{LOCAL}:{self.port}/v1/live"
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until an engine runs. RuntimeError if none does in time."""
+        until = time.monotonic() + LONGEST_START
+        while time.monotonic() < until and self.process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://{LOCAL}:{self.port}/readyz", timeout=5):
+                    return
+            except (urllib.error.URLError, TimeoutError):
+                time.sleep(0.1)
+        self.process.kill()
+        raise RuntimeError("the server was not ready in time")
+
+    def metrics(self) -> dict[str, float]:
+        """Samples of `/metrics` by name; those of a histogram's buckets are `name{le}`."""
+        with urllib.request.urlopen(f"http://{LOCAL}:{self.port}/metrics", timeout=30) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        found = {}
+        for family in families:
+            for sample in family.samples:
+                label = "".join(sample.labels.values())
+                found[f"{sample.name}{{{label}}}" if label else sample.name] = sample.value
+        return found
+
+    def engine(self) -> int | None:
+        """The engine's process."""
+        for task in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for child in task.read_text().split():
+                try:
+                    if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        return int(child)
+                except OSError:
+                    continue  # it has ended meanwhile
+        return None
+
+    def memory(self) -> dict[str, int]:
+        """Resident bytes."""
+        engine = self.engine()
+        return {"server": resident(self.process.pid), "engine": 0 if engine is None else resident(engine)}
+
+    def processor_seconds(self) -> dict[str, float]:
+        """That server and engine have computed so far."""
+        engine = self.engine()
+        return {"server": processor(self.process.pid), "engine": 0.0 if engine is None else processor(engine)}
+
+    def stop(self) -> float:
+        """SIGTERM; seconds until it has ended. RuntimeError if it does not, or not well."""
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(LONGEST_STOP)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise RuntimeError(f"the server has not ended {LONGEST_STOP:g} s after SIGTERM") from None
+        if status != 0:
+            raise RuntimeError(f"the server ended with status {status}")
+        return time.monotonic() - begun
+
+    def __enter__(self) -> "Served":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(LONGEST_STOP)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+
+
+def resident(pid: int) -> int:
+    """Bytes of a process in memory."""
+    (line,) = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(line) * 1024
+
+
+def processor(pid: int) -> float:
+    """Seconds a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def histogram_quantile(before: Mapping[str, float], after: Mapping[str, float], name: str, share: float) -> float:
+    """A quantile of what a histogram took between two looks, as if each bucket's were spread evenly; NaN for none."""
+    edges = sorted((float(key[len(name) + 8 : -1]), key) for key in after if key.startswith(f"{name}_bucket{{"))
+    counts = [(edge, after[key] - before.get(key, 0.0)) for edge, key in edges]
+    wanted = share * counts[-1][1]
+    lower, below = 0.0, 0.0
+    for edge, count in counts:
+        if count >= wanted and count > below:
+            return edge if math.isinf(edge) else lower + (edge - lower) * (wanted - below) / (count - below)
+        lower, below = edge, count
+    return math.nan
+
+
+class Reference:
+    """What translate.py shows of a text: its driver, with one client.
+
+    Args:
+        model_folder: of the model.
+        max_target_tokens, max_repeats: as in the server's settings.
+
+    Attributes:
+        characters, reads, sentences: of all texts so far; a sentence's end is read, too.
+    """
+
+    def __init__(self, model_folder: str, max_target_tokens: int, max_repeats: int) -> None:
+        from data_prep.rules import UNSPACED
+        from duplexmt.model_folder.live import live_engine, live_text, load_live_model
+        from duplexmt.streaming.live import LiveDriver
+
+        self.loaded = load_live_model(model_folder, "cpu")
+        self.between = "" if self.loaded.info["data"]["target_language"] in UNSPACED else " "
+        self.join = lambda: LiveDriver(engine).join(live_text(self.loaded, engine, None, True))
+        engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
+        self._known: dict[str, str] = {}
+        self.characters = self.reads = self.sentences = 0
+
+    def __call__(self, text: str) -> str:
+        """The translation of a text, a line for each of its lines."""
+        if text not in self._known:
+            self._known[text] = "".join(self._parts(text))
+            self.characters += len(text)
+        return self._known[text]
+
+    def _parts(self, text: str) -> Iterator[str]:
+        from duplexmt.streaming.events import End, Read
+        from duplexmt.streaming.live import LiveEvent
+        from duplexmt.streaming.live_text import LineEnd
+
+        translator = self.join()
+        translator.give(translator.text.take(text))
+        translator.give(translator.text.end())
+        sentence = None  # of this line
+        while translator.driver.goes_on:
+            for _, found in translator.driver.step():
+                if isinstance(found, LineEnd):
+                    yield "\n"
+                    sentence = None
+                elif isinstance(found, LiveEvent):
+                    if sentence not in (None, found.event.stream):
+                        yield self.between
+                    sentence = found.event.stream
+                    self.reads += isinstance(found.event, Read)
+                    self.sentences += isinstance(found.event, End)
+                    yield getattr(found.event, "text", "")
+
+
+@dataclass
+class Speaker:
+    """One who speaks by the clock, whether answers come or not, and comes back when the connection is lost.
+
+    Attributes:
+        url: of the server, or of a proxy before it.
+        text: to be spoken.
+        pace: characters a second; infinite for all at once.
+        begin: when the first of them are there, by the event loop's clock.
+        deadline: when it gives up.
+        headers: of its handshakes.
+        silence: seconds without a word, a ping answered included, after which the connection is taken for lost.
+        events: what was received, with the time of each.
+        closes: code of each connection that has ended, 1006 for a lost one; 0 for one that could not be made.
+        told: seconds from `start`, or the first text, to `error` where that says to come back later.
+        done: whether all was translated.
+        handed_back: position from which another session has to go on, where a server stops or has lost this one.
+    """
+
+    url: str
+    text: str
+    pace: float = math.inf
+    begin: float = 0.0
+    deadline: float = math.inf
+    silence: float = 20.0
+    events: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    closes: list[int] = field(default_factory=list)
+    told: list[float] = field(default_factory=list)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    done: bool = False
+    handed_back: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    session: tuple[str, str] | None = None
+    seq: int = 0
+    at: int = 0
+    credit: int = 0
+    asked: float = 0.0
+    written: str = ""
+
+    def there(self, now: float) -> int:
+        """Characters that have been spoken."""
+        if math.isinf(self.pace):
+            return len(self.text)
+        return max(0, min(len(self.text), int((math.floor((now - self.begin) / TICK) + 1) * TICK * self.pace)))
+
+    def spoken_at(self, position: int) -> float:
+        """When the first so many characters were."""
+        if math.isinf(self.pace):
+            return self.begin
+        return self.begin + max(0, math.ceil(min(position, len(self.text)) / (TICK * self.pace)) - 1) * TICK
+
+    async def run(self) -> "Speaker":
+        """Speak, until all is translated, another server has to go on, or the deadline comes."""
+        clock = asyncio.get_running_loop().time
+        self.begin = self.begin or clock()
+        while not self.done and self.handed_back is None and clock() < self.deadline:
+            wait = 0.05
+            try:
+                async with asyncio.timeout(10) as opening, opened(self.url, self.headers) as socket:
+                    opening.reschedule(self.deadline if math.isfinite(self.deadline) else None)
+                    wait = await self._talk(socket, clock)
+            except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed):
+                self.closes.append(0)
+            if not self.done:
+                await asyncio.sleep(wait)
+        return self
+
+    async def _talk(self, socket: ClientConnection, clock: Any) -> float:
+        """One connection; seconds after which to try again."""
+        first: dict[str, Any] = {"type": "start"}
+        if self.session is not None:
+            first = {"type": "resume", "session": self.session[0], "key": self.session[1], "seq": self.seq}
+        writer, error = None, {}
+        self.asked = clock()
+        try:
+            await socket.send(json.dumps(first))
+            while True:
+                async with asyncio.timeout(self.silence):
+                    message = json.loads(await socket.recv())
+                if message["type"] == "error":
+                    error = message
+                    self.errors.append(message)
+                    self.told += [clock() - self.asked] if message["code"] == "busy" else []
+                self._take(message, clock())
+                if message["type"] == "ack" and writer is None:
+                    writer = asyncio.create_task(self._write(socket, clock))
+        except TimeoutError:
+            self.closes.append(1006)
+            socket.transport.abort()
+        except ConnectionClosed as closed:
+            self._closed(closed.rcvd.code if closed.rcvd is not None else 1006)
+        finally:
+            if writer is not None:
+                writer.cancel()
+                await asyncio.gather(writer, return_exceptions=True)
+        return float(error.get("retry_after", 0.05))
+
+    def _closed(self, code: int) -> None:
+        self.closes.append(code)
+        if code in (BUSY, UNKNOWN_SESSION) and not self.at:
+            self.session = None  # it has had no text, and is gone
+        elif code in (RESTART, UNKNOWN_SESSION):
+            self.handed_back = self.events[self._over() - 1][1]["source"] if self._over() else 0
+
+    def kept(self) -> str:
+        """What was shown of the sentences that are over: a session that goes on where this was handed back follows."""
+        return "".join(event["text"] for _, event in self.events[: self._over()])
+
+    def _over(self) -> int:
+        """Number of events after which the last line, or sentence that has all its text, was over."""
+        over = [
+            number
+            for number, (_, event) in enumerate(self.events, start=1)
+            if event["event"] == "line" or event.get("reason") == "end_token"
+        ]
+        return over[-1] if over else 0
+
+    def _take(self, message: dict[str, Any], now: float) -> None:
+        kind = message["type"]
+        if kind == "ready":
+            self.session = message["session"], message["key"]
+            if "snapshot" in message:
+                raise AssertionError("a snapshot: the frames should have been kept")
+        elif kind == "ack":
+            self.at, self.credit = message["at"], message["credit"]
+        elif kind == "events":
+            if message["seq"] != self.seq + 1:
+                raise AssertionError(f"frame {message['seq']} follows {self.seq}")
+            self.seq = message["seq"]
+            self.events += [(now, event) for event in message["events"]]
+            self.written += "".join(event["text"] for event in message["events"])
+        elif kind == "done":
+            self.done = True
+
+    async def _write(self, socket: ClientConnection, clock: Any) -> None:
+        sent, acknowledged, ended, heard = self.at, -math.inf, False, -math.inf
+        while True:
+            now = clock()
+            there = self.there(now)
+            while (room := min(2000, there - sent, self.credit - (sent - self.at))) > 0:
+                if sent == 0:
+                    self.asked = clock()
+                await socket.send(text_message(sent, self.text[sent : sent + room]))
+                sent += room
+            if now - acknowledged >= ACKNOWLEDGE:
+                await socket.send(json.dumps({"type": "ack", "seq": self.seq}))
+                acknowledged = now
+            if sent == len(self.text) and not ended:
+                await socket.send('{"type":"end"}')
+                ended = True
+            if now - heard >= self.silence / 2:
+                await socket.send('{"type":"ping"}')
+                heard = now
+            next_tick = self.begin + (math.floor((now - self.begin) / TICK) + 1) * TICK
+            await asyncio.sleep(max(0.0, next_tick - clock()))
+
+
+def text_message(at: int, text: str) -> str:
+    """A message with text."""
+    return json.dumps({"type": "text", "at": at, "text": text}, ensure_ascii=False)
+
+
+def opened(url: str, headers: Mapping[str, str] | None = None) -> connect:
+    """A connection, as a context manager."""
+    return connect(
+        url,
+        additional_headers=headers,
+        subprotocols=[Subprotocol("duplexmt.v1")],
+        compression=None,
+        max_size=None,
+        max_queue=None,
+        ping_interval=None,
+        open_timeout=None,
+        close_timeout=1,
+        proxy=None,
+    )
+
+
+def latencies(speaker: Speaker, step: float) -> list[float]:
+    """Seconds from source token to write, of each write, policy waits left out.
+
+    Beside the server goes one that takes `step` seconds for each event and does it as soon as its source has been
+    spoken and the event before is done. Where that begins a write, or the read just before it, is where the write's
+    time begins. So the time for which the policy waits for more source, or writes earlier words, does not count; all
+    that this server is behind does, however long ago that began.
+    """
+    ends = {event["sentence"]: event["source"] for _, event in speaker.events if event["event"] == "end"}
+    found, done, read = [], -math.inf, None  # when the one before was done; when the read before it was begun
+    for received, event in speaker.events:
+        if event["event"] == "line":
+            continue
+        position = event["source"]
+        if event.get("token") == "":  # the source has ended, which the character after it, or the text's end, has told
+            position = ends.get(event["sentence"], position) + 1
+        begun = max(speaker.spoken_at(position), done)
+        done = begun + step
+        if event["event"] == "write":
+            found.append(received - (begun if read is None else read))
+        read = begun if event["event"] == "read" else None
+    return found
+
+
+def quantile(values: list[float], share: float) -> float:
+    """Of a list; NaN for an empty one."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1 if share else 0)]

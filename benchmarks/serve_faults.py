@@ -1,0 +1,481 @@
+"""The faults of serve_load.py: each is done to a server at work, and no shown text may be lost or changed by it.
+
+Beside those that something is done to, or who do something wrong, there are bystanders, who must not notice.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
+
+from benchmarks.fault_proxy import Fault, FaultProxy, Kind, reset
+from benchmarks.live_clients import LOCAL, RESTART, Reference, Served, Speaker, opened, text_message
+
+STREAMS = 32
+SETTINGS = (  # short times, so that what waits for them comes to pass; room for all invisible characters at once
+    f"engine.max_streams={STREAMS}", "step_deadline=2", "limits.grace_seconds=20", "limits.idle_seconds=10",
+    "limits.start_seconds=1", "limits.characters_burst=24000", "limits.retry_seconds=0.5",
+)  # fmt: skip
+PACE = 40.0  # characters a second
+PATIENCE = 120.0  # seconds for one text
+JOINERS = 20_000
+AT_ONCE = 6  # faults at a time
+BYSTANDERS = 4
+LONGEST_DRAIN = 10.0
+BAD_MESSAGE, UNKNOWN_SESSION, IDLE, REPLACED, TOO_BIG, INVALID = 4400, 4404, 4408, 4409, 1009, 1007
+
+
+class FaultError(Exception):
+    """What should not have come of a fault."""
+
+
+def expect(truth: bool, what: str) -> None:
+    """Raise `FaultError` unless it is so."""
+    if not truth:
+        raise FaultError(what)
+
+
+@dataclass
+class Mistaken(Speaker):
+    """A speaker who does something wrong, once, and comes back."""
+
+    mistake: Callable[[ClientConnection], Awaitable[None]] | None = None
+    after: float = 0.0
+
+    async def _write(self, socket: ClientConnection, clock: Any) -> None:
+        mistake, self.mistake = self.mistake, None
+        if mistake is None:
+            await super()._write(socket, clock)
+            return
+        speaking = asyncio.create_task(super()._write(socket, clock))
+        try:
+            await asyncio.sleep(self.after)
+            await mistake(socket)
+            await speaking
+        finally:
+            speaking.cancel()
+
+
+class Campaign:
+    """Faults at one server.
+
+    Args:
+        model_folder: of its model.
+        reference: of that model.
+        texts: that are spoken, known to `reference`.
+        seed: of moments and places.
+    """
+
+    def __init__(self, model_folder: str, reference: Reference, texts: list[str], seed: int) -> None:
+        self.model_folder, self.reference, self.texts = model_folder, reference, texts
+        self.draw = random.Random(seed)
+        middle = len(texts[0]) // 2
+        self.joined = texts[0][:middle] + JOINERS * "\u200d" + texts[0][middle:]
+        for text in [*texts, self.joined]:
+            reference(text)  # now, as it takes time
+        self.faults: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self.compared = self.changed = self.bystanders = self.affected = 0
+        self.engine_is_mine = asyncio.Lock()
+        self.over = False
+        self.served: Served
+
+    async def run(self, kinds: list[str]) -> dict[str, Any]:
+        """Inject these faults, and report."""
+        begun = time.monotonic()
+        with Served(self.model_folder, *SETTINGS) as self.served:
+            files = open_files(self.served.process.pid)
+            waiting = list(reversed(kinds))
+            standing_by = [asyncio.create_task(self._stand_by()) for _ in range(BYSTANDERS)]
+            await asyncio.gather(*(self._work(waiting) for _ in range(AT_ONCE)))
+            self.over = True
+            await asyncio.gather(*standing_by)
+            left = await self._left(files)
+            engines = (await asyncio.to_thread(self.served.metrics))["duplexmt_engines_total"]
+            await asyncio.to_thread(self.served.stop)
+        return {
+            "faults": sum(self.faults.values()),
+            "faults_by_kind": dict(sorted(self.faults.items())),
+            "failures": len(self.failures),
+            "first_failures": self.failures[:5],
+            "texts_compared": self.compared,
+            "texts_lost_or_changed": self.changed,
+            "bystanders": self.bystanders,
+            "bystanders_affected": self.affected,
+            "engines_started": int(engines),
+            **left,
+            "seconds": round(time.monotonic() - begun),
+        }
+
+    async def _work(self, waiting: list[str]) -> None:
+        while waiting:
+            kind = waiting.pop()
+            seed = self.draw.random()
+            try:
+                async with asyncio.timeout(2 * PATIENCE):
+                    await KINDS[kind][0](self, random.Random(seed))
+                self.faults[kind] += 1
+            except (FaultError, OSError, ConnectionClosed, RuntimeError, AssertionError) as error:
+                self.failures.append(f"{kind}: {type(error).__name__}: {error}")
+                print(self.failures[-1], file=sys.stderr, flush=True)
+
+    async def _stand_by(self) -> None:
+        while not self.over:
+            speaker = self.speaker(self.served.url, self.draw)
+            try:
+                await self.whole(speaker)
+                expect(speaker.closes == [1000] and not speaker.errors, f"closes {speaker.closes}, {speaker.errors}")
+            except (FaultError, AssertionError) as error:
+                self.affected += 1
+                self.failures.append(f"bystander: {error}")
+                print(self.failures[-1], file=sys.stderr, flush=True)
+            self.bystanders += 1
+
+    async def _left(self, files: int) -> dict[str, int]:
+        """What is left once all waits are over."""
+        until = time.monotonic() + 90
+        while True:
+            found = await asyncio.to_thread(self.served.metrics)
+            more = open_files(self.served.process.pid) - files
+            sessions, streams = int(found["duplexmt_sessions"]), int(found["duplexmt_streams"])
+            if not (sessions or streams or more > 0) or time.monotonic() > until:
+                if more > 0:
+                    print(f"{more} more files are open: {names_of_files(self.served.process.pid)}", file=sys.stderr)
+                return {"sessions_left": sessions, "streams_left": streams, "files_left": max(0, more)}
+            await asyncio.sleep(0.5)
+
+    def speaker(
+        self, url: str, draw: random.Random, text: str = "", kind: type[Speaker] = Speaker, **values: Any
+    ) -> Any:
+        """One who speaks one of the texts."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        return kind(url, text or draw.choice(self.texts), PACE, silence=4.0, deadline=deadline, **values)
+
+    async def whole(self, speaker: Speaker) -> None:
+        """Have one speak, who must be shown all of the translation, and nothing else."""
+        await speaker.run()
+        self.compare(speaker, self.reference(speaker.text))
+
+    def compare(self, speaker: Speaker, expected: str) -> None:
+        """Count a text that was shown."""
+        self.compared += 1
+        if not speaker.done or speaker.written != expected:
+            self.changed += not expected.startswith(speaker.written)
+            raise FaultError(
+                f"done={speaker.done}, closes {speaker.closes}, {speaker.errors[-1:]}\n"
+                f"{speaker.written!r} was shown, where it is\n{expected!r}"
+            )
+
+
+def open_files(pid: int) -> int:
+    """Files and sockets a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def names_of_files(pid: int) -> list[str]:
+    """What these are."""
+    return sorted(os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir())
+
+
+# --- what networks do ------------------------------------------------------------------------------------------------
+
+
+def network(kind: Kind) -> Callable[[Campaign, random.Random], Awaitable[None]]:
+    """Something happens to a connection, early or late."""
+
+    async def case(campaign: Campaign, draw: random.Random) -> None:
+        after = draw.randrange(0, 600) if draw.random() < 0.3 else draw.randrange(600, 4_000)
+        fault = Fault(kind, after, draw.uniform(0.5, 3.0))
+        async with FaultProxy(campaign.served.port, [fault]) as proxy:
+            await campaign.whole(campaign.speaker(proxy.url, draw))
+            expect(proxy.injected == [fault], "nothing has happened")
+
+    return case
+
+
+# --- what clients do -------------------------------------------------------------------------------------------------
+
+
+def code_of(closed: ConnectionClosed) -> int:
+    """With which a connection was closed; 1006 for a lost one."""
+    return closed.rcvd.code if closed.rcvd is not None else 1006
+
+
+class Raw:
+    """A connection that says what it is told to."""
+
+    def __init__(self, socket: ClientConnection, written: str = "", seq: int = 0) -> None:
+        self.socket, self.written, self.seq = socket, written, seq
+        self.heard: list[dict[str, Any]] = []
+
+    async def say(self, **message: Any) -> None:
+        """Send a message."""
+        await self.socket.send(json.dumps(message, ensure_ascii=False))
+
+    async def hear(self, kind: str) -> dict[str, Any]:
+        """The next message of a kind; TimeoutError if it does not come."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                async with asyncio.timeout(4):
+                    message: dict[str, Any] = json.loads(await self.socket.recv())
+            except TimeoutError:
+                if time.monotonic() > until:
+                    raise
+                await self.say(type="ping")  # who is silent for long is taken for gone
+                continue
+            self.heard.append(message)
+            if message["type"] == "events":
+                expect(message["seq"] == self.seq + 1, f"frame {message['seq']} follows {self.seq}")
+                self.seq = message["seq"]
+                self.written += "".join(event["text"] for event in message["events"])
+            if message["type"] == kind:
+                return message
+
+    async def rest(self) -> int:
+        """Hear all until the close; its code."""
+        try:
+            await self.hear("no such kind")
+        except ConnectionClosed as closed:
+            return code_of(closed)
+        raise AssertionError
+
+
+async def duplicated(campaign: Campaign, draw: random.Random) -> None:
+    """Text is sent again and again, from somewhere before."""
+    await cut_oddly(campaign, draw, lambda at: draw.randint(max(0, at - 30), at))
+
+
+async def gapped(campaign: Campaign, draw: random.Random) -> None:
+    """Text is sent from somewhere after, and from where it should."""
+    await cut_oddly(campaign, draw, lambda at: at if draw.random() < 0.5 else at + draw.randint(1, 50))
+
+
+async def cut_oddly(campaign: Campaign, draw: random.Random, place: Callable[[int], int]) -> None:
+    """Text of random lengths from places other than the expected."""
+    text, at = draw.choice(campaign.texts), 0
+    async with opened(campaign.served.url) as socket:
+        raw = Raw(socket)
+        await raw.say(type="start")
+        await raw.hear("ready")
+        await raw.hear("ack")
+        while at < len(text):
+            begin, length = place(at), draw.randint(0, 40)
+            await socket.send(text_message(begin, text[begin : begin + length]))
+            expected = at if begin > at else max(at, min(begin + length, len(text)))
+            told = (await raw.hear("ack"))["at"]
+            expect(told == expected, f"at={told} after {length} characters at {begin}, where {expected} is right")
+            at = expected
+            await asyncio.sleep(0.05)  # the protocol allows 20 messages a second
+        await raw.say(type="end")
+        code = await raw.rest()
+    campaign.compared += 1
+    campaign.changed += raw.written != campaign.reference(text)
+    expect(code == 1000 and raw.written == campaign.reference(text), f"{code}: {raw.written!r} was shown")
+
+
+async def two_on_one_key(campaign: Campaign, draw: random.Random) -> None:
+    """A second connection takes the session; a third with the same key ends it."""
+    text, url = draw.choice(campaign.texts), campaign.served.url
+    half = draw.randint(1, len(text) - 1)
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(opened(url))
+        first = Raw(one)
+        await first.say(type="start")
+        ready = await first.hear("ready")
+        await one.send(text_message(0, text[:half]))
+        if draw.random() < 0.5:
+            await first.hear("events")
+        two = await stack.enter_async_context(opened(url))
+        second = Raw(two, first.written, first.seq)
+        again = {"type": "resume", "session": ready["session"], "key": ready["key"]}
+        await second.say(**again, seq=first.seq)
+        await second.hear("ready")
+        code = await first.rest()
+        expect(code == REPLACED, f"the first connection ended with {code}")
+        await two.send(text_message(half, text[half:]))
+        if draw.random() < 0.5:
+            await second.say(type="end")
+            code = await second.rest()
+            campaign.compared += 1
+            campaign.changed += second.written != campaign.reference(text)
+            expect(code == 1000 and second.written == campaign.reference(text), f"{code}: {second.written!r}")
+        else:
+            third = Raw(await stack.enter_async_context(opened(url)))
+            await third.say(**again, seq=0)
+            codes = await third.rest(), await second.rest()
+            expect(codes == (UNKNOWN_SESSION, UNKNOWN_SESSION), f"a used key ended them with {codes}")
+            shown = campaign.reference(text).startswith(second.written)
+            campaign.changed += not shown
+            expect(shown, f"{second.written!r} was shown")
+
+
+async def abandoned(campaign: Campaign, draw: random.Random) -> None:
+    """Half a request; or a handshake, and then nothing."""
+    request = (
+        f"GET /v1/live HTTP/1.1\r\nHost: {LOCAL}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Protocol: duplexmt.v1\r\n\r\n"
+    ).encode()
+    for _ in range(8):
+        _, writer = await asyncio.open_connection(LOCAL, campaign.served.port)
+        writer.write(request[: draw.randrange(len(request))])
+        await writer.drain()
+        reset(writer)
+    async with opened(campaign.served.url) as socket:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    await socket.recv()
+        except ConnectionClosed as closed:
+            code = code_of(closed)
+    expect(code == IDLE, f"a handshake without a message ended with {code}")
+
+
+def mistake(code: int, named: str, *frames: str | bytes) -> Callable[[Campaign, random.Random], Awaitable[None]]:
+    """In the middle of a session a frame comes that is none; its client comes back and goes on."""
+
+    async def case(campaign: Campaign, draw: random.Random) -> None:
+        frame = draw.choice(frames)
+
+        async def send(socket: ClientConnection) -> None:
+            await socket.send(frame, text=True)
+
+        speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken, mistake=send, after=draw.uniform(0.0, 1.5))
+        await campaign.whole(speaker)
+        expect(speaker.closes == [code, 1000], f"ended with {speaker.closes}")
+        told = " ".join(error["message"] for error in speaker.errors)
+        expect(named in told, f"{named!r} is not named in {told!r}")
+
+    return case
+
+
+async def nan(campaign: Campaign, draw: random.Random) -> None:
+    """θ is no number, from the start or later."""
+    if draw.random() < 0.5:
+        await mistake(BAD_MESSAGE, "theta", '{"type":"set","id":1,"theta":NaN}')(campaign, draw)
+        return
+    async with opened(campaign.served.url) as socket:
+        raw = Raw(socket)
+        await socket.send('{"type":"start","theta":NaN}')
+        code = await raw.rest()
+    expect(code == BAD_MESSAGE and "theta" in raw.heard[-1]["message"], f"{code}, {raw.heard}")
+
+
+async def joiners(campaign: Campaign, draw: random.Random) -> None:
+    """20,000 zero-width joiners, as fast as they may come."""
+    speaker = campaign.speaker(campaign.served.url, draw, campaign.joined)
+    speaker.pace = float("inf")
+    await campaign.whole(speaker)
+
+
+async def storm(campaign: Campaign, draw: random.Random) -> None:
+    """Two hundred come at once, start, and are gone."""
+
+    async def one() -> str:
+        async with opened(campaign.served.url) as socket:
+            raw = Raw(socket)
+            await raw.say(type="start")
+            async with asyncio.timeout(PATIENCE):
+                message = json.loads(await socket.recv())
+            socket.transport.abort()
+        return str(message.get("code", message["type"]))
+
+    answers = Counter(await asyncio.gather(*(one() for _ in range(200))))
+    expect(set(answers) <= {"ready", "busy"} and answers["ready"] > 0, f"answered {answers}")
+
+
+# --- what becomes of the engine and of the server --------------------------------------------------------------------
+
+
+def engine(number: int) -> Callable[[Campaign, random.Random], Awaitable[None]]:
+    """The engine gets a signal, while all speak."""
+
+    async def case(campaign: Campaign, draw: random.Random) -> None:
+        async with campaign.engine_is_mine:
+            speaker = campaign.speaker(campaign.served.url, draw)
+            speaking = asyncio.create_task(campaign.whole(speaker))
+            await asyncio.sleep(draw.uniform(0.2, 2.0))
+            before = (await asyncio.to_thread(campaign.served.metrics))["duplexmt_engines_total"]
+            pid = campaign.served.engine()
+            expect(pid is not None, "there is no engine")
+            os.kill(pid or 0, number)
+            await speaking
+            expect(speaker.closes == [1000], f"its clients' connections ended with {speaker.closes}")
+            until = time.monotonic() + PATIENCE
+            while (await asyncio.to_thread(campaign.served.metrics))["duplexmt_engines_total"] == before:
+                expect(time.monotonic() < until, "no other engine was started")
+                await asyncio.sleep(0.2)
+
+    return case
+
+
+async def terminated(campaign: Campaign, draw: random.Random) -> None:
+    """SIGTERM to a server at work: all are told, and go on at another."""
+    served = await asyncio.to_thread(Served, campaign.model_folder, *SETTINGS)
+    with served:
+        speakers = [campaign.speaker(served.url, draw) for _ in range(6)]
+        speaking = [asyncio.create_task(speaker.run()) for speaker in speakers]
+        await asyncio.sleep(draw.uniform(0.5, 3.0))
+        seconds = await asyncio.to_thread(served.stop)
+        await asyncio.gather(*speaking)
+    expect(seconds < LONGEST_DRAIN, f"the server took {seconds:.1f} s to end")
+    for speaker in speakers:
+        expected = campaign.reference(speaker.text)
+        campaign.compared += 1
+        shown = expected.startswith(speaker.written)
+        campaign.changed += not shown
+        expect(shown, f"{speaker.written!r} was shown, where it is {expected!r}")
+        if speaker.done:
+            continue
+        expect(speaker.closes[-1:] == [RESTART], f"ended with {speaker.closes}")
+        rest = campaign.speaker(campaign.served.url, draw, speaker.text[speaker.handed_back :])
+        await rest.run()
+        expect(rest.done, f"elsewhere it ended with {rest.closes}, {rest.errors}")
+        whole = (speaker.kept() + " " + rest.written).split()  # what another server begins has no space before it
+        expect(whole == expected.split(), f"{whole} was shown, where it is {expected!r}")
+
+
+KINDS: dict[str, tuple[Callable[[Campaign, random.Random], Awaitable[None]], int]] = {  # and how many of 300
+    "reset": (network("reset"), 50),
+    "half_open": (network("half_open"), 30),
+    "stall": (network("stall"), 20),
+    "drip": (network("drip"), 15),
+    "duplicated": (duplicated, 20),
+    "gapped": (gapped, 20),
+    "two_on_one_key": (two_on_one_key, 30),
+    "abandoned": (abandoned, 20),
+    "oversize": (
+        mistake(TOO_BIG, "", "x" * 20_000, text_message(0, "我" * 2_001)),
+        20,
+    ),
+    "invalid_utf8": (mistake(INVALID, "", b'{"type":"ping\xff"}', b"\xed\xa0\x80", b"\xc0\xaf"), 20),
+    "nan": (nan, 20),
+    "joiners": (joiners, 5),
+    "storm": (storm, 6),
+    "engine_killed": (engine(signal.SIGKILL), 10),
+    "engine_hung": (engine(signal.SIGSTOP), 8),
+    "terminated": (terminated, 6),
+}
+
+
+def faults_of(count: int, draw: random.Random) -> list[str]:
+    """So many kinds of faults in random order, in the proportions of `KINDS`, at least one of each."""
+    total = sum(share for _, share in KINDS.values())
+    chosen = [kind for kind, (_, share) in KINDS.items() for _ in range(max(1, round(count * share / total)))]
+    draw.shuffle(chosen)
+    return chosen

@@ -1,0 +1,402 @@
+"""Does the live server hold what it promises, under load, overload, abandoned connections and faults?
+
+    python benchmarks/serve_load.py --model-folder runs/latest/model             # all, at full size: 25 minutes
+    python benchmarks/serve_load.py --model-folder runs/latest/model --quick     # a little of each
+    python benchmarks/serve_load.py --model-folder … --only faults,churn --seed 3
+
+    load        speakers who speak by the clock, whether answers come or not, beside connected ones who are silent
+    throughput  as many who have said all at once, beside `decode_latency.py` with the same model and streams
+    overload    twice as many speakers as there are streams
+    churn       connects and aborts at every moment of a session's begin
+    faults      see serve_faults.py
+
+All of it goes over this machine's loopback. Latencies are from source token to write, policy waits left out (see
+`live_clients.latencies`), in units of S, the median step of the engine with as many streams, measured in the same run
+without a server. Every text is compared with that of translate.py's driver. The last line is JSON; `missed` names the
+targets that were not met. Ratios are of one run; on a machine that is busy otherwise they say little.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import random
+import signal
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
+
+from benchmarks import decode_latency
+from benchmarks.fault_proxy import reset
+from benchmarks.live_clients import (
+    LOCAL,
+    TICK,
+    Reference,
+    Served,
+    Speaker,
+    histogram_quantile,
+    latencies,
+    opened,
+    quantile,
+    text_message,
+)
+from benchmarks.serve_faults import Campaign, faults_of
+from duplexmt.data.grammar import builtin_corpus
+from duplexmt.streaming.engine import Engine
+
+PARTS = ("load", "throughput", "overload", "churn", "faults")
+TOKENS_PER_SECOND = 5.0
+TEXTS = 4  # different ones; speakers share them
+MAX_TARGET_TOKENS, MAX_REPEATS = 64, 8  # as in conf/serve.yaml
+AT_ONCE = 50  # connects
+SETTLED = 60.0  # seconds in which sessions without a client have to be gone
+LOOK = 0.02  # seconds between two looks at the event loop of the clients
+
+
+class Texts:
+    """Lines of two sentences of the built-in corpus, without end."""
+
+    def __init__(self, seed: int) -> None:
+        self.sources = [pair.source for pair in builtin_corpus(4000, 0, 0, seed=seed)["train"]]
+        self._next = 0
+
+    def __call__(self, characters: int) -> str:
+        """A text of so many characters, or a few more."""
+        lines: list[str] = []
+        while sum(map(len, lines)) < characters:
+            two = [self.sources[(self._next + number) % len(self.sources)] for number in range(2)]
+            lines.append("".join(two) + "\n")
+            self._next += 2
+        return "".join(lines)
+
+
+def engine_alone(reference: Reference, streams: int) -> dict[str, float]:
+    """The engine without a server, in decode_latency.py's way: every stream a sentence of the texts' mean length."""
+    length = max(2, round(reference.reads / reference.sentences))
+    model, end = reference.loaded.model, reference.loaded.tokens.end
+    text_logits = model.text_logits
+
+    def without_end(hidden: Any) -> Any:
+        logits = text_logits(hidden)
+        logits[..., end] = -math.inf
+        return logits
+
+    model.text_logits = without_end
+    try:
+        engine = Engine(
+            model,
+            reference.loaded.tokens,
+            theta=0.5,
+            max_target_tokens=length,
+            max_streams=streams,
+            typical_source_length=reference.loaded.typical_source_length,
+        )
+        decode_latency.decode(engine, streams, length, "cpu")  # warm
+        runs = [decode_latency.decode(engine, streams, length, "cpu") for _ in range(5)]
+    finally:
+        del model.text_logits
+    seconds = sum(sum(laps) for laps, _, _ in runs)
+    return {
+        "sentence_tokens": length,
+        "step_ms_p50": 1000 * statistics.median(lap for laps, _, _ in runs for lap in laps),
+        "events_per_second": len(runs) * streams * 2 * length / seconds,
+        "tokens_per_second": sum(written for _, _, written in runs) / seconds,
+    }
+
+
+async def silent(url: str, until: float) -> bool:
+    """One who is connected and says nothing; whether the connection lasted."""
+    clock = asyncio.get_running_loop().time
+    try:
+        async with opened(url) as socket:
+            await socket.send('{"type":"start"}')
+            while clock() < until:
+                await socket.send('{"type":"ping"}')
+                try:
+                    async with asyncio.timeout(min(20.0, max(0.1, until - clock()))):
+                        while True:
+                            await socket.recv()
+                except TimeoutError:
+                    continue
+            return True
+    except (ConnectionClosed, InvalidHandshake, OSError):
+        return False
+
+
+async def watch_lag(found: list[float]) -> None:
+    """How late this process's own event loop is: what it adds to the latencies."""
+    clock = asyncio.get_running_loop().time
+    while True:
+        due = clock() + LOOK
+        await asyncio.sleep(LOOK)
+        found.append(clock() - due)
+
+
+async def speak(speakers: list[Speaker], others: Iterable[Any] = ()) -> tuple[list[float], list[Any]]:
+    """Have all speak; the lag of this process, and what the others returned."""
+    lags: list[float] = []
+    lag = asyncio.create_task(watch_lag(lags))
+    beside = [asyncio.create_task(other) for other in others]
+    await asyncio.gather(*(speaker.run() for speaker in speakers))
+    lag.cancel()
+    return lags, list(await asyncio.gather(*beside))
+
+
+def speakers_of(
+    url: str, texts: list[str], count: int, pace: float, seconds: float, draw: random.Random
+) -> list[Speaker]:
+    """Speakers who begin within a second from now."""
+    now = asyncio.get_running_loop().time()
+    made = []
+    for number in range(count):
+        begin = now + 1.0 + draw.random() + number % 5 * TICK / 5
+        made.append(Speaker(url, texts[number % len(texts)], pace, begin=begin, deadline=begin + 2 * seconds + 60))
+    return made
+
+
+def of_steps(found: list[float], step: float) -> dict[str, float]:
+    """Quantiles of latencies, in steps and in milliseconds."""
+    row = {}
+    for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+        row[f"{name}_steps"] = quantile(found, share) / step
+        row[f"{name}_ms"] = 1000 * quantile(found, share)
+    return row
+
+
+def wrong(speakers: list[Speaker], reference: Reference) -> dict[str, int]:
+    """What should not be: texts that are other than translate.py's, connections that were not one."""
+    return {
+        "speakers": len(speakers),
+        "texts_lost_or_changed": sum(not s.done or s.written != reference(s.text) for s in speakers),
+        "disturbed": sum(s.closes != [1000] or bool(s.errors) for s in speakers),
+    }
+
+
+async def load(asked: argparse.Namespace, reference: Reference, texts: list[str], alone: dict[str, float]) -> Any:
+    """Parts load, throughput and overload, on one server."""
+    draw, step = random.Random(asked.seed), alone["step_ms_p50"] / 1000
+    pace = TOKENS_PER_SECOND * reference.characters / (reference.reads - reference.sentences)
+    clock, rows = asyncio.get_running_loop().time, {}
+    settings = (f"engine.max_streams={asked.active}", f"limits.sessions={2 * asked.connected + 2 * asked.active}")
+    with Served(asked.model_folder, *settings) as served:
+        empty, before = served.memory(), served.metrics()
+        if "load" in asked.only:
+            speakers = speakers_of(served.url, texts, asked.active, pace, asked.seconds, draw)
+            until, computed = clock() + asked.seconds, served.processor_seconds()
+            others = [silent(served.url, until) for _ in range(asked.connected - asked.active)]
+            lags, lasted = await speak(speakers, others)
+            after, full = await asyncio.to_thread(served.metrics), served.memory()
+            cores = {
+                f"{name}_cores_per_speaker": (seconds - computed[name]) / asked.seconds / asked.active
+                for name, seconds in served.processor_seconds().items()
+            }
+            found = [seconds for speaker in speakers for seconds in latencies(speaker, step)]
+            rows["load"] = {
+                "characters_per_second": pace,
+                **of_steps(found, step),
+                **wrong(speakers, reference),
+                "silent_disturbed": lasted.count(False),
+                "step_ms_mean": 1000
+                * (after["duplexmt_step_seconds_sum"] - before["duplexmt_step_seconds_sum"])
+                / (after["duplexmt_step_seconds_count"] - before["duplexmt_step_seconds_count"]),
+                "loop_lag_ms_p99": 1000 * histogram_quantile(before, after, "duplexmt_loop_lag_seconds", 0.99),
+                "clients_lag_ms_p99": 1000 * quantile(lags, 0.99),
+                **cores,
+                "server_kib_per_connection": (full["server"] - empty["server"]) / 1024 / asked.connected,
+                "engine_kib_per_stream": (full["engine"] - empty["engine"]) / 1024 / asked.active,
+            }
+        if "throughput" in asked.only:
+            speakers = [Speaker(served.url, text, deadline=clock() + 300) for text in texts * asked.active][
+                : asked.active
+            ]
+            for speaker in speakers:
+                speaker.text = speaker.text[: speaker.text.index("\n", min(1500, len(speaker.text) - 2)) + 1]
+                reference(speaker.text)
+            await speak(speakers)
+            begin = max(speaker.events[0][0] for speaker in speakers)
+            end = min(speaker.events[-1][0] for speaker in speakers)  # while all are at work
+            kinds = Counter(e["event"] for s in speakers for received, e in s.events if begin < received <= end)
+            rows["throughput"] = {
+                "events_per_second": (kinds["read"] + kinds["write"]) / (end - begin),
+                "tokens_per_second": kinds["write"] / (end - begin),
+                "share_of_engine_alone": (kinds["read"] + kinds["write"]) / (end - begin) / alone["events_per_second"],
+                **wrong(speakers, reference),
+            }
+        if "overload" in asked.only:
+            await settle(served)
+            seconds = min(60.0, asked.seconds)
+            speakers = speakers_of(served.url, texts, 2 * asked.active, pace, seconds, draw)
+            for speaker in speakers:
+                speaker.text = speaker.text[
+                    : speaker.text.index("\n", int(0.8 * min(len(speaker.text), seconds * pace))) + 1
+                ]
+                speaker.deadline = speaker.begin + seconds + 30
+                reference(speaker.text)
+            await speak(speakers)
+            admitted = [speaker for speaker in speakers if not speaker.told]
+            told = [seconds for speaker in speakers for seconds in speaker.told]
+            found = [seconds for speaker in admitted for seconds in latencies(speaker, step)]
+            rows["overload"] = {
+                "speakers": len(speakers),
+                "told_to_come_back": len(speakers) - len(admitted),
+                "told_ms_p50": 1000 * quantile(told, 0.5),
+                "told_ms_max": 1000 * max(told, default=math.nan),
+                **of_steps(found, step),
+                "admitted": wrong(admitted, reference),
+            }
+        await asyncio.to_thread(served.stop)
+    return rows
+
+
+async def settle(served: Served) -> dict[str, float]:
+    """Wait until no session is left; the metrics then, or once that takes too long."""
+    until = time.monotonic() + SETTLED
+    while True:
+        found = await asyncio.to_thread(served.metrics)
+        if not (found["duplexmt_sessions"] or found["duplexmt_streams"]) or time.monotonic() > until:
+            return found
+        await asyncio.sleep(0.5)
+
+
+async def connect_and_abort(served: Served, text: str, draw: random.Random) -> str:
+    """Come as far as chance has it, and be gone without a word; or with one."""
+    how = draw.choice(("half a request", "handshake", "start", "text", "close"))
+    if how == "half a request":
+        _, writer = await asyncio.open_connection(LOCAL, served.port)
+        writer.write(b"GET /v1/live HTTP/1.1\r\nHost: localhost\r\nUpgrade: webso"[: draw.randrange(1, 60)])
+        await writer.drain()
+        reset(writer)
+        return how
+    async with opened(served.url) as socket:
+        if how != "handshake":
+            await socket.send('{"type":"start"}')
+        if how in ("text", "close"):
+            await socket.recv()
+            await socket.send(text_message(0, text[: draw.randrange(1, 30)]))
+        if how == "close":
+            await socket.send('{"type":"close"}')
+        socket.transport.abort()
+    return how
+
+
+async def churn(asked: argparse.Namespace, text: str) -> dict[str, Any]:
+    """Connects and aborts; memory once they are over, beside that after the first tenth."""
+    draw, counts = random.Random(asked.seed), Counter[str]()
+
+    async def some(count: int) -> None:
+        for _ in range(count):
+            try:
+                counts[await connect_and_abort(served, text, draw)] += 1
+            except (OSError, ConnectionClosed, InvalidHandshake):
+                counts["refused"] += 1  # also an answer; for want of room, say
+
+    begun = time.monotonic()
+    with Served(asked.model_folder, "limits.grace_seconds=1", "limits.active_seconds=0.5") as served:
+        await asyncio.gather(*(some(asked.connects // 10 // AT_ONCE + 1) for _ in range(AT_ONCE)))
+        await settle(served)
+        before = served.memory()
+        await asyncio.gather(*(some(asked.connects * 9 // 10 // AT_ONCE + 1) for _ in range(AT_ONCE)))
+        found = await settle(served)
+        after = served.memory()
+        await asyncio.to_thread(served.stop)
+    return {
+        "connects": counts.total(),
+        "by_kind": dict(sorted(counts.items())),
+        "memory_growth": sum(after.values()) / sum(before.values()) - 1,
+        "server_memory_growth": after["server"] / before["server"] - 1,
+        "engine_memory_growth": after["engine"] / before["engine"] - 1,
+        "sessions_left": found["duplexmt_sessions"],
+        "streams_left": found["duplexmt_streams"],
+        "seconds": time.monotonic() - begun,
+    }
+
+
+def missed(rows: dict[str, Any]) -> list[str]:
+    """Targets that were not met, each with its value; those of issue and documents."""
+    step = rows.get("engine_alone", {}).get("step_ms_p50", math.nan)
+    targets: list[tuple[str, str, float]] = [
+        ("load", "p50_ms", 2 * step), ("load", "p95_ms", 3 * step + 5), ("load", "p99_ms", 5 * step + 10),
+        ("load", "loop_lag_ms_p99", 20), ("load", "texts_lost_or_changed", 0), ("load", "disturbed", 0),
+        ("load", "silent_disturbed", 0), ("throughput", "texts_lost_or_changed", 0), ("overload", "told_ms_max", 100),
+        ("churn", "memory_growth", 0.01), ("churn", "streams_left", 0), ("churn", "sessions_left", 0),
+        ("faults", "failures", 0), ("faults", "texts_lost_or_changed", 0), ("faults", "bystanders_affected", 0),
+        ("faults", "sessions_left", 0), ("faults", "streams_left", 0), ("faults", "files_left", 0),
+    ]  # fmt: skip
+    if "load" in rows:
+        targets.append(("overload", "p99_ms", 1.2 * rows["load"]["p99_ms"]))
+    found = [
+        f"{part}.{name}={rows[part][name]:.4g} > {most:.4g}"
+        for part, name, most in targets
+        if part in rows and not rows[part][name] <= most
+    ]
+    if "throughput" in rows and not rows["throughput"]["share_of_engine_alone"] >= 0.85:
+        found.append(f"throughput.share_of_engine_alone={rows['throughput']['share_of_engine_alone']:.3g} < 0.85")
+    if "overload" in rows and any(
+        rows["overload"]["admitted"][name] for name in ("texts_lost_or_changed", "disturbed")
+    ):
+        found.append(f"overload.admitted={rows['overload']['admitted']}")
+    return found
+
+
+def main() -> int:
+    """Measure and print; 1 if a target was missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model-folder", default="runs/latest/model")
+    parser.add_argument("--quick", action="store_true", help="a few seconds, connects and faults of each")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--active", type=int, help="speakers, and streams of the engine (64)")
+    parser.add_argument("--connected", type=int, help="sessions, those of the speakers among them (512)")
+    parser.add_argument("--seconds", type=float, help="of the load (600)")
+    parser.add_argument("--connects", type=int, help="of the churn (10000)")
+    parser.add_argument("--faults", type=int, help="(300)")
+    parser.add_argument("--seed", type=int, default=1, help="of texts, moments and places")
+    asked = parser.parse_args()
+    asked.only = asked.only.split(",")
+    if unknown := set(asked.only) - set(PARTS):
+        parser.error(f"--only {','.join(sorted(unknown))}: the parts are {', '.join(PARTS)}")
+    full = {"active": 64, "connected": 512, "seconds": 600.0, "connects": 10_000, "faults": 300}
+    quick = {"active": 8, "connected": 24, "seconds": 6.0, "connects": 300, "faults": 1}
+    for name, value in (quick if asked.quick else full).items():
+        if getattr(asked, name) is None:
+            setattr(asked, name, value)
+        if getattr(asked, name) < 1:
+            parser.error(f"--{name} {getattr(asked, name)}: must be at least 1")
+    if asked.connected < asked.active:
+        parser.error(f"--connected {asked.connected}: must be at least --active {asked.active}, who are among them")
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server is left
+    make, rows = Texts(asked.seed), dict[str, Any]()
+    reference = Reference(asked.model_folder, MAX_TARGET_TOKENS, MAX_REPEATS)
+    short = [make(60) for _ in range(8)]
+    for text in short:
+        reference(text)
+    rows["size"] = {name: getattr(asked, name) for name in ("active", "connected", "seconds", "connects", "faults")}
+    if {"load", "throughput", "overload"} & set(asked.only):
+        pace = TOKENS_PER_SECOND * reference.characters / (reference.reads - reference.sentences)
+        texts = [make(int(pace * asked.seconds)) for _ in range(TEXTS)]
+        for text in texts:
+            reference(text)
+        rows["engine_alone"] = engine_alone(reference, asked.active)
+        rows |= asyncio.run(load(asked, reference, texts, rows["engine_alone"]))
+        print(json.dumps(decode_latency.rounded(rows)), file=sys.stderr, flush=True)  # progress
+    if "churn" in asked.only:
+        rows["churn"] = asyncio.run(churn(asked, short[0]))
+        print(json.dumps(decode_latency.rounded(rows["churn"])), file=sys.stderr, flush=True)
+    if "faults" in asked.only:
+        campaign = Campaign(asked.model_folder, reference, short, asked.seed)
+        rows["faults"] = asyncio.run(campaign.run(faults_of(asked.faults, random.Random(asked.seed))))
+    rows["missed"] = missed(rows)
+    print(json.dumps(decode_latency.rounded(rows), ensure_ascii=False))
+    return int(bool(rows["missed"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

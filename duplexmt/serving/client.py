@@ -1,0 +1,366 @@
+"""A client of the live server, for programs: text in, events out, over as many connections as it takes.
+
+    with Client("ws://127.0.0.1:8000/v1/live", theta=0.7) as client:
+        client.send("站在那边的男人曾是棒球手。")
+        client.end()
+        for event in client:
+            print(event["text"], end="", flush=True)
+
+`AsyncClient` is the same for asyncio. Events are those of docs/protocol.md, each once and in order. Where the server no
+longer has them all after a long absence, one of kind `snapshot` has the text they would have had.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Self, TypeVar
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
+
+from .limits import Bucket
+from .protocol import SUBPROTOCOL, Close
+
+Result = TypeVar("Result")
+
+ACKNOWLEDGE = 0.5  # seconds between two acknowledgements
+PING = 20.0  # seconds of silence after which the server is asked whether it is there
+ANSWER = 10.0  # seconds it has to say so
+OPENING = 10.0  # seconds for a handshake
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries, doubled from try to try
+AGAIN = {Close.BUSY, Close.RATE, Close.TOO_SLOW}
+FATAL = {Close.TOO_BIG, Close.RESTART, Close.BAD_MESSAGE, Close.TOKEN, Close.UNKNOWN_SESSION, Close.REPLACED}
+
+
+class ServerError(Exception):
+    """The session is over before its time.
+
+    Attributes:
+        code: of the server's `error`, or `lost` where it cannot be reached.
+        handed_back: source text whose translation is not complete, for another session.
+    """
+
+    def __init__(self, code: str, message: str, handed_back: str) -> None:
+        super().__init__(message)
+        self.code, self.handed_back = code, handed_back
+
+
+class AsyncClient:
+    """A session; also a context manager, and an iterator over events.
+
+    Args:
+        url: of the server, `ws://…/v1/live`.
+        theta: EMIT threshold; None for the model's own.
+        source_length: tokens of each sentence, where they are known.
+        token: the server's, if it has one.
+        patience: seconds for which a lost or busy server is tried again.
+
+    Attributes:
+        model: what the server said of its model, once it did.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        theta: float | None = None,
+        source_length: int | None = None,
+        token: str | None = None,
+        patience: float = 60.0,
+    ) -> None:
+        self.url, self.patience = url, patience
+        given: dict[str, Any] = {"theta": theta, "source_length": source_length, "token": token}
+        self._start: dict[str, Any] = {"type": "start"} | {
+            name: value for name, value in given.items() if value is not None
+        }
+        self.model: dict[str, Any] | None = None
+        self._session: tuple[str, str] | None = None  # its name, and the next key
+        self._seq = self._acknowledged = 0
+        self._kept, self._begin = "", 0  # text that may be wanted again, and its position
+        self._at = self._credit = 0  # what the server has, and how much more it takes
+        self._boundary = 0  # where the last finished sentence ended
+        self._flushes: list[int] = []
+        self._theta: dict[str, Any] | None = None  # the `set` that is not yet confirmed
+        self._sets = 0
+        self._ended = False
+        self._shown = 0  # characters of the translation
+        self._limits: dict[str, Any] = {}
+        self._heard = 0.0
+        self._wake = asyncio.Event()
+        self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._error: ServerError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # --- what a program calls ----------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    def send(self, text: str) -> None:
+        """More source text; it is sent as fast as the server takes it. ValueError for a lone surrogate."""
+        text.encode()
+        if self._ended:
+            raise ValueError("text after end(): begin another client")
+        self._kept += text
+        self._wake.set()
+
+    def flush(self) -> None:
+        """The speaker pauses: have the server let go what it holds back."""
+        self._flushes.append(self._begin + len(self._kept))
+        self._wake.set()
+
+    def set_theta(self, theta: float) -> None:
+        """Another EMIT threshold, from now on."""
+        self._sets += 1
+        self._theta = {"type": "set", "id": self._sets, "theta": theta}
+        self._start["theta"] = theta
+        self._wake.set()
+
+    def end(self) -> None:
+        """The text is complete: events end when all of it has been translated."""
+        self._ended = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Forget the session, whatever is still to come."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        while (event := await self._events.get()) is not None:
+            yield event
+        if self._error is not None:
+            raise self._error
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pause, since = FIRST_PAUSE, monotonic()
+        try:
+            while True:
+                before = self._heard
+                wait: float | None = None
+                try:
+                    async with asyncio.timeout(OPENING) as opening:
+                        async with connect(
+                            self.url,
+                            subprotocols=[Subprotocol(SUBPROTOCOL)],
+                            compression=None,
+                            max_size=None,
+                            ping_interval=None,
+                        ) as socket:
+                            opening.reschedule(None)
+                            wait = await self._talk(socket)
+                except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake) as error:
+                    if isinstance(error, InvalidStatus) and error.response.status_code < 500:
+                        raise self._failure("refused", f"{self.url} refuses the connection: {error}") from error
+                    wait = None  # lost
+                if wait == 0.0:
+                    return
+                if self._heard != before:
+                    pause, since = FIRST_PAUSE, monotonic()
+                if monotonic() - since > self.patience:
+                    raise self._failure("lost", f"{self.url} was not reached for {self.patience:g} s")
+                await asyncio.sleep(pause if wait is None else wait)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        except ServerError as error:
+            self._error = error
+        finally:
+            self._events.put_nowait(None)
+
+    async def _talk(self, socket: ClientConnection) -> float | None:
+        """One connection: 0 where the session has come to its end, else seconds to wait, None for a lost one."""
+        if self._session is None:
+            await socket.send(json.dumps(self._start))
+        else:
+            name, key = self._session
+            await socket.send(json.dumps({"type": "resume", "session": name, "key": key, "seq": self._seq}))
+        error: dict[str, Any] = {}
+        writer: asyncio.Task[None] | None = None
+        try:
+            while True:
+                async with asyncio.timeout(PING + ANSWER):
+                    message = json.loads(await socket.recv())
+                if message["type"] == "ready":
+                    self._greeted(message)
+                elif message["type"] == "error":
+                    error = message
+                elif message["type"] == "done":
+                    with suppress(ConnectionClosed):  # by the server, which has said all
+                        await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
+                    return 0.0
+                else:
+                    self._take(message)
+                    if message["type"] == "ack" and writer is None:
+                        writer = asyncio.create_task(self._write(socket))
+        except TimeoutError:
+            return None
+        except asyncio.CancelledError:
+            with suppress(ConnectionClosed):
+                await socket.send('{"type":"close"}')
+            raise
+        except ConnectionClosed as closed:
+            return self._after(closed.rcvd.code if closed.rcvd is not None else 1006, error)
+        finally:
+            if writer is not None:
+                writer.cancel()
+                await asyncio.gather(writer, return_exceptions=True)
+
+    def _after(self, code: int, error: dict[str, Any]) -> float | None:
+        """What to do after a close."""
+        if code == Close.UNKNOWN_SESSION and not self._at:
+            self._session = None  # it had no text, and has gone with its connection
+            return FIRST_PAUSE
+        if code in FATAL or error.get("code") == "expired":
+            raise self._failure(error.get("code", str(code)), error.get("message", f"closed with {code}"))
+        return float(error.get("retry_after", FIRST_PAUSE)) if code in AGAIN else None
+
+    def _failure(self, code: str, message: str) -> ServerError:
+        return ServerError(code, message, self._kept[max(0, self._boundary - self._begin) :])
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _greeted(self, ready: dict[str, Any]) -> None:
+        self._session = ready["session"], ready["key"]
+        self.model, self._limits = ready["model"], ready["limits"]
+        self._heard = monotonic()
+        if (snapshot := ready.get("snapshot")) is not None:
+            self._seq = snapshot["seq"]
+            self._show({"event": "snapshot"} | snapshot | {"text": snapshot["text"][self._shown :]})
+
+    def _show(self, event: dict[str, Any]) -> None:
+        self._shown += len(event["text"])
+        self._events.put_nowait(event)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        self._heard = monotonic()
+        if message["type"] == "ack":
+            self._at, self._credit = message["at"], message["credit"]
+            self._flushes = [place for place in self._flushes if place >= self._at]
+        elif message["type"] == "events":
+            self._seq = message["seq"]
+            for event in message["events"]:
+                if event["event"] in ("end", "line"):
+                    self._boundary = event["source"]
+                self._show(event)
+        elif message["type"] == "set" and self._theta is not None and message["id"] == self._theta["id"]:
+            self._theta = None
+        wanted = min(self._at, self._boundary)
+        self._kept, self._begin = self._kept[wanted - self._begin :], wanted
+        self._wake.set()
+
+    async def _write(self, socket: ClientConnection) -> None:
+        """Send what there is to be sent, as the server's limits allow."""
+        rate = Bucket(0.9 * self._limits["messages_per_second"], 0.9 * self._limits["messages_burst"])
+        sent, flushed, changed, ended = self._at, set[int](), 0, False
+        acknowledged, confirmed = 0.0, False
+        asked = monotonic()
+        while True:
+            self._wake.clear()
+            message: dict[str, Any] | None = None
+            now, length = monotonic(), self._begin + len(self._kept)
+            pauses = [place for place in self._flushes if place >= sent and place not in flushed]
+            room = min(
+                self._limits["message_characters"], self._credit - (sent - self._at), min(pauses, default=length) - sent
+            )
+            if not confirmed or (self._seq > self._acknowledged and now - acknowledged > ACKNOWLEDGE):
+                message, confirmed = {"type": "ack", "seq": self._seq}, True
+                self._acknowledged, acknowledged = self._seq, now
+            elif self._theta is not None and self._theta["id"] != changed:
+                message, changed = self._theta, self._theta["id"]
+            elif room > 0:
+                text = self._kept[sent - self._begin : sent - self._begin + room]
+                message = {"type": "text", "at": sent, "text": text}
+                sent += room
+            elif sent in pauses:
+                message = {"type": "flush"}
+                flushed.add(sent)
+            elif self._ended and sent == length and not ended:
+                message, ended = {"type": "end"}, True
+            elif now - max(self._heard, asked) > PING:
+                message, asked = {"type": "ping"}, now
+            if message is not None:
+                while not rate.take(1):
+                    await asyncio.sleep(1 / rate.rate)
+                await socket.send(json.dumps(message, ensure_ascii=False))
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ACKNOWLEDGE):  # not `wait_for`, which in 3.11 may lose a cancellation
+                        await self._wake.wait()
+
+
+class Client:
+    """`AsyncClient` for programs without asyncio: it runs in a thread of its own.
+
+    Args:
+        url, values: see there.
+    """
+
+    def __init__(self, url: str, **values: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="duplexmt client", daemon=True)
+        self._client = AsyncClient(url, **values)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._wait(self._client.__aenter__())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def model(self) -> dict[str, Any] | None:
+        """What the server said of its model, once it did."""
+        return self._client.model
+
+    def send(self, text: str) -> None:
+        """More source text."""
+        self._call(self._client.send, text)
+
+    def flush(self) -> None:
+        """The speaker pauses."""
+        self._call(self._client.flush)
+
+    def set_theta(self, theta: float) -> None:
+        """Another EMIT threshold, from now on."""
+        self._call(self._client.set_theta, theta)
+
+    def end(self) -> None:
+        """The text is complete."""
+        self._call(self._client.end)
+
+    def close(self) -> None:
+        """Forget the session, whatever is still to come."""
+        if self._thread.is_alive():
+            self._wait(self._client.close())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        events = self._client.__aiter__()
+        while (event := self._wait(_next(events))) is not None:
+            yield event
+
+    def _call(self, act: Callable[..., None], *values: Any) -> None:
+        async def call() -> None:
+            act(*values)
+
+        self._wait(call())
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+async def _next(events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
+    return await anext(events, None)

@@ -1,0 +1,115 @@
+"""The server's end of the engine: starts it, talks to it, and starts it again when it dies or hangs."""
+
+import asyncio
+import json
+import logging
+import multiprocessing
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from .engine_process import EngineSettings, run
+
+log = logging.getLogger(__name__)
+LONGEST_LINE = 2**26
+ABANDONED = 1.0  # seconds that a process has to end when its link is closed, before it is killed
+
+
+class EngineLink:
+    """Keeps one engine running.
+
+    Args:
+        settings: of the engine.
+        step_deadline: seconds without a sign of life after which it hangs; it gives one every half second.
+        start_deadline: seconds it has to load its model.
+        ready: is called with its model whenever an engine is ready, the first or another one.
+        told: is called with each of its lines.
+
+    Attributes:
+        model: what the engine has said of its model; None while there is no engine.
+        starts: number of engines started so far.
+        failed: why the first one could not be started.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        *,
+        step_deadline: float,
+        start_deadline: float,
+        ready: Callable[[dict[str, Any]], None],
+        told: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.settings, self.step_deadline, self.start_deadline = settings, step_deadline, start_deadline
+        self.ready, self.told = ready, told
+        self.model: dict[str, Any] | None = None
+        self.starts = 0
+        self.failed: str | None = None
+        self.process: Any = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    def ask(self, **values: Any) -> None:
+        """Tell the engine to do something; nothing without one, who will be told all by `ready`."""
+        if self.model is not None and self._writer is not None:
+            self._writer.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+
+    async def keep_running(self) -> None:
+        """Run engines one after the other, until this is cancelled or the first one cannot be started."""
+        pause = 0.0
+        while self.failed is None:
+            try:
+                await self._run_one()
+            except (TimeoutError, EOFError, OSError) as error:
+                if self.failed is None:
+                    log.warning("the engine %s; another one is started", error)
+            pause = 0.0 if self.model is not None else min(10.0, 2 * pause + 0.5)
+            self.model = None
+            await asyncio.sleep(pause)
+
+    async def _run_one(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.process = multiprocessing.get_context("spawn").Process(
+            target=run, args=(self.settings, theirs), name="engine", daemon=True
+        )
+        self.starts += 1
+        writer = None
+        try:
+            await asyncio.to_thread(self.process.start)
+            theirs.close()
+            reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
+            first = await self._line(reader, self.start_deadline)
+            if "failed" in first:
+                if self.starts == 1:
+                    self.failed = first["failed"]
+                raise EOFError(f"cannot start: {first['failed']}")
+            self._writer, self.model = writer, first["model"]
+            self.ready(first["model"])
+            while True:
+                self.told(await self._line(reader, self.step_deadline))
+        finally:
+            if writer is not None:
+                writer.close()
+            ours.close()
+            theirs.close()
+            self._writer = None
+            process = self.process
+            if process.pid is not None:
+                await asyncio.shield(asyncio.to_thread(_end, process))
+
+    async def _line(self, reader: asyncio.StreamReader, deadline: float) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(deadline):
+                line = await reader.readline()
+        except TimeoutError:
+            raise TimeoutError(f"has given no sign of life for {deadline:g} s") from None
+        if not line.endswith(b"\n"):
+            raise EOFError("has ended")
+        return json.loads(line)  # type: ignore[no-any-return]
+
+
+def _end(process: Any) -> None:
+    """End a process that may hang."""
+    process.join(ABANDONED)
+    if process.exitcode is None:
+        process.kill()
+        process.join()

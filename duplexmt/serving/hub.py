@@ -1,0 +1,265 @@
+"""All sessions of a server: admission, events from the engine to their clients, and what time brings about."""
+
+import asyncio
+import ipaddress
+import logging
+from time import monotonic
+from typing import Any
+
+from .engine_link import EngineLink
+from .engine_process import EngineSettings
+from .limits import Limits, Refused
+from .metrics import Metrics
+from .protocol import Close, Resume, Start
+from .session import Client, Session
+
+log = logging.getLogger(__name__)
+TICK = 0.5  # seconds between two looks at all sessions
+LAG = 0.1  # seconds between two looks at the event loop
+DRAIN_LOOK = 0.02
+
+
+class Hub:
+    """Sessions over one engine.
+
+    Args:
+        engine: its settings.
+        limits: of clients.
+        step_deadline, start_deadline: see `EngineLink`.
+    """
+
+    def __init__(self, engine: EngineSettings, limits: Limits, *, step_deadline: float, start_deadline: float) -> None:
+        self.limits, self.metrics, self.max_streams = limits, Metrics(), engine.max_streams
+        self.link = EngineLink(
+            engine,
+            step_deadline=step_deadline,
+            start_deadline=start_deadline,
+            ready=self._engine_is_ready,
+            told=self._engine_told,
+        )
+        self.model: dict[str, Any] | None = None  # of the last engine
+        self.sessions: dict[str, Session] = {}
+        self.connections: set[Client] = set()
+        self.draining = False
+        self._idle = False  # whether every text waits for its speaker
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start the engine and the clock."""
+        for work in (self.link.keep_running(), self._watch_time(), self._watch_lag()):
+            self._tasks.append(asyncio.create_task(work))
+
+    async def stop(self) -> None:
+        """End the engine and the clock."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why no session can begin now; None if one can."""
+        if self.draining:
+            return "the server stops"
+        if self.link.model is None:
+            return self.link.failed or "the model is being loaded"
+        return None
+
+    # --- who comes and goes ------------------------------------------------------------------------------------------
+
+    def begin(self, connection: Client, start: Start) -> Session:
+        """A new session.
+
+        Raises:
+            Refused: where there is no room for it.
+        """
+        self._check_restart()
+        if self.model is None:
+            raise self._busy("the model is being loaded")
+        there = [session for session in self.sessions.values() if not session.done]
+        if len(there) >= self.limits.sessions:
+            raise self._busy(f"{self.limits.sessions} sessions are open")
+        self._check_streams()
+        same = sum(session.address == connection.address for session in there)
+        if not _is_local(connection.address) and same >= self.limits.sessions_per_address:
+            raise Refused(
+                Close.RATE,
+                "rate",
+                f"{same} sessions from one address are all there may be: close one",
+                self.limits.retry_seconds,
+            )
+        if done := [session for session in self.sessions.values() if session.done][: -self.limits.sessions]:
+            self.forget(done[0])  # whose client has not come back for the end of it
+        session = Session(self.limits, connection.address, start.theta, start.source_length)
+        session.attach(connection, None)
+        self.sessions[session.name] = session
+        for message in session.open_text.again():
+            self.link.ask(**message)
+        self.metrics.sessions.set(len(self.sessions))
+        return session
+
+    def resume(self, connection: Client, resume: Resume) -> Session:
+        """Go on with a session.
+
+        Raises:
+            Refused: where there is none of that name, or its key is another one.
+        """
+        self._check_restart()
+        session = self.sessions.get(resume.session)
+        if session is None:
+            raise Refused(Close.UNKNOWN_SESSION, "unknown_session", "no such session, or not its key: start anew")
+        if not session.attach(connection, resume.key):
+            reused = Refused(Close.UNKNOWN_SESSION, "unknown_session", "a key was used twice: the session has ended")
+            if session.connection is not None:
+                session.connection.leave(reused)
+            self.forget(session)
+            raise reused
+        if resume.seq > session.seq:
+            raise Refused(Close.BAD_MESSAGE, "bad_message", f"seq={resume.seq}: the last frame is {session.seq}")
+        self.metrics.resumed.inc()
+        return session
+
+    def check_text(self, session: Session) -> None:
+        """Refuse a session's first text where the engine has as many at work as it can take.
+
+        Raises:
+            Refused: then.
+        """
+        if not session.received:
+            self._check_streams()
+
+    def _check_streams(self) -> None:
+        now = monotonic()
+        if sum(session.is_active(now) for session in self.sessions.values()) >= self.max_streams:
+            raise self._busy(f"{self.max_streams} sessions are being translated")
+
+    def _busy(self, why: str) -> Refused:
+        retry = self.limits.retry_seconds
+        return Refused(Close.BUSY, "busy", f"{why}: try again in {retry:g} s", retry)
+
+    def _check_restart(self) -> None:
+        if self.draining:
+            raise self._restart()
+
+    def _restart(self) -> Refused:
+        return Refused(Close.RESTART, "restart", "the server stops", self.limits.retry_seconds)
+
+    def detach(self, session: Session, connection: Client) -> None:
+        """A connection has ended; its session waits for the client to come back, if there is anything to go on with."""
+        if session.connection is not connection:
+            return
+        session.connection, session.heard = None, monotonic()
+        if not session.received or (session.done and session.acknowledged == session.seq):
+            self.forget(session)
+
+    def forget(self, session: Session) -> None:
+        """End a session."""
+        if self.sessions.pop(session.name, None) is not None:
+            self.link.ask(do="leave", name=session.name)
+            self.metrics.sessions.set(len(self.sessions))
+
+    # --- the engine --------------------------------------------------------------------------------------------------
+
+    def _engine_is_ready(self, model: dict[str, Any]) -> None:
+        self.model = model
+        self.metrics.engines.inc()
+        for session in self.sessions.values():
+            if not session.done:
+                for message in session.open_text.again():
+                    self.link.ask(**message)
+
+    def _engine_told(self, step: dict[str, Any]) -> None:
+        if self.draining and step["asked"]:
+            self._idle = step["idle"]
+            self.link.ask(do="tell", name="")
+        self.metrics.streams.set(step["streams"])
+        self.metrics.waiting.set(step["waiting"])
+        if step["batch"]:
+            self.metrics.step.observe(step["seconds"])
+            self.metrics.batch.observe(step["batch"])
+        for seconds in step["waited"]:
+            self.metrics.queue.observe(seconds)
+        for name, items in step["out"].items():
+            if (session := self.sessions.get(name)) is not None:
+                self._tell(session, items)
+
+    def _tell(self, session: Session, items: list[list[Any]]) -> None:
+        """Tell a client of what a step has brought."""
+        events: list[dict[str, Any]] = []
+        changes = []
+        for kind, *values in items:
+            session.open_text.told(kind, *values)
+            if kind in ("read", "write", "end", "line"):
+                events.append(values[0])
+            elif kind == "set":
+                changes.append({"type": "set", "id": values[0], "seq": session.seq})
+            elif kind == "done":
+                session.done = True
+        connection = session.connection
+        for change in changes if connection is not None else ():
+            connection.tell(change)  # type: ignore[union-attr]
+        if events:
+            frame, arrived = session.add(events)
+            if connection is not None:
+                connection.tell_frame(frame)
+                now = monotonic()
+                for since in arrived:
+                    self.metrics.delay.observe(now - since)
+        if session.done and connection is not None:
+            connection.finish()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    async def _watch_time(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            now = monotonic()
+            for session in list(self.sessions.values()):
+                self._look_at(session, now)
+
+    def _look_at(self, session: Session, now: float) -> None:
+        limits, connection = self.limits, session.connection
+        silent = now - session.heard
+        if now - session.began > limits.session_seconds:
+            if connection is not None:
+                told = f"a session lasts {limits.session_seconds:g} s at most: start anew"
+                connection.leave(Refused(Close.IDLE, "expired", told))
+            self.forget(session)
+        elif connection is None:
+            if silent > limits.grace_seconds:
+                self.forget(session)
+        elif silent > limits.idle_seconds:
+            told = f"nothing was heard for {limits.idle_seconds:g} s: send ping"
+            connection.leave(Refused(Close.IDLE, "idle", told))
+        elif session.credit_told < limits.message_characters and session.characters.held > session.credit_told + 1:
+            connection.tell(session.ack())
+
+    async def _watch_lag(self) -> None:
+        while True:
+            due = monotonic() + LAG
+            await asyncio.sleep(LAG)
+            self.metrics.lag.observe(max(0.0, monotonic() - due))
+
+    async def drain(self) -> None:
+        """Stop: tell all clients, end the sentences that have all their text, and hand back the others."""
+        if self.draining:
+            return
+        self.draining = True
+        until = monotonic() + self.limits.drain_seconds
+        for connection in self.connections:
+            connection.tell({"type": "goaway", "in_ms": int(self.limits.drain_seconds * 1000)})
+        self._idle = False  # until the engine says so in answer, when it has taken all that was sent before
+        self.link.ask(do="tell", name="")
+        while monotonic() < until and not self._idle and self.link.model is not None:
+            await asyncio.sleep(DRAIN_LOOK)
+        for connection in list(self.connections):
+            connection.leave(self._restart())
+        until = monotonic() + 1.0
+        while self.connections and monotonic() < until:
+            await asyncio.sleep(DRAIN_LOOK)
+
+
+def _is_local(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

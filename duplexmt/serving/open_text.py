@@ -1,0 +1,88 @@
+"""What the server keeps of a session's text to have another engine go on with it."""
+
+from typing import Any
+
+
+class OpenText:
+    """The text since the last boundary, and how far its translation has come there.
+
+    Attributes:
+        position: of the whole text, where what is kept begins.
+        text: what has arrived since.
+        ended: whether that is all.
+        theta: as last set.
+    """
+
+    def __init__(self, name: str, theta: float | None, source_length: int | None) -> None:
+        self.name, self.theta, self.source_length = name, theta, source_length
+        self.position, self.text, self.ended = 0, "", False
+        self.flushes: list[int] = []  # positions at which the speaker has paused
+        self.unanswered: list[int] = []  # numbers of changes of θ that the engine has not confirmed
+        self._state: dict[str, Any] | None = None  # of the boundary
+        self._read, self._over = 0, False  # of the sentence at hand
+        self._written: list[int] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to be read or written."""
+        return bool(self.text) or self._read > 0
+
+    def add(self, text: str) -> dict[str, Any]:
+        """Text that has arrived, for the engine."""
+        self.text += text
+        return {"do": "text", "name": self.name, "text": text}
+
+    def flush(self) -> dict[str, Any]:
+        """A pause, for the engine."""
+        place = self.position + len(self.text)
+        if place not in self.flushes[-1:]:
+            self.flushes.append(place)
+        return {"do": "flush", "name": self.name}
+
+    def end(self) -> dict[str, Any]:
+        """The end, for the engine."""
+        self.ended = True
+        return {"do": "end", "name": self.name}
+
+    def set(self, number: int, theta: float) -> dict[str, Any]:
+        """Another θ, for the engine."""
+        self.theta = theta
+        self.unanswered.append(number)
+        return {"do": "set", "name": self.name, "theta": theta, "id": number}
+
+    def told(self, kind: str, *values: Any) -> None:
+        """Take note of what the engine has said."""
+        if kind == "boundary":
+            position, self._state = values
+            self.text = self.text[position - self.position :]
+            self.position = position
+            self.flushes = [place for place in self.flushes if place >= position]
+            self._read, self._written, self._over = 0, [], False
+        elif kind == "read":
+            self._read += 1
+        elif kind == "write":
+            self._written.append(values[1])
+        elif kind == "end":
+            self._over = True
+        elif kind == "set":
+            self.unanswered.remove(values[0])
+
+    def again(self) -> list[dict[str, Any]]:
+        """What has another engine go on from here."""
+        join = {"do": "join", "name": self.name, "theta": self.theta, "source_length": self.source_length}
+        restore = None
+        if self._state is not None or self._read:
+            restore = {"state": self._state, "read": self._read, "written": self._written, "over": self._over}
+        asked: list[dict[str, Any]] = [join | {"restore": restore}]
+        begin = 0
+        for place in self.flushes:
+            asked += self._text(begin, place - self.position)
+            asked.append({"do": "flush", "name": self.name})
+            begin = place - self.position
+        asked += self._text(begin, len(self.text))
+        if self.theta is not None:
+            asked += [{"do": "set", "name": self.name, "theta": self.theta, "id": one} for one in self.unanswered]
+        return [*asked, {"do": "end", "name": self.name}] if self.ended else asked
+
+    def _text(self, begin: int, end: int) -> list[dict[str, Any]]:
+        return [{"do": "text", "name": self.name, "text": self.text[begin:end]}] if begin < end else []

@@ -1,0 +1,186 @@
+"""One session: its text, its key, and the frames of events that its client may still ask for."""
+
+import hmac
+import json
+import secrets
+from collections import deque
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Protocol
+
+from .limits import Bucket, Limits, Refused
+from .open_text import OpenText
+from .protocol import Close
+
+
+class Client(Protocol):
+    """Who is connected to a session (`connection.Connection`)."""
+
+    address: str
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send a message, in its turn."""
+
+    def tell_frame(self, frame: "Frame") -> None:
+        """Send a frame of events."""
+
+    def finish(self) -> None:
+        """Everything has been translated."""
+
+    def leave(self, refused: Refused) -> None:
+        """Say why, and close."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A message of events."""
+
+    seq: int
+    text: str
+    events: int
+
+
+class Session:
+    """A text, its translation so far, and who is connected.
+
+    Attributes:
+        name, key: what a client comes back with; the key is another one at each connect.
+        open_text: what another engine would have to know.
+        received: code points of the text that have arrived.
+        done: whether everything has been translated.
+        connection: of its client; None while it is away.
+        heard: when the client was last heard; while it is away, when it left.
+        texted: when the last text arrived.
+    """
+
+    def __init__(self, limits: Limits, address: str, theta: float | None, source_length: int | None) -> None:
+        self.limits, self.address = limits, address
+        self.name, self.key = secrets.token_urlsafe(12), secrets.token_hex(16)
+        self._key_before: str | None = None  # good until the client has confirmed `key`
+        self._used_keys: set[str] = set()
+        self.open_text = OpenText(self.name, theta, source_length)
+        self.received = 0
+        self.characters = Bucket(limits.characters_per_second, limits.characters_burst)
+        self.credit_told = float(limits.characters_burst)
+        self.seq, self.acknowledged = 0, 0
+        self.frames: deque[Frame] = deque()
+        self._kept_bytes = self._kept_events = 0
+        self._text: list[str] = []  # the translation
+        self._source = self._sentence = 0
+        self.done = False
+        self.connection: Client | None = None
+        self.began = self.heard = self.texted = monotonic()
+        self._arrived: deque[tuple[int, float]] = deque()  # ends of the messages not yet read, and when they came
+
+    # --- the client --------------------------------------------------------------------------------------------------
+
+    def is_active(self, now: float) -> bool:
+        """Whether it has the engine at work, or has had it a moment ago."""
+        if self.done or not self.received:
+            return False
+        return self.open_text.is_open or now - self.texted < self.limits.active_seconds
+
+    def attach(self, connection: Client, key: str | None) -> bool:
+        """Have a connection go on; False where the key has been used, and the session has to end.
+
+        Raises:
+            Refused: for a key that is none of this session's.
+        """
+        if key is not None:
+            if self._same(key, self.key):
+                if self._key_before is not None:
+                    self._used_keys.add(self._key_before)
+                self._key_before = self.key
+            elif self._key_before is None or not self._same(key, self._key_before):
+                if any(self._same(key, used) for used in self._used_keys):
+                    return False
+                raise Refused(Close.UNKNOWN_SESSION, "unknown_session", "no such session, or not its key: start anew")
+            self.key = secrets.token_hex(16)
+        if self.connection is not None:
+            self.connection.leave(Refused(Close.REPLACED, "replaced", "another connection goes on with this session"))
+        self.connection = connection
+        return True
+
+    def confirm(self) -> None:
+        """The client has the key: the one before may not be used again."""
+        if self._key_before is not None:
+            self._used_keys.add(self._key_before)
+            self._key_before = None
+
+    @staticmethod
+    def _same(one: str, other: str) -> bool:
+        return hmac.compare_digest(one.encode(), other.encode())
+
+    def take(self, at: int, text: str) -> str:
+        """Take text that begins at a position; what of it is new.
+
+        Raises:
+            Refused: for more than the client has credit for.
+        """
+        if at > self.received:
+            return ""
+        new = text[self.received - at :]
+        if not self.characters.take(len(new)):
+            raise Refused(
+                Close.RATE,
+                "rate",
+                f"{len(new)} characters, where {int(self.characters.held)} were allowed: wait for credit",
+                max(0.0, len(new) - self.characters.held) / self.characters.rate,
+            )
+        if new:
+            self.received += len(new)
+            self.texted = monotonic()
+            self._arrived.append((self.received, self.texted))
+        return new
+
+    def ack(self) -> dict[str, Any]:
+        """How far the text has arrived, and how much more may come."""
+        self.credit_told = self.characters.held
+        return {"type": "ack", "at": self.received, "credit": int(self.credit_told)}
+
+    # --- its frames --------------------------------------------------------------------------------------------------
+
+    def add(self, events: list[dict[str, Any]]) -> tuple[Frame, list[float]]:
+        """Make the next frame of events; also, for each message whose text is now read, when it came."""
+        self.seq += 1
+        message = {"type": "events", "seq": self.seq, "events": events}
+        frame = Frame(self.seq, json.dumps(message, ensure_ascii=False, separators=(",", ":")), len(events))
+        self.frames.append(frame)
+        self._kept_bytes += len(frame.text)
+        self._kept_events += frame.events
+        while self._kept_bytes > self.limits.kept_bytes or self._kept_events > self.limits.kept_events:
+            self._drop()
+        arrived = []
+        for event in events:
+            self._text.append(event["text"])
+            self._source = event["source"]
+            self._sentence = event.get("sentence", self._sentence)
+            if event["event"] == "read":
+                while self._arrived and self._arrived[0][0] <= self._source:
+                    arrived.append(self._arrived.popleft()[1])
+        return frame, arrived
+
+    def acknowledge(self, seq: int) -> None:
+        """The client has these frames; they need not be kept.
+
+        Raises:
+            Refused: for frames that were never sent.
+        """
+        if seq > self.seq:
+            raise Refused(Close.BAD_MESSAGE, "bad_message", f"seq={seq}: the last frame is {self.seq}")
+        self.acknowledged = max(seq, self.acknowledged)
+        while self.frames and self.frames[0].seq <= seq:
+            self._drop()
+
+    def _drop(self) -> None:
+        frame = self.frames.popleft()
+        self._kept_bytes -= len(frame.text)
+        self._kept_events -= frame.events
+
+    def snapshot(self, seq: int) -> dict[str, Any] | None:
+        """All that was written so far, where not all frames after `seq` are kept."""
+        first = self.frames[0].seq if self.frames else self.seq + 1
+        if seq >= first - 1:
+            return None
+        self._text = ["".join(self._text)]
+        return {"seq": self.seq, "text": self._text[0], "source": self._source, "sentence": self._sentence}

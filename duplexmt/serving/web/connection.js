@@ -1,0 +1,226 @@
+// A session over docs/protocol.md: text out, events in, each once and in order, over as many connections as it takes.
+
+const PROTOCOL = "duplexmt.v1";
+const EVERY = 125, ACK = 500; // ms between two sendings, two acknowledgements: well below 20 messages a second
+const PAUSE = 2000; // ms without new text, then what the server holds back is let go
+const PING = 10_000, PATIENCE = 5_000; // ms between two pings, and until a missing answer means a lost network
+const FIRST_WAIT = 500, LONGEST_WAIT = 15_000; // ms, doubled from try to try
+const Close = { TOO_BIG: 1009, RESTART: 1012, BAD_MESSAGE: 4400, TOKEN: 4401, UNKNOWN: 4404, IDLE: 4408, REPLACED: 4409 };
+const REASONS = { 1013: "the server is busy", 4413: "this connection was too slow", 4429: "that was too much at once" };
+const NEW = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, text: [], theta: null, model: null };
+
+export class Connection {
+  // tell: what becomes of it, as functions: state({state, message, until}), ready(), events(events),
+  // snapshot(text), renewed(characters, begun), notice(message).
+  constructor(address, memory, tell) {
+    Object.assign(this, { address, memory, tell, socket: null, tries: 0, over: false, asleep: false, token: "" });
+    // session, key, the last frame seen; θ as last asked for; positions of the source: `base`, where the sentence begins
+    // that is not over, and `at`, up to which it is acknowledged; `text` from `base` on, in the code points it is counted
+    // in; `shown`, the length of the translation so far
+    Object.assign(this, NEW, memory.session);
+    this.toSet = false; // whether θ is to be sent
+    this.numbers = 0; // of `set` messages
+    this.timers = {};
+    this.clear();
+    addEventListener("online", () => this.retry());
+    addEventListener("offline", () => this.lose("there is no network"));
+    document.addEventListener("visibilitychange", () => !document.hidden && this.asleep && this.wake());
+  }
+
+  save() {
+    this.memory.save(Object.fromEntries(Object.keys(NEW).map((name) => [name, this[name]])));
+  }
+
+  // --- the connection -------------------------------------------------------------------------------------------
+
+  open() {
+    this.clear();
+    this.tell.state({ state: "connecting" });
+    const socket = new WebSocket(this.address, PROTOCOL);
+    this.socket = socket;
+    const ours = (act) => (event) => this.socket === socket && act(event);
+    socket.onopen = ours(() => this.greet());
+    socket.onmessage = ours(({ data }) => this.receive(JSON.parse(data)));
+    socket.onclose = ours(({ code }) => this.closed(code));
+    this.after("patience", PATIENCE, () => this.lose("the server does not answer"));
+  }
+
+  greet() {
+    const { session, key, seq } = this;
+    if (session) this.send({ type: "resume", session, key, seq });
+    else this.send({ type: "start", ...(this.theta !== null && { theta: this.theta }), ...(this.token && { token: this.token }) });
+  }
+
+  send(message) {
+    this.socket.send(JSON.stringify(message));
+  }
+
+  after(name, ms, act) {
+    clearTimeout(this.timers[name]);
+    this.timers[name] = setTimeout(act, ms);
+  }
+
+  clear() {
+    for (const timer of Object.values(this.timers)) clearTimeout(timer);
+    this.timers = {};
+    this.failure = {}; // the server's last error on this connection
+    this.allowed = null; // how far it lets us send; null until it has said so
+    this.sent = null; // how far we have sent
+  }
+
+  // Give up this connection, and try again later.
+  lose(message) {
+    if (this.over) return;
+    const socket = this.socket, least = 1000 * (this.failure.retry_after ?? 0);
+    this.socket = null;
+    socket?.close();
+    this.clear();
+    const wait = Math.max(least, Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** this.tries) * (0.75 + Math.random() / 2));
+    this.tries += 1;
+    this.tell.state({ state: "waiting", until: performance.now() + wait, message });
+    this.after("open", wait, () => this.open());
+  }
+
+  retry() {
+    if (!this.socket && !this.over) this.open();
+  }
+
+  closed(code) {
+    const { code: name, message } = this.failure;
+    this.socket = null;
+    if (this.over) return;
+    if (code === Close.TOKEN) return this.end("token", this.token ? "that token is wrong" : "a token is needed");
+    if (code === Close.REPLACED) return this.end("ended", "this session goes on elsewhere, perhaps in another window");
+    if (code === Close.BAD_MESSAGE || code === Close.TOO_BIG) return this.end("ended", message ?? "page and server do not agree");
+    if (code === Close.UNKNOWN || code === Close.RESTART || name === "expired") this.renew();
+    if (code === Close.UNKNOWN) return this.open();
+    if (code === Close.IDLE) return this.end("asleep", "asleep until you type");
+    this.lose(REASONS[code] ?? message ?? "the connection is lost");
+  }
+
+  end(state, message) {
+    this.clear();
+    Object.assign(this, { over: true, asleep: state === "asleep" });
+    this.tell.state({ state, message });
+  }
+
+  // The server knows this session no longer: another one begins with the sentence that was not over.
+  renew() {
+    if (!this.session) return;
+    this.tell.renewed(this.text.length, this.at > this.base);
+    Object.assign(this, { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0 });
+    this.save();
+  }
+
+  // Go on after an end that can be mended.
+  wake(token = this.token) {
+    Object.assign(this, { over: false, asleep: false, token });
+    this.open();
+  }
+
+  // --- what the server says ---------------------------------------------------------------------------------------
+
+  receive(message) {
+    const known = {
+      ready: () => this.begun(message),
+      ack: () => this.accepted(message),
+      events: () => this.happened(message),
+      error: () => this.failed(message),
+      goaway: () => this.tell.notice("The server stops soon; this page will go on with the next one."),
+      pong: () => this.after("ping", PING, () => this.ping()),
+    };
+    known[message.type]?.(); // `set` needs no answer: each event says by which θ it was decided
+  }
+
+  begun({ session, key, model, limits, snapshot }) {
+    clearTimeout(this.timers.patience);
+    Object.assign(this, { session, key, model, limits, tries: 0 });
+    if (snapshot) {
+      this.tell.snapshot(snapshot.text.slice(this.shown));
+      Object.assign(this, { seq: snapshot.seq, shown: snapshot.text.length });
+    }
+    this.save();
+    this.tell.ready();
+    this.tell.state({ state: "open" });
+    this.toSet = this.theta !== null; // it may have been lost on the way
+    this.after("ping", PING, () => this.ping());
+  }
+
+  accepted({ at, credit }) {
+    this.at = at;
+    this.allowed = at + credit;
+    this.sent = Math.max(at, this.sent ?? at); // what the last connection sent in vain is sent again
+    this.save();
+    this.pump();
+  }
+
+  happened({ seq, events }) {
+    if (seq <= this.seq) return; // has been shown before
+    this.seq = seq;
+    for (const { event, text, source } of events) {
+      this.shown += text.length;
+      if (event === "end" || event === "line") {
+        this.text = this.text.slice(source - this.base);
+        this.base = source;
+      }
+    }
+    this.tell.events(events);
+    this.save();
+    this.timers.ack ??= setTimeout(() => {
+      this.timers.ack = undefined;
+      this.send({ type: "ack", seq: this.seq });
+    }, ACK);
+  }
+
+  failed(failure) {
+    this.failure = failure;
+    if (!failure.fatal) this.tell.notice(failure.message);
+  }
+
+  ping() {
+    this.send({ type: "ping" });
+    this.after("ping", PATIENCE, () => this.lose("the server does not answer"));
+  }
+
+  // --- what a person does ------------------------------------------------------------------------------------------
+
+  // Take source text: it is sent as fast as the server takes it.
+  write(text) {
+    this.text = this.text.concat(Array.from(text));
+    this.save();
+    if (this.asleep) this.wake();
+    this.pump();
+  }
+
+  set(theta) {
+    Object.assign(this, { theta, toSet: true });
+    this.save();
+    if (this.asleep) this.wake();
+    this.pump();
+  }
+
+  // The session is no longer wanted.
+  close() {
+    if (this.allowed !== null) this.send({ type: "close" });
+    this.end("ended", "");
+  }
+
+  // Send what there is to send: at once, or EVERY ms after the last sending.
+  pump() {
+    if (this.allowed === null || this.timers.pump) return;
+    const from = this.sent - this.base, most = Math.min(this.limits.message_characters, this.allowed - this.sent);
+    const part = this.text.slice(from, from + Math.max(0, most));
+    if (!part.length && !this.toSet) return;
+    if (this.toSet) this.send({ type: "set", id: (this.numbers += 1), theta: this.theta });
+    this.toSet = false;
+    if (part.length) {
+      this.send({ type: "text", at: this.sent, text: part.join("") });
+      this.sent += part.length;
+      this.after("flush", PAUSE, () => this.send({ type: "flush" }));
+    }
+    this.timers.pump = setTimeout(() => {
+      this.timers.pump = undefined;
+      this.pump();
+    }, EVERY);
+  }
+}

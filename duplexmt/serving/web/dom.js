@@ -1,0 +1,47 @@
+// Elements, made without markup: whatever a speaker or a model has written enters the page as text.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(element, attributes, content) {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...content);
+  return element;
+}
+
+export const at = (id) => document.getElementById(id);
+export const html = (name, attributes = {}, ...content) => filled(document.createElement(name), attributes, content);
+export const svg = (name, attributes = {}, ...content) => filled(document.createElementNS(SVG, name), attributes, content);
+
+// A token as a label: line ends and lone spaces can be seen, whatever controls or turns text is spelt out.
+export function legible(text) {
+  const shown = text.length > 1 ? text.replace(/^ /, "") : text;
+  return shown
+    .replace(/[\r\n]/g, "⏎")
+    .replace(/^\s+$/, (spaces) => "␣".repeat(spaces.length))
+    .replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}]/gu, (one) => `⟨${one.codePointAt(0).toString(16).toUpperCase()}⟩`);
+}
+
+const pen = document.createElement("canvas").getContext("2d");
+
+// A text cut to `room` pixels as it is drawn at `size` pixels.
+export function fitted(text, size, room) {
+  pen.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
+  const width = (part) => pen.measureText(part).width;
+  if (width(text) <= room) return text;
+  const characters = Array.from(text);
+  while (characters.length && width(characters.join("") + "…") > room) characters.pop();
+  return `${characters.join("")}…`;
+}
+
+// Run `draw` once before the next frame, however often it is asked for.
+export function onFrame(draw) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      draw();
+    });
+  };
+}

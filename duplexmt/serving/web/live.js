@@ -1,0 +1,162 @@
+// The page: joins what a person does, the connection, what is remembered and what is shown.
+import { Connection } from "./connection.js";
+import { at, html } from "./dom.js";
+import { Memory } from "./memory.js";
+import { SAMPLES } from "./samples.js";
+import { Sentence } from "./sentence.js";
+import { listen, Typist } from "./typing.js";
+import { View } from "./view.js";
+
+const MOST = 1_000_000; // characters at a time: more than an hour's typing, and what a browser can remember
+
+const memory = new Memory();
+const view = new View();
+const sentences = new Map(); // by number, those that are not over yet
+
+// --- what is shown, and shown again after a reload -----------------------------------------------------------------
+
+const show = {
+  source: (text) => view.source(text),
+  missed: (text) => view.missed(text),
+  gap: (message) => view.gap(message),
+  renewed: (characters) => {
+    sentences.clear();
+    view.renewed(...characters);
+  },
+  event: (event) => {
+    if (event.event === "line") return view.newLine(event.source);
+    if (!sentences.has(event.sentence)) sentences.set(event.sentence, new Sentence());
+    const sentence = sentences.get(event.sentence);
+    sentence.add(event);
+    view.event(sentence, event);
+    if (event.event === "end") sentences.delete(event.sentence);
+  },
+};
+
+function tell(entries) {
+  for (const [kind, what] of entries) show[kind](what);
+  memory.tell(entries);
+}
+
+// --- the connection ------------------------------------------------------------------------------------------------
+
+const connection = new Connection(new URL("v1/live", location.href.replace(/^http/, "ws")), memory, {
+  state: showState,
+  ready: showModel,
+  notice,
+  events: (events) => tell(events.map((event) => ["event", event])),
+  snapshot: (text) => tell([["missed", text]]),
+  renewed: (...characters) => tell([["renewed", characters]]),
+});
+
+function notice(message) {
+  at("notice").textContent = message;
+  at("notice").hidden = !message;
+}
+
+let state = { state: "connecting" };
+function showState(now) {
+  state = now;
+  const said = { connecting: "connecting …", open: "connected", waiting: `${now.message}; reconnecting` };
+  at("state").dataset.state = now.state;
+  at("state-text").textContent = said[now.state] ?? now.message;
+  at("retry").hidden = now.state !== "waiting";
+  at("token-form").hidden = now.state !== "token";
+  if (now.state === "token") at("token").select();
+  if (now.state === "open") notice("");
+  showSeconds();
+}
+
+// Seconds to the next try: for the eye only, as a voice would speak them all.
+function showSeconds() {
+  const left = state.state === "waiting" ? Math.ceil((state.until - performance.now()) / 1000) : 0;
+  at("seconds").textContent = left > 0 ? `in ${left} s` : "";
+}
+setInterval(showSeconds, 250);
+
+function showModel() {
+  const { name, source_language: source, target_language: target, theta } = connection.model;
+  view.speak(source, target);
+  at("model").textContent = `Model: ${name}.`;
+  at("theta").value = connection.theta ?? theta;
+  showTheta();
+  offer(SAMPLES[source] ?? []);
+}
+
+// --- what a person does --------------------------------------------------------------------------------------------
+
+function type(text) {
+  if (isTooLong(text, "This text")) return;
+  const sound = text.toWellFormed(); // half a surrogate pair is no character
+  tell([["source", sound]]);
+  connection.write(sound);
+}
+
+function isTooLong(text, what) {
+  const tooLong = text.length > MOST;
+  notice(tooLong ? `${what} has ${text.length.toLocaleString("en")} characters: at most ${MOST.toLocaleString("en")} are taken.` : "");
+  return tooLong;
+}
+
+listen(at("type"), type);
+
+const typist = new Typist(type, () => {
+  at("play").textContent = typist.active ? "■ stop" : "▸ start";
+});
+
+function offer(samples) {
+  at("play").disabled = false;
+  if (at("sample").options.length) return;
+  const all = samples.length > 1 ? [html("option", { value: samples.join("") }, `all ${samples.length} of these`)] : [];
+  at("sample").append(...samples.map((text) => html("option", { value: text }, text)), ...all, html("option", { value: "" }, "a text file …"));
+}
+
+at("play").addEventListener("click", () => {
+  if (typist.active) typist.stop();
+  else if (at("sample").value) typist.start(`${at("sample").value}\n`);
+  else at("file").click();
+});
+at("file").addEventListener("change", async () => {
+  const [file] = at("file").files;
+  at("file").value = "";
+  const text = await file?.text();
+  if (text && !isTooLong(text, file.name)) typist.start(`${text}\n`);
+});
+
+function showTheta() {
+  const theta = Number(at("theta").value);
+  at("theta-value").textContent = theta.toFixed(2);
+  view.moved(theta);
+}
+at("theta").addEventListener("input", () => {
+  showTheta();
+  connection.set(Number(at("theta").value));
+});
+
+function showSpeed() {
+  typist.speed = Number(at("speed").value);
+  at("speed-value").textContent = typist.speed;
+}
+at("speed").addEventListener("input", showSpeed);
+
+at("anew").addEventListener("click", () => {
+  typist.stop();
+  connection.close();
+  memory.forget();
+  location.reload();
+});
+at("retry").addEventListener("click", () => connection.retry());
+at("controls").addEventListener("submit", (event) => event.preventDefault());
+at("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  connection.wake(at("token").value);
+});
+at("steps-part").addEventListener("toggle", () => view.redraw());
+
+showSpeed();
+showTheta();
+if (connection.model) showModel();
+for (const [kind, what] of memory.story()) show[kind](what);
+connection.open();
+if (memory.rest) typist.start(memory.rest);
+addEventListener("pagehide", () => memory.leave(typist.rest.join("")));

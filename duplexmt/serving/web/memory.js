@@ -1,0 +1,62 @@
+// What survives a reload, in sessionStorage: the session, its source text that is still needed, and all that was shown.
+
+const PREFIX = "duplexmt.", SESSION = `${PREFIX}session`, STORY = `${PREFIX}story.`, REST = `${PREFIX}rest`;
+const EVERY = 100; // ms between two writings
+const TOO_LONG = "What was shown before this was too long for the browser to keep over a reload.";
+
+export class Memory {
+  constructor(storage = sessionStorage) {
+    Object.assign(this, { storage, news: [], timer: null, kept: 0, full: false });
+    while (storage.getItem(STORY + this.kept) !== null) this.kept += 1;
+    this.session = JSON.parse(storage.getItem(SESSION)); // JSON, but for its text: code points
+    if (this.session) this.session.text = Array.from(this.session.text);
+    this.rest = storage.getItem(REST) ?? ""; // what was still to be typed when the page was left
+  }
+
+  // Whatever was shown, in order.
+  *story() {
+    for (let number = 0; number < this.kept; number++) yield* JSON.parse(this.storage.getItem(STORY + number));
+  }
+
+  tell(entries) {
+    if (!this.full) this.news.push(...entries);
+  }
+
+  // Story and session are written together, else a reload would show something twice, or not at all.
+  save(session) {
+    this.session = session;
+    this.timer ??= setTimeout(() => this.write(), EVERY);
+  }
+
+  write() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    try {
+      if (this.news.length) this.storage.setItem(STORY + this.kept++, JSON.stringify(this.news));
+      this.keep();
+    } catch (error) {
+      if (error.name !== "QuotaExceededError") throw error;
+      this.full = true; // the session is worth more than its story
+      while (this.kept) this.storage.removeItem(STORY + --this.kept);
+      this.storage.setItem(STORY + this.kept++, JSON.stringify([["gap", TOO_LONG]]));
+      this.keep();
+    }
+    this.news = [];
+  }
+
+  // The page is left, with so much still to be typed.
+  leave(rest) {
+    this.write();
+    if (!this.full) this.storage.setItem(REST, rest);
+  }
+
+  keep() {
+    const { session } = this;
+    if (session) this.storage.setItem(SESSION, JSON.stringify({ ...session, text: session.text.join("") }));
+  }
+
+  forget() {
+    Object.assign(this, { news: [], session: null });
+    this.storage.clear();
+  }
+}

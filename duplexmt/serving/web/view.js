@@ -1,0 +1,193 @@
+// What the page shows of a session: text that only ever grows, figures of the newest sentence, its latency.
+import { at, html, legible, onFrame } from "./dom.js";
+import { mean } from "./latency.js";
+import { drawDecisions, drawStaircase } from "./staircase.js";
+
+const ENDS = { max_target_tokens: "cut off at the length limit", repetition: "cut off where it repeated itself" };
+const BREATH = 600; // ms without a further word
+const number = (value) => (value === null ? "—" : value.toFixed(2));
+
+// A pane that scrolls: it stays at its end as it grows, unless somebody has scrolled back.
+class Pane {
+  constructor(element) {
+    Object.assign(this, { element, follows: true, top: 0 });
+    element.addEventListener("scroll", () => {
+      const { scrollTop, clientHeight, scrollHeight } = element;
+      if (scrollTop + clientHeight >= scrollHeight - 8) this.follows = true;
+      else if (scrollTop < this.top) this.follows = false; // else it has grown since we scrolled
+      this.top = scrollTop;
+    });
+  }
+
+  append(...content) {
+    this.element.append(...content);
+  }
+
+  settle() {
+    if (this.follows) this.element.scrollTop = this.element.scrollHeight;
+  }
+}
+
+export class View {
+  constructor() {
+    this.languages = { source: "", target: "" };
+    this.theta = 0.5;
+    this.sentence = null; // the newest
+    this.whole = []; // AL of each sentence that is over
+    this.panes = Object.fromEntries(["source", "translation", "words"].map((id) => [id, new Pane(at(id))]));
+    this.lines = { source: null, translation: null }; // the last ones, while they go on
+    this.unread = []; // texts of the source, all of it that the model has not read
+    this.read = 0; // code points of this session's source that it has read
+    this.redraw = onFrame(() => this.draw());
+    this.redraw();
+  }
+
+  speak(source, target) {
+    this.languages = { source, target };
+    at("source-language").textContent = source;
+    at("target-language").textContent = target;
+    for (const [id, language] of [["source", source], ["type", source], ["translation", target]]) at(id).lang = language;
+  }
+
+  line(pane) {
+    if (!this.lines[pane]) this.panes[pane].append(html("p", {}, (this.lines[pane] = html("bdi"))));
+    return this.lines[pane];
+  }
+
+  // Source text on its way to the model; it is pale until it has been read.
+  source(text) {
+    for (const [part] of text.matchAll(/[\r\n]|[^\r\n]+/g)) {
+      const shown = new Text(part);
+      if (/[\r\n]/.test(part)) this.lines.source = null;
+      else {
+        const line = this.line("source");
+        if (!line.lastChild) line.append(html("span"), html("span", { class: "unread" }));
+        line.lastChild.append(shown);
+      }
+      this.unread.push(shown);
+    }
+    this.redraw();
+  }
+
+  // The model has read the source as far as this.
+  readUntil(offset) {
+    for (; this.unread.length && this.read < offset; this.read += 1) {
+      const [first] = this.unread, length = first.data.codePointAt(0) > 0xffff ? 2 : 1;
+      const read = first.parentElement?.previousSibling; // none for a line end
+      if (read) read.append(first.data.slice(0, length));
+      first.deleteData(0, length);
+      if (first.data) continue;
+      first.remove();
+      this.unread.shift();
+    }
+  }
+
+  // An event of a sentence that has just taken it.
+  event(sentence, { event, text, source }) {
+    if (this.sentence !== sentence) this.begin(sentence);
+    this.readUntil(source);
+    if (text) this.line("translation").append(text);
+    this.speakLater(event === "write");
+    this.under(sentence, event, text);
+    if (event === "end") {
+      this.whole.push(sentence.lagging);
+      if (ENDS[sentence.over]) this.gap(`This translation was ${ENDS[sentence.over]}.`);
+    }
+    this.redraw();
+  }
+
+  // A screen reader waits while the line is busy: so it is told whole words, once the model reads on or pauses.
+  speakLater(busy) {
+    const line = this.lines.translation?.parentElement;
+    clearTimeout(this.speaking);
+    line?.setAttribute("aria-busy", String(busy));
+    if (busy) this.speaking = setTimeout(() => line.setAttribute("aria-busy", "false"), BREATH);
+  }
+
+  newLine(source) {
+    this.readUntil(source);
+    this.lines.translation = null;
+  }
+
+  begin(sentence) {
+    this.sentence = sentence;
+    this.strip = html("div", { class: "sentence" });
+    this.columns = [];
+    this.panes.words.append(this.strip);
+  }
+
+  // Each word stands under the source token that was the last one read when it was written.
+  under(sentence, event, text) {
+    const newest = this.columns.at(-1);
+    if (event === "read") {
+      const { source, last } = sentence.columns.at(-1);
+      const read = html("bdi", { class: "read", lang: this.languages.source }, legible(source));
+      if (last) read.setAttribute("aria-label", "end of the sentence");
+      const written = html("bdi", { class: "written", lang: this.languages.target });
+      newest?.parentElement.classList.remove("newest");
+      this.strip.append(html("div", { class: "column newest" }, read, written));
+      this.columns.push(written);
+      return;
+    }
+    if (text) {
+      newest.append(text);
+      newest.parentElement.classList.add("some");
+    }
+    if (event === "end") newest.parentElement.classList.remove("newest");
+  }
+
+  // What was written while nobody looked, and the server has kept as text only.
+  missed(text) {
+    this.gap("What follows was written meanwhile; how, the server no longer knows.");
+    for (const [index, part] of text.split("\n").entries()) {
+      if (index) this.lines.translation = null;
+      if (part) this.line("translation").append(part);
+    }
+    this.redraw();
+  }
+
+  // Something to know, between two lines of the translation.
+  gap(message) {
+    this.panes.translation.append(html("p", { class: "gap" }, message));
+    this.lines.translation = null;
+  }
+
+  // Another session has begun, with the last so many code points of the source; a sentence in it may have been begun.
+  renewed(characters, begun) {
+    this.lines.translation = null;
+    if (begun) this.gap("The server has lost this session. Another one translates the unfinished sentence anew.");
+    this.read = characters - Array.from(this.unread.map((text) => text.data).join("")).length;
+  }
+
+  moved(theta) {
+    this.theta = theta;
+    this.redraw();
+  }
+
+  draw() {
+    const { sentence } = this;
+    for (const pane of Object.values(this.panes)) pane.settle();
+    drawStaircase(at("staircase"), sentence);
+    drawDecisions(at("decisions"), sentence, this.theta);
+    if (!sentence) return;
+    at("al").textContent = number(sentence.lagging);
+    at("al-mean").textContent = number(mean(this.whole));
+    at("behind").textContent = String(sentence.behind);
+    at("counts").textContent = `${sentence.read} / ${sentence.written}`;
+    if (at("steps-part").open) this.table();
+  }
+
+  table() {
+    const probability = (p) => (p === null ? "—" : p.toFixed(3));
+    const rows = (this.sentence?.columns ?? []).map(({ source, last, written, left }, index) => {
+      const read = html("th", { scope: "row" }, html("bdi", { lang: this.languages.source }, legible(source)));
+      const cell = html("td");
+      for (const { text, p } of written) {
+        cell.append(html("bdi", { lang: this.languages.target }, legible(text)), html("span", { class: "p" }, ` (${probability(p)}) `));
+      }
+      const leaving = html("td", { class: "number" }, left ? probability(left.p) : "—");
+      return html("tr", {}, html("td", { class: "number" }, String(index + 1)), read, cell, leaving);
+    });
+    at("steps").tBodies[0].replaceChildren(...rows);
+  }
+}

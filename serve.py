@@ -1,0 +1,45 @@
+"""Serve live translation to many speakers: `python serve.py model_folder=runs/latest/model port=8000`."""
+
+import sys
+from dataclasses import asdict
+
+import hydra
+from omegaconf import DictConfig
+
+from duplexmt.command_line import check_arguments, quote_arguments, user_errors
+from duplexmt.config import ServeSettings, register_schemas, settings
+
+register_schemas()
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="serve")
+def main(cfg: DictConfig) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    with user_errors():
+        serve(settings(ServeSettings, cfg))
+
+
+def serve(cfg: ServeSettings) -> None:
+    """Start engine and server."""
+    from duplexmt.model_folder.box import chosen_model
+    from duplexmt.serving import server
+    from duplexmt.serving.app import create_app
+    from duplexmt.serving.engine_process import EngineSettings
+    from duplexmt.serving.hub import Hub
+    from duplexmt.serving.limits import Limits
+
+    engine = EngineSettings(model_folder=str(chosen_model(cfg.model_folder)), **asdict(cfg.engine))
+    hub = Hub(engine, Limits(**asdict(cfg.limits)), step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
+    app = create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)
+    listening = server.listen(cfg.host, cfg.port)
+    address = f"[{cfg.host}]" if ":" in cfg.host else cfg.host
+    print(f"http://{address}:{listening.getsockname()[1]}/", flush=True)
+    server.serve(app, hub, listening, frame_bytes=cfg.limits.frame_bytes, proxies=cfg.proxies)
+    if hub.link.failed is not None:
+        raise ValueError(hub.link.failed)
+
+
+if __name__ == "__main__":
+    with user_errors():
+        sys.argv[1:] = check_arguments(ServeSettings, quote_arguments(sys.argv[1:]))
+    main()

@@ -1,0 +1,44 @@
+"""What tests ask of the live page, and do to it."""
+
+import time
+
+from .scripted_server import NAMES
+
+SENTENCE = "站在那边的男人"
+WRITTEN = "[...document.querySelectorAll('#translation p:not(.gap)')].map(line => line.textContent).join('\\n')"
+SOURCE = "[...document.querySelectorAll('#source p')].map(line => line.textContent).join('\\n')"
+STATE = "document.getElementById('state').dataset.state"
+PALE = "[...document.querySelectorAll('#source .unread')].map(part => part.textContent).join('')"
+UNDER = "[...document.querySelectorAll('.column')].map(column => [...column.children].map(part => part.textContent))"
+
+
+def connected(browser, scripted, **window):
+    browser.open(scripted.address, **window)
+    until(browser, STATE, "open")
+    return browser
+
+
+def until(browser, script, value, patience=8):
+    """Wait until an expression has a value."""
+    end = time.monotonic() + patience
+    while (found := browser.run(script)) != value:
+        assert time.monotonic() < end, (script, found, value)
+        time.sleep(0.02)
+
+
+def type_in(page, text):
+    """As with a keyboard that has a key for each character; a longer text comes at once, as a paste does."""
+    page.run("document.getElementById('type').focus()")
+    page.send("Input.insertText", text=text)
+
+
+def move(page, name, value):
+    page.run(
+        f"(() => {{ const slider = document.getElementById('{name}'); slider.value = {value};"
+        " slider.dispatchEvent(new Event('input')) })()"
+    )
+
+
+def numbers(count, first=0):
+    """What the script writes."""
+    return " ".join(NAMES[i % 10] for i in range(first, first + count))

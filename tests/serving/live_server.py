@@ -1,0 +1,227 @@
+"""The real server with a tiny model: in this process, its engine in a thread; and a client that speaks JSON alone."""
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+from functools import cache, partial
+from types import SimpleNamespace
+
+import jsonschema
+import uvicorn
+from websockets.sync.client import connect
+
+from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.serving import engine_link
+from duplexmt.serving.app import create_app
+from duplexmt.serving.engine_process import EngineSettings, Worker
+from duplexmt.serving.hub import Hub
+from duplexmt.serving.limits import Limits
+from duplexmt.serving.protocol import SCHEMA_FILE
+from duplexmt.serving.server import LiveProtocol, Server, listen
+from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
+from duplexmt.streaming.live_text import LineEnd
+
+from ..helpers import float64, spoken_grid, tiny_tokenizer
+
+TOKENIZER = tiny_tokenizer(460)
+SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+LIMITS = {
+    "frame_bytes": 16384, "message_characters": 2000, "characters_per_second": 200.0, "characters_burst": 4000,
+    "messages_per_second": 20.0, "messages_burst": 400, "unsent_bytes": 65536, "unsent_events": 256,
+    "kept_bytes": 1048576, "kept_events": 4096, "start_seconds": 5.0, "idle_seconds": 120.0, "grace_seconds": 120.0,
+    "session_seconds": 3600.0, "sessions": 64, "sessions_per_address": 8, "active_seconds": 5.0, "drain_seconds": 5.0,
+    "retry_seconds": 3.0,
+}  # fmt: skip
+ENGINE = {
+    "model_folder": "any", "device": "cpu", "quantize": None, "threads": None, "max_streams": 8, "max_target_tokens": 12,
+    "max_repeats": 3, "max_sentence_tokens": None, "cut": True, "text_seconds": 0.003, "park_after": 0.2,
+}  # fmt: skip
+
+
+@cache
+def validator(side):
+    return jsonschema.Draft202012Validator(SCHEMA | {"anyOf": [{"$ref": f"#/$defs/{side}"}]})
+
+
+@cache
+def loaded():
+    """As a model folder is loaded; in float64, so that no rounding decides."""
+    return SimpleNamespace(
+        model=float64(spoken_grid(seed=2, tokenizer=TOKENIZER, anchor=0)),
+        tokens=stream_tokens(TOKENIZER),
+        tokenizer=TOKENIZER,
+        sources=SourceTokens(TOKENIZER),
+        typical_source_length=None,
+        info={
+            "system": "grid",
+            "policy": {"theta": 0.5},
+            "data": {"source_language": "zh", "target_language": "en", "max_tokens": 20},
+        },
+    )
+
+
+def translated(text, theta=None):
+    """What translate.py writes for a text: its driver with one client, and its report."""
+    engine = live_engine(loaded(), theta, ENGINE["max_target_tokens"], ENGINE["max_repeats"], max_streams=1)
+    driver = LiveDriver(engine)
+    translator = driver.join(live_text(loaded(), engine, None, True))
+    translator.give(translator.text.take(text))
+    translator.give(translator.text.end())
+    out, sentence = "", None
+    while driver.goes_on:
+        for _, found in driver.step():
+            if isinstance(found, LineEnd):
+                out, sentence = out + "\n", None
+            elif isinstance(found, LiveEvent):
+                if sentence not in (None, found.event.stream):
+                    out += " "
+                sentence = found.event.stream
+                out += getattr(found.event, "text", "")
+            else:
+                assert isinstance(found, Boundary) or not driver.goes_on
+    return out
+
+
+class ThreadProcess:
+    """Stands for the engine's process."""
+
+    def __init__(self, target, args, **_):
+        self.link = args[1].dup()
+        self.thread = threading.Thread(target=self._run, args=(target, args[0]), daemon=True)
+        self.pid, self.exitcode = 1, None
+
+    def _run(self, target, settings):
+        try:
+            target(settings, self.link)
+        except (Killed, BrokenPipeError, ConnectionResetError):
+            pass
+        finally:
+            self.exitcode = 0
+            self.link.close()
+
+    def start(self):
+        self.thread.start()
+
+    def join(self, timeout=None):
+        self.thread.join(timeout)
+
+    def kill(self):
+        raise AssertionError("the engine's thread does not end")
+
+
+class Killed(Exception):
+    """The engine dies."""
+
+
+@contextmanager
+def serving(monkeypatch, token=None, hosts=(), origins=(), proxies=(), step_deadline=10.0, engine=None, **limits):
+    """A server; `address`, `hub`, `port`, and `kill`, whose set event has the engine die at its next step."""
+    kill = threading.Event()
+    step = Worker.step
+
+    def mortal(self):
+        if kill.is_set():
+            kill.clear()
+            raise Killed
+        return step(self)
+
+    with monkeypatch.context() as patch:
+        context = SimpleNamespace(Process=ThreadProcess)
+        patch.setattr(engine_link.multiprocessing, "get_context", lambda kind: context)
+        patch.setattr("duplexmt.serving.engine_process.load_live_model", lambda *values, **options: loaded())
+        patch.setattr(Worker, "step", mortal)
+        values = Limits(**LIMITS | limits)
+        hub = Hub(EngineSettings(**ENGINE | (engine or {})), values, step_deadline=step_deadline, start_deadline=60)
+        app = create_app(hub, token=token, hosts=hosts, origins=origins)
+        listening = listen("127.0.0.1", 0)
+        config = uvicorn.Config(
+            app, ws=LiveProtocol, ws_max_size=values.frame_bytes, ws_per_message_deflate=False, log_level="error",
+            proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        server = Server(config, hub)
+        thread = threading.Thread(target=partial(asyncio.run, server.serve([listening])), daemon=True)
+        thread.start()
+        port = listening.getsockname()[1]
+        until(lambda: hub.link.model is not None)
+        try:
+            yield SimpleNamespace(
+                address=f"ws://127.0.0.1:{port}/v1/live", port=port, hub=hub, server=server, kill=kill
+            )
+        finally:
+            hub.draining = True
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def until(holds, seconds=20.0):
+    """Wait until something holds."""
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.005)):
+        if holds():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it does not come to hold")
+
+
+class Speaker:
+    """A client written from docs/protocol.md alone, which checks all messages by the schema."""
+
+    def __init__(self, address, first=None, **headers):
+        self.socket = connect(
+            address, subprotocols=["duplexmt.v1"], compression=None, additional_headers=headers, max_size=None
+        )
+        self.text, self.events, self.seq, self.at, self.error = "", [], 0, None, None
+        if first is not None:
+            self.say(**first)
+
+    def say(self, **message):
+        validator("client").validate(message)
+        self.socket.send(json.dumps(message))
+
+    def hear(self, timeout=20):
+        """The next message."""
+        message = json.loads(self.socket.recv(timeout))
+        validator("server").validate(message)
+        if message["type"] == "ready":
+            self.session, self.key = message["session"], message["key"]
+        elif message["type"] == "events":
+            assert message["seq"] == self.seq + 1
+            self.seq = message["seq"]
+            self.events += message["events"]
+            self.text += "".join(event["text"] for event in message["events"])
+        elif message["type"] == "ack":
+            self.at = message["at"]
+        elif message["type"] == "error":
+            self.error = message
+        return message
+
+    def until(self, kind):
+        """Hear until a message of a kind has come, which is returned."""
+        while (message := self.hear())["type"] != kind:
+            pass
+        return message
+
+    def rest(self):
+        """Hear until the server closes; the close code."""
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            while True:
+                self.hear()
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd else 1006
+
+    def again(self, address, **values):
+        """Resume on another connection, which knows what this one knew."""
+        other = Speaker(address)
+        other.text, other.events, other.seq = self.text, list(self.events), self.seq
+        other.say(**{"type": "resume", "session": self.session, "key": self.key, "seq": self.seq} | values)
+        return other
+
+    def drop(self):
+        """Lose the connection without a word."""
+        self.socket.socket.shutdown(2)
+        self.socket.socket.close()

@@ -1,0 +1,240 @@
+"""A live server without a model: it speaks the protocol and translates by a script, so that the page can be tested.
+
+Each character is a source token, each target token the name of a number: the i-th is written once `i + lag` tokens
+have been read, the lag being 0 to 4 as θ goes from 0 to 1. Sentences end at 。 and at line ends. The page cannot tell
+it from the server: messages of both sides are checked against the protocol.
+"""
+
+import asyncio
+import json
+import socket
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.websockets import WebSocketDisconnect
+
+import duplexmt
+from duplexmt.serving.protocol import SUBPROTOCOL, client_message, server_messages
+
+PACKAGE = Path(duplexmt.__file__).parent
+NAMES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+LIMITS = {
+    "frame_bytes": 16384, "message_characters": 2000, "characters_per_second": 200.0, "characters_burst": 4000,
+    "messages_per_second": 20.0, "messages_burst": 40, "idle_seconds": 120.0, "grace_seconds": 120.0,
+}  # fmt: skip
+MODEL = {"name": "scripted", "source_language": "zh", "target_language": "en", "theta": 0.5}
+
+
+class Session:
+    """A text, and the frames of events that it has led to."""
+
+    def __init__(self, name, theta):
+        self.name, self.theta, self.keys = name, theta, 0
+        self.text, self.frames = "", []
+        self.sentence, self.read, self.written, self.line_is_open = 0, 0, 0, False
+
+    @property
+    def key(self):
+        return f"{self.name}-{self.keys}"
+
+    def take(self, at, text):
+        """The text from a position on; whatever is known of it is passed over."""
+        for character in text[len(self.text) - at :] if at <= len(self.text) else "":
+            self.text += character
+            self.frames.append([])
+            if character == "\n":
+                self.finish()
+                self.happens(event="line", text="\n")
+                self.line_is_open = False
+                continue
+            self.step("read", token=character, text=" " if self.read == 0 and self.line_is_open else "")
+            self.line_is_open = True
+            if character == "。":
+                self.finish()
+            else:
+                self.catch_up(self.read - round(4 * self.theta))
+
+    def step(self, event, **fields):
+        """A read or a write; p(EMIT) lies between θ and the end of the scale it must be at."""
+        p = self.theta / 2 if event == "read" else (1 + self.theta) / 2
+        first = event == "read" and self.read == 0
+        self.happens(
+            event=event, sentence=self.sentence, theta=self.theta, p_emit=None if first else round(p, 3), **fields
+        )
+        self.read += event == "read" and fields["token"] != ""
+
+    def catch_up(self, count):
+        while self.written < count:
+            name = NAMES[self.written % len(NAMES)]
+            self.step("write", token=name, text=f"{' ' if self.written else ''}{name}", delay=self.read)
+            self.written += 1
+
+    def finish(self):
+        if self.read:
+            self.step("read", token="", text="")
+            self.catch_up(self.read)
+            self.happens(event="end", sentence=self.sentence, text=".", reason="end_token")
+            self.sentence, self.read, self.written = self.sentence + 1, 0, 0
+
+    def happens(self, **event):
+        self.frames[-1].append(event | {"source": len(self.text)})
+
+
+class ScriptedServer:
+    """The server.
+
+    Attributes:
+        address: of the page.
+        received: all messages of clients, in order.
+        mistakes: messages of clients that the protocol does not know.
+        refuses: whether connections are refused.
+        fails_with: close code, name and further fields of the error that every new connection ends with, if any.
+        forgets: whether a `resume` gets a snapshot.
+        stalls: whether nothing is answered any more.
+        credit: characters that may be sent at a time.
+        keeps: whether events are not sent, only acknowledgements.
+    """
+
+    def __init__(self):
+        self.received, self.mistakes, self.sessions, self.sockets = [], [], {}, set()
+        self.refuses, self.forgets, self.stalls, self.keeps = False, False, False, False
+        self.fails_with = self.token = None
+        self.loop, self.credit = None, 4000
+
+    @property
+    def session(self):
+        return list(self.sessions.values())[-1]
+
+    @property
+    def translation(self):
+        """Of the newest session."""
+        return "".join(event["text"] for event in self.events())
+
+    def events(self):
+        """Of the newest session."""
+        return [event for frame in self.session.frames for event in frame]
+
+    def texts(self):
+        """What has arrived as text, message by message."""
+        return [message.text for message in self.received if message.type == "text"]
+
+    def cut(self, code=1011):
+        """End all connections."""
+        for one in list(self.sockets):
+            asyncio.run_coroutine_threadsafe(one.close(code), self.loop).result(5)
+
+    async def live(self, connection):
+        if self.refuses:
+            await connection.close()
+            return
+        await connection.accept(SUBPROTOCOL)
+        self.sockets.add(connection)
+        try:
+            with suppress(WebSocketDisconnect, RuntimeError):  # cut off
+                await self.converse(connection)
+        except ValueError as error:  # of client_message: the page does not keep to the protocol
+            self.mistakes.append(error)
+        self.sockets.discard(connection)
+
+    async def converse(self, connection):
+        async def send(kind, **fields):
+            message = {"type": kind, **fields}
+            server_messages().validate_python(message)
+            await connection.send_text(json.dumps(message))
+
+        async def fail(code, name, message="no", **fields):
+            await send("error", code=name, fatal=True, message=message, **fields)
+            await connection.close(code)
+
+        first = await self.receive(connection)
+        if self.fails_with:
+            code, name, fields = self.fails_with
+            return await fail(code, name, **fields)
+        if first.type == "start":
+            if first.token != self.token:
+                return await fail(4401, "token", "the token is missing or wrong")
+            name = f"session{len(self.sessions)}"
+            self.sessions[name] = Session(name, MODEL["theta"] if first.theta is None else first.theta)
+        session, seen, snapshot = self.sessions.get(getattr(first, "session", self.session.name)), 0, None
+        if first.type == "resume":
+            if session is None or session.key != first.key:
+                return await fail(4404, "unknown_session", "no such session")
+            seen = first.seq
+            if self.forgets:
+                seen = len(session.frames)
+                place = {"source": len(session.text), "sentence": session.sentence}
+                snapshot = {"seq": seen, "text": self.translation, **place}
+        session.keys += 1
+        more = {"snapshot": snapshot} if snapshot else {}
+        await send("ready", session=session.name, key=session.key, model=MODEL, limits=LIMITS, expires=3600.0, **more)
+        await send("ack", at=len(session.text), credit=self.credit)
+        while True:
+            while not self.keeps and seen < len(session.frames):
+                await send("events", seq=seen + 1, events=session.frames[seen])
+                seen += 1
+            message = await self.receive(connection)
+            if self.stalls:
+                continue
+            if message.type == "text":
+                session.take(message.at, message.text)
+                await send("ack", at=len(session.text), credit=self.credit)
+            elif message.type == "set":
+                session.theta = message.theta
+                await send("set", id=message.id, seq=len(session.frames))
+            elif message.type == "ping":
+                await send("pong")
+
+    async def receive(self, connection):
+        message = client_message(await connection.receive_text())
+        self.received.append(message)
+        return message
+
+
+def app(server):
+    """The page and its server, with the policy of the real one."""
+
+    async def style(request):
+        return Response((PACKAGE / "report" / "web" / "report.css").read_text(encoding="utf-8"), media_type="text/css")
+
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'"
+    )
+    files = StaticFiles(directory=PACKAGE / "serving" / "web", html=True)
+
+    async def guarded(scope, receive, send):
+        async def with_policy(message):
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"content-security-policy", policy.encode())]
+            await send(message)
+
+        await files(scope, receive, with_policy)
+
+    return Starlette(routes=[WebSocketRoute("/v1/live", server.live), Route("/report.css", style), Mount("/", guarded)])
+
+
+@contextmanager
+def serving():
+    """A scripted server on a port of its own."""
+    server = ScriptedServer()
+    listening = socket.create_server(("127.0.0.1", 0))
+    server.address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    runner = uvicorn.Server(uvicorn.Config(app(server), log_level="warning", ws="websockets-sansio", lifespan="off"))
+
+    async def run():
+        server.loop = asyncio.get_running_loop()
+        await runner.serve(sockets=[listening])
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        yield server
+    finally:
+        runner.should_exit = runner.force_exit = True
+        thread.join(10)
+        listening.close()

@@ -1,0 +1,171 @@
+"""The Python client: whatever becomes of its connections, it gives each event once, in order."""
+
+import asyncio
+import contextlib
+import random
+import socket
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duplexmt.serving.client import AsyncClient, Client, ServerError
+
+from ..helpers import SENTENCES
+from .live_server import serving, translated, until
+
+CHINESE = [source for source, _ in SENTENCES]
+TEXT = "".join(CHINESE[:3]) + "\n" + CHINESE[3] + " Tea or coffee?\n我们走"
+
+
+class Cutter:
+    """Between client and server; each connection is reset once so many bytes have passed, in either direction."""
+
+    def __init__(self, port, lengths):
+        self.port, self.lengths, self.connections = port, list(lengths), 0
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"ws://127.0.0.1:{self.listening.getsockname()[1]}/v1/live"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                ours = self.listening.accept()[0]
+            except OSError:
+                return
+            theirs = socket.create_connection(("127.0.0.1", self.port))
+            left = [self.lengths.pop(0) if self.lengths else float("inf")]
+            self.connections += 1
+            for one, other in ((ours, theirs), (theirs, ours)):
+                threading.Thread(target=self._pass_on, args=(one, other, left), daemon=True).start()
+
+    @staticmethod
+    def _pass_on(one, other, left):
+        try:
+            while data := one.recv(4096):
+                other.sendall(data[: int(min(left[0], len(data)))])  # maybe in the middle of a frame
+                left[0] -= len(data)
+                if left[0] <= 0:
+                    break
+        except OSError:
+            pass
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.listening.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        limits = {"messages_per_second": 1000.0, "characters_per_second": 1e5}
+        with serving(monkeypatch, **limits) as running:
+            yield running
+
+
+def test_a_text_is_translated(server):
+    with Client(server.address) as client:
+        for character in TEXT:
+            client.send(character)
+        client.end()
+        assert "".join(event["text"] for event in client) == translated(TEXT)
+        assert client.model["target_language"] == "en"
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.lists(st.sampled_from([*CHINESE, "\n", "Tea or coffee? "]), min_size=1, max_size=4).map("".join),
+    st.lists(st.integers(300, 6000), max_size=6),
+    st.randoms(use_true_random=False),
+)
+def test_connections_that_are_cut_anywhere_and_an_engine_that_dies_change_no_text(server, text, lengths, draw):
+    async def one(cutter, text):
+        found = []
+        async with AsyncClient(cutter.address) as client:
+            begin = 0
+            while begin < len(text):
+                size = draw.randint(1, 9)
+                client.send(text[begin : begin + size])
+                begin += size
+                await asyncio.sleep(0.01)
+                if draw.random() < 0.03:
+                    server.kill.set()
+            client.end()
+            async for event in client:
+                found.append(event["text"])
+        return "".join(found)
+
+    async def several():
+        return await asyncio.gather(*(one(cutter, text) for cutter in cutters))
+
+    cutters = [Cutter(server.port, lengths), Cutter(server.port, lengths[::-1]), Cutter(server.port, [])]
+    assert asyncio.run(several()) == [translated(text)] * 3
+    for cutter in cutters:
+        cutter.close()
+
+
+def test_theta_and_pauses_hold_over_lost_connections(server):
+    cutter = Cutter(server.port, [1500, 900, 2500])
+    with Client(cutter.address, theta=0.0) as client:
+        client.set_theta(1.0)
+        client.send("我们")
+        client.flush()
+        client.send("走。")
+        client.end()
+        events = list(client)
+    assert events[0]["token"]
+    assert {event["theta"] for event in events[-3:] if "theta" in event} == {1.0}
+    cutter.close()
+
+
+def test_more_text_than_there_is_credit_for_is_sent_as_it_comes(monkeypatch):
+    limits = {"characters_burst": 30, "characters_per_second": 60.0, "message_characters": 30}
+    with serving(monkeypatch, **limits) as server, Client(server.address) as client:
+        client.send(TEXT)
+        client.end()
+        assert "".join(event["text"] for event in client) == translated(TEXT)
+
+
+def test_a_snapshot_goes_on_where_the_events_ended(monkeypatch):
+    with serving(monkeypatch, kept_events=3) as server:
+        cutter = Cutter(server.port, [random.Random(1).randint(2500, 4000), 3000])
+        with Client(cutter.address) as client:
+            client.send(TEXT)
+            client.end()
+            assert "".join(event["text"] for event in client) == translated(TEXT)
+        cutter.close()
+
+
+def test_an_error_is_told_with_what_was_not_translated(monkeypatch):
+    with serving(monkeypatch, token="secret") as server, Client(server.address) as client:
+        client.send("我们走。")
+        with pytest.raises(ServerError, match="token") as told:
+            list(client)
+        assert (told.value.code, told.value.handed_back) == ("token", "我们走。")
+    with Client("ws://127.0.0.1:9/v1/live", patience=0.2) as client, pytest.raises(ServerError, match="not reached"):
+        list(client)
+
+
+def test_a_server_that_stops_hands_back_what_has_not_ended(monkeypatch):
+    with serving(monkeypatch) as server, Client(server.address) as client:
+        client.send("我们走。他没")
+        events = iter(client)
+        while next(events)["event"] != "end":
+            pass
+        server.server.handle_exit(15, None)
+        with pytest.raises(ServerError) as told:
+            list(events)
+        assert (told.value.code, told.value.handed_back) == ("restart", "他没")
+
+
+def test_a_client_that_leaves_leaves_nothing(monkeypatch):
+    with serving(monkeypatch) as server:
+        with Client(server.address) as client:
+            client.send("我们走")
+            next(iter(client))
+        until(lambda: not server.hub.sessions)
+        with pytest.raises(ValueError, match="surrogates not allowed"), Client(server.address) as client:
+            client.send("\ud800")

@@ -1,0 +1,104 @@
+"""A few faults of the campaign, at `serve.py` as a user starts it: `benchmarks/serve_load.py` has 300 of them."""
+
+import asyncio
+import math
+
+import pytest
+
+from benchmarks import live_clients, serve_faults, serve_load
+from benchmarks.live_clients import Reference, Speaker, latencies
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.model_folder.artifact import save_model_folder
+
+from ..helpers import spoken_grid, tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    tokenizer = tiny_tokenizer(460)
+    return save_model_folder(
+        tmp_path_factory.mktemp("run") / "model",
+        spoken_grid(tokenizer=tokenizer, anchor=0),
+        tokenizer,
+        stream_tokens(tokenizer),
+        data={
+            "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
+            "licence": "CC0", "segmentation": "characters",
+        },
+        policy={"lam": 0.1, "theta": 0.5},
+        training={},
+        backbone=None,
+        scores={},
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_faults_lose_and_change_no_shown_text_and_disturb_nobody_else(folder):
+    reference = Reference(str(folder), serve_load.MAX_TARGET_TOKENS, serve_load.MAX_REPEATS)
+    make = serve_load.Texts(seed=1)
+    campaign = serve_faults.Campaign(str(folder), reference, [make(30) for _ in range(4)], seed=1)
+    left_out = {"terminated", "engine_hung", "storm"}  # for their time
+    kinds = [kind for kind in serve_faults.KINDS if kind not in left_out]
+    found = asyncio.run(campaign.run(kinds))
+    assert found["first_failures"] == []
+    assert found["faults"] == len(kinds)
+    assert found["bystanders"] >= serve_faults.BYSTANDERS
+    assert found["engines_started"] == 2
+    assert [found[name] for name in ("texts_lost_or_changed", "bystanders_affected", "sessions_left")] == [0, 0, 0]
+
+
+def test_the_whole_campaign_has_all_kinds_of_faults_in_their_proportions():
+    kinds = serve_faults.faults_of(300, serve_load.random.Random(1))
+    assert len(kinds) == 300
+    assert {kind: kinds.count(kind) for kind in kinds} == {kind: n for kind, (_, n) in serve_faults.KINDS.items()}
+
+
+def test_a_changed_text_is_found():
+    class Upper:
+        def __call__(self, text):
+            return text.upper()
+
+    campaign = serve_faults.Campaign("none", Upper(), ["ab"], seed=1)
+    for written, done, fine, changed in (("AB", True, True, 0), ("A", True, False, 0), ("AX", True, False, 1)):
+        speaker = Speaker("", "ab", written=written, done=done)
+        campaign.changed = 0
+        if fine:
+            campaign.compare(speaker, "AB")
+        else:
+            with pytest.raises(serve_faults.FaultError, match="was shown"):
+                campaign.compare(speaker, "AB")
+        assert campaign.changed == changed
+
+
+def event(kind, sentence, source, token="x"):
+    return {"event": kind, "sentence": sentence, "source": source, "token": token, "text": ""}
+
+
+def test_latencies_leave_out_waits_of_the_policy_and_keep_those_for_the_server():
+    # characters 1, 2, 3, 4 are there at 0.0, 0.2, 0.4 and 0.6 s; a step takes 0.01 s
+    speaker = Speaker("", "abcd", pace=5.0, begin=0.0)
+    assert [speaker.spoken_at(position) for position in (1, 2, 4, 9)] == pytest.approx([0.0, 0.2, 0.6, 0.6])
+    assert [speaker.there(now) for now in (-0.1, 0.0, 0.3, 9.0)] == [0, 1, 2, 4]
+    speaker.events = [
+        (0.01, event("read", 0, 1)),
+        (0.21, event("read", 0, 2)),  # that the policy has read on is none of the server's doing
+        (0.22, event("write", 0, 2)),  # 0.02 after its source
+        (0.24, event("write", 0, 2)),  # 0.02 after its turn had come, at 0.22
+        (0.65, event("read", 0, 3, "")),  # the end of the source, which the next character has told, at 0.6
+        (0.67, event("write", 0, 3)),  # 0.07 after that
+        (0.67, {"event": "end", "sentence": 0, "source": 3, "text": "", "reason": "end_token"}),
+    ]
+    assert latencies(speaker, 0.01) == pytest.approx([0.02, 0.02, 0.07])
+    late = [(received + 5.0, one) for received, one in speaker.events]
+    speaker.events = late  # a server that is behind stays behind, also for writes that follow each other
+    assert latencies(speaker, 0.01) == pytest.approx([5.02, 5.02, 5.07])
+
+
+def test_quantiles():
+    assert live_clients.quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert live_clients.quantile(list(range(1, 101)), 0.99) == 99
+    assert math.isnan(live_clients.quantile([], 0.5))
+    before = {"t_bucket{0.1}": 1.0, "t_bucket{0.2}": 1.0, "t_bucket{+Inf}": 1.0}
+    after = {"t_bucket{0.1}": 1.0, "t_bucket{0.2}": 11.0, "t_bucket{+Inf}": 11.0}
+    assert live_clients.histogram_quantile(before, after, "t", 0.5) == pytest.approx(0.15)
+    assert math.isnan(live_clients.histogram_quantile(before, before, "t", 0.5))

@@ -1,0 +1,233 @@
+"""The live page in a browser, before a server that translates by a script: what one types, sees and hears."""
+
+import random
+import time
+
+import pytest
+
+from duplexmt.metrics.latency import average_lagging
+from tests.report.chromium import needs_chromium
+
+from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, move, numbers, type_in, until
+
+pytestmark = [needs_chromium, pytest.mark.slow]
+
+
+def test_what_is_typed_is_translated_while_it_is_typed(page, scripted):
+    for character in SENTENCE:
+        type_in(page, character)
+    until(page, WRITTEN, numbers(5))
+    assert page.run(SOURCE) == SENTENCE
+    type_in(page, "\n他们")
+    until(page, WRITTEN, f"{numbers(7)}.")
+    assert page.run(SOURCE) == f"{SENTENCE}\n他们"
+    assert page.complaints() == []
+    assert {address.split("/")[2] for address in page.requests()} == {scripted.address.split("/")[2]}
+
+
+def test_each_word_stands_under_the_source_read_by_then(page):
+    type_in(page, "站在那边\n")
+    until(page, UNDER, [["站", ""], ["在", ""], ["那", "one"], ["边", " two"], ["■", " three four."]])
+
+
+def test_what_the_model_has_not_read_is_pale(page, scripted):
+    scripted.stalls = True
+    type_in(page, "站在")
+    assert page.run(PALE) == "站在"
+    scripted.stalls = False
+    scripted.cut()
+    until(page, PALE, "")
+    assert page.run(SOURCE) == "站在"
+
+
+def test_theta_acts_at_once_and_on_what_comes_next_only(page, scripted):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    page.run("document.getElementById('theta').focus()")
+    page.press("End")
+    assert page.run("document.getElementById('theta-value').textContent") == "1.00"
+    type_in(page, "曾")
+    until(page, "document.getElementById('counts').textContent", "8 / 5")
+    assert page.run("document.getElementById('behind').textContent") == "3"
+    page.press("Home")
+    page.run("document.getElementById('theta').focus()")
+    page.press("Home")
+    type_in(page, "是")
+    until(page, WRITTEN, numbers(9))
+    thetas = [event["theta"] for event in scripted.events()]
+    assert thetas == [0.5] * 12 + [1.0] + [0.0] * 5
+    lines = page.run("document.querySelector('#decisions polyline.theta').getAttribute('points')")
+    assert len({point.split(",")[1] for point in lines.split()}) == 3
+
+
+def test_panes_stay_at_their_end_unless_one_scrolls_back(page):
+    left = "['source', 'translation', 'words'].map(id => document.getElementById(id))"
+    left += ".map(pane => Math.round(pane.scrollHeight - pane.clientHeight - pane.scrollTop) < 2)"
+    for number in range(1, 31):
+        type_in(page, f"{SENTENCE}。\n")
+        if number % 10 == 0:
+            until(page, f"{WRITTEN}.split('.').length", number + 1)
+            until(page, left, [True] * 3)
+    page.run("document.getElementById('words').scrollTop = 100")
+    until(page, left, [True, True, False])
+    type_in(page, f"{SENTENCE}。\n")
+    until(page, f"{WRITTEN}.split('.').length", 32)
+    assert page.run(left) == [True, True, False]
+
+
+def test_the_figures_grow_with_the_sentence(page):
+    sizes = []
+    for number, character in enumerate("站在那边的"):
+        type_in(page, character)
+        until(page, "document.getElementById('counts').textContent", f"{number + 1} / {max(0, number - 1)}")
+        drawn = ("#staircase .visited", "#decisions .wrote, #decisions .waited", "#staircase .label")
+        sizes.append([page.run(f"document.querySelectorAll('{part}').length") for part in drawn])
+    assert sizes == [[0, 0, 1], [1, 1, 2], [3, 3, 4], [5, 5, 6], [7, 7, 8]]
+    page.run("document.getElementById('steps-part').open = true")
+    rows = "[...document.querySelectorAll('#steps tbody tr')].map(row => row.textContent)"
+    until(page, rows, ["1站0.250", "2在0.250", "3那one (0.750) 0.250", "4边two (0.750) 0.250", "5的three (0.750) —"])
+
+
+def test_average_lagging_is_that_of_the_evaluation(page, scripted):
+    type_in(page, f"{SENTENCE}。站在那边的。")
+    until(page, WRITTEN, f"{numbers(8)}. {numbers(6)}.")
+    writes = [event for event in scripted.events() if event["event"] == "write"]
+    expected = [
+        average_lagging([event["delay"] for event in writes if event["sentence"] == number], count, count)
+        for number, count in ((0, 8), (1, 6))
+    ]
+    until(page, "document.getElementById('al').textContent", f"{expected[1]:.2f}")
+    assert page.run("document.getElementById('al-mean').textContent") == f"{sum(expected) / 2:.2f}"
+    draw = random.Random(3)
+    for _ in range(50):
+        source, reference = draw.randint(1, 20), draw.randint(1, 20)
+        delays = sorted(draw.randint(0, source) for _ in range(draw.randint(1, 20)))
+        script = f"import('./latency.js').then(it => it.averageLagging({delays}, {source}, {reference}))"
+        assert page.run(script) == pytest.approx(average_lagging(delays, source, reference))
+
+
+def test_what_is_being_composed_is_not_sent(page, scripted):
+    page.run("document.getElementById('type').focus()")
+    for composed in ("z", "zh", "zhan"):
+        page.send("Input.imeSetComposition", text=composed, selectionStart=len(composed), selectionEnd=len(composed))
+        assert page.run("document.getElementById('type').value") == composed
+    time.sleep(0.3)
+    assert scripted.texts() == []
+    page.send("Input.insertText", text="站")
+    until(page, SOURCE, "站")
+    type_in(page, "在那")
+    until(page, WRITTEN, "one")
+    assert scripted.session.text == "站在那"
+
+
+def test_a_text_too_long_to_be_remembered_is_refused(page, scripted):
+    page.run("(() => { const field = document.getElementById('type'); field.value = 'x'.repeat(1000001);"
+             " field.dispatchEvent(new Event('input')) })()")  # fmt: skip
+    told = "This text has 1,000,001 characters: at most 1,000,000 are taken."
+    assert page.run("document.getElementById('notice').textContent") == told
+    assert page.run(SOURCE) == ""
+
+
+def test_a_sample_is_typed_at_the_speed_asked_for(page, scripted):
+    move(page, "speed", 20)
+    begin = time.monotonic()
+    page.run("document.getElementById('play').click()")
+    until(page, SOURCE, "站在那边的男人曾是棒球手。")
+    assert 0.5 < time.monotonic() - begin < 2
+    assert 3 <= len(scripted.texts()) <= 12
+    until(page, "document.getElementById('play').textContent", "▸ start")
+    until(page, WRITTEN, f"{numbers(13)}.")
+
+
+def test_a_file_is_typed_and_can_be_stopped(page, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("站在那边。" * 50, encoding="utf-8")
+    move(page, "speed", 30)
+    node = page.send("DOM.querySelector", nodeId=page.send("DOM.getDocument")["root"]["nodeId"], selector="#file")
+    page.send("DOM.setFileInputFiles", files=[str(path)], nodeId=node["nodeId"])
+    until(page, f"{SOURCE}.startsWith('站在那边。站')", True)
+    page.run("document.getElementById('play').click()")
+    typed = page.run(SOURCE)
+    time.sleep(0.2)
+    assert page.run(SOURCE) == typed
+    assert len(typed) < 100
+
+
+def test_markup_and_whatever_turns_text_is_text(page):
+    nasty = "<img src=x onerror=alert(1)>\u202e"
+    type_in(page, nasty)
+    until(page, "document.getElementById('counts').textContent.split(' ')[0]", str(len(nasty)))
+    assert page.run(SOURCE) == nasty
+    assert page.run("document.querySelectorAll('main img, main script').length") == 0
+    assert page.run("[...document.querySelectorAll('.read')].at(-1).textContent") == "⟨202E⟩"
+    assert page.complaints() == []
+
+
+def test_everything_that_can_be_operated_has_a_name(page):
+    roles = {}
+    for node in page.send("Accessibility.getFullAXTree")["nodes"]:
+        if not node.get("ignored"):
+            roles.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
+    for role in ("slider", "button", "combobox", "textbox", "image", "region", "log"):
+        assert roles[role], role
+        assert all(roles[role]), (role, roles[role])
+    assert roles["log"] == ["Translation en"]
+    assert roles["slider"] == ["Threshold θ", "Characters a second"]
+
+
+def test_the_keyboard_goes_through_the_page_in_its_order_and_one_sees_where(page):
+    page.run("document.querySelector('.skip').focus()")
+    visited = ["skip"]
+    for _ in range(11):
+        page.press("Tab")
+        visited.append(page.run("document.activeElement.id || document.activeElement.className"))
+        outline = page.run("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid", visited[-1]
+    wanted = ["skip", "source", "type", "translation", "theta", "sample", "play", "anew", "speed", "words"]
+    assert visited == [*wanted, "staircase", "decisions"]
+
+
+def test_a_screen_reader_hears_whole_words(page):
+    """The log is busy while words are written, and told once the model reads on, or waits for more to read."""
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    busy = "document.querySelector('#translation p').getAttribute('aria-busy')"
+    assert page.run(busy) == "true"
+    until(page, busy, "false", patience=2)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_window_in_light_and_dark(browser, scripted, tmp_path, width, scheme):
+    connected(browser, scripted, width=width, scheme=scheme)
+    type_in(browser, f"{SENTENCE * 6}w{'o' * 90}。")
+    until(browser, STATE, "open")
+    until(browser, "document.getElementById('counts').textContent.split(' ')[0]", "134")
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    outside = browser.run(
+        "[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, .skip, .hidden') &&"
+        " e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert outside == []
+    paper = browser.run("getComputedStyle(document.getElementById('type')).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 26)"}[scheme]
+    assert browser.complaints() == []
+
+
+STOPPED = """new Promise(done => {
+    const stopped = [];
+    addEventListener("securitypolicyviolation", ({effectiveDirective}) => {
+        if (stopped.push(effectiveDirective) === 4) done(stopped.sort());
+    });
+    fetch("https://example.org/").catch(() => 0);
+    new Image().src = "https://example.org/x.png";
+    const script = document.createElement("script");
+    script.textContent = "window.ran = true";
+    document.body.append(script);
+    document.body.setAttribute("style", "color: red");
+})"""
+
+
+def test_the_policy_stops_whoever_would_ask(page):
+    assert page.run(STOPPED) == ["connect-src", "img-src", "script-src-elem", "style-src-attr"]
+    assert page.run("window.ran") is None

@@ -1,0 +1,209 @@
+"""The live page when the network, the server or the browser lets it down: nothing shown is lost, repeated or moved."""
+
+import time
+
+import pytest
+
+from tests.report.chromium import needs_chromium
+
+from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, move, numbers, type_in, until
+from .scripted_server import NAMES
+
+pytestmark = [needs_chromium, pytest.mark.slow]
+
+
+def test_a_reload_takes_nothing_away_and_the_session_goes_on(page, scripted):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    move(page, "theta", 0.75)
+    words = page.run(UNDER)
+    connected(page, scripted)
+    assert (page.run(WRITTEN), page.run(UNDER), page.run(SOURCE)) == (numbers(5), words, SENTENCE)
+    assert page.run("document.getElementById('theta').value") == "0.75"
+    type_in(page, "曾。")
+    until(page, WRITTEN, f"{numbers(9)}.")
+    assert page.run(WRITTEN) == scripted.translation
+    assert len(scripted.sessions) == 1
+    assert page.complaints() == []
+
+
+def test_a_sample_goes_on_after_a_reload_and_a_new_beginning_is_empty(page, scripted):
+    move(page, "speed", 15)
+    page.run("document.getElementById('play').click()")
+    until(page, f"{SOURCE}.length > 3", True)
+    connected(page, scripted)
+    until(page, WRITTEN, f"{numbers(13)}.")
+    until(page, "document.getElementById('play').textContent", "▸ start")
+    assert scripted.session.text.rstrip() == "站在那边的男人曾是棒球手。"
+    page.run("document.getElementById('play').click()")
+    page.run("document.getElementById('anew').click()")
+    until(page, f"document.readyState === 'complete' && {STATE} === 'open'", True)
+    assert (page.run(SOURCE), page.run(WRITTEN)) == ("", "")
+    assert len(scripted.sessions) == 2
+
+
+def test_a_story_too_long_to_be_kept_leaves_the_session(page, scripted):
+    """The browser's memory is filled but for a thousand characters; the sentence makes a longer story."""
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    until(page, "sessionStorage.length > 1", True)
+    attempt = "try { sessionStorage.setItem(size, 'x'.repeat(size)) } catch {}"
+    page.run(f"for (let size = 1 << 23; size > 500; size >>= 1) {attempt}")
+    type_in(page, SENTENCE * 3)
+    until(page, WRITTEN, numbers(26))
+    connected(page, scripted)
+    assert "too long" in page.run("document.querySelector('#translation .gap').textContent")
+    type_in(page, "人")
+    until(page, WRITTEN, f" {NAMES[26 % 10]}")
+    assert len(scripted.sessions) == 1
+
+
+def test_text_typed_without_a_network_survives_a_reload_and_arrives(page, scripted):
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    scripted.refuses = True
+    scripted.cut()
+    until(page, STATE, "waiting")
+    type_in(page, "边的😀")
+    page.open(scripted.address)
+    until(page, STATE, "waiting")
+    assert (page.run(WRITTEN), page.run(SOURCE)) == ("one", "站在那边的😀")
+    type_in(page, "男人")
+    scripted.refuses = False
+    page.run("document.getElementById('retry').click()")
+    until(page, WRITTEN, numbers(6))
+    assert scripted.session.text == "站在那边的😀男人"
+    assert len(scripted.sessions) == 1
+
+
+def test_a_lost_connection_is_told_and_taken_up_again(page, scripted):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    scripted.refuses = True
+    scripted.cut()
+    until(page, STATE, "waiting")
+    assert page.run("document.getElementById('state-text').textContent") == "the connection is lost; reconnecting"
+    scripted.refuses = False
+    until(page, STATE, "open")  # by itself
+    type_in(page, "曾")
+    until(page, WRITTEN, numbers(6))
+    assert page.run(WRITTEN) == scripted.translation
+
+
+def test_a_network_that_is_gone_is_noticed_at_once(page, scripted):
+    conditions = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.send("Network.emulateNetworkConditions", offline=True, **conditions)
+    until(page, "document.getElementById('state-text').textContent", "there is no network; reconnecting", patience=2)
+    type_in(page, SENTENCE)
+    page.send("Network.emulateNetworkConditions", offline=False, **conditions)
+    until(page, WRITTEN, numbers(5))
+
+
+def test_a_server_that_no_longer_answers_is_left(browser, scripted):
+    """With clocks that run twenty times as fast: the page is patient for fifteen seconds."""
+    hurry = "const real = setTimeout; window.setTimeout = (act, ms) => real(act, ms / 20)"
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=hurry)["identifier"]
+    connected(browser, scripted)
+    browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+    scripted.stalls = True
+    until(browser, "document.getElementById('state-text').textContent", "the server does not answer; reconnecting")
+    scripted.stalls = False
+    type_in(browser, SENTENCE)
+    until(browser, WRITTEN, numbers(5))
+
+
+def test_what_was_written_meanwhile_and_kept_as_text_only_is_added(page, scripted):
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    scripted.keeps = True
+    type_in(page, "边的。那边的。那")
+    until(page, "document.getElementById('type').value", "")
+    while len(scripted.session.text) < 11:
+        time.sleep(0.02)
+    scripted.keeps, scripted.forgets = False, True
+    scripted.cut()
+    until(page, WRITTEN, f"one\n {numbers(5, 1)}. {numbers(4)}. ")
+    type_in(page, "边的")
+    until(page, WRITTEN, f"one\n {numbers(5, 1)}. {numbers(4)}. one")
+    until(page, "document.getElementById('al').textContent", "—")  # this sentence's beginning was not seen
+
+
+@pytest.mark.parametrize("how", ["forgotten", "restarted"])
+def test_another_session_goes_on_with_the_unfinished_sentence(page, scripted, how):
+    type_in(page, "站在那边。站在那")
+    until(page, WRITTEN, f"{numbers(5)}. one")
+    if how == "forgotten":
+        scripted.session.keys += 1
+        scripted.cut()
+    else:
+        scripted.cut(1012)
+    until(page, WRITTEN, f"{numbers(5)}. one\none")
+    assert "Another one translates" in page.run("document.querySelector('#translation .gap').textContent")
+    type_in(page, "边")
+    until(page, WRITTEN, f"{numbers(5)}. one\none two")
+    assert page.run(PALE) == ""
+    assert scripted.session.text == "站在那边"
+    assert page.run(SOURCE) == "站在那边。站在那边"
+
+
+def test_whoever_is_replaced_does_not_fight_back(page, scripted):
+    scripted.cut(4409)
+    until(page, STATE, "ended")
+    time.sleep(1.2)
+    assert [message.type for message in scripted.received if message.type in ("start", "resume")] == ["start"]
+
+
+def test_a_busy_server_is_asked_again_when_it_says(browser, scripted):
+    scripted.fails_with = (1013, "busy", {"retry_after": 1.0})
+    browser.open(scripted.address)
+    until(browser, "document.getElementById('state-text').textContent", "the server is busy; reconnecting")
+    scripted.fails_with, begin = None, time.monotonic()
+    until(browser, STATE, "open")
+    assert 0.5 < time.monotonic() - begin < 3
+
+
+def test_a_sleeping_session_wakes_when_one_types(page, scripted):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    scripted.cut(4408)
+    until(page, STATE, "asleep")
+    type_in(page, "曾")
+    until(page, WRITTEN, numbers(6))
+
+
+def test_a_session_whose_time_is_over_begins_anew_when_one_types(page, scripted):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    scripted.fails_with = (4408, "expired", {})
+    scripted.cut()
+    until(page, STATE, "asleep")
+    scripted.fails_with = None
+    type_in(page, "曾")
+    until(page, WRITTEN, f"{numbers(5)}\n{numbers(6)}")
+    assert len(scripted.sessions) == 2
+
+
+def test_a_server_with_a_token_is_told_it(browser, scripted):
+    scripted.token = "open sesame"
+    browser.open(scripted.address)
+    until(browser, STATE, "token")
+    assert browser.run("document.activeElement.id") == "token"
+    browser.send("Input.insertText", text="open barley")
+    browser.run("document.querySelector('#token-form button').click()")
+    until(browser, "document.getElementById('state-text').textContent", "that token is wrong")
+    browser.send("Input.insertText", text="open sesame")
+    browser.run("document.querySelector('#token-form button').click()")
+    until(browser, STATE, "open")
+    assert browser.run("document.getElementById('token-form').hidden")
+
+
+@pytest.mark.parametrize(("credit", "most"), [(4000, 2000), (900, 900)])
+def test_a_long_text_goes_in_parts_as_the_server_takes_it(browser, scripted, credit, most):
+    scripted.credit = credit
+    page = connected(browser, scripted)
+    text = "人😀人😀人😀人😀人。" * 210
+    type_in(page, text)
+    until(page, f"{WRITTEN}.split('.').length", 211, patience=20)
+    assert scripted.session.text == text
+    assert max(map(len, scripted.texts())) == most
+    assert page.complaints() == []

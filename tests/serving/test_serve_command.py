@@ -1,0 +1,151 @@
+"""`python serve.py` as it is run: its engine is killed and stopped, it is told to end, and started with mistakes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from duplexmt.serving.client import Client
+
+from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from .live_server import Speaker, until
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+TEXT = "".join(source for source, _ in SENTENCES[:4]) + "\n" + SENTENCES[4][0] + "\n"
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    from duplexmt.data.tokenizer import stream_tokens
+    from duplexmt.model_folder.artifact import save_model_folder
+
+    tokenizer = tiny_tokenizer(460)
+    return save_model_folder(
+        tmp_path_factory.mktemp("run") / "model",
+        spoken_grid(seed=2, tokenizer=tokenizer, anchor=0),
+        tokenizer,
+        stream_tokens(tokenizer),
+        data={
+            "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
+            "licence": "CC0", "segmentation": "tokens",
+        },
+        policy={"lam": 0.1, "theta": 0.5},
+        training={},
+        backbone=None,
+        scores={},
+    )  # fmt: skip
+
+
+@contextmanager
+def served(folder, *arguments):
+    """The command; its process and the WebSocket's address. It has to end by SIGTERM, within ten seconds."""
+    command = [sys.executable, "serve.py", f"model_folder={folder}", "port=0", *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, env=ENVIRONMENT)
+    try:
+        process.page = process.stdout.readline().strip()
+        process.address = process.page.replace("http", "ws") + "v1/live"
+        until(lambda: is_ready(process), 90)
+        yield process
+        begin = time.monotonic()
+        if process.poll() is None:
+            process.terminate()
+        assert process.wait(30) == 0
+        assert time.monotonic() - begin < 10
+    finally:
+        process.kill()
+        process.stdout.close()
+
+
+def is_ready(process):
+    try:
+        with urllib.request.urlopen(process.page + "readyz", timeout=5) as answer:
+            return json.load(answer)["ready"]
+    except OSError:
+        return False
+
+
+def engine_of(process):
+    """The process id of the engine."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, _, _, parent = entry.read_text(encoding="utf-8").replace(") ", ")\0").replace("\0", " ").split()[:4]
+            command = (entry.parent / "cmdline").read_bytes()
+        except (OSError, ValueError):
+            continue
+        if int(parent) == process.pid and b"spawn_main" in command:
+            return int(number)
+    raise AssertionError("no engine")
+
+
+def translated(folder):
+    command = [sys.executable, "translate.py", f"model_folder={folder}"]
+    return subprocess.run(
+        command, input=TEXT, cwd=ROOT, text=True, capture_output=True, check=True, env=ENVIRONMENT
+    ).stdout
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
+def test_text_is_that_of_translate_py_though_the_engine_is_lost(folder, fault):
+    expected = translated(folder)
+    with served(folder, "step_deadline=3") as process:
+        with Client(process.address) as plain:
+            plain.send(TEXT)
+            plain.end()
+            assert "".join(event["text"] for event in plain) == expected
+        with Client(process.address) as client, Client(process.address) as other:
+            client.send(TEXT[:20])
+            other.send(TEXT[:7])
+            events, others = iter(client), iter(other)
+            text = "".join(next(events)["text"] for _ in range(6))
+            rest = "".join(next(others)["text"] for _ in range(2))
+            os.kill(engine_of(process), fault)
+            client.send(TEXT[20:])
+            other.send(TEXT[7:])
+            client.end()
+            other.end()
+            assert text + "".join(event["text"] for event in events) == expected
+            assert rest + "".join(event["text"] for event in others) == expected
+
+
+def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder):
+    with served(folder) as process:
+        speaker = Speaker(process.address, {"type": "start"})
+        speaker.say(type="text", at=0, text="我们走。他没")
+        speaker.until("events")
+        process.terminate()
+        assert speaker.until("goaway")
+        assert speaker.rest() == 1012
+        assert process.wait(10) == 0
+        assert [event["source"] for event in speaker.events if event["event"] == "end"] == [4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["host=0.0.0.0"], "host=0.0.0.0: others than this machine reach that address, so clients must bring a token"),
+        (["port=70000"], "port=70000: must be at least 0 and below 65536"),
+        (["limits.idle_seconds=0"], "limits.idle_seconds=0.0: must be a finite number above 0"),
+        (["limits.idle_second=1"], "did you mean limits.idle_seconds?"),
+        (["engine.max_streams=0"], "engine.max_streams=0: must be at least 1"),
+        (["port=0", "model_folder=/nowhere"], "/nowhere"),
+        (["port=0", "engine.max_sentence_tokens=100000"], "max_sentence_tokens=100000: must lie between"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line(folder, arguments, told):
+    arguments = arguments if any("model_folder" in one for one in arguments) else [*arguments, f"model_folder={folder}"]
+    done = subprocess.run(
+        [sys.executable, "serve.py", *arguments], cwd=ROOT, text=True, capture_output=True, timeout=90, env=ENVIRONMENT
+    )
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr

@@ -1,0 +1,432 @@
+"""The live server before real sockets: its text is translate.py's, nothing is lost, and each limit has its code."""
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from ..helpers import SENTENCES
+from .live_server import Speaker, serving, translated, until
+
+START = {"type": "start"}
+TEXT = "".join(source for source, _ in SENTENCES[:3]) + "\n" + SENTENCES[3][0] + " Tea or coffee?\r\n\n我们走"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as monkeypatch, serving(monkeypatch) as running:
+        yield running
+
+
+def get(server, path, **headers):
+    request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+def no_streams(server):
+    until(lambda: all(session.done for session in server.hub.sessions.values()))
+    until(lambda: server.hub.metrics.streams._value.get() == 0)
+
+
+# --- fidelity ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_client_written_from_the_protocol_gets_the_text_of_translate_py(server, size):
+    speaker = Speaker(server.address, START)
+    for at in range(0, len(TEXT), size):
+        speaker.say(type="text", at=at, text=TEXT[at : at + size])
+    speaker.say(type="end")
+    assert speaker.rest() == 1000
+    assert speaker.text == translated(TEXT)
+    assert speaker.events[-1]["source"] == len(TEXT)
+    positions = [event["source"] for event in speaker.events]
+    assert positions == sorted(positions)
+    no_streams(server)
+
+
+def test_overlapping_text_is_passed_over_and_a_gap_is_told_the_position_expected(server):
+    speaker = Speaker(server.address, START)
+    speaker.until("ack")
+    for at, text, expected in [(3, TEXT[3:], 0), (0, TEXT[:5], 5), (2, TEXT[2:9], 9), (0, TEXT[:4], 9), (10, "x", 9)]:
+        speaker.say(type="text", at=at, text=text)
+        assert speaker.until("ack")["at"] == expected
+    speaker.say(type="text", at=9, text=TEXT[9:])
+    speaker.say(type="end")
+    speaker.rest()
+    assert speaker.text == translated(TEXT)
+
+
+def test_theta_acts_at_once_and_the_answer_says_from_which_frame_on(server):
+    speaker = Speaker(server.address, START | {"theta": 1.0})
+    speaker.say(type="text", at=0, text="我昨天买了一本书")
+    while len(speaker.events) < 4:
+        speaker.hear()
+    speaker.say(type="set", id=7, theta=0.0)
+    seq = speaker.until("set")
+    assert seq["id"] == 7
+    before = len(speaker.events)
+    speaker.say(type="text", at=8, text="。")
+    speaker.say(type="end")
+    assert speaker.rest() == 1000
+    assert {event["theta"] for event in speaker.events[:before] if "theta" in event} == {1.0}
+    assert {event["theta"] for event in speaker.events[before:] if "theta" in event} == {0.0}
+
+
+def test_a_pause_lets_go_what_is_held_back(server):
+    speaker = Speaker(server.address, START | {"theta": 1.0})
+    speaker.say(type="text", at=0, text="我")
+    speaker.say(type="ping")
+    speaker.until("pong")
+    assert speaker.events == []
+    speaker.say(type="flush")
+    assert speaker.until("events")["events"][0]["token"] == "我"
+    speaker.say(type="close")
+    assert speaker.rest() == 1000
+    no_streams(server)
+
+
+# --- coming back -----------------------------------------------------------------------------------------------------
+
+
+def test_a_session_goes_on_after_each_lost_connection_and_a_key_that_was_confirmed_is_used_once(server):
+    speaker = Speaker(server.address, START)
+    speaker.until("ack")
+    for at in range(0, len(TEXT), 9):
+        speaker.say(type="text", at=at, text=TEXT[at : at + 9])
+        speaker.hear()
+        speaker.drop()
+        key = speaker.key
+        speaker = speaker.again(server.address)
+        speaker.until("ack")
+        assert speaker.key != key
+        assert len(speaker.key) == 32, "128 bits"
+        if speaker.at < at + 9:
+            speaker.say(type="text", at=at, text=TEXT[at : at + 9])
+        speaker.say(type="ack", seq=speaker.seq)
+    speaker.say(type="end")
+    assert speaker.rest() == 1000
+    assert speaker.text == translated(TEXT)
+
+
+def test_a_second_use_of_a_key_ends_the_session_for_all(server):
+    speaker = Speaker(server.address, START)
+    speaker.until("ack")
+    speaker.say(type="text", at=0, text="我们")
+    speaker.until("ack")
+    stolen = speaker.key
+    holder = speaker.again(server.address)
+    assert speaker.rest() == 4409
+    holder.until("ack")
+    holder.say(type="ping")
+    holder.until("pong")
+    holder.key, key = stolen, holder.key
+    thief = holder.again(server.address)
+    assert (thief.rest(), holder.rest()) == (4404, 4404)
+    holder.key = key
+    assert holder.again(server.address).rest() == 4404
+    no_streams(server)
+
+
+def test_a_key_whose_answer_was_lost_may_be_used_again(server):
+    speaker = Speaker(server.address, START)
+    speaker.until("ack")
+    speaker.say(type="text", at=0, text="我们")
+    speaker.until("ack")
+    for _ in range(3):  # a `ready` that never arrives
+        speaker.again(server.address).drop()
+    last = speaker.again(server.address)
+    last.until("ack")
+    last.say(type="text", at=2, text="走。")
+    last.say(type="end")
+    assert last.rest() == 1000
+    assert last.text == translated("我们走。")
+
+
+def test_another_key_is_refused_and_harms_nobody(server):
+    speaker = Speaker(server.address, START)
+    speaker.until("ack")
+    speaker.say(type="text", at=0, text="我们")
+    speaker.until("ack")
+    assert speaker.again(server.address, key="0" * 32).rest() == 4404
+    assert speaker.again(server.address, session="another").rest() == 4404
+    speaker.say(type="end")
+    assert speaker.rest() == 1000
+
+
+def test_who_has_missed_more_than_is_kept_gets_the_text_so_far(monkeypatch):
+    with serving(monkeypatch, kept_events=5) as server:
+        speaker = Speaker(server.address, START)
+        speaker.until("ack")
+        speaker.say(type="text", at=0, text=TEXT)
+        speaker.until("ack")
+        speaker.drop()
+        session = server.hub.sessions[speaker.session]
+        until(lambda: session.open_text.position >= len(TEXT) - 4 and session.seq > 20)
+        back = speaker.again(server.address)
+        snapshot = back.until("ready")["snapshot"]
+        back.text, back.seq = snapshot["text"], snapshot["seq"]
+        back.say(type="end")
+        assert back.rest() == 1000
+        assert back.text == translated(TEXT)
+
+
+def test_a_session_without_text_ends_with_its_connection_and_one_with_text_after_its_grace(monkeypatch):
+    with serving(monkeypatch, grace_seconds=0.1) as server:
+        for text in ("", "我们"):
+            speaker = Speaker(server.address, START)
+            speaker.until("ack")
+            if text:
+                speaker.say(type="text", at=0, text=text)
+                speaker.until("ack")
+            speaker.drop()
+            no_streams(server)
+            assert speaker.again(server.address).rest() == 4404
+
+
+# --- limits --------------------------------------------------------------------------------------------------------
+
+BAD = [
+    ('{"type":"start","theta":NaN}', "theta"),
+    ('{"type":"start","theta":1.5}', "theta=1.5"),
+    ('{"type":"start","speed":1}', "speed: there is no such field"),
+    ('{"type":"text","at":0,"text":"x"}', "begin with start"),
+    ('{"type":"start","token":"\\ud800"}', "lone surrogate"),
+    ("nonsense", "JSON"),
+    ("[]", "object"),
+    (b"\x00", "binary"),
+]
+
+
+@pytest.mark.parametrize(("frame", "named"), BAD)
+def test_what_is_no_message_is_refused_by_name(server, frame, named):
+    speaker = Speaker(server.address)
+    speaker.socket.send(frame)
+    assert speaker.rest() == 4400
+    assert named in speaker.error["message"]
+    assert speaker.error["fatal"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "act", "code", "word"),
+    [
+        ({"start_seconds": 0.1}, lambda speaker: None, 4408, "idle"),
+        ({"idle_seconds": 0.3}, lambda speaker: speaker.say(**START), 4408, "idle"),
+        ({"session_seconds": 0.3}, lambda speaker: speaker.say(**START), 4408, "expired"),
+        ({"frame_bytes": 500}, lambda speaker: speaker.socket.send(" " * 501), 1009, None),
+        (
+            {"message_characters": 5},
+            lambda speaker: (speaker.say(**START), speaker.say(type="text", at=0, text="x" * 6)),
+            1009,
+            "too_big",
+        ),
+        (
+            {"characters_burst": 9, "characters_per_second": 1.0},
+            lambda speaker: (speaker.say(**START), speaker.say(type="text", at=0, text="x" * 10)),
+            4429,
+            "rate",
+        ),
+        (
+            {"messages_burst": 3, "messages_per_second": 0.5},
+            lambda speaker: [speaker.say(**START)] + [speaker.say(type="ping") for _ in range(3)],
+            4429,
+            "rate",
+        ),
+    ],
+)
+def test_each_limit_has_its_close_code(monkeypatch, limits, act, code, word):
+    with serving(monkeypatch, **limits) as server:
+        speaker = Speaker(server.address)
+        act(speaker)
+        assert speaker.rest() == code
+        assert word is None or speaker.error["code"] == word
+        no_streams(server)
+
+
+def test_credit_comes_back_and_is_told(monkeypatch):
+    with serving(monkeypatch, characters_burst=20, characters_per_second=20.0, message_characters=20) as server:
+        speaker = Speaker(server.address, START)
+        assert speaker.until("ack")["credit"] == 20
+        speaker.say(type="text", at=0, text="我" * 20)
+        assert speaker.until("ack")["credit"] <= 1
+        while speaker.until("ack")["credit"] < 10:
+            pass
+        speaker.say(type="text", at=20, text="我" * 10)
+        assert speaker.until("ack")["at"] == 30
+
+
+def test_a_full_server_says_so_at_once_and_those_who_are_there_go_on(monkeypatch):
+    with serving(monkeypatch, sessions=2) as server:
+        there = [Speaker(server.address, START) for _ in range(2)]
+        for speaker in there:
+            speaker.until("ack")
+        begin = time.monotonic()
+        late = Speaker(server.address, START)
+        assert late.rest() == 1013
+        assert time.monotonic() - begin < 1, "100 ms on a quiet machine"
+        assert late.error["code"] == "busy"
+        assert late.error["retry_after"] == 3.0
+        for speaker in there:
+            speaker.say(type="text", at=0, text=TEXT)
+            speaker.say(type="end")
+            assert speaker.rest() == 1000
+            assert speaker.text == translated(TEXT)
+
+
+def test_more_sessions_than_streams_may_be_open_but_no_more_active_ones_begin(monkeypatch):
+    with serving(monkeypatch, engine={"max_streams": 2}) as server:
+        speakers = [Speaker(server.address, START) for _ in range(4)]
+        for speaker in speakers:
+            speaker.until("ack")
+        for speaker in speakers[:2]:
+            speaker.say(type="text", at=0, text="我们走")
+            speaker.until("ack")
+        speakers[2].say(type="text", at=0, text="我们走")
+        assert speakers[2].rest() == 1013
+        assert Speaker(server.address, START).rest() == 1013
+        for speaker in speakers[:2]:
+            speaker.say(type="end")
+            assert speaker.rest() == 1000
+        until(lambda: not any(session.is_active(time.monotonic()) for session in server.hub.sessions.values()))
+        speakers[3].say(type="text", at=0, text="我们走")
+        speakers[3].say(type="end")
+        assert speakers[3].rest() == 1000
+
+
+def test_a_reader_who_stalls_is_let_go_and_comes_back(monkeypatch):
+    with serving(monkeypatch, unsent_events=10, engine={"max_target_tokens": 40}) as server:
+        speaker = Speaker(server.address, START)
+        speaker.until("ack")
+        session = server.hub.sessions[speaker.session]
+        sent = threading.Event()
+        connection = session.connection
+
+        async def never(text):
+            sent.set()
+            await threading_event_never()
+
+        async def threading_event_never():
+            import asyncio
+
+            await asyncio.Event().wait()
+
+        connection.websocket.send_text = never
+        speaker.say(type="text", at=0, text=TEXT)
+        until(lambda: session.connection is None)
+        assert speaker.rest() == 4413
+        back = speaker.again(server.address)
+        back.say(type="end")
+        assert back.rest() == 1000
+        assert back.text == translated_with(TEXT, 40)
+
+
+def translated_with(text, limit):
+    from . import live_server
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(live_server.ENGINE, "max_target_tokens", limit)
+        return translated(text)
+
+
+# --- security --------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_asked_for_and_no_other_will_do(monkeypatch):
+    with serving(monkeypatch, token="secret") as server:
+        for first in (START, START | {"token": "Secret"}, START | {"token": ""}):
+            speaker = Speaker(server.address, first)
+            assert speaker.rest() == 4401
+            assert "secret" not in speaker.error["message"]
+        speaker = Speaker(server.address, START | {"token": "secret"})
+        assert speaker.until("ready")
+
+
+def test_origin_host_and_subprotocol_are_checked(monkeypatch):
+    with serving(monkeypatch, hosts=["mt.example"], origins=["https://other.example"]) as server:
+        port = server.port
+        for origin in (f"http://127.0.0.1:{port}", "https://other.example"):
+            assert Speaker(server.address, START, Origin=origin).until("ready")
+        for origin in ("null", "https://evil.example", "http://127.0.0.1:1", f"http://127.0.0.1.evil.example:{port}"):
+            with pytest.raises(InvalidStatus, match="403"):
+                Speaker(server.address, START, Origin=origin)
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(server.address, subprotocols=["another"])
+        assert get(server, "/", Host="evil.example")[0] == 421
+        for host in ("mt.example", f"localhost:{port}", "192.0.2.1"):
+            assert get(server, "/", Host=host)[0] == 200
+
+
+def test_sessions_of_one_address_are_counted_behind_a_named_proxy(monkeypatch):
+    with serving(monkeypatch, proxies=["127.0.0.1"], sessions_per_address=2) as server:
+        far = {"X-Forwarded-For": "203.0.113.5"}
+        assert [Speaker(server.address, START, **far).until("ready")["type"] for _ in range(2)]
+        speaker = Speaker(server.address, START, **far)
+        assert speaker.rest() == 4429
+        assert Speaker(server.address, START, **{"X-Forwarded-For": "203.0.113.6"}).until("ready")
+    with serving(monkeypatch, sessions_per_address=2) as server:
+        for _ in range(4):
+            assert Speaker(server.address, START, **far).until("ready"), "nobody's word is taken"
+
+
+def test_pages_are_served_with_a_strict_policy(server):
+    for path in ("/", "/live.js", "/missing"):
+        _, headers, _ = get(server, path)
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_health_and_metrics_tell_no_text_and_no_address(server):
+    assert get(server, "/livez")[0] == 200
+    assert json.loads(get(server, "/readyz")[2]) == {"ready": True, "why": None}
+    status, _, text = get(server, "/metrics")
+    assert status == 200
+    for name in ("step_seconds", "step_events", "queue_seconds", "delay_seconds", "loop_lag_seconds", "sessions"):
+        assert f"duplexmt_{name}" in text
+    assert "127.0.0.1" not in text
+    assert "我" not in text
+
+
+# --- the engine is lost, the server stops ----------------------------------------------------------------------------
+
+
+def test_the_engine_dies_again_and_again_and_no_client_sees_it(monkeypatch):
+    with serving(monkeypatch) as server:
+        speakers = [Speaker(server.address, START) for _ in range(3)]
+        for number, speaker in enumerate(speakers):
+            speaker.say(type="text", at=0, text=TEXT[: 10 * number + 5])
+        for _ in range(4):
+            for speaker in speakers:
+                speaker.until("events")
+            starts = server.hub.link.starts
+            server.kill.set()
+            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.model is not None)
+        for number, speaker in enumerate(speakers):
+            speaker.say(type="text", at=10 * number + 5, text=TEXT[10 * number + 5 :])
+            speaker.say(type="end")
+            assert speaker.rest() == 1000
+            assert speaker.text == translated(TEXT)
+
+
+def test_a_server_that_stops_says_so_ends_sentences_and_hands_back_the_rest(monkeypatch):
+    with serving(monkeypatch) as server:
+        speaker, other = Speaker(server.address, START), Speaker(server.address, START)
+        speaker.say(type="text", at=0, text="我昨天买了一本书。我们走。他没")
+        other.until("ack")
+        server.server.handle_exit(15, None)
+        assert speaker.until("goaway")["in_ms"] == 5000
+        assert get(server, "/readyz")[0] == 503
+        assert speaker.rest() == 1012
+        assert other.rest() == 1012
+        ends = [event["source"] for event in speaker.events if event["event"] == "end"]
+        assert len(ends) == 2, "two sentences had all their text"
+        assert "我昨天买了一本书。我们走。他没"[ends[-1] :] == "他没"

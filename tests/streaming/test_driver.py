@@ -1,0 +1,227 @@
+"""Texts that share an engine: each is translated as it is alone, whoever else is there and whatever happens."""
+
+from functools import cache, partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep import clean_side
+from data_prep.live import settled_side
+from data_prep.rules import invisible
+from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+from duplexmt.streaming.engine import Engine
+from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
+from duplexmt.streaming.live_text import LineEnd, LiveText, TextEnd
+
+from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+
+TOKENIZER = tiny_tokenizer(460)
+PLAIN, CONTEXT = stream_tokens(TOKENIZER), stream_tokens(TOKENIZER, context_tokens=4)
+CHINESE = [source for source, _ in SENTENCES]
+PIECES = st.lists(
+    st.sampled_from([*CHINESE, "R&amp;D真 好！”", "\n", "\r\n", "Tea or coffee? ", " ", "\u200d"]),
+    min_size=1,
+    max_size=4,
+)
+TEXTS = st.lists(PIECES.map("".join), min_size=2, max_size=5)
+
+
+@cache
+def model():
+    return spoken_grid(seed=2, tokenizer=TOKENIZER, anchor=0).double()
+
+
+def driver_of(tokens=PLAIN, max_streams=64, park_after=float("inf"), text_seconds=float("inf")):
+    engine = Engine(
+        model(), tokens, theta=0.5, max_target_tokens=6, max_streams=max_streams, max_repeats=3, tokenizer=TOKENIZER
+    )
+    return LiveDriver(engine, park_after=park_after, text_seconds=text_seconds)
+
+
+def join(driver, limit=20, **values):
+    text = LiveText(
+        SourceTokens(TOKENIZER),
+        partial(clean_side, language="zh"),
+        partial(settled_side, language="zh"),
+        max_sentence_tokens=limit,
+        invisible=partial(invisible, language="zh"),
+    )
+    return driver.join(text, **values)
+
+
+def stepped(driver, found):
+    """Have the driver go on as far as it can; what each text led to is added to `found`."""
+    while driver.goes_on:
+        for translator, one in driver.step():
+            found.setdefault(translator, []).append(one)
+    return found
+
+
+def without_boundaries(found):
+    return [one for one in found if not isinstance(one, Boundary)]
+
+
+def alone(text, tokens=PLAIN, limit=20):
+    """What a text leads to in a driver of its own, given as a whole."""
+    driver = driver_of(tokens)
+    translator = join(driver, limit)
+    translator.give(translator.text.take(text))
+    translator.give(translator.text.end())
+    return without_boundaries(stepped(driver, {}).get(translator, []))
+
+
+def cuts(text, draw):
+    begin = 0
+    while begin < len(text):
+        size = draw.randint(1, 6)
+        yield text[begin : begin + size]
+        begin += size
+
+
+@settings(max_examples=7, deadline=None)
+@given(TEXTS, st.sampled_from([PLAIN, CONTEXT]), st.sampled_from([4, 20]), st.randoms(use_true_random=False))
+def test_each_text_leads_to_what_it_leads_to_alone_however_they_arrive_and_however_few_the_streams(
+    texts, tokens, limit, draw
+):
+    driver = driver_of(tokens, max_streams=draw.choice([1, 2, 64]), park_after=draw.choice([0.0, float("inf")]))
+    found, waiting = {}, {}
+    for text in texts:
+        waiting[join(driver, limit)] = list(cuts(text, draw))[::-1]
+    order = list(waiting)
+    while waiting:
+        translator = draw.choice(list(waiting))
+        if waiting[translator]:
+            translator.give(translator.text.take(waiting[translator].pop()))
+        else:
+            translator.give(translator.text.end())
+            del waiting[translator]
+        for _ in range(draw.randint(0, 3)):
+            for other, one in driver.step():
+                found.setdefault(other, []).append(one)
+    stepped(driver, found)
+    for translator, text in zip(order, texts, strict=True):
+        assert without_boundaries(found.get(translator, [])) == alone(text, tokens, limit)
+    assert driver.engine.streams == driver.streaming == driver.queue == driver.due == {}
+
+
+@settings(max_examples=8, deadline=None)
+@given(PIECES.map("".join), st.sampled_from([PLAIN, CONTEXT]), st.sampled_from([4, 20]), st.randoms())
+def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happened(text, tokens, limit, draw):
+    """As the server does it: it knows the last boundary, the text since then, and what was read and written since."""
+    state, read, written, over, given_since = None, 0, [], False, ""
+    parts, found = list(cuts(text, draw))[::-1], []
+    while True:
+        driver = driver_of(tokens)
+        translator = join(driver, limit)
+        translator.restore(state, read, written, over)
+        translator.give(translator.text.take(given_since))
+        lost = draw.randint(1, 40)  # steps from now
+        while driver.goes_on or parts:
+            if parts and draw.random() < 0.5:
+                part = parts.pop()
+                given_since += part
+                translator.give(translator.text.take(part))
+            for _, one in driver.step():
+                found.append(one)
+                if isinstance(one, Boundary):
+                    before = 0 if state is None else state["text"]["position"]
+                    given_since = given_since[one.position - before :]
+                    state, read, written, over = one.state, 0, [], False
+                elif isinstance(one, LiveEvent):
+                    read += isinstance(one.event, Read)
+                    written += [one.event.token] if isinstance(one.event, Write) else []
+                    over |= isinstance(one.event, End)
+            lost -= 1
+            if lost < 0:
+                break
+        else:
+            break
+    translator.give(translator.text.end())
+    found += stepped(driver, {}).get(translator, [])
+    assert without_boundaries(found) == alone(text, tokens, limit)
+
+
+def test_a_sentence_that_is_given_again_character_by_character_waits_for_all_that_was_read():
+    text = CHINESE[0]
+    expected = [one for one in alone(text) if isinstance(one, LiveEvent)]
+    for lost in (3, len(expected) - 1):
+        events = [one.event for one in expected[:lost]]
+        written = [event.token for event in events if isinstance(event, Write)]
+        driver = driver_of(text_seconds=0.0)
+        translator = join(driver)
+        translator.restore(None, sum(isinstance(event, Read) for event in events), written, False)
+        translator.give(translator.text.take(text))
+        translator.give(translator.text.end())
+        found = stepped(driver, {})[translator]
+        assert [one for one in found if isinstance(one, LiveEvent)] == expected[lost:]
+
+
+def test_a_line_end_is_told_once_however_it_is_written_and_the_last_line_ends():
+    for text in ("他。\n我们。\n", "他。\r\n我们。\r", "他。\n我们。"):
+        ends = [one.position for one in alone(text) if isinstance(one, LineEnd)]
+        assert len(ends) == 2
+        assert ends[1] == len(text)
+    assert [type(one) for one in alone("\n\n")] == [LineEnd, LineEnd, TextEnd]
+
+
+def test_positions_count_all_characters_and_never_go_back():
+    text = "\u200d他没有。\n\u200d看见"
+    positions = [one.position for one in alone(text)]
+    assert positions == sorted(positions)
+    assert positions[-1] == len(text)
+
+
+def test_a_stream_that_stalls_is_taken_only_after_its_time_and_taken_up_where_it_was():
+    driver = driver_of(max_streams=1, park_after=60.0)
+    first, second = join(driver, theta=1.0), join(driver)
+    first.give(first.text.take("他没有看见"))
+    stepped(driver, {})
+    second.give(second.text.take(CHINESE[0]))
+    stepped(driver, {})
+    assert list(driver.queue) == [second]
+    driver.park_after = 0.0
+    found = stepped(driver, {})
+    assert first.stream is None
+    assert found[second]
+    first.theta = 0.0  # a parked sentence that may now write wants a stream
+    assert any(isinstance(one.event, Write) for one in stepped(driver, {})[first] if isinstance(one, LiveEvent))
+
+
+def test_a_text_that_leaves_leaves_nothing():
+    driver = driver_of(max_streams=1)
+    first, second = join(driver), join(driver)
+    for translator in (first, second):
+        translator.give(translator.text.take(CHINESE[0]))
+    driver.step()
+    for translator in (first, second):
+        translator.close()
+    assert driver.engine.streams == driver.streaming == driver.queue == driver.due == {}
+    assert not driver.goes_on
+
+
+def test_long_texts_share_a_step():
+    driver = driver_of()
+    driver.text_seconds = 0.0
+    translators = [join(driver) for _ in range(3)]
+    for translator in translators:
+        translator.give(translator.text.take(CHINESE[0] * 3))
+    for _ in range(30):
+        driver.step()
+    first, *others = (translator.text.position for translator in translators)
+    assert 0 < first < len(CHINESE[0])
+    assert others == [first, first]
+
+
+def test_theta_is_told_with_each_event_and_holds_from_the_next_on():
+    driver = driver_of()
+    translator = join(driver, theta=1.0)
+    translator.give(translator.text.take("他没有看见那个人"))
+    before = stepped(driver, {})[translator]
+    assert {one.theta for one in before} == {1.0}
+    translator.theta = 0.0
+    after = stepped(driver, {})[translator]
+    assert {one.theta for one in after} == {0.0}
+    with pytest.raises(ValueError, match=r"theta=1.5"):
+        translator.theta = 1.5
