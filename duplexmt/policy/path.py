@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-from .knobs import check_lam
-
 
 @torch.no_grad()
 def best_path(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float) -> Tensor:
@@ -18,13 +16,12 @@ def best_path(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, l
     Args:
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
-        lam: λ ≥ 0.
+        lam: λ, as `knobs.check_lam` allows it.
 
     Returns:
         `y_at [B, X]`, int64: target tokens written before row `x` is left; the target length in a pair's last row, and
         0 in rows past it.
     """
-    check_lam(lam)
     B, X, Y = heatmap.shape
     heights = torch.arange(Y + 1, device=heatmap.device)
     precise = torch.float32 if heatmap.device.type == "mps" else torch.float64  # Apple's GPUs have no float64

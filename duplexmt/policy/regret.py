@@ -10,8 +10,6 @@ WAIT are worth the same *on average* over what the model cannot tell apart.
 import torch
 from torch import Tensor
 
-from .knobs import check_lam
-
 
 @torch.no_grad()
 def emit_advantages(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float) -> Tensor:
@@ -24,12 +22,11 @@ def emit_advantages(heatmap: Tensor, source_lengths: Tensor, target_lengths: Ten
     Args:
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
-        lam: λ ≥ 0.
+        lam: λ, as `knobs.check_lam` allows it.
 
     Returns:
         `[B, X, Y]` in the heatmap's dtype; 0 in a pair's last row, where nothing is left to wait for, and in padding.
     """
-    check_lam(lam)
     _, X, Y = heatmap.shape
     precise = torch.float32 if heatmap.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
     heights = torch.arange(Y + 1, device=heatmap.device)

@@ -1,8 +1,8 @@
-"""λ and θ: where each is recorded."""
+"""λ and θ: their rules, and where each is recorded."""
 
 import pytest
 
-from duplexmt.policy.knobs import recorded_theta
+from duplexmt.policy.knobs import check_lam, recorded_theta
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,9 @@ from duplexmt.policy.knobs import recorded_theta
 )
 def test_a_model_is_run_at_the_operating_point_found_for_it_else_at_the_theta_of_its_training(info, theta):
     assert recorded_theta(info) == theta
+
+
+@pytest.mark.parametrize("lam", [-0.1, float("nan"), float("inf")])
+def test_bad_lambda_is_refused_by_value_and_rule(lam):
+    with pytest.raises(ValueError, match=r"policy\.lam=.*at least 0"):
+        check_lam(lam)

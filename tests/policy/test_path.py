@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,9 +86,3 @@ def test_mask_area_is_the_area_of_the_path():
 
 def test_path_rows_say_where_each_token_is_written():
     assert path_rows(torch.tensor([[0, 2, 2, 4], [1, 3, 0, 0]]), 4).tolist() == [[1, 1, 3, 3], [0, 1, 1, 4]]
-
-
-@pytest.mark.parametrize("lam", [-0.1, float("nan"), float("inf")])
-def test_bad_lambda_is_refused_by_value_and_rule(lam):
-    with pytest.raises(ValueError, match=r"policy\.lam=.*at least 0"):
-        path([[1.0]], lam)

@@ -64,8 +64,3 @@ def test_pairs_of_a_padded_batch_are_worth_what_they_are_alone():
         torch.testing.assert_close(found[:X, :Y], torch.tensor(advantages(one.tolist(), 0.1), dtype=torch.float64))
         assert (found[X:] == 0).all()
         assert (found[:, Y:] == 0).all()
-
-
-def test_a_negative_lambda_is_refused():
-    with pytest.raises(ValueError, match=r"policy.lam=-1: λ must be a finite number of at least 0"):
-        emit_advantages(torch.zeros(1, 1, 1), torch.tensor([1]), torch.tensor([1]), -1)
