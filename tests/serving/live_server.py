@@ -36,7 +36,8 @@ LIMITS = {
 }  # fmt: skip
 ENGINE = {
     "model_folder": "any", "device": "cpu", "quantize": None, "threads": None, "max_streams": 8,
-    "max_target_tokens": 12, "max_repeats": 3, "max_sentence_tokens": None, "cut": True, "text_seconds": 0.003, "park_after": 0.2,
+    "max_target_tokens": 12, "max_repeats": 3, "max_sentence_tokens": None, "cut": True,
+    "text_seconds": 0.003, "park_after": 0.2,
 }  # fmt: skip
 
 
