@@ -27,7 +27,7 @@ from benchmarks.live_clients import LOCAL, RESTART, Reference, Served, Speaker, 
 
 STREAMS = 32
 SETTINGS = (  # short times, so that what waits for them comes to pass; room for all invisible characters at once
-    f"engine.max_streams={STREAMS}", "step_deadline=2", "limits.grace_seconds=20", "limits.idle_seconds=10",
+    f"engine.max_streams={STREAMS}", "step_deadline=2", "limits.grace_seconds=10", "limits.idle_seconds=10",
     "limits.start_seconds=1", "limits.characters_burst=24000", "limits.retry_seconds=0.5",
 )  # fmt: skip
 PACE = 40.0  # characters a second

@@ -1,0 +1,128 @@
+"""deploy/ray_serve.py on Ray: two replicas, of which one is killed while all speak."""
+
+import asyncio
+import importlib.util
+import os
+import random
+import signal
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from benchmarks.live_clients import BUSY, Reference, Speaker
+from duplexmt.data.grammar import builtin_corpus
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.model_folder.artifact import save_model_folder
+
+from ..helpers import spoken_grid, tiny_tokenizer
+from .live_server import until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: duplexmt[ray]"),
+]
+PORT = 8123
+HTTP = f"http://127.0.0.1:{PORT}"
+LINES = [pair.source for pair in builtin_corpus(60, 0, 0, seed=5)["train"]]
+SPEAKERS = 6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    tokenizer = tiny_tokenizer(460)
+    return save_model_folder(
+        tmp_path_factory.mktemp("run") / "model",
+        spoken_grid(tokenizer=tokenizer, anchor=0),
+        tokenizer,
+        stream_tokens(tokenizer),
+        data={
+            "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
+            "licence": "CC0", "segmentation": "characters",
+        },
+        policy={"lam": 0.1, "theta": 0.5},
+        training={},
+        backbone=None,
+        scores={},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def replicas(folder):
+    """Ray with two replicas; calling it gives their processes."""
+    os.environ |= {"RAY_SERVE_SESSION_ID_HEADER_KEY": "x-session-id", "RAY_USAGE_STATS_ENABLED": "0"}
+    for what in ("PROXY_READY_CHECK", "PROXY_HEALTH_CHECK"):  # for a busy machine
+        os.environ[f"RAY_SERVE_{what}_TIMEOUT_S"] = "120"
+    import ray
+    from ray import serve
+
+    from deploy.ray_serve import application
+
+    ray.init(num_cpus=4, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
+    try:
+        serve.start(http_options={"host": "127.0.0.1", "port": PORT})
+        values = {"model_folder": str(folder), "replicas": "2", "cores": "0.5", "engine.max_target_tokens": "12"}
+        serve.run(application(values | {"engine.max_repeats": "3", "limits.retry_seconds": "0.2"}))
+        until(lambda: len(ready()) == 2, seconds=120)
+        yield ready
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def ready():
+    """Processes of the replicas; one that still loads its model tells clients to come back."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            title = (entry / "cmdline").read_bytes()
+            if title.startswith(b"ray::") and b"ServeReplica" in title:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    with urllib.request.urlopen(f"{HTTP}/livez", timeout=30) as answer:
+        assert answer.read() == b"alive"
+    return found
+
+
+def test_a_replica_is_killed_under_load_and_its_sessions_go_on_at_the_other(replicas, folder):
+    reference = Reference(str(folder), 12, 3)
+    texts = ["".join(f"{line}\n" for line in LINES[10 * number : 10 * number + 6]) for number in range(SPEAKERS)]
+    for text in texts:
+        reference(text)
+
+    async def speak():
+        clock, chance = asyncio.get_running_loop().time, random.Random(1)
+        speakers = [
+            Speaker(
+                f"ws://127.0.0.1:{PORT}/v1/live", text, pace=10.0, deadline=clock() + 120, silence=10.0,
+                headers={"x-session-id": f"{chance.random()}"},
+            )
+            for text in texts
+        ]  # fmt: skip
+        speaking = [asyncio.create_task(speaker.run()) for speaker in speakers]
+        while not all(speaker.written for speaker in speakers) and clock() < speakers[0].deadline:
+            await asyncio.sleep(0.1)
+        os.kill(replicas()[0], signal.SIGKILL)
+        await asyncio.gather(*speaking)
+        rests = [
+            Speaker(speaker.url, speaker.text[speaker.handed_back :], deadline=clock() + 120, headers=speaker.headers)
+            for speaker in speakers
+            if speaker.handed_back is not None
+        ]
+        await asyncio.gather(*(rest.run() for rest in rests))
+        return speakers, rests
+
+    speakers, rests = asyncio.run(speak())
+    assert 0 < len(rests) < SPEAKERS
+    rests = iter(rests)
+    for speaker in speakers:
+        expected = reference(speaker.text)
+        assert expected.startswith(speaker.written)
+        if speaker.handed_back is None:
+            assert (speaker.done, speaker.written) == (True, expected)
+            assert speaker.closes == [BUSY] * len(speaker.told) + [1000]  # busy while the model was loaded
+        else:
+            rest = next(rests)
+            assert rest.done
+            assert f"{speaker.kept()} {rest.written}".split() == expected.split()
