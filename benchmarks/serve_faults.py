@@ -28,7 +28,7 @@ from benchmarks.live_clients import LOCAL, RESTART, Reference, Served, Speaker, 
 STREAMS = 32
 SETTINGS = (  # short times, so that what waits for them comes to pass; room for all invisible characters at once
     f"engine.max_streams={STREAMS}", "step_deadline=2", "limits.grace_seconds=10", "limits.idle_seconds=10",
-    "limits.start_seconds=1", "limits.characters_burst=24000", "limits.retry_seconds=0.5",
+    "limits.start_seconds=3", "limits.characters_burst=24000", "limits.retry_seconds=0.5",
 )  # fmt: skip
 PACE = 40.0  # characters a second
 PATIENCE = 120.0  # seconds for one text
@@ -291,7 +291,7 @@ async def cut_oddly(campaign: Campaign, draw: random.Random, place: Callable[[in
 async def two_on_one_key(campaign: Campaign, draw: random.Random) -> None:
     """A second connection takes the session; a third with the same key ends it."""
     text, url = draw.choice(campaign.texts), campaign.served.url
-    half = draw.randint(1, len(text) - 1)
+    half = draw.randint(15, len(text) - 1)  # enough for an event
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(opened(url))
         first = Raw(one)

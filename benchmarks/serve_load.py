@@ -57,6 +57,8 @@ TOKENS_PER_SECOND = 5.0
 TEXTS = 4  # different ones; speakers share them
 MAX_TARGET_TOKENS, MAX_REPEATS = 64, 8  # as in conf/serve.yaml
 AT_ONCE = 50  # connects
+AT_ONCE_SAID = 400  # characters of those who have said all at once
+OVERLOAD = 60.0  # seconds, at most
 SETTLED = 60.0  # seconds in which sessions without a client have to be gone
 LOOK = 0.02  # seconds between two looks at the event loop of the clients
 
@@ -180,7 +182,9 @@ def wrong(speakers: list[Speaker], reference: Reference) -> dict[str, int]:
     }
 
 
-async def load(asked: argparse.Namespace, reference: Reference, texts: list[str], alone: dict[str, float]) -> Any:
+async def load(
+    asked: argparse.Namespace, reference: Reference, texts: dict[str, list[str]], alone: dict[str, float]
+) -> dict[str, Any]:
     """Parts load, throughput and overload, on one server."""
     draw, step = random.Random(asked.seed), alone["step_ms_p50"] / 1000
     pace = TOKENS_PER_SECOND * reference.characters / (reference.reads - reference.sentences)
@@ -189,7 +193,7 @@ async def load(asked: argparse.Namespace, reference: Reference, texts: list[str]
     with Served(asked.model_folder, *settings) as served:
         empty, before = served.memory(), served.metrics()
         if "load" in asked.only:
-            speakers = speakers_of(served.url, texts, asked.active, pace, asked.seconds, draw)
+            speakers = speakers_of(served.url, texts["load"], asked.active, pace, asked.seconds, draw)
             until, computed = clock() + asked.seconds, served.processor_seconds()
             others = [silent(served.url, until) for _ in range(asked.connected - asked.active)]
             lags, lasted = await speak(speakers, others)
@@ -214,12 +218,10 @@ async def load(asked: argparse.Namespace, reference: Reference, texts: list[str]
                 "engine_kib_per_stream": (full["engine"] - empty["engine"]) / 1024 / asked.active,
             }
         if "throughput" in asked.only:
-            speakers = [Speaker(served.url, text, deadline=clock() + 300) for text in texts * asked.active][
-                : asked.active
+            speakers = [
+                Speaker(served.url, texts["throughput"][number % TEXTS], deadline=clock() + 300)
+                for number in range(asked.active)
             ]
-            for speaker in speakers:
-                speaker.text = speaker.text[: speaker.text.index("\n", min(1500, len(speaker.text) - 2)) + 1]
-                reference(speaker.text)
             await speak(speakers)
             begin = max(speaker.events[0][0] for speaker in speakers)
             end = min(speaker.events[-1][0] for speaker in speakers)  # while all are at work
@@ -231,14 +233,7 @@ async def load(asked: argparse.Namespace, reference: Reference, texts: list[str]
                 **wrong(speakers, reference),
             }
         if "overload" in asked.only:
-            seconds = min(60.0, asked.seconds)
-            speakers = speakers_of(served.url, texts, 2 * asked.active, pace, seconds, draw)
-            for speaker in speakers:
-                speaker.text = speaker.text[
-                    : speaker.text.index("\n", int(0.8 * min(len(speaker.text), seconds * pace))) + 1
-                ]
-                speaker.deadline = speaker.begin + seconds + 30
-                reference(speaker.text)
+            speakers = speakers_of(served.url, texts["overload"], 2 * asked.active, pace, OVERLOAD, draw)
             await speak(speakers)
             admitted = [speaker for speaker in speakers if not speaker.told]
             told = [seconds for speaker in speakers for seconds in speaker.told]
@@ -381,9 +376,11 @@ def main() -> int:
     rows["size"] = {name: getattr(asked, name) for name in ("active", "connected", "seconds", "connects", "faults")}
     if {"load", "throughput", "overload"} & set(asked.only):
         pace = TOKENS_PER_SECOND * reference.characters / (reference.reads - reference.sentences)
-        texts = [make(int(pace * asked.seconds)) for _ in range(TEXTS)]
-        for text in texts:
-            reference(text)
+        brief = min(OVERLOAD, asked.seconds)
+        sizes = {"load": pace * asked.seconds, "throughput": AT_ONCE_SAID, "overload": pace * brief}
+        texts = {name: [make(int(size)) for _ in range(TEXTS)] for name, size in sizes.items() if name in asked.only}
+        for text in (text for some in texts.values() for text in some):
+            reference(text)  # now, as it takes time
         rows["engine_alone"] = engine_alone(reference, asked.active)
         rows |= asyncio.run(load(asked, reference, texts, rows["engine_alone"]))
         print(json.dumps(decode_latency.rounded(rows)), file=sys.stderr, flush=True)  # progress

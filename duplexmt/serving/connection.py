@@ -88,8 +88,9 @@ class Connection:
                 self.session.heard = monotonic()
                 self.session.confirm()
                 self._act(self.session, message)
-        while True:  # until the close
-            await self.websocket.receive_text()
+        while (await self.websocket.receive())["type"] != "websocket.disconnect":
+            pass  # `receive_text` would object where the close has been sent already
+        raise WebSocketDisconnect(1000)
 
     async def _message(self) -> Any:
         """The next message.
