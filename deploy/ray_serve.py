@@ -36,12 +36,13 @@ def application(arguments: dict[str, str]) -> serve.Application:
         cfg = settings(ServeSettings, compose("serve", [f"{name}={value}" for name, value in values.items()]))
 
     def build() -> Starlette:
+        from duplexmt.model_folder.box import chosen_model
         from duplexmt.serving.app import create_app
-        from duplexmt.serving.engine_process import EngineSettings
+        from duplexmt.serving.engine_link import EngineSettings
         from duplexmt.serving.hub import Hub
         from duplexmt.serving.limits import Limits
 
-        engine = EngineSettings(model_folder=cfg.model_folder, **asdict(cfg.engine))
+        engine = EngineSettings(model_folder=str(chosen_model(cfg.model_folder)), **asdict(cfg.engine))
         limits = Limits(**asdict(cfg.limits))
         hub = Hub(engine, limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
         return create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)

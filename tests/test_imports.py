@@ -163,6 +163,14 @@ def test_translating_loads_no_lightning():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
+def test_the_live_server_loads_no_torch():
+    # Its engine is a process of its own, and does.
+    names = sorted(name for name in IMPORTS["serve"] if within(name, "duplexmt"))
+    code = f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\n"
+    code += "sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
 def test_only_the_entry_points_know_the_schema():
     assert importers("duplexmt.config", but=("duplexmt.config", *ENTRY_POINTS)) == []
 

@@ -36,9 +36,9 @@ from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_to
 from ..grid.backbone import pretrained_backbone
 from ..grid.model import GridModel
 from ..kernels.int8 import to_int8
+from . import MANIFEST
 from .shards import load_adapter, split_file
 
-MANIFEST = "duplexmt.json"
 FORMAT = 1
 
 

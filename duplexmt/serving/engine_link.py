@@ -1,4 +1,7 @@
-"""The server's end of the engine: starts it, talks to it, and starts it again when it dies or hangs."""
+"""The server's end of the engine: starts it, talks to it, and starts it again when it dies or hangs.
+
+Nothing here, nor in the rest of the server, imports torch: only the engine's own process does.
+"""
 
 import asyncio
 import json
@@ -6,13 +9,45 @@ import logging
 import multiprocessing
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
-
-from .engine_process import EngineSettings, run
 
 log = logging.getLogger(__name__)
 LONGEST_LINE = 2**26
 ABANDONED = 1.0  # seconds that a process has to end when its link is closed, before it is killed
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What the engine is and how it steps.
+
+    Attributes:
+        model_folder, device, quantize: see `load_live_model`.
+        threads: of torch; None for one a core.
+        max_streams: sentences translated side by side.
+        max_target_tokens, max_repeats: see `Engine`.
+        max_sentence_tokens, cut: see `live_text`.
+        text_seconds, park_after: see `LiveDriver`.
+    """
+
+    model_folder: str
+    device: str
+    quantize: str | None
+    threads: int | None
+    max_streams: int
+    max_target_tokens: int
+    max_repeats: int | None
+    max_sentence_tokens: int | None
+    cut: bool
+    text_seconds: float
+    park_after: float
+
+
+def be_the_engine(settings: EngineSettings, link: socket.socket) -> None:
+    """What the engine's process does."""
+    from .engine_process import run
+
+    run(settings, link)
 
 
 class EngineLink:
@@ -69,7 +104,7 @@ class EngineLink:
     async def _run_one(self) -> None:
         ours, theirs = socket.socketpair()
         self.process = multiprocessing.get_context("spawn").Process(
-            target=run, args=(self.settings, theirs), name="engine", daemon=True
+            target=be_the_engine, args=(self.settings, theirs), name="engine", daemon=True
         )
         self.starts += 1
         writer = None
@@ -113,3 +148,4 @@ def _end(process: Any) -> None:
     if process.exitcode is None:
         process.kill()
         process.join()
+    process.close()

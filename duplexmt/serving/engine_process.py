@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -22,36 +21,11 @@ from ..streaming.events import End, Read
 from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator, Sentence
 from ..streaming.live_text import LineEnd, TextEnd
 from ..streaming.text import GrowingText, decode
+from .engine_link import EngineSettings
 
 HEARTBEAT = 0.5  # seconds between two signs of life
 PARKING = 0.05  # seconds between two looks for a stream that has stalled
 CHUNK = 2**18
-
-
-@dataclass(frozen=True)
-class EngineSettings:
-    """What the engine is and how it steps.
-
-    Attributes:
-        model_folder, device, quantize: see `load_live_model`.
-        threads: of torch; None for one a core.
-        max_streams: sentences translated side by side.
-        max_target_tokens, max_repeats: see `Engine`.
-        max_sentence_tokens, cut: see `live_text`.
-        text_seconds, park_after: see `LiveDriver`.
-    """
-
-    model_folder: str
-    device: str
-    quantize: str | None
-    threads: int | None
-    max_streams: int
-    max_target_tokens: int
-    max_repeats: int | None
-    max_sentence_tokens: int | None
-    cut: bool
-    text_seconds: float
-    park_after: float
 
 
 def run(settings: EngineSettings, link: socket.socket) -> None:

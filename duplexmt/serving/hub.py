@@ -6,8 +6,7 @@ import logging
 from time import monotonic
 from typing import Any
 
-from .engine_link import EngineLink
-from .engine_process import EngineSettings
+from .engine_link import EngineLink, EngineSettings
 from .limits import Limits, Refused
 from .metrics import Metrics
 from .protocol import Close, Resume, Start

@@ -1,6 +1,7 @@
 """The application on uvicorn: one port, no compression, a SIGTERM that lets sentences end."""
 
 import asyncio
+import logging
 import socket
 from types import FrameType
 from typing import Any
@@ -102,4 +103,6 @@ def serve(app: Starlette, hub: Hub, listening: socket.socket, *, frame_bytes: in
         log_level="warning",
         timeout_graceful_shutdown=1,
     )
+    # It logs a traceback for each frame that is not UTF-8: a client could fill the log.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not record.getMessage().startswith("Invalid UTF-8"))
     Server(config, hub).run([listening])

@@ -15,7 +15,8 @@ from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.model_folder.live import live_engine, live_text
 from duplexmt.serving import engine_link
 from duplexmt.serving.app import create_app
-from duplexmt.serving.engine_process import EngineSettings, Worker
+from duplexmt.serving.engine_link import EngineSettings
+from duplexmt.serving.engine_process import Worker
 from duplexmt.serving.hub import Hub
 from duplexmt.serving.limits import Limits
 from duplexmt.serving.protocol import SCHEMA_FILE
@@ -110,6 +111,9 @@ class ThreadProcess:
 
     def kill(self):
         raise AssertionError("the engine's thread does not end")
+
+    def close(self):
+        assert self.exitcode is not None
 
 
 class Killed(Exception):
