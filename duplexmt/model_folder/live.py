@@ -35,8 +35,8 @@ def load_live_model(
     loaded = load_model_folder(folder, choose_device(device), anchor, any_anchor, quantize)
     if run_as is None and loaded.info["system"] != "grid":
         raise ValueError(
-            f"model_folder={folder} holds a {loaded.info['system']} model, no grid: translate.py can run it as a "
-            "system of its own, such as run_as=waitk setting=3"
+            f"model_folder={folder} holds a {loaded.info['system']} model, no grid: say what to run it as, such as "
+            "run_as=waitk setting=3 (in translate.py; a server runs grids)"
         )
     return loaded
 
