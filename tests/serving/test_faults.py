@@ -7,29 +7,6 @@ import pytest
 
 from benchmarks import live_clients, serve_faults, serve_load
 from benchmarks.live_clients import Reference, Speaker, latencies
-from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.model_folder.artifact import save_model_folder
-
-from ..helpers import spoken_grid, tiny_tokenizer
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    tokenizer = tiny_tokenizer(460)
-    return save_model_folder(
-        tmp_path_factory.mktemp("run") / "model",
-        spoken_grid(tokenizer=tokenizer, anchor=0),
-        tokenizer,
-        stream_tokens(tokenizer),
-        data={
-            "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
-            "licence": "CC0", "segmentation": "characters",
-        },
-        policy={"lam": 0.1, "theta": 0.5},
-        training={},
-        backbone=None,
-        scores={},
-    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -7,9 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.model_folder.artifact import save_model_folder
-from tests.helpers import spoken_grid, tiny_tokenizer
 from tests.report.chromium import needs_chromium
 
 from .live_page import PALE, SOURCE, STATE, WRITTEN, connected, move, type_in, until
@@ -24,25 +21,6 @@ OFFLINE = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
 
 def command(name, *arguments, **options):
     return subprocess.Popen([sys.executable, name, *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE, **options)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    tokenizer = tiny_tokenizer(460)
-    return save_model_folder(
-        tmp_path_factory.mktemp("run") / "model",
-        spoken_grid(tokenizer=tokenizer, anchor=0),
-        tokenizer,
-        stream_tokens(tokenizer),
-        data={
-            "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
-            "licence": "CC0", "segmentation": "characters",
-        },
-        policy={"lam": 0.1, "theta": 0.5},
-        training={},
-        backbone=None,
-        scores={},
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,7 @@ import pytest
 
 from benchmarks.live_clients import BUSY, Reference, Speaker
 from duplexmt.data.grammar import builtin_corpus
-from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.model_folder.artifact import save_model_folder
 
-from ..helpers import spoken_grid, tiny_tokenizer
 from .live_server import until
 
 pytestmark = [
@@ -26,25 +23,6 @@ PORT = 8123
 HTTP = f"http://127.0.0.1:{PORT}"
 LINES = [pair.source for pair in builtin_corpus(60, 0, 0, seed=5)["train"]]
 SPEAKERS = 6
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    tokenizer = tiny_tokenizer(460)
-    return save_model_folder(
-        tmp_path_factory.mktemp("run") / "model",
-        spoken_grid(tokenizer=tokenizer, anchor=0),
-        tokenizer,
-        stream_tokens(tokenizer),
-        data={
-            "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
-            "licence": "CC0", "segmentation": "characters",
-        },
-        policy={"lam": 0.1, "theta": 0.5},
-        training={},
-        backbone=None,
-        scores={},
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
