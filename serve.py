@@ -24,7 +24,7 @@ def serve(cfg: ServeSettings) -> None:
     from duplexmt.model_folder.box import chosen_model
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app
-    from duplexmt.serving.engine_link import EngineSettings
+    from duplexmt.serving.engine_settings import EngineSettings
     from duplexmt.serving.hub import Hub
     from duplexmt.serving.limits import Limits
 

@@ -38,7 +38,7 @@ def application(arguments: dict[str, str]) -> serve.Application:
     def build() -> Starlette:
         from duplexmt.model_folder.box import chosen_model
         from duplexmt.serving.app import create_app
-        from duplexmt.serving.engine_link import EngineSettings
+        from duplexmt.serving.engine_settings import EngineSettings
         from duplexmt.serving.hub import Hub
         from duplexmt.serving.limits import Limits
 

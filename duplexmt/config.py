@@ -468,7 +468,7 @@ class TranslateSettings:
 
 @dataclass
 class EngineConfig:
-    """The engine of a server; what they mean: `duplexmt/serving/engine_link.py`."""
+    """The engine of a server; what they mean: `duplexmt/serving/engine_settings.py`."""
 
     device: str = MISSING
     quantize: str | None = MISSING  # int8, on a CPU; null: weights as they are

@@ -6,7 +6,8 @@ import logging
 from time import monotonic
 from typing import Any
 
-from .engine_link import EngineLink, EngineSettings
+from .engine_link import EngineLink
+from .engine_settings import EngineSettings
 from .limits import Limits, Refused
 from .metrics import Metrics
 from .protocol import Close, Resume, Start

@@ -15,8 +15,8 @@ from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.model_folder.live import live_engine, live_text
 from duplexmt.serving import engine_link
 from duplexmt.serving.app import create_app
-from duplexmt.serving.engine_link import EngineSettings
 from duplexmt.serving.engine_process import Worker
+from duplexmt.serving.engine_settings import EngineSettings
 from duplexmt.serving.hub import Hub
 from duplexmt.serving.limits import Limits
 from duplexmt.serving.protocol import SCHEMA_FILE
