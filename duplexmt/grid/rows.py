@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from ..kernels.attention import fused_attention
 from ..kernels.triton_use import proves_itself, use_triton, with_gradients
 from .cells import Cells, repeated
 
@@ -196,7 +196,7 @@ def row_attention(
         return states.index_select(0, rows.source_at).unflatten(0, (B, X)).transpose(1, 2)
 
     q_I, k_I, v_I = map(padded, (q_I, k_I, v_I))
-    ctx_I = F.scaled_dot_product_attention(q_I, k_I, v_I, is_causal=True, scale=scale, enable_gqa=True)
+    ctx_I = fused_attention(q_I, k_I, v_I, is_causal=True, scale=scale)
     return ctx_I.transpose(1, 2).flatten(0, 1).index_select(0, rows.source_slot), ctx_O
 
 
@@ -228,7 +228,7 @@ def naive_target_context(
 
     queries, keys = rows.read_by_token if len(q_O) == len(rows.y) else rows.read
     q, k, v = padded(q_O, queries), padded(torch.cat((k_I, k_O)), keys), padded(torch.cat((v_I, v_O)), keys)
-    ctx = F.scaled_dot_product_attention(q, k, v, rows.mask, scale=scale, enable_gqa=True)
+    ctx = fused_attention(q, k, v, rows.mask, scale=scale)
     return ctx.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
 
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..baselines.mask import MULTI_PATH, drawn_delays, visible_source
 from ..baselines.prefix_model import PrefixModel
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
+from ..kernels.attention import FUSED
+from ..policy.heatmap import cells_at_once, loss_heatmap
 from .base import TranslationModule
 from .throughput import linear_layers, weight_flops
 
@@ -25,6 +26,8 @@ class PrefixTranslation(TranslationModule):
 
     def __init__(self, model: PrefixModel, tokens: StreamTokens, **optimisation: Any) -> None:
         super().__init__(model, tokens, **optimisation)
+        if model.causal_lm.config._attn_implementation == "sdpa":
+            model.causal_lm.config._attn_implementation = FUSED
         self.tokens_of_step: Tensor | None = None
         self.validation_sums: Tensor | None = None
 
@@ -59,9 +62,9 @@ class PrefixTranslation(TranslationModule):
         visible = visible_source(k, batch.source_lengths, Y, before, first)
         hidden = self.model(batch.source, batch.target, batch.source_lengths, visible)[:, first:]
         valid = torch.arange(first, Y, device=hidden.device) < batch.target_lengths[:, None]
-        logits = self.model.text_logits(hidden[valid])
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return F.cross_entropy(logits, batch.labels[:, first:][valid], reduction="sum")
+        head = self.model.causal_lm.lm_head
+        chunk = cells_at_once(head.out_features, hidden.is_cuda)
+        return loss_heatmap(hidden[valid], head.weight, head.bias, batch.labels[:, first:][valid], chunk).sum()
 
     def scored(self, batch: Batch) -> Tensor:
         """Target tokens of a batch that the loss counts."""

@@ -1,0 +1,43 @@
+"""Attention of training steps is computed in float32 on a CPU, whatever autocast takes the rest to."""
+
+import torch
+from torch.nn import functional as F
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from duplexmt.kernels.attention import FUSED, fused_attention
+
+
+def test_under_autocast_contexts_and_gradients_are_those_of_float32() -> None:
+    draw = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(3, heads, 7, 16, generator=draw).bfloat16().requires_grad_() for heads in (4, 2, 2))
+    mask = torch.ones(7, 7, dtype=torch.bool).tril()
+    exact = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask, enable_gqa=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        context = fused_attention(q, k, v, mask)
+        half = F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    assert torch.equal(context, exact)
+    assert not torch.equal(half.float(), exact), "else this test could not fail"
+    weights = torch.randn(exact.shape, generator=draw)
+    for got, want in zip(
+        torch.autograd.grad((context * weights).sum(), (q, k, v)),
+        torch.autograd.grad((exact * weights).sum(), (q, k, v)),
+        strict=True,
+    ):
+        assert torch.equal(got, want)
+
+
+def test_float64_stays_float64() -> None:
+    q = torch.randn(1, 2, 3, 4, dtype=torch.float64)
+    assert fused_attention(q, q, q, is_causal=True).dtype == torch.float64
+
+
+def test_a_hugging_face_model_attends_by_it() -> None:
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(2)
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=50, num_key_value_heads=2, **shape)).eval()
+    ids = torch.randint(0, 50, (2, 9))
+    before = model(input_ids=ids).logits
+    model.config._attn_implementation = FUSED
+    assert torch.equal(model(input_ids=ids).logits, before)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (model(input_ids=ids).logits - before).abs().max() < 0.05 * before.abs().max()
