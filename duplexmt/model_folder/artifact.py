@@ -18,6 +18,7 @@ import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_to
 from ..grid.backbone import pretrained_backbone
 from ..grid.model import GridModel
 from ..kernels.int8 import to_int8
+from ..streaming.settled import SettledTokens
 from . import MANIFEST
 from .shards import load_adapter, split_file
 
@@ -55,6 +57,11 @@ class ModelFolder:
     def sources(self) -> SourceTokens:
         """How its source texts become tokens."""
         return SourceTokens(self.tokenizer, self.info["data"].get("segmentation", "tokens"))
+
+    @cached_property
+    def settled_tokens(self) -> SettledTokens:
+        """Which tokens of a text that is still arriving are settled."""
+        return SettledTokens(self.sources.tokenizer, self.sources.segmentation)
 
     @property
     def context_separator(self) -> str | None:

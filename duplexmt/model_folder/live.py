@@ -91,7 +91,7 @@ def live_text(
 
     longest = min(data["max_tokens"], longest_sentence(engine))
     return LiveText(
-        loaded.sources,
+        loaded.settled_tokens,
         as_trained(clean_side),
         as_trained(settled_side),
         max_sentence_tokens=longest if max_sentence_tokens is None else max_sentence_tokens,

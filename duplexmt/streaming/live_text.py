@@ -13,7 +13,6 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ..data.tokenizer import SourceTokens
 from .sentences import LINE_ENDS, LOOK_BACK, cut_sentences, ends_sentence
 from .settled import SettledTokens
 
@@ -141,7 +140,7 @@ class LiveText:
     """A text that is still arriving, in parts.
 
     Args:
-        sources: how source texts become tokens, as in training.
+        settled_tokens: see there.
         clean: what training did to a source text.
         settled_text: what of a cleaned text that is still arriving later characters cannot change.
         max_sentence_tokens: at which a sentence is cut, with a warning.
@@ -158,7 +157,7 @@ class LiveText:
 
     def __init__(
         self,
-        sources: SourceTokens,
+        settled_tokens: SettledTokens,
         clean: Callable[[str], str],
         settled_text: Callable[[str], str],
         *,
@@ -170,7 +169,7 @@ class LiveText:
         self.clean, self.settled_text = clean, settled_text
         self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens, cut, warn, invisible
         self.passed_over: Counter[str] = Counter()
-        self.settled_tokens = SettledTokens(sources.tokenizer, sources.segmentation)
+        self.settled_tokens = settled_tokens
         if self.settled_tokens.holds_everything:
             warn("this tokenizer's tokens are settled at sentence ends and pauses only: train with characters for less")
         self.position = 0

@@ -70,12 +70,14 @@ class SettledTokens:
             return []
         done = max((text.rfind(token) + len(token) for token in self.added if token in text), default=0)
         begun = min((at for token in self.added if (at := _begins(text, token)) is not None), default=len(text))
-        settled = source_ids(self.tokenizer, [text[:done]])[0]
+        settled = source_ids(self.tokenizer, [text[:done]])[0] if done else []
         text = text[done : max(begun, done)]
         for piece, (start, end) in self._pieces(text):
             if not piece_is_settled(text, start, end):
-                unsettled = self._pieces(text[start:].rstrip(WHITE_SPACE))
-                return settled + (self._settled_within(unsettled[0][0]) if unsettled else [])
+                if text[-1] in WHITE_SPACE:  # which may belong to another piece
+                    unsettled = self._pieces(text[start:].rstrip(WHITE_SPACE))
+                    return settled + (self._settled_within(unsettled[0][0]) if unsettled else [])
+                return settled + self._settled_within(piece)
             settled += self._encode(piece)
         return settled
 

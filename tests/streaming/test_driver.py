@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from data_prep import clean_side
 from data_prep.live import settled_side
 from data_prep.rules import invisible
-from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd, LiveText, TextEnd
+from duplexmt.streaming.settled import SettledTokens
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 
@@ -42,7 +43,7 @@ def driver_of(tokens=PLAIN, max_streams=64, park_after=float("inf"), text_second
 
 def join(driver, limit=20, **values):
     text = LiveText(
-        SourceTokens(TOKENIZER),
+        SettledTokens(TOKENIZER),
         partial(clean_side, language="zh"),
         partial(settled_side, language="zh"),
         max_sentence_tokens=limit,

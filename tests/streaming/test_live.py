@@ -21,6 +21,7 @@ from duplexmt.streaming.live import LiveDriver, longest_sentence
 from duplexmt.streaming.live_text import LiveText
 from duplexmt.streaming.pipe import arriving, decoded
 from duplexmt.streaming.sentences import CLOSING, cut_sentences, ends_sentence
+from duplexmt.streaming.settled import SettledTokens
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 
@@ -45,7 +46,7 @@ def translator_of(language="zh", segmentation="tokens", tokens=TOKENS, theta=0.5
         tokenizer=TOKENIZER,
     )
     text = LiveText(
-        SourceTokens(TOKENIZER, segmentation),
+        SettledTokens(TOKENIZER, segmentation),
         partial(clean_side, language=language),
         partial(settled_side, language=language),
         **{"max_sentence_tokens": longest_sentence(engine)} | values,
