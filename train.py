@@ -153,7 +153,7 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
 
-    names = ("learning_rate", "warmup_steps", "schedule", "optimizer", "emit_learning_rate", "seed")
+    names = ("learning_rate", "warmup_steps", "schedule", "optimizer", "emit_learning_rate", "dropout", "seed")
     optimisation: dict[str, Any] = {name: getattr(cfg.training, name) for name in names}
     optimisation["betas"] = (cfg.training.betas[0], cfg.training.betas[1])
     if cfg.system.name == "grid":

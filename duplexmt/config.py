@@ -199,6 +199,7 @@ class TrainingConfig:
     lm_cells: str = MISSING  # what the language model of a grid learns: mask (eq:lm-loss) | visits
     rows: int | None = MISSING  # of each pair's grid to compute in a step (policy/rows.py), null: all
     emit_learning_rate: float | None = MISSING  # of the EMIT head; null: learning_rate
+    dropout: float = MISSING  # of what embedding, attention and MLP add to the residual stream
     emit_weight: float = MISSING  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float] = MISSING
     recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory; all baselines know)

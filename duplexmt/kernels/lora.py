@@ -20,7 +20,8 @@ from .products import product as times
 
 def linear(layer: nn.Module, states: Tensor) -> Tensor:
     """`layer(states)`, `[n, D]` → `[n, D']`, the same value whether or not the layer has LoRA weights to train."""
-    adapter = None if torch.compiler.is_compiling() or not torch.is_grad_enabled() else plain_adapter(layer)
+    as_it_is = torch.compiler.is_compiling() or not torch.is_grad_enabled() or layer._forward_hooks
+    adapter = None if as_it_is else plain_adapter(layer)
     if adapter is None:
         return layer(states)
     base: Any = layer.base_layer

@@ -7,7 +7,8 @@ from typing import Any
 
 import lightning as L
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
 from ..data.batch import Batch
@@ -19,6 +20,26 @@ SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which tra
 PRECISION = "trainer_precision"  # in a checkpoint
 OVERFLOWS_IN_A_ROW = 50  # the same in fp16, whose scaler starts at 2¹⁶ and halves its scale with each of them
 log = logging.getLogger("train")
+
+
+def drop_residuals(decoder: nn.Module, share: float) -> None:
+    """Zero a share of what embedding, attention and MLP of a Hugging Face decoder add to the residual stream, while it
+    trains; what is left is scaled up, so that its mean stays. Pretrained decoders come without, as they saw more data.
+
+    ValueError for a share below 0, or of 1 and above.
+    """
+    if not 0 <= share < 1:
+        raise ValueError(f"training.dropout={share}: a share of what is added must be at least 0 and below 1")
+    if share == 0:
+        return
+
+    def drop(module: nn.Module, _: Any, added: Tensor) -> Tensor:
+        return F.dropout(added, share, module.training)
+
+    for layer in decoder.layers:  # type: ignore[union-attr]
+        layer.self_attn.o_proj.register_forward_hook(drop)  # type: ignore[union-attr,operator]
+        layer.mlp.down_proj.register_forward_hook(drop)  # type: ignore[union-attr,operator]
+    decoder.embed_tokens.register_forward_hook(drop)  # type: ignore[union-attr,operator]
 
 
 class TranslationModule(L.LightningModule):
@@ -34,6 +55,7 @@ class TranslationModule(L.LightningModule):
         optimizer: `adam` or `muon`, see `optimizer_of`.
         emit_learning_rate: of an EMIT head, after warm-up; None: `learning_rate`.
         seed: of dropout.
+        dropout: share of what embedding, attention and MLP add to the residual stream that a training step zeroes.
 
     Raises:
         ValueError: for a setting out of range.
@@ -51,6 +73,7 @@ class TranslationModule(L.LightningModule):
         optimizer: str = "adam",
         emit_learning_rate: float | None = None,
         seed: int = 1,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if schedule not in SCHEDULES:
@@ -63,6 +86,7 @@ class TranslationModule(L.LightningModule):
         if warmup_steps < 0:
             raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
         self.model, self.tokens = model, tokens
+        drop_residuals(model.causal_lm.model, dropout)
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
         self.optimizer, self.emit_learning_rate, self.seed = optimizer, emit_learning_rate, seed
         self.last_losses: dict[str, Tensor] = {}  # of the step at hand, by name

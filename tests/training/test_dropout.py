@@ -1,0 +1,56 @@
+"""training.dropout: what of the residual stream it zeroes, and when."""
+
+import pytest
+import torch
+
+from duplexmt.data.batch import collate
+from duplexmt.grid.backbone import add_lora
+from duplexmt.grid.model import GridModel
+from duplexmt.kernels.lora import linear
+from tests.helpers import spoken_grid
+
+from .small_run import small_data, small_module, small_prefix_module
+
+LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["o_proj", "down_proj"]}
+
+
+def with_lora():
+    return GridModel(add_lora(spoken_grid(seed=5).causal_lm, **LORA)).double()
+
+
+def losses(module, draws=1):
+    """The loss sum of one batch, drawn so many times."""
+    examples = small_data(12).examples("train")
+    batch = collate(examples)
+    compute = module.lm_sum if hasattr(module, "lm_sum") else lambda b: module.losses(b)[0].lm_sum
+    torch.manual_seed(1)
+    return torch.stack([compute(batch).detach() for _ in range(draws)])
+
+
+@pytest.mark.parametrize("made", [small_module, small_prefix_module])
+def test_it_changes_a_training_step_each_time_and_nothing_else(made):
+    plain, dropping = made(), made(dropout=0.2)
+    assert torch.equal(losses(plain, 2), losses(plain.eval(), 2)), "without it, training is as evaluation"
+    assert len(set(losses(dropping, 4).tolist())) == 4
+    assert torch.equal(losses(dropping.eval()), losses(plain))
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_share_of_what_a_layer_adds_is_zero_and_the_rest_is_scaled_up(lora):
+    model = with_lora() if lora else spoken_grid(seed=5).double()
+    layer = model.causal_lm.model.layers[0]
+    if lora:
+        torch.nn.init.normal_(layer.mlp.down_proj.lora_B["default"].weight)
+    states = torch.randn(4000, layer.mlp.down_proj.in_features, dtype=torch.float64)
+    whole = linear(layer.mlp.down_proj, states).detach()
+    small_module(model, dropout=0.25)
+    dropped = linear(layer.mlp.down_proj, states).detach()
+    kept = dropped != 0
+    assert 1 - kept.double().mean() == pytest.approx(0.25, abs=0.01)
+    torch.testing.assert_close(dropped[kept], whole[kept] / 0.75)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_a_share_must_leave_something(share):
+    with pytest.raises(ValueError, match=r"training\.dropout=.* at least 0 and below 1"):
+        small_module(dropout=share)
