@@ -9,8 +9,9 @@ import pytest
 
 import translate
 from duplexmt.config import TranslateSettings
-from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.streaming.live_text import LiveText
+from duplexmt.streaming.settled import SettledTokens
 
 from .helpers import spoken_grid, tiny_tokenizer
 
@@ -25,7 +26,7 @@ def run(monkeypatch):
         model=spoken_grid(tokenizer=TOKENIZER, anchor=0),
         tokens=stream_tokens(TOKENIZER),
         tokenizer=TOKENIZER,
-        sources=SourceTokens(TOKENIZER, "characters"),
+        settled_tokens=SettledTokens(TOKENIZER, "characters"),
         typical_source_length=None,
         info={"system": "grid", "data": data},
     )

@@ -11,7 +11,7 @@ import jsonschema
 import uvicorn
 from websockets.sync.client import connect
 
-from duplexmt.data.tokenizer import SourceTokens, stream_tokens
+from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.live import live_engine, live_text
 from duplexmt.serving import engine_link
 from duplexmt.serving.app import create_app
@@ -23,6 +23,7 @@ from duplexmt.serving.protocol import SCHEMA_FILE
 from duplexmt.serving.server import LiveProtocol, Server, listen
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd
+from duplexmt.streaming.settled import SettledTokens
 
 from ..helpers import float64, spoken_grid, tiny_tokenizer
 
@@ -54,7 +55,7 @@ def loaded():
         model=float64(spoken_grid(seed=2, tokenizer=TOKENIZER, anchor=0)),
         tokens=stream_tokens(TOKENIZER),
         tokenizer=TOKENIZER,
-        sources=SourceTokens(TOKENIZER),
+        settled_tokens=SettledTokens(TOKENIZER),
         typical_source_length=None,
         info={
             "system": "grid",

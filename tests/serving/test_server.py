@@ -1,6 +1,8 @@
 """The live server before real sockets: its text is translate.py's, nothing is lost, and each limit has its code."""
 
+import asyncio
 import json
+import socket
 import threading
 import time
 import urllib.error
@@ -9,6 +11,8 @@ import urllib.request
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+
+from duplexmt.serving.server import listen
 
 from ..helpers import SENTENCES
 from .live_server import Speaker, serving, translated, until
@@ -35,6 +39,24 @@ def get(server, path, **headers):
 def no_streams(server):
     until(lambda: all(session.done for session in server.hub.sessions.values()))
     until(lambda: server.hub.metrics.streams._value.get() == 0)
+
+
+def test_short_frames_do_not_wait_for_each_other():
+    """Nagle's algorithm would have each wait for the client's word on the one before, which takes 40 ms."""
+
+    async def accepted():
+        found = asyncio.get_running_loop().create_future()
+        listening = listen("127.0.0.1", 0)
+        served = await asyncio.start_server(lambda _, writer: found.set_result(writer), sock=listening)
+        async with served:
+            _, client = await asyncio.open_connection(*listening.getsockname())
+            writer = await found
+            option = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            client.close()
+            writer.close()
+            return option
+
+    assert asyncio.run(accepted()) == 1
 
 
 # --- fidelity ------------------------------------------------------------------------------------------------------
