@@ -43,7 +43,7 @@ SIZE ?= small
 experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs, or those of data/; goes on where it was
 	$(BIN)/python benchmarks/experiment.py --size $(SIZE) $(if $(DATA),--data $(DATA)) $(ARGS)
 
-model: setup  ## the model in the box, models/zh-en, again from data/: base → grid → θ → packed → evaluated; goes on where it was
+model: setup  ## the model in the box, models/zh-en, again from data/: base → grid → packed → evaluated; goes on where it was
 	$(BIN)/python benchmarks/box_model.py $(ARGS)
 
 ROOT ?= wmt21

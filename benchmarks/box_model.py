@@ -3,10 +3,11 @@
     python benchmarks/box_model.py                              # into models/zh-en
     python benchmarks/box_model.py --into somewhere --limit 20 data.train_size=2000 data.batch_size=8   # a trial
 
-Stages: base (conf/experiment/box_base.yaml), grid (box_grid.yaml), the θ at which it lags by AL tokens on validation
-pairs, packing (LoRA merged, float16), and evaluation of what was packed on the held-out pairs of Tatoeba and of the
-captions. At last the model is packed into its place, with a card that has these scores. Each stage has a folder in OUT,
-and a log beside it; killed at any point, the same command goes on. Further arguments go to both trainings.
+Stages: tokenizer, base, base on everyday language and grid (conf/experiment/box_*.yaml), the θ at which the grid lags
+by AL tokens on validation pairs, packing (float16), and evaluation of what was packed on the held-out pairs of Tatoeba
+and of the captions. At last the model is packed into its place, with a card that has these scores. Each stage has a
+folder in OUT, and a log beside it; killed at any point, the same command goes on. Further arguments go to all
+trainings.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from data_prep.cores import usable_cores
 from duplexmt.model_folder.pack import pack
 
 THETAS = "[0.3,0.5,0.7,0.9]"
+# Trainings in their order, and as what each takes the model of the one before.
+FROM = {"tokenizer": None, "base": "data.tokenizer", "everyday": "model.backbone", "grid": "model.backbone"}
 
 
 def stages(out: Path, al: float, limit: int | None, extra: list[str]) -> list[Stage]:
@@ -30,18 +33,19 @@ def stages(out: Path, al: float, limit: int | None, extra: list[str]) -> list[St
         out: folder of all stages.
         al: average lagging that the recorded θ is to have.
         limit: sentences of each evaluation; None for all, of the search for θ the first 500.
-        extra: further settings of both trainings.
+        extra: further settings of all trainings.
     """
-    base = training("base", out / "base", ["experiment=box_base", *extra])
-    backbone = quoted("model.backbone", base.folder / "model")
-    grid = training("grid", out / "grid", ["experiment=box_grid", backbone, *extra])
+    trainings: list[Stage] = []
+    for name, key in FROM.items():
+        before = [quoted(key, trainings[-1].folder / "model")] if key else []
+        trainings.append(training(name, out / name, [f"experiment=box_{name}", *before, *extra]))
+    grid = trainings[-1]
     trained, packed = grid.folder / "model", out / "packed"
     theta = evaluation("theta", out, trained, [f"target_al={al:g}", f"limit={limit or 500}"])
     packing = ["-m", "duplexmt.model_folder.pack", str(trained), str(packed)]
     few = [] if limit is None else [f"limit={limit}"]
     return [
-        base,
-        grid,
+        *trainings,
         theta,
         Stage("packing", packed, packing, packing, complete="duplexmt.json", begun="duplexmt.json"),
         *(
@@ -70,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "box-model", help="default: runs/box-model")
     parser.add_argument("--al", type=float, default=3.0, help="average lagging of the recorded θ (default 3)")
     parser.add_argument("--limit", type=int, help="sentences of each evaluation; default: all")
-    parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of both trainings")
+    parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
     asked = parser.parse_args(arguments)
     out = asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)

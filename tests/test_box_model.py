@@ -87,17 +87,21 @@ def test_quantize_is_int8_or_nothing():
 
 
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
-    base, grid, theta, packing, *evaluations = box_model.stages(tmp_path, 3.0, None, ["training.seed=2"])
-    trained = [checked("train", *arguments_of(stage)) for stage in (base, grid)]
-    assert [cfg.system.name for cfg in trained] == ["offline", "grid"]
-    assert trained[1].model.backbone == trained[1].data.tokenizer == str(tmp_path / "base" / "model")
-    assert trained[1].training.rows == 4
+    *trainings, theta, packing, tatoeba, captions = box_model.stages(tmp_path, 3.0, None, ["training.seed=2"])
+    tokenizer, base, everyday, grid = trained = [checked("train", *arguments_of(stage)) for stage in trainings]
+    assert [cfg.system.name for cfg in trained] == ["offline", "offline", "offline", "grid"]
+    assert base.data.tokenizer == str(tmp_path / "tokenizer" / "model")
+    assert everyday.model.backbone == everyday.data.tokenizer == str(tmp_path / "base" / "model")
+    assert grid.model.backbone == grid.data.tokenizer == str(tmp_path / "everyday" / "model")
+    assert tokenizer.data.sources == everyday.data.sources == grid.data.sources
+    assert base.data.sources is None, "all of data/"
+    assert grid.training.rows == 4
     for cfg in trained:
         data = cfg.data
         assert (data.path, data.max_tokens, data.train_size, data.test_size) == ("repository:data", 64, None, 4000)
         assert cfg.training.seed == 2
     assert checked("evaluate", *arguments_of(theta)).target_al == 3
     assert packing.folder == tmp_path / "packed"
-    for stage, held_out in zip(evaluations, ("tatoeba", "3am-captions"), strict=True):
+    for stage, held_out in ((tatoeba, "tatoeba"), (captions, "3am-captions")):
         cfg = checked("evaluate", *arguments_of(stage))
         assert (cfg.model_folders, cfg.data.held_out) == ([str(tmp_path / "packed")], [held_out])
