@@ -107,6 +107,43 @@ def test_each_text_leads_to_what_it_leads_to_alone_however_they_arrive_and_howev
     assert driver.engine.streams == driver.streaming == driver.queue == driver.due == {}
 
 
+@settings(max_examples=7, deadline=None)
+@given(TEXTS, st.randoms(use_true_random=False))
+def test_a_change_of_theta_changes_its_own_text_alone(texts, draw):
+    """Each is made once all that has arrived is translated, so that alone it comes at the same event."""
+    scripts = [[(part, draw.choice([0.0, 0.3, 0.6, 1.0])) for part in cuts(text, draw)] for text in texts]
+
+    def say(driver, translator, found, part, theta):
+        translator.give(translator.text.take(part))
+        stepped(driver, found)
+        translator.theta = theta
+
+    driver, found = driver_of(max_streams=draw.choice([1, 2, 64]), park_after=0.0), {}
+    order = [join(driver) for _ in texts]
+    left = {translator: list(script)[::-1] for translator, script in zip(order, scripts, strict=True)}
+    while left:
+        translator = draw.choice(list(left))
+        if left[translator]:
+            say(driver, translator, found, *left[translator].pop())
+        else:
+            translator.give(translator.text.end())
+            del left[translator]
+    stepped(driver, found)
+    for translator, script in zip(order, scripts, strict=True):
+        single, expected = driver_of(), {}
+        other = join(single)
+        for part, theta in script:
+            say(single, other, expected, part, theta)
+        other.give(other.text.end())
+        stepped(single, expected)
+        assert without_boundaries(found.get(translator, [])) == without_boundaries(expected.get(other, []))
+        told = [
+            [one.theta for one in some if isinstance(one, LiveEvent)]
+            for some in (found.get(translator, []), expected.get(other, []))
+        ]
+        assert told[0] == told[1]
+
+
 @settings(max_examples=8, deadline=None)
 @given(PIECES.map("".join), st.sampled_from([PLAIN, CONTEXT]), st.sampled_from([4, 20]), st.randoms())
 def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happened(text, tokens, limit, draw):
