@@ -166,7 +166,7 @@ claim no further rights in the weights; who must be sure keeps to CC BY-SA 4.0, 
 
 COMMANDS = """## Make it again
 ```bash
-make model   # base, fine-tuning, θ, packing, evaluation: conf/experiment/box_base.yaml, box_grid.yaml
+make model   # tokenizer, bases, grid, θ, packing, evaluation: conf/experiment/box_*.yaml
 ```"""
 
 LIMITS = """## What it cannot do
