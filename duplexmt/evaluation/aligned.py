@@ -1,6 +1,7 @@
 """Anticipation and hallucination of hypotheses: records through the aligner of the metrics environment."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from data_prep import Report, clean_side, read_pairs
@@ -49,10 +50,7 @@ def aligned_rates(
     if learn_from is None:
         return found, [], []
     units: tuple[Unit, Unit] = (_unit(source_language), _unit(target_language))
-
-    def words(source: str, target: str) -> WordPair:
-        return WordPair(split_units(source.lower(), units[0]), split_units(target.lower(), units[1]))
-
+    words = partial(words_of, languages=(source_language, target_language))
     try:
         first = next(iter(records.values()))
         references = [words(record["source"], reference) for record in first for reference in record["references"]]
@@ -72,6 +70,13 @@ def aligned_rates(
         "to none)"
     )
     return found, [note], []
+
+
+def words_of(source: str, target: str, languages: tuple[str, str]) -> WordPair:
+    """A pair as the aligner takes it: words and marks in lower case, characters where a language has no spaces."""
+    return WordPair(
+        *(split_units(text.lower(), _unit(code)) for text, code in zip((source, target), languages, strict=True))
+    )
 
 
 def _pairs(path: str, source_language: str) -> list[tuple[str, str]]:

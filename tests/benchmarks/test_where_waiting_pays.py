@@ -1,0 +1,52 @@
+"""How benchmarks/where_waiting_pays.py parts sentences, and that each part is scored as an evaluation of its own."""
+
+import json
+import sys
+
+import pytest
+
+from benchmarks import where_waiting_pays
+from benchmarks.where_waiting_pays import crossing, main, thirds
+
+from ..scripted import evaluated, point
+
+
+def test_thirds_have_as_many_sentences_as_can_be_and_lose_none():
+    assert thirds([5, 1, 3, 3, 9, 2, 4]) == {"low": [1, 5], "middle": [2, 3, 6], "high": [0, 4]}
+    assert sorted(i for part in thirds([1.0] * 8).values() for i in part) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("partners", "share"), [([1, 2, 3], 0), ([3, 2, 1], 1), ([2, 0, 1, 3], 1 / 3), ([0, 4], 0), ([], 0), ([2, 2], 0)]
+)
+def test_word_order_differs_by_the_pairs_that_stand_the_other_way_round(partners, share):
+    assert crossing(partners) == pytest.approx(share)
+
+
+def test_each_part_is_scored_for_each_system_and_setting(tmp_path, monkeypatch, capsys):
+    evaluated(tmp_path, [point("grid", 0.5), point("grid", 0.9), point("offline", None, folder="none/offline/model")])
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("猫\tcat\n", encoding="utf-8")
+    asked = []
+
+    def aligned(learnt, pairs, environment):
+        asked.append((len(list(learnt)), len(pairs)))
+        return [[number, 1] for number in range(1, len(pairs) + 1)], "a stand-in"
+
+    monkeypatch.setattr(where_waiting_pays, "word_alignments", aligned)
+    monkeypatch.setattr(sys, "argv", ["it", str(tmp_path), "--learn", str(pairs), "--resamples", "50"])
+    main()
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert asked == [(7, 6)], "it learns from the references, too"
+    assert {(row["by"], row["third"]) for row in found["rows"]} == {
+        (by, third) for by in ("length", "crossing") for third in ("low", "middle", "high")
+    }
+    assert len(found["rows"]) == 6 * 3
+    assert {row["system"] for row in found["rows"]} == {"grid", "offline"}
+
+
+def test_what_is_no_evaluation_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["it", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert str(tmp_path) in capsys.readouterr().err
