@@ -53,7 +53,7 @@ class Terminal:
         from data_prep.rules import UNSPACED
         from duplexmt.drawing.live_report import LiveReport
 
-        form = "events" if cfg.events else "steps" if cfg.steps else "text"
+        form = "events" if cfg.events else "steps" if shows_steps(cfg) else "text"
         between = "" if loaded.info["data"]["target_language"] in UNSPACED else " "
         self.report = LiveReport(sys.stdout, loaded.tokenizer, loaded.tokens.end, form, between)
         self.is_one = sys.stdout.isatty() and sys.stderr.isatty()
@@ -84,6 +84,13 @@ class Terminal:
         if self.is_one and self.report.line_is_open:
             print(file=sys.stderr)
             self.report.line_is_open = False
+
+
+def shows_steps(cfg: TranslateSettings) -> bool:
+    """Whether steps are shown: as asked; else on a terminal, unless one types there."""
+    if cfg.steps is not None:
+        return cfg.steps
+    return sys.stdout.isatty() and (cfg.text is not None or not sys.stdin.isatty())
 
 
 def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callable[[str], None]) -> "LiveTranslator":

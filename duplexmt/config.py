@@ -450,7 +450,7 @@ class TranslateSettings:
     anchor: Any = MISSING  # null: the one the model was trained with
     any_anchor: bool = MISSING  # whether another one than that may be asked for
     events: bool = MISSING  # one JSON line an event
-    steps: bool = MISSING  # a line for each source token, with what was written after it
+    steps: bool | None = MISSING  # a line for each source token, with what was written after it; null: on a terminal
     device: str = MISSING
     quantize: str | None = MISSING  # int8, on a CPU; null: weights as they are
 

@@ -18,6 +18,20 @@ from .helpers import spoken_grid, tiny_tokenizer
 TOKENIZER = tiny_tokenizer(460)
 
 
+@pytest.mark.parametrize(
+    ("asked", "out", "into", "text", "shown"),
+    [
+        (None, True, False, None, True), (None, True, True, "我", True),  # piped in, or given
+        (None, True, True, None, False), (None, False, False, None, False),  # typed; read by a program
+        (True, False, False, None, True), (False, True, False, None, False),
+    ],
+)  # fmt: skip
+def test_steps_are_shown_on_a_terminal_unless_one_types_there(monkeypatch, asked, out, into, text, shown):
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: out))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: into))
+    assert translate.shows_steps(SimpleNamespace(steps=asked, text=text)) is shown
+
+
 @pytest.fixture
 def run(monkeypatch):
     """Runs translate.py, by default to give events."""
