@@ -1,6 +1,7 @@
 """The model in the box, as a user has it: from a clone with no run, in int8, and made again by `make model`."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -77,6 +78,19 @@ def test_int8_and_float32_are_told_apart_when_they_are_scored_together(packed, t
     assert any("int8" in row["system"] for row in rows)
     done = run("translate.py", f"model_folder='{packed}'", f"text={TEXT}", "quantize=int8", "max_target_tokens=4")
     assert succeeded(done).stdout
+
+
+def test_the_model_in_the_box_is_small_has_its_scores_and_knows_no_path_of_another_machine():
+    box = ROOT / "models" / "zh-en"
+    assert sum(file.stat().st_size for file in box.iterdir()) <= pack.LARGEST
+    card, manifest = ((box / name).read_text(encoding="utf-8") for name in ("README.md", "duplexmt.json"))
+    assert "## Scores: data (tatoeba), test split, 4000 sentences" in card
+    info = json.loads(manifest)
+    corpora = [info["data"], *info["trained_before"]]
+    assert {(data["path"], data["prepared"]) for data in corpora} == {("repository:data", "runs/box")}
+    assert not re.search(r'"/\w', manifest)
+    done = succeeded(run("translate.py", f"model_folder='{box}'", "text=你能不能帮我一个忙？"))
+    assert "help me" in done.stdout
 
 
 def test_quantize_is_int8_or_nothing():

@@ -73,8 +73,9 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
 def for_others(data: Mapping[str, Any]) -> dict[str, Any]:
     """Data settings without paths of this machine: pairs of the box are those of anybody's repository."""
     found = dict(data)
-    if of_the_box(data) and data["path"] != in_the_box()["path"]:
-        found |= {name: in_the_box()[name] for name in ("path", "prepared", "licence")}
+    if of_the_box(data):
+        ours = ("path", "prepared") if data["path"] == in_the_box()["path"] else ("path", "prepared", "licence")
+        found |= {name: in_the_box()[name] for name in ours}
     for name in ("path", "train_path", "validation_path", "test_path", "root", "prepared", "tokenizer"):
         if found.get(name) and Path(found[name]).is_absolute():
             found[name] = None if name in ("prepared", "tokenizer") else Path(found[name]).name

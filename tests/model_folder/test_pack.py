@@ -95,6 +95,8 @@ def test_no_path_of_this_machine_is_given_away(tmp_path):
     (copy / "tatoeba.zh-en.tsv.gz").unlink()
     other = pack.for_others(data)
     assert (other["path"], other["prepared"], other["licence"]) == ("copy", None, "mixed")
+    ours = pack.for_others({"path": "repository:data", "prepared": "/somewhere", "licence": "CC BY 2.0 FR"})
+    assert ours == {"path": "repository:data", "prepared": "runs/box", "licence": "CC BY 2.0 FR"}
 
 
 def test_what_cannot_be_packed_is_refused(trained, tmp_path):
