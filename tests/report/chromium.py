@@ -20,6 +20,10 @@ needs_chromium = pytest.mark.skipif(PATH is None, reason="needs Chromium: apt-ge
 TIMEOUT = 60  # seconds
 
 
+class Navigated(Exception):
+    """The page went elsewhere before it answered."""
+
+
 class Chromium:
     """A browser with one page, closed at the end of a `with` block.
 
@@ -73,6 +77,8 @@ class Chromium:
         os.write(self.write_ours, json.dumps(message).encode() + b"\0")
         while (answer := self.receive()).get("id") != number:
             pass
+        if "navigated" in answer.get("error", {}).get("message", ""):
+            raise Navigated(method)
         assert "error" not in answer, (method, answer["error"])
         return answer["result"]
 

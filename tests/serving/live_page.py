@@ -1,7 +1,9 @@
 """What tests ask of the live page, and do to it."""
 
 import time
+from contextlib import suppress
 
+from ..report.chromium import Navigated
 from .scripted_server import NAMES
 
 SENTENCE = "站在那边的男人"
@@ -19,9 +21,13 @@ def connected(browser, scripted, **window):
 
 
 def until(browser, script, value, patience=8):
-    """Wait until an expression has a value."""
+    """Wait until an expression has a value, whatever page it is that comes to have it."""
     end = time.monotonic() + patience
-    while (found := browser.run(script)) != value:
+    while True:
+        found = None
+        with suppress(Navigated):
+            if (found := browser.run(script)) == value:
+                return
         assert time.monotonic() < end, (script, found, value)
         time.sleep(0.02)
 
