@@ -12,6 +12,7 @@ import uvicorn
 from websockets.sync.client import connect
 
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.model_folder.live import live_engine, live_text
 from duplexmt.serving import engine_link
 from duplexmt.serving.app import create_app
@@ -41,6 +42,19 @@ ENGINE = {
     "max_target_tokens": 12, "max_repeats": 3, "max_sentence_tokens": None, "cut": True,
     "text_seconds": 0.003, "park_after": 0.2,
 }  # fmt: skip
+
+
+def tiny_folder(into, segmentation, seed=0):
+    """The folder of a tiny grid that says something."""
+    data = {
+        "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
+        "licence": "CC0", "segmentation": segmentation,
+    }  # fmt: skip
+    model, kept = spoken_grid(seed=seed, tokenizer=TOKENIZER, anchor=0), {"lam": 0.1, "theta": 0.5}
+    tokens = stream_tokens(TOKENIZER)
+    return save_model_folder(
+        into, model, TOKENIZER, tokens, data=data, policy=kept, training={}, backbone=None, scores={}
+    )
 
 
 @cache

@@ -14,8 +14,8 @@ import pytest
 
 from duplexmt.serving.client import Client
 
-from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
-from .live_server import Speaker, until
+from ..helpers import SENTENCES
+from .live_server import Speaker, tiny_folder, until
 
 pytestmark = pytest.mark.slow
 
@@ -26,24 +26,7 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    from duplexmt.data.tokenizer import stream_tokens
-    from duplexmt.model_folder.artifact import save_model_folder
-
-    tokenizer = tiny_tokenizer(460)
-    return save_model_folder(
-        tmp_path_factory.mktemp("run") / "model",
-        spoken_grid(seed=2, tokenizer=tokenizer, anchor=0),
-        tokenizer,
-        stream_tokens(tokenizer),
-        data={
-            "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
-            "licence": "CC0", "segmentation": "tokens",
-        },
-        policy={"lam": 0.1, "theta": 0.5},
-        training={},
-        backbone=None,
-        scores={},
-    )  # fmt: skip
+    return tiny_folder(tmp_path_factory.mktemp("run") / "model", "tokens", seed=2)
 
 
 @contextmanager
