@@ -81,7 +81,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     manifests |= {path: read_manifest(path) for path in begun}
     check_languages(manifests)
     for model_folder in dict.fromkeys([*asked, *begun]):
-        loaded = load_model_folder(model_folder, device, quantize=cfg.quantize)
+        loaded = with_certainty(cfg, load_model_folder(model_folder, device, quantize=cfg.quantize))
         if test is None:
             test, held_out_from = test_pairs(cfg, arguments, loaded, cfg.split, manifests)
             compared.append(held_out_from)
@@ -124,6 +124,13 @@ def test_pairs(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: 
     return read_test_pairs(data, split, loaded, manifests.values(), cfg.references, cfg.limit)
 
 
+def with_certainty(cfg: EvaluateSettings, loaded: Any) -> Any:
+    """The model as its decisions are asked for now: `policy.certainty` in place of what its folder records."""
+    if cfg.policy.certainty is not None:
+        loaded.model.certainty = cfg.policy.certainty  # only a grid reads it
+    return loaded
+
+
 def limits(cfg: EvaluateSettings) -> dict[str, int]:
     """Of decoding."""
     return {"max_target_tokens": cfg.policy.max_target_tokens, "batch_size": cfg.batch_size}
@@ -138,7 +145,7 @@ def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> N
     assert cfg.target_al is not None
     (model_folder, *others) = [path.resolve() for path in folders_to_run(cfg, arguments, folder)]
     device = choose_device(cfg.device)
-    loaded = load_model_folder(model_folder, device, quantize=cfg.quantize)
+    loaded = with_certainty(cfg, load_model_folder(model_folder, device, quantize=cfg.quantize))
     if others or loaded.info["system"] != "grid":
         raise ValueError(f"target_al={cfg.target_al:g} needs one model folder of the grid: only it has a θ")
     test, _ = test_pairs(cfg, arguments, loaded, "validation", {model_folder: loaded.info})

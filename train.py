@@ -85,7 +85,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         tokens=tokens,
         backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
         data=asdict(cfg.data),
-        policy={"lam": cfg.policy.lam, "theta": cfg.policy.thetas[0]} if cfg.system.name == "grid" else {},
+        policy=policy_of(cfg),
         trained_before=trained_on(cfg.model.backbone),
         max_shard_size=cfg.training.max_shard_size,
     )
@@ -159,7 +159,7 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
     if cfg.system.name == "grid":
         names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
         grid = GridModel(backbone, **{name: getattr(cfg.model, name) for name in names})
-        grid.recompute = cfg.training.recompute
+        grid.recompute, grid.certainty = cfg.training.recompute, cfg.policy.certainty or 0.0
         if cfg.training.compile:
             grid.compile_blocks()
         losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight", "rows")}
@@ -172,6 +172,13 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
             "training.compile=true: only the grid's blocks are compiled; %s is trained without", cfg.system.name
         )
     return PrefixTranslation(baseline, tokens, **optimisation)
+
+
+def policy_of(cfg: TrainSettings) -> dict[str, float]:
+    """What the model folder records of a grid's policy."""
+    if cfg.system.name != "grid":
+        return {}
+    return {"lam": cfg.policy.lam, "theta": cfg.policy.thetas[0], "certainty": cfg.policy.certainty or 0.0}
 
 
 def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:

@@ -13,7 +13,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
-from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_lam, check_rows, check_theta
+from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_lam, check_rows, check_theta
 
 
 @dataclass
@@ -170,10 +170,13 @@ class PolicyConfig:
 
     lam: float = MISSING
     theta: Any = MISSING  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
+    certainty: float | None = MISSING  # weight of the next token's certainty beside p(EMIT); null: the model folder's
     max_target_tokens: int = MISSING  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
         check_lam(self.lam)
+        if self.certainty is not None:
+            check_certainty(self.certainty)
         if not self.thetas:
             raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
         for theta in self.thetas:

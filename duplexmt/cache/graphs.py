@@ -13,7 +13,7 @@ import torch
 import torch._dynamo
 from torch import Tensor
 
-from ..grid.model import EMIT, GridModel
+from ..grid.model import GridModel
 from ..kernels.triton_use import TOLERANCES, difference, refuse, refused
 from .grid_cache import GridCache
 
@@ -77,8 +77,10 @@ class StaticSteps:
 
     def predict(self, hidden: Tensor) -> Tensor:
         """p(EMIT) and next token `[2, n]` of target states `[n, D]`."""
-        p_emit = self.model.emit_logits(hidden).float().softmax(-1)[:, EMIT]
-        return torch.stack((p_emit.double(), self.model.text_logits(hidden).argmax(-1).double()))
+        p_emit, tokens = self.model.decide(hidden)
+        if tokens is None:
+            tokens = self.model.text_logits(hidden).argmax(-1)
+        return torch.stack((p_emit.double(), tokens.double()))
 
     @property
     def _nobody(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ..baselines.mask import own_delays
+from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, read_manifest
 from ..policy.knobs import Adaptive, recorded_theta
 from ..streaming.systems import build_system, can_run, trained_by
@@ -113,16 +114,20 @@ def check_frames(frames: Sequence[int], loaded: ModelFolder, test: TestSet) -> N
             )
 
 
-def rule_of(system: str, adaptive: Adaptive, info: Mapping[str, Any]) -> dict[str, Any]:
-    """What an adaptive policy's decisions depend on beside model and knob, by name; nothing for other systems.
+def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict[str, Any]:
+    """What a policy's decisions depend on beside model and knob, by name; nothing for most systems.
 
     Args:
         system: its name.
-        adaptive: as given now.
-        info: the model's manifest.
+        adaptive: as given now; None where no such policy is run.
+        loaded: the model.
     """
+    if isinstance(loaded.model, GridModel):
+        return {"certainty": loaded.model.certainty} if loaded.model.certainty else {}
+    if adaptive is None:
+        return {}
     if system == "alignatt":
-        return {"heads": info.get("alignment_heads")}
+        return {"heads": loaded.info.get("alignment_heads")}
     names = {"confidence": ("k_min", "k_max"), "lsg": ("k_min", "k_max", "alpha", "divergence")}.get(system, ())
     return {name: getattr(adaptive, name) for name in names}
 
@@ -153,7 +158,7 @@ def decode_point(
     Raises:
         ValueError: where hypotheses of it were made by another model, or with other settings.
     """
-    rule = {} if adaptive is None else rule_of(system, adaptive, loaded.info)
+    rule = rule_of(system, adaptive, loaded)
     quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
     point = Point.of(system, setting, folder, loaded.info, [test.digest, max_target_tokens, *quantized], rule)
     running = build_system(

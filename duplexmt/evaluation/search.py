@@ -110,8 +110,8 @@ def meet_al(
         for system, setting in begun:
             decode_point(decoding, test, model, home, system, setting, **limits)
     decoding.finish()
-    what = {"theta": found.theta, "AL": round(found.al, 4), "target_al": target, "validation": test.name}
-    record_operating_point(model_folder, what | {"sentences": len(test.sources)})
+    what = {"theta": found.theta, "certainty": loaded.model.certainty, "AL": round(found.al, 4), "target_al": target}
+    record_operating_point(model_folder, what | {"validation": test.name, "sentences": len(test.sources)})
     log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
     if found.al < target - TOLERANCE:
         log.warning("target_al=%g: no θ that was tried has an AL between %.2f and that", target, found.al)

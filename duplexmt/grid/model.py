@@ -68,6 +68,7 @@ class GridModel(nn.Module):
         self.anchor = check_anchor(anchor, naive=True)
         self.window = check_backbone(self.causal_lm.config)
         self.recompute = "nothing"  # one of RECOMPUTE, in training
+        self.certainty = 0.0  # weight of the next token's certainty in decoding, see `decide`
         self._project: Callable[..., Any] = project_and_rotate
         self._finish: Callable[..., Any] = finish_block
         self.emit_hidden = emit_hidden
@@ -211,6 +212,28 @@ class GridModel(nn.Module):
     def emit_logits(self, hidden: Tensor) -> Tensor:
         """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
         return self.emit_head(hidden)
+
+    def decide(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+        """p(EMIT) as decoding compares it with θ, and the most probable next token where that had to be known for it.
+
+        The EMIT head says what writing here is worth given a reference; a decoder lives with the token it writes. With
+        `certainty` c above 0 the log-odds of that token's probability q count, too: log p(EMIT)/p(WAIT) + c · log
+        q/(1 − q). Not in the paper, whose p(EMIT) is that of the head (c = 0).
+
+        Args:
+            hidden: final-normed target states `[n, D]`.
+
+        Returns:
+            p(EMIT) `[n]`, at least float32; token ids `[n]`, None with c = 0.
+        """
+        logits = self.emit_logits(hidden)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if not self.certainty:
+            return logits.softmax(-1)[:, EMIT], None
+        text = self.text_logits(hidden)
+        q, tokens = text.to(logits.dtype).log_softmax(-1).max(-1)
+        odds = logits[:, EMIT] - logits[:, WAIT] + self.certainty * (q - torch.log(-torch.expm1(q)))
+        return odds.sigmoid(), tokens
 
     def check_rows(self) -> None:
         """Raise `ValueError` where some rows cannot be computed without the others."""

@@ -89,6 +89,16 @@ def check_theta(theta: Any, setting: str = "policy.theta") -> float:
     return theta
 
 
+def check_certainty(weight: Any) -> float:
+    """Return the weight of the next token's certainty if it is a finite number ≥ 0, else raise `ValueError`."""
+    if not _is_number(weight) or not 0 <= weight < float("inf"):
+        raise ValueError(
+            f"policy.certainty={weight}: the weight of the next token's certainty beside p(EMIT) must be a finite "
+            "number of at least 0 (0: p(EMIT) alone, as in the paper)"
+        )
+    return weight
+
+
 def check_rows(rows: int | None) -> int | None:
     """Return the rows to compute of a pair if they are a whole number of at least 2, or None for all.
 
@@ -111,3 +121,8 @@ def recorded_theta(info: Mapping[str, Any]) -> float:
         info: the manifest of its model folder.
     """
     return float(info.get("operating_point", info["policy"])["theta"])
+
+
+def recorded_certainty(info: Mapping[str, Any]) -> float:
+    """The weight of the next token's certainty that goes with `recorded_theta`; 0 where none was recorded."""
+    return float(info.get("operating_point", info["policy"]).get("certainty", 0.0))

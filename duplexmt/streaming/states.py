@@ -12,7 +12,7 @@ from ..cache.grid_cache import GridCache
 from ..cache.row_cache import RowCache
 from ..cache.stream_cache import StreamCache
 from ..data.batch import PADDING_ID
-from ..grid.model import EMIT, GridModel
+from ..grid.model import GridModel
 
 
 @dataclass
@@ -43,12 +43,35 @@ class States(Protocol):
         ...
 
 
-class RecomputedStates:
-    """The grid of all that is visible, computed every time: oracle of `CachedStates`, and all that some models have."""
+class PresentCells:
+    """What is read from the target states of the streams' present cells."""
 
     def __init__(self, model: GridModel) -> None:
         self.model = model
-        self.hidden: dict[int, Tensor] = {}
+        self.hidden: dict[int, Tensor] = {}  # by sentence
+        self.likely: dict[int, int] = {}  # next tokens, where deciding has shown them
+
+    def decide(self, states: Sequence[StreamState]) -> list[float]:
+        """p(EMIT) as decoding compares it with θ (`GridModel.decide`)."""
+        p_emit, tokens = self.model.decide(torch.stack([self.hidden[state.index] for state in states]))
+        if tokens is not None:
+            self.likely |= {state.index: token for state, token in zip(states, tokens.tolist(), strict=True)}
+        return p_emit.tolist()
+
+    def tokens(self, states: Sequence[StreamState]) -> list[int]:
+        """Read from the target states of the present cells, unless known."""
+        if self.model.certainty:
+            return [self.likely[state.index] for state in states]
+        return self.model.text_logits(torch.stack([self.hidden[state.index] for state in states])).argmax(-1).tolist()
+
+    def forget(self, state: StreamState) -> None:
+        """Drop the stream's last target state."""
+        self.hidden.pop(state.index, None)
+        self.likely.pop(state.index, None)
+
+
+class RecomputedStates(PresentCells):
+    """The grid of all that is visible, computed every time: oracle of `CachedStates`, and all that some models have."""
 
     def __call__(self, states: Sequence[StreamState]) -> list[float]:
         """Compute the whole grid of each stream."""
@@ -61,27 +84,18 @@ class RecomputedStates:
         columns = torch.tensor([len(state.target) - 1 for state in states], device=device)
         hidden = self.model(source, target, lengths)[torch.arange(len(states), device=device), rows, columns]
         self.hidden |= {state.index: cell for state, cell in zip(states, hidden, strict=True)}
-        return emit_probabilities(self.model, hidden)
-
-    def tokens(self, states: Sequence[StreamState]) -> list[int]:
-        """Read from the target states of the present cells."""
-        return next_tokens(self.model, torch.stack([self.hidden[state.index] for state in states]))
-
-    def forget(self, state: StreamState) -> None:
-        """Drop the stream's last target state."""
-        self.hidden.pop(state.index, None)
+        return self.decide(states)
 
 
-class CachedStates:
+class CachedStates(PresentCells):
     """Keeps the streams in an incremental cache, and takes each to its present cell a row or column at a time."""
 
     def __init__(self, model: GridModel) -> None:
-        self.model = model
+        super().__init__(model)
         self.cache = self.cache_of(model)
         self.slots: dict[int, int] = {}  # by sentence
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
         self.free: list[int] = []  # slots that were left
-        self.hidden: dict[int, Tensor] = {}
 
     @staticmethod
     def cache_of(model: GridModel, **sizes: int) -> StreamCache:
@@ -94,14 +108,14 @@ class CachedStates:
             self._open(unknown)
         while behind := [state for state in states if self.reached[state.index] != (state.read, len(state.target))]:
             self._advance(behind)
-        return self._emit_probabilities(states)
+        return self.decide(states)
 
     def forget(self, state: StreamState) -> None:
         """Leave the stream's slot to the next one."""
         if state.index in self.slots:
             self.free.append(self.slots.pop(state.index))
             del self.reached[state.index]
-        self.hidden.pop(state.index, None)
+        super().forget(state)
 
     def _open(self, states: list[StreamState]) -> None:
         """Slots are taken once the cache has them: it may find no room to grow."""
@@ -135,13 +149,6 @@ class CachedStates:
     def _step(self, states: list[StreamState], slots: list[int], emits: list[bool], tokens: list[int]) -> None:
         self._keep_opened(states, self.cache.step(slots, emits, tokens))
 
-    def _emit_probabilities(self, states: Sequence[StreamState]) -> list[float]:
-        return emit_probabilities(self.model, torch.stack([self.hidden[state.index] for state in states]))
-
-    def tokens(self, states: Sequence[StreamState]) -> list[int]:
-        """Read from the target states of the present cells."""
-        return next_tokens(self.model, torch.stack([self.hidden[state.index] for state in states]))
-
 
 class StaticStates(CachedStates):
     """The same in fixed shapes, both heads computed with every step: what a GPU needs (see `grid.graphs`).
@@ -153,9 +160,10 @@ class StaticStates(CachedStates):
     """
 
     def __init__(self, model: GridModel, streams: int, **values: Any) -> None:
-        self.model, self.steps = model, StaticSteps(model, streams, **values)
+        PresentCells.__init__(self, model)
+        self.steps = StaticSteps(model, streams, **values)
         self.cache = self.steps.cache
-        self.slots, self.reached, self.free, self.hidden = {}, {}, [], {}
+        self.slots, self.reached, self.free = {}, {}, []
         self.predicted: dict[int, tuple[float, int]] = {}
 
     def forget(self, state: StreamState) -> None:
@@ -173,22 +181,13 @@ class StaticStates(CachedStates):
         for state, p, token in zip(states, p_emit, tokens, strict=True):
             self.predicted[state.index] = p, int(token)
 
-    def _emit_probabilities(self, states: Sequence[StreamState]) -> list[float]:
+    def decide(self, states: Sequence[StreamState]) -> list[float]:
+        """Known already."""
         return [self.predicted[state.index][0] for state in states]
 
     def tokens(self, states: Sequence[StreamState]) -> list[int]:
         """Known already."""
         return [self.predicted[state.index][1] for state in states]
-
-
-def emit_probabilities(model: GridModel, hidden: Tensor) -> list[float]:
-    """p(EMIT) of target states `[n, D]`."""
-    return model.emit_logits(hidden).float().softmax(-1)[:, EMIT].tolist()
-
-
-def next_tokens(model: GridModel, hidden: Tensor) -> list[int]:
-    """Most probable next token of target states `[n, D]`."""
-    return model.text_logits(hidden).argmax(-1).tolist()
 
 
 def _padded(tokens: list[int], width: int) -> list[int]:

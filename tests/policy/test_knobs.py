@@ -2,7 +2,7 @@
 
 import pytest
 
-from duplexmt.policy.knobs import check_lam, recorded_theta
+from duplexmt.policy.knobs import check_certainty, check_lam, recorded_certainty, recorded_theta
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,25 @@ from duplexmt.policy.knobs import check_lam, recorded_theta
 )
 def test_a_model_is_run_at_the_operating_point_found_for_it_else_at_the_theta_of_its_training(info, theta):
     assert recorded_theta(info) == theta
+
+
+@pytest.mark.parametrize(
+    ("info", "certainty"),
+    [
+        ({"policy": {"lam": 0.1, "theta": 0.5}}, 0),
+        ({"policy": {"lam": 0.1, "theta": 0.5, "certainty": 0.25}}, 0.25),
+        ({"policy": {"theta": 0.5, "certainty": 0.25}, "operating_point": {"theta": 0.8, "certainty": 0.5}}, 0.5),
+        ({"policy": {"theta": 0.5, "certainty": 0.25}, "operating_point": {"theta": 0.8}}, 0),
+    ],
+)
+def test_the_weight_of_certainty_is_the_one_that_goes_with_the_recorded_theta(info, certainty):
+    assert recorded_certainty(info) == certainty
+
+
+@pytest.mark.parametrize("weight", [-0.1, float("nan"), float("inf"), True, "1"])
+def test_bad_weights_of_certainty_are_refused_by_value_and_rule(weight):
+    with pytest.raises(ValueError, match=r"policy\.certainty=.*at least 0"):
+        check_certainty(weight)
 
 
 @pytest.mark.parametrize("lam", [-0.1, float("nan"), float("inf")])

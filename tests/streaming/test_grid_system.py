@@ -46,6 +46,10 @@ def one_by_one(model, tokens, source, theta, limit=64):
         hidden = model(torch.tensor([stream[: x + 1]]), torch.tensor([target]), torch.tensor([len(stream)]))[0, -1, -1]
         token = int(model.text_logits(hidden).argmax())
         p_emit = float(model.emit_logits(hidden).softmax(-1)[1])
+        if model.certainty:
+            q = float(model.text_logits(hidden).softmax(-1).max())
+            odds = p_emit / (1 - p_emit) * (q / (1 - q)) ** model.certainty
+            p_emit = odds / (1 + odds)
         ended = x == len(stream) - 1
         if ended and token == tokens.end:
             return [*events, ("end", "end_token")]
@@ -111,6 +115,30 @@ def test_a_batch_of_streams_does_what_each_does_alone_step_by_step(options, toke
             system = GridSystem(model, tokens, theta, max_target_tokens=6, recompute=recompute)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
+
+
+@pytest.mark.parametrize("certainty", [0.5, 2.0])
+@pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
+def test_the_certainty_of_the_next_token_counts_as_much_as_it_is_given(options, certainty):
+    told_apart = 0
+    for seed, theta in CASES:
+        model = small_talk(seed, **options)
+        without = [one_by_one(model, TOKENS, source, theta, limit=6) for source in SOURCES[:3]]
+        model.certainty = certainty
+        expected = [one_by_one(model, TOKENS, source, theta, limit=6) for source in SOURCES[:3]]
+        told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
+        for how in ({}, {"recompute": True}, *([{"static": True}] if model.cacheable else [])):
+            system = GridSystem(model, TOKENS, theta, max_target_tokens=6, **how)
+            for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
+                assert_same_events(ours, theirs)
+    assert told_apart, "decisions that no certainty changes show nothing"
+
+
+def test_a_token_that_is_certain_beyond_rounding_is_written_at_any_theta_below_one():
+    model = small_talk(0)
+    model.text_logits = lambda hidden: 1e4 * torch.eye(7, dtype=hidden.dtype)[2].expand(len(hidden), 7)
+    model.certainty = 0.5
+    assert delays(GridSystem(model, TOKENS, 0.999, max_target_tokens=3), [[2, 3, 4]]) == [[1, 1, 1]]
 
 
 def test_the_streams_compared_above_show_every_transition():
