@@ -4,7 +4,6 @@ import logging
 import os
 import sys
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,25 +71,13 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model
     from duplexmt.training.run import add_callbacks
-    from duplexmt.training.snapshots import Snapshots
 
     prepared, tokens = corpus_of(cfg, folder)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed)
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
-    save = partial(
-        save_model_folder,
-        model=module.model,
-        tokenizer=prepared.tokenizer,
-        tokens=tokens,
-        backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
-        data=asdict(cfg.data),
-        policy=policy_of(cfg),
-        trained_before=trained_on(cfg.model.backbone),
-        max_shard_size=cfg.training.max_shard_size,
-    )
-    snapshots = Snapshots(folder / "snapshots", cfg.training.snapshots, partial(save, training=training, scores={}))
-    add_callbacks(trainer, *looks_of(cfg, folder, prepared), snapshots)
+    trained_before = trained_on(cfg.model.backbone)  # asked now, as the base's folder may be gone in the end
+    add_callbacks(trainer, *looks_of(cfg, folder, prepared))
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)
         log.info("corpus\n%s", prepared.summary())
@@ -105,7 +92,19 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     if module.validated_step != trainer.global_step and not trainer.interrupted:  # trained, or resumed, since then
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
-        model_folder = save(folder / "model", training=training | {"epochs": trainer.current_epoch}, scores=scores)
+        model_folder = save_model_folder(
+            folder / "model",
+            model=module.model,
+            tokenizer=prepared.tokenizer,
+            tokens=tokens,
+            backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
+            data=asdict(cfg.data),
+            training=training | {"epochs": trainer.current_epoch},
+            policy=policy_of(cfg),
+            scores=scores,
+            trained_before=trained_before,
+            max_shard_size=cfg.training.max_shard_size,
+        )
         link_latest(folder)
         if cfg.logger.artifacts:
             log_model(trainer, model_folder, f"{cfg.name}-model", scores)

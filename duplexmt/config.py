@@ -209,7 +209,6 @@ class TrainingConfig:
     compile: bool = MISSING  # torch.compile what runs per position
     sample_size: int = MISSING  # validation sentences translated for BLEU and AL
     checkpoint_every_n_steps: int = MISSING
-    snapshots: list[int] = MISSING  # optimiser steps at which the model is kept, as folders like the last one
     seed: int = MISSING
     max_shard_size: str | None = None  # of a file of the model folder's weights, such as 40MB; null: one file
 
@@ -232,8 +231,6 @@ class TrainingConfig:
             raise ValueError(f"training.seed={self.seed}: must be at least 0 and below 2^32")
         _check_limit("training.checkpoint_every_n_steps", self.checkpoint_every_n_steps)
         _check_limit("training.sample_size", self.sample_size, least=0)
-        for step in self.snapshots:
-            _check_limit("training.snapshots", step, least=0)
 
 
 @dataclass

@@ -435,7 +435,6 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["data.batch_cells=0"], r"data\.batch_cells=0: must be at least 1, or null"),
         ("train", ["data.validation_size=0"], r"data\.validation_size=0: must be at least 1"),
         ("train", ["training.emit_weight=0"], r"training\.emit_weight=0\.0: must be a finite number above 0"),
-        ("train", ["training.snapshots=[0,-1]"], r"training\.snapshots=-1: must be at least 0"),
         ("train", ["training.betas=[0.9]"], r"training\.betas=\[0\.9\]: .*two numbers"),
         ("evaluate", ["split=train"], "split='train': must be 'test' or 'validation'"),
         ("evaluate", ["limit=0"], "limit=0: must be at least 1"),
