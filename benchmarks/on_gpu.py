@@ -103,7 +103,6 @@ def aims() -> list[Aim]:
             Aim(f"{name}: `mfu`", "≥", 0.5, of(name, "mfu")),
             Aim(f"{name}: `ratio_hf`", "≥", 1.25, of(name, "ratio_hf")),
             Aim(f"{name}: I←O off of its promise", "≥", 0.9, ratio(name, "speedup_io_off", "flop_ratio_io_off")),
-            Aim(f"{name}: `speedup_vs_padded`", "≥", 3, of(name, "speedup_vs_padded")),
             Aim(f"{name}: `padding_waste`", "≤", 0.05, of(name, "padding_waste")),
             Aim(f"{name}: `epoch_minutes`", "≤", 8, of(name, "epoch_minutes")),
         ]

@@ -1,11 +1,11 @@
-"""A grid training step against a plain Transformer's, against the padded step, and against the device.
+"""A grid training step against a plain Transformer's, and against the device.
 
     python benchmarks/train_step.py [--quick] [--device cpu|cuda] [--precision 32|bf16|fp16] [--compile]
                                     [--steps N] [--pairs N] [--speed-only | --memory-only]
 
 Forward, path, backward and optimiser of LoRA r = 64 with a full text head, on real sentence lengths (lengths.json:
-how many pairs of each size Tatoeba and the WMT news sets have under the Qwen2 tokenizer, up to 32 tokens a side, end
-tokens included). On CUDA the backbone is Qwen2.5-0.5B's shape, on a CPU 4 layers of width 256; weights are random. All
+how many pairs of each size the WMT news sets have under the Qwen2 tokenizer, up to 32 tokens a side, end tokens
+included). On CUDA the backbone is Qwen2.5-0.5B's shape, on a CPU 4 layers of width 256; weights are random. All
 comparisons are of one run, by medians of interleaved steps. What does not fit into the memory is left out. The last
 line is one JSON object:
 
@@ -16,7 +16,6 @@ gemm_share          time in matrix products over that in all operations of a ste
 mfu                 model FLOP/s over the rate of a large matrix product measured here
 speedup_io_off      pairs/s with I←O off over those with it on; flop_ratio_io_off: the ratio of operations
 padding_waste       positions the layers computed over those of valid cells, less 1
-speedup_vs_padded   against benchmarks/padded.py on the same random batches of 16 Tatoeba pairs, of padded_waste
 peak_memory         bytes at the paper's batch (4 pairs of 33 × 33) by `training.recompute`; on a CPU memory's growth
 epoch_minutes       100,000 news pairs at the measured pairs/s (on this one device)
 scaling             X = Y from 8 on: ms and bytes of a step, exact and approximate, and attention's scores
@@ -40,7 +39,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from padded import padded_losses
 from torch.autograd import DeviceType
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
@@ -84,7 +82,7 @@ class Bench:
         self.cuda, self.compile = self.device.type == "cuda", arguments.compile
         self.shape, self.vocab = (QWEN, 151_936) if self.cuda else (SMALL, 4000)
         self.steps = arguments.steps or (3 if arguments.quick else 15)
-        self.news_pairs = arguments.pairs or (24 if self.cuda else 3 if arguments.quick else 6)  # a batch
+        self.pairs = arguments.pairs or (24 if self.cuda else 3 if arguments.quick else 6)  # a batch
         self.lengths = json.loads((Path(__file__).parent / "lengths.json").read_text())
 
     def model(self, **options: object) -> GridModel:
@@ -98,11 +96,10 @@ class Bench:
             model.compile_blocks()
         return model
 
-    def batches(self, corpus: str, pairs: int, count: int, seed: int = 0) -> list[Batch]:
-        """Random pairs with a corpus' lengths."""
-        draw = random.Random(seed)
-        table = self.lengths[corpus]
-        sizes = draw.choices([(x, y) for x, y, _ in table], [n for *_, n in table], k=pairs * count)
+    def batches(self) -> list[Batch]:
+        """Random pairs with the lengths of news, a batch for each step."""
+        draw, pairs = random.Random(0), self.pairs
+        sizes = draw.choices([(x, y) for x, y, _ in self.lengths], [n for *_, n in self.lengths], k=pairs * self.steps)
         examples = [self.pair(x, y, draw) for x, y in sizes]
         return [collate(examples[i : i + pairs]).to(self.device) for i in range(0, len(examples), pairs)]
 
@@ -218,7 +215,7 @@ def cells_of(batch: Batch) -> int:
 
 def against_hugging_face(bench: Bench) -> dict[str, float]:
     """`ratio_hf`, `gemm_share`, `mfu`: news pairs, 24 a batch on CUDA, 6 (quick: 3) on a CPU, or --pairs."""
-    batches = bench.batches("news", bench.news_pairs, bench.steps)
+    batches = bench.batches()
     model = bench.model()
     grid, plain = bench.grid_step(model), bench.plain_step()
     ids = [torch.randint(2, bench.vocab, (2 * cells_of(b) // 32, 32), device=bench.device) for b in batches]
@@ -267,24 +264,12 @@ def times_by_name(events: Iterable[Any], cuda: bool) -> list[tuple[str, float]]:
 
 def io_off(bench: Bench) -> dict[str, float]:
     """`speedup_io_off` beside the ratio of operations."""
-    batches = bench.batches("news", bench.news_pairs, bench.steps)
+    batches = bench.batches()
     on, off = bench.model(), bench.model(input_attends_output=False)
     step_on, step_off = bench.grid_step(on), bench.grid_step(off)
     time_on, time_off = bench.compare(lambda t: step_on(batches[t]), lambda t: step_off(batches[t]))
     flops_on, flops_off = (sum(step_flops(model, batch.shapes) for batch in batches) for model in (on, off))
     return {"speedup_io_off": time_on / time_off, "flop_ratio_io_off": flops_on / flops_off}
-
-
-def against_padded(bench: Bench) -> dict[str, float]:
-    """`speedup_vs_padded`: random batches of 16 Tatoeba pairs, not sorted by length."""
-    batches = bench.batches("tatoeba", 16, bench.steps)
-    model = bench.model()
-    flat = bench.grid_step(model)
-    padded = bench.trainer(model, lambda batch: padded_losses(model, batch, 0.1)[0])
-    flat_time, padded_time = bench.compare(lambda t: flat(batches[t]), lambda t: padded(batches[t]))
-    computed = sum(batch.source.numel() * batch.target.shape[1] for batch in batches)
-    waste = computed / sum(map(cells_of, batches)) - 1
-    return {"speedup_vs_padded": padded_time / flat_time, "padded_waste": waste}
 
 
 def peak_memory(bench: Bench) -> dict[str, int]:
@@ -362,7 +347,7 @@ def main() -> None:
         "compile": bench.compile,
     }
     try:
-        for part in () if arguments.memory_only else (against_hugging_face, io_off, against_padded):
+        for part in () if arguments.memory_only else (against_hugging_face, io_off):
             try:
                 result |= part(bench)
             except torch.OutOfMemoryError as error:
