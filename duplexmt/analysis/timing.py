@@ -9,7 +9,7 @@ written in order, none can be written in time before those in front of it are kn
 is too late. One model judges all systems of an evaluation, on what each of them wrote.
 
 Writes `timing.md`: a table of all systems and settings, and of each the sentences with the early tokens most
-regretted; and two figures, the shares of early and late tokens, and how far off they are.
+regretted.
 """
 
 import argparse
@@ -24,7 +24,6 @@ import torch
 
 from ..data.batch import collate
 from ..drawing.table import to_markdown
-from ..drawing.timing_figure import lag_figure, share_figure
 from ..evaluation.decoding import Decoding
 from ..evaluation.named import named_apart
 from ..evaluation.scoring import name_points
@@ -211,8 +210,8 @@ def page(found: Mapping[tuple[str, str], Sequence[SentenceTiming]], epsilon: flo
     return "\n".join(lines) + "\n"
 
 
-def analyse(evaluation: Path, model_folder: Path, out: Path, sentences: int, epsilon: float) -> list[Path]:
-    """Write the table and the figures; returns the files.
+def analyse(evaluation: Path, model_folder: Path, out: Path, sentences: int, epsilon: float) -> Path:
+    """Write `timing.md` into a folder; returns the file.
 
     Raises:
         ValueError: those of `timings`, and of an evaluation that is not finished.
@@ -222,16 +221,11 @@ def analyse(evaluation: Path, model_folder: Path, out: Path, sentences: int, eps
     decoding = Decoding.read(evaluation)
     decoding.check_complete()
     found = timings(decoding, load_model_folder(model_folder), sentences, epsilon)
-    rows = [row(*label, judged) for label, judged in found.items()]
-    lags = {
-        " ".join(label).removesuffix(" —"): [token.lag for sentence in judged for token in sentence.tokens]
-        for label, judged in found.items()
-    }
     out.mkdir(parents=True, exist_ok=True)
-    paths = [*share_figure(rows, out), *lag_figure(lags, out), out / "timing.md"]
+    path = out / "timing.md"
     count = min(sentences, decoding.test["sentences"])
-    paths[-1].write_text(page(found, epsilon, count), encoding="utf-8", newline="\n")
-    return paths
+    path.write_text(page(found, epsilon, count), encoding="utf-8", newline="\n")
+    return path
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -244,12 +238,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilon", type=float, default=0.5, help="nats")
     asked = parser.parse_args(arguments)
     try:
-        paths = analyse(asked.evaluation, asked.model_folder, asked.out, asked.sentences, asked.epsilon)
+        print(analyse(asked.evaluation, asked.model_folder, asked.out, asked.sentences, asked.epsilon))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    for path in paths:
-        print(path)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from duplexmt.analysis.timing import (
 from duplexmt.analysis.timing import SentenceTiming as Sentence
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.drawing.timing_figure import lag_figure, share_figure
 from duplexmt.evaluation.decoding import Decoding, Point, TestSet
 from duplexmt.evaluation.translation import tokenise, translate
 from duplexmt.model_folder.artifact import load_model_folder, read_manifest
@@ -147,13 +146,11 @@ def test_models_of_unlike_trainings_have_the_names_of_the_tables(evaluated):
     ]  # fmt: skip
 
 
-def test_the_command_writes_a_table_and_figures(evaluated, capsys):
+def test_the_command_writes_a_table(evaluated, capsys):
     out = evaluated / "timing"
     command = [str(evaluated / "evaluation"), str(evaluated / "grid"), "--out", str(out)]
     main([*command, "--sentences", "3"])
-    assert capsys.readouterr().out.split() == [
-        str(out / f"timing-{name}.{kind}") for name in ("shares", "lags") for kind in ("svg", "png")
-    ] + [str(out / "timing.md")]
+    assert capsys.readouterr().out == f"{out / 'timing.md'}\n"
     table = (out / "timing.md").read_text(encoding="utf-8")
     for name in ("θ=0.2", "θ=0.9", "k=1", "offline"):
         assert name in table
@@ -186,10 +183,3 @@ def test_an_evaluation_that_is_not_finished_is_refused(evaluated, tmp_path):
     assert json.loads(lines[-1])["id"] == 3
     with pytest.raises(ValueError, match="is not finished: go on with"):
         analyse(folder, evaluated / "grid", tmp_path, 2, 0.5)
-
-
-def test_nothing_written_is_nothing_to_draw(tmp_path):
-    with pytest.raises(ValueError, match="no token was written"):
-        share_figure([row("grid", "θ=1", [])], tmp_path)
-    with pytest.raises(ValueError, match="no token was written"):
-        lag_figure({"grid": []}, tmp_path)
