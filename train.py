@@ -190,11 +190,11 @@ def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:
 def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]:
     """The callbacks that translate validation sentences: for scores, and for a close look at a few."""
     from duplexmt.training.probes import ProbeCallback, choose_probes
-    from duplexmt.training.sample import sample_callback
+    from duplexmt.training.sample import SimultaneousSample
 
     system, setting = shown_as(cfg)
     limit = cfg.policy.max_target_tokens
-    sample = sample_callback(prepared, cfg.training.sample_size, cfg.data.target_language, system, setting, limit)
+    sample = SimultaneousSample(prepared, cfg.training.sample_size, cfg.data.target_language, system, setting, limit)
     look = asdict(cfg.probes)
     every, thetas = look.pop("every_n_steps"), look.pop("thetas")
     probes = ProbeCallback(

@@ -19,6 +19,7 @@ from duplexmt.training.data import GridDataModule
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.prefix_module import PrefixTranslation
 from duplexmt.training.probes import ProbeCallback, choose_probes
+from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_prefix, tiny_tokenizer
 
 # Settings of a quiet run, for `build_trainer`.
@@ -51,6 +52,12 @@ def small_prefix_module(model=None, k=2, **values):
     return PrefixTranslation(
         model, stream_tokens(tiny_tokenizer()), **{"learning_rate": 1e-3, "warmup_steps": 2} | values
     )
+
+
+def small_sample(size, system, setting):
+    """The callback that translates the first sentences after each validation."""
+    prepared = PreparedCorpus({"validation": as_pairs(SENTENCES)}, tiny_tokenizer(), None)
+    return SimultaneousSample(prepared, size, "en", system, setting, max_target_tokens=8)
 
 
 # The first half of each sentence: pairs of as different lengths, with a quarter of the cells.

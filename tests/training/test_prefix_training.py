@@ -19,10 +19,17 @@ from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
-from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, tiny_backbone, tiny_prefix, tiny_tokenizer
 
-from .small_run import KeepGradients, built_trainer, small_data, small_module, small_prefix_module, small_trainer
+from .small_run import (
+    KeepGradients,
+    built_trainer,
+    small_data,
+    small_module,
+    small_prefix_module,
+    small_sample,
+    small_trainer,
+)
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "v_proj", "up_proj"]}
 SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
@@ -110,10 +117,9 @@ def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_alway
 def fit(folder, *, k=2, resume=False, accumulate=2, **limits):
     """Train wait-k in a folder as `train.py` does, with the sample that is translated after each validation."""
     module = small_prefix_module(k=k)
-    references = [target for _, target in SENTENCES[:4]]
     trainer = built_trainer(
         folder,
-        SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", "waitk", 2, 8),
+        small_sample(4, "waitk", 2),
         accumulate_grad_batches=accumulate,
         gradient_clip_val=1.0,
         **limits,
@@ -180,8 +186,7 @@ def test_frozen_weights_in_half_precision_train_and_the_sample_is_translated_in_
         weight.data = weight.data.bfloat16()
     grid = system == "grid"
     module = small_module(GridModel(backbone)) if grid else small_prefix_module(PrefixModel(backbone, k=2))
-    references = [target for _, target in SENTENCES[:4]]
-    sample = SimultaneousSample(SOURCES, references, tiny_tokenizer(), "en", system, 0.5 if grid else 2, 8)
+    sample = small_sample(4, system, 0.5 if grid else 2)
     trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0, callbacks=[sample])
     trainer.fit(module, small_data(6))
     assert "validation/AL" in trainer.callback_metrics

@@ -12,7 +12,7 @@ from duplexmt.streaming.grid_system import GridSystem
 from duplexmt.training import sample as sample_module
 from duplexmt.training.finish import demonstrate
 from duplexmt.training.module import GridTranslation
-from duplexmt.training.sample import sample_callback
+from duplexmt.training.sample import SimultaneousSample
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 from .small_run import small_trainer
@@ -42,7 +42,7 @@ def test_the_validation_sample_reads_the_previous_sentence_first(monkeypatch):
     monkeypatch.setattr(
         sample_module, "decode", lambda tokenizer, tokens: texts.append(tokens) or decode(tokenizer, tokens)
     )
-    callback = sample_callback(prepared(), 4, "en", "grid", 0.4, 8)
+    callback = SimultaneousSample(prepared(), 4, "en", "grid", 0.4, 8)
     module = GridTranslation(model, TOKENS, lam=0.1, learning_rate=1e-3, warmup_steps=0)
     module.log = lambda *_, **__: None
     trainer = small_trainer()

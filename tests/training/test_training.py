@@ -24,10 +24,9 @@ from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
 from duplexmt.training.base import OVERFLOWS_IN_A_ROW
-from duplexmt.training.sample import SimultaneousSample
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 
-from .small_run import KeepGradients, built_trainer, small_data, small_module, small_trainer
+from .small_run import KeepGradients, built_trainer, small_data, small_module, small_sample, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj"]}
 
@@ -119,19 +118,9 @@ def fit(
     lora = dropout and GridModel(add_lora(spoken_grid(seed=5).causal_lm, **LORA | {"dropout": dropout})).double()
     module = small_module(lora, **optimisation or {})
     data = small_data(3 if accumulate == 1 else 1)
-    sentences = [pair[0] for pair in SENTENCES[:2]]
-    callback = SimultaneousSample(
-        token_ids(tiny_tokenizer(), sentences),
-        [pair[1] for pair in SENTENCES[:2]],
-        tiny_tokenizer(),
-        "en",
-        "grid",
-        0.5,
-        8,
-    )
     trainer = built_trainer(
         folder,
-        *([callback, *callbacks] if sample else callbacks),
+        *([small_sample(2, "grid", 0.5), *callbacks] if sample else callbacks),
         every=every,
         resumed=resume,
         accumulate_grad_batches=accumulate,
