@@ -48,51 +48,23 @@ class Way:
 
 @dataclass(frozen=True)
 class ViewerSentence:
-    """A sentence at all thresholds.
-
-    Raises:
-        ValueError: where ways and thresholds, or ways and grids, do not fit together.
-    """
+    """A sentence at all thresholds."""
 
     label: str
     source: str
     reference: str
     grids: Sequence[SentenceGrid]  # the reference's first
-    ways: Sequence[Way]  # from the lowest thresholds to the highest
-
-    def __post_init__(self) -> None:
-        expected = 0
-        for way in self.ways:
-            if way.first != expected or way.last < way.first:
-                raise ValueError(f"{self.label}: no single translation at threshold number {expected}")
-            if not 0 < way.grid + 1 <= len(self.grids) or not way.visits:
-                raise ValueError(
-                    f"{self.label}: the translation at threshold number {expected} has no grid or no steps"
-                )
-            expected = way.last + 1
+    ways: Sequence[Way]  # from the lowest thresholds to the highest, one at each threshold
 
 
 @dataclass(frozen=True)
 class Viewer:
-    """All sentences of the viewer.
+    """All sentences of the viewer, at least one."""
 
-    Raises:
-        ValueError: for no sentence, no threshold, thresholds that do not rise, or a sentence that lacks some.
-    """
-
-    thetas: Sequence[float]
+    thetas: Sequence[float]  # rising
     sentences: Sequence[ViewerSentence]
     source_language: str
     target_language: str
-
-    def __post_init__(self) -> None:
-        if not self.sentences or not self.thetas:
-            raise ValueError("a viewer needs at least one sentence and one threshold")
-        if list(self.thetas) != sorted(set(self.thetas)):
-            raise ValueError(f"thresholds must rise: {list(self.thetas)}")
-        for sentence in self.sentences:
-            if not sentence.ways or sentence.ways[-1].last != len(self.thetas) - 1:
-                raise ValueError(f"{sentence.label}: its translations do not reach the last of {len(self.thetas)} θ")
 
 
 def viewer_data(viewer: Viewer) -> dict[str, Any]:

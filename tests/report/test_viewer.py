@@ -1,4 +1,4 @@
-"""The viewer's data: every threshold has one translation, texts are harmless inside a script, sizes are kept."""
+"""The viewer's data: texts are harmless inside a script, grids and sizes are kept."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from duplexmt.drawing import style
-from duplexmt.report.viewer import Viewer, colours, script_json, viewer_data, within
+from duplexmt.report.viewer import colours, script_json, viewer_data, within
 
 from .scripted_viewer import NASTY, grid, sentence, viewer
 
@@ -50,20 +50,6 @@ def test_a_viewer_keeps_its_first_sentences_within_a_size():
     assert len(within(many, 3 * one).sentences) == 3
     assert len(within(many, 1).sentences) == 1
     assert within(many, 10**9) == many
-
-
-def test_thresholds_without_one_translation_are_refused():
-    whole = sentence()
-    with pytest.raises(ValueError, match="no single translation at threshold number 1"):
-        replace(whole, ways=[whole.ways[0], whole.ways[2]])
-    with pytest.raises(ValueError, match="has no grid"):
-        replace(whole, ways=[replace(whole.ways[0], grid=7)])
-    with pytest.raises(ValueError, match="do not reach the last of 5 θ"):
-        viewer(replace(whole, ways=whole.ways[:2]))
-    with pytest.raises(ValueError, match="at least one sentence"):
-        Viewer((0.5,), (), "zh", "en")
-    with pytest.raises(ValueError, match="must rise"):
-        viewer(thetas=(0.0, 0.5, 0.5, 0.7, 1.0))
 
 
 def test_colours_are_the_figures_own_with_ink_that_can_be_read():
