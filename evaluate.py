@@ -75,7 +75,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
     compared: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
     asked = folders_to_run(cfg, arguments, folder)
     manifests = {path: read_manifest(path) for path in asked}
-    check_knobs({"k": cfg.ks, "agreement": cfg.agreements, **cfg.rivals}, manifests.values())
+    check_knobs({"k": cfg.ks, "agreement": cfg.agreement, **cfg.rivals}, manifests.values())
     asked = [path.resolve() for path in asked]
     begun = begun_points(folder, asked)
     manifests |= {path: read_manifest(path) for path in begun}
@@ -94,7 +94,7 @@ def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
                 compared.append(corpus)
                 log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
                 warn_of_overlap(name, corpus, loaded.tokenizer, test.sources)
-        knobs = cfg.policy.thetas, cfg.ks, cfg.agreements, cfg.rivals
+        knobs = cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals
         wanted = points_of(loaded, *knobs) if model_folder in asked else []
         for system, setting in dict.fromkeys([*wanted, *begun.get(model_folder, [])]):
             how = limits(cfg) | {"adaptive": cfg.adaptive}

@@ -387,8 +387,8 @@ class EvaluateSettings:
             raise ValueError(f"split={self.split!r}: must be 'test' or 'validation'")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit={self.limit}: must be at least 1, or null for all sentences")
-        for name in ("k", "agreement"):
-            for value in getattr(self, f"{name}s"):
+        for name, values in (("k", self.ks), ("agreement", self.agreement)):
+            for value in values:
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     raise ValueError(f"{name}={value}: must be a whole number of at least 1")
         for name, check in ADAPTIVE_KNOBS.items():
@@ -424,11 +424,6 @@ class EvaluateSettings:
     def rivals(self) -> dict[str, list[Any]]:
         """Settings of the adaptive policies, by system."""
         return {name: _as_list(getattr(self, name)) for name in ADAPTIVE_KNOBS}
-
-    @property
-    def agreements(self) -> list[int]:
-        """Of local agreement."""
-        return list(self.agreement)
 
 
 @dataclass

@@ -477,7 +477,7 @@ def test_folders_knobs_and_thresholds_may_be_one_or_several():
     cfg = checked("evaluate", "confidence=0.5", "lsg=[0.1,1]")
     assert cfg.rivals == {"confidence": [0.5], "lsg": [0.1, 1], "alignatt": [], "hold": []}
     cfg = checked("evaluate", "model_folder=[a,b]", "k=[3,5]", "agreement=[2]")
-    assert (cfg.model_folders, cfg.ks, cfg.agreements, cfg.rescored) == (["a", "b"], [3, 5], [2], [])
+    assert (cfg.model_folders, cfg.ks, cfg.agreement, cfg.rescored) == (["a", "b"], [3, 5], [2], [])
 
 
 def test_lambda_zero_and_no_limits_are_allowed():

@@ -15,16 +15,15 @@ BESIDE = [(x, y) for y in (-9, 3, -16, 10, -23, 17) for x in (4, -4)]  # places 
 
 
 def pareto_figure(
-    curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str], folder: Path, latency: str = "AL"
+    curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str], folder: Path
 ) -> list[Path]:
     """Write `pareto.pdf`, `.svg` and `.png`: one panel for each quality metric, 95 % intervals as error bars.
 
     Args:
-        curves: each system's points; of each, its `setting` and, for latency and metrics, `(value, interval)` with
+        curves: each system's points; of each, its `setting` and, for AL and metrics, `(value, interval)` with
             `interval` `(low, high)` or None.
         metrics: quality metrics to show.
         folder: where to.
-        latency: metric of the horizontal axis.
 
     Raises:
         ValueError: for nothing to show.
@@ -34,12 +33,12 @@ def pareto_figure(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "pareto.pdf"
     with style.figure_style():
-        figure = _panels(curves, metrics, latency)
+        figure = _panels(curves, metrics)
         figure.savefig(path, metadata={"CreationDate": None})
         return [path, *style.save(figure, folder, "pareto", dpi=160)]
 
 
-def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str], latency: str) -> "Figure":
+def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str]) -> "Figure":
     from matplotlib.figure import Figure  # without pyplot: no windows, no global state
 
     columns = min(2, len(metrics))
@@ -49,7 +48,7 @@ def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence
     for axes in panels[len(metrics) :]:
         axes.set_axis_off()
     for axes, metric in zip(panels, metrics, strict=False):
-        draw_curves(axes, curves, metric, latency, legend=False)
+        draw_curves(axes, curves, metric)
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
@@ -78,25 +77,19 @@ def separate_names(figure: "Figure") -> None:
             taken.append(text.get_window_extent())
 
 
-def draw_curves(
-    axes: "Axes",
-    curves: Mapping[str, Sequence[Mapping[str, Any]]],
-    metric: str,
-    latency: str = "AL",
-    legend: bool = True,
-) -> None:
+def draw_curves(axes: "Axes", curves: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> None:
     """Draw one panel: a line for each system, its settings written beside the points."""
     for index, (system, unsorted) in enumerate(curves.items()):
         points = sorted(
-            (point for point in unsorted if point.get(metric) is not None), key=lambda point: point[latency][0]
+            (point for point in unsorted if point.get(metric) is not None), key=lambda point: point["AL"][0]
         )
         if not points:
             continue
-        x, y = ([point[name][0] for point in points] for name in (latency, metric))
+        x, y = ([point[name][0] for point in points] for name in ("AL", metric))
         axes.errorbar(
             x,
             y,
-            xerr=_errors(points, latency),
+            xerr=_errors(points, "AL"),
             yerr=_errors(points, metric),
             color=style.COLOURS[index % len(style.COLOURS)],
             linestyle=style.DASHES[index % len(style.DASHES)],
@@ -110,11 +103,9 @@ def draw_curves(
         for place, settings in _named(points, x, y).items():
             text = style.shown(", ".join(sorted(settings)))
             axes.annotate(text, place, xytext=BESIDE[0], textcoords="offset points", fontsize=7)
-    axes.set_xlabel(f"{latency} (model tokens)")
+    axes.set_xlabel("AL (model tokens)")
     axes.set_ylabel(metric)
     axes.grid(alpha=0.3, linewidth=0.5)
-    if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8)
 
 
 def _named(

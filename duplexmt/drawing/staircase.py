@@ -35,8 +35,8 @@ def staircase(events: Iterable[Event], tokenizer: Any, end_token: int) -> str:
     return "\n".join(f"  {read}{' ' * (width - terminal_width(read))}  {written}".rstrip() for read, written in steps)
 
 
-def event_line(event: Event, tokenizer: Any, growing: GrowingText | None = None) -> dict[str, Any]:
-    """One event as a JSON object; `growing` collects the target text of its stream, where events bring none."""
+def event_line(event: Event, tokenizer: Any) -> dict[str, Any]:
+    """One event, which brings the text it makes certain, as a JSON object."""
     if isinstance(event, Read):
         return {
             "event": "read",
@@ -48,10 +48,9 @@ def event_line(event: Event, tokenizer: Any, growing: GrowingText | None = None)
         return {
             "event": "write",
             "token": tokenizer.convert_ids_to_tokens(event.token),
-            "text": growing.add(event.token) if growing else event.text,
+            "text": event.text,
             "delay": event.delay,
             "emit_probability": event.emit_probability,
             "elapsed": event.elapsed,
         }
-    text = growing.finish() if growing else event.text
-    return {"event": "end", "reason": event.reason, "text": text, "elapsed": event.elapsed}
+    return {"event": "end", "reason": event.reason, "text": event.text, "elapsed": event.elapsed}

@@ -19,10 +19,11 @@ WIDEST = 84.0  # points of a column; more is wrapped
 MOST_WIDTH = 900.0  # points of a table; more columns go below
 POINTS = 72  # an inch
 MOST_LABELS = 40  # source tokens named along an axis
+HEAD = "θ"  # of the column of settings
 
 
-def emission_markdown(rows: Mapping[str, Steps], head: str = "θ") -> str:
-    """`tab:infer-process` in Markdown: a row for each setting, a column for each source token, numbered.
+def emission_markdown(rows: Mapping[str, Steps]) -> str:
+    """`tab:infer-process` in Markdown: a row for each θ, a column for each source token, numbered.
 
     Raises:
         ValueError: what `check_steps` refuses.
@@ -33,17 +34,16 @@ def emission_markdown(rows: Mapping[str, Steps], head: str = "θ") -> str:
     for name, steps in rows.items():
         written = [escape(shown(text), quote=False) if text else "" for _, text in steps]
         cells = dict(zip(columns, [*written, *[""] * (len(columns) - len(written))], strict=True))
-        table.append({head: name} | cells)
+        table.append({HEAD: name} | cells)
     return to_markdown(table)
 
 
-def emission_figure(rows: Mapping[str, Steps], folder: Path, name: str = "emission", head: str = "θ") -> list[Path]:
+def emission_figure(rows: Mapping[str, Steps], folder: Path) -> list[Path]:
     """Write `tab:infer-process` as SVG and PNG. Columns that do not fit side by side go on below.
 
     Args:
-        rows: the steps at each setting, of one sentence.
-        folder, name: where to.
-        head: what the settings are.
+        rows: the steps at each θ, of one sentence.
+        folder: where to.
 
     Raises:
         ValueError: what `check_steps` refuses.
@@ -62,7 +62,7 @@ def emission_figure(rows: Mapping[str, Steps], folder: Path, name: str = "emissi
         for x in range(len(reads))
     ]
     names = [shortened(shown(setting), SIZE, WIDEST) for setting in rows]
-    first = max(text_width(text, SIZE) for text in [head, *names]) + 2 * GAP
+    first = max(text_width(text, SIZE) for text in [HEAD, *names]) + 2 * GAP
     blocks = _blocks(widths, MOST_WIDTH - first)
 
     heights = [[max(1, *(len(row[x]) for x in block)) * LINE + 5 for row in texts] for block in blocks]
@@ -79,7 +79,7 @@ def emission_figure(rows: Mapping[str, Steps], folder: Path, name: str = "emissi
             lefts = [first + sum(widths[x] for x in block[:number]) for number in range(len(block))]
             right = lefts[-1] + widths[block[-1]]
             axes.plot([GAP / 2, right], [top, top], color="black", linewidth=1)
-            axes.text(GAP, top + LINE, head, fontsize=SIZE, va="baseline")
+            axes.text(GAP, top + LINE, HEAD, fontsize=SIZE, va="baseline")
             for x, left in zip(block, lefts, strict=True):
                 axes.text(left, top + LINE, heads[x], fontsize=SIZE, va="baseline")
             top += LINE + 6
@@ -96,12 +96,10 @@ def emission_figure(rows: Mapping[str, Steps], folder: Path, name: str = "emissi
                 top += tall
             axes.plot([GAP / 2, right], [top + 2, top + 2], color="black", linewidth=1)
             top += LINE
-        return style.save(figure, folder, name)
+        return style.save(figure, folder, "emission")
 
 
-def staircase_figure(
-    source: Sequence[str], delays: Mapping[str, Sequence[int]], folder: Path, name: str = "staircase"
-) -> list[Path]:
+def staircase_figure(source: Sequence[str], delays: Mapping[str, Sequence[int]], folder: Path) -> list[Path]:
     """Write the read/write staircases of several systems on one sentence as SVG and PNG.
 
     Systems that read and write in the very same order share a line.
@@ -109,7 +107,7 @@ def staircase_figure(
     Args:
         source: its S source tokens, without end token.
         delays: each system's source tokens read before each target token, never falling, at most S.
-        folder, name: where to.
+        folder: where to.
 
     Raises:
         ValueError: for no source, no system, or delays that are none of this sentence's.
@@ -169,7 +167,7 @@ def staircase_figure(
         axes.set_ylabel("target tokens written →", fontsize=SIZE)
         axes.grid(alpha=0.3, linewidth=0.5)
         figure.legend(loc="outside right upper", fontsize=SIZE, frameon=False, handlelength=3.5)
-        return style.save(figure, folder, name)
+        return style.save(figure, folder, "staircase")
 
 
 def check_steps(rows: Mapping[str, Steps]) -> list[str]:

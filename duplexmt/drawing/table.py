@@ -77,10 +77,8 @@ def write_tables(
     tables go into the JSON alone.
 
     Raises:
-        ValueError: what `check_rows` refuses, or a `name` that is empty or holds a folder; nothing is written then.
+        ValueError: what `check_rows` refuses; nothing is written then.
     """
-    if not name or Path(name).name != name:
-        raise ValueError(f"the name of a table must be a plain file name, got {name!r}")
     contents = {
         "md": to_markdown(rows, caption, footnotes),
         "csv": to_csv(rows),

@@ -67,16 +67,13 @@ def read_run_curves(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def training_figure(
-    curves: Mapping[str, Curve],
-    folder: Path,
-    name: str = "training",
-    wanted: Mapping[str, Mapping[str, str]] = PANELS,
+    curves: Mapping[str, Curve], folder: Path, wanted: Mapping[str, Mapping[str, str]] = PANELS
 ) -> list[Path]:
     """Write a panel for each of those wanted as SVG and PNG; metrics a run has not logged are left out.
 
     Args:
         curves: of each metric; those with other names are not shown.
-        folder, name: where to.
+        folder: where to.
         wanted: as `PANELS`.
 
     Raises:
@@ -120,4 +117,4 @@ def training_figure(
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(alpha=0.3, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, handlelength=3)
-        return style.save(figure, folder, name)
+        return style.save(figure, folder, "training")

@@ -9,14 +9,14 @@ from ..metrics.bootstrap import Array, envelope_mean, interval, paired_p_value, 
 from .scoring import QUALITY, Scores
 
 
-def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str, Any]]:
-    """Systems against each other at matched latency: paired bootstrap over the sentences.
+def comparisons(scores: Sequence[Scores]) -> list[dict[str, Any]]:
+    """Systems against each other at matched AL: paired bootstrap over the sentences.
 
     For each point of the system with fewer points, the other system's quality is interpolated between its own points
-    at that point's latency, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
+    at that point's AL, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
     at its fastest, there is nothing to compare.
     """
-    systems = _by_system(scores, latency)
+    systems = _by_system(scores)
     names = sorted(systems, key=lambda name: -len(systems[name]))
     rows = []
     for position, first in enumerate(names):
@@ -24,27 +24,27 @@ def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str,
             for other in systems[second]:
                 for metric in QUALITY:
                     points = [*systems[first], other]
-                    if any(metric not in entry.samples or latency not in entry.samples for entry in points):
+                    if any(metric not in entry.samples or "AL" not in entry.samples for entry in points):
                         continue
-                    row = _compare(systems[first], other, metric, latency)
+                    row = _compare(systems[first], other, metric)
                     if row is not None:
                         rows.append(row)
     return rows
 
 
-def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) -> dict[str, Any] | None:
-    wanted = other.samples[latency]
-    found = quality_at_latency(_resampled(curve, latency), _resampled(curve, metric), wanted)
+def _compare(curve: Sequence[Scores], other: Scores, metric: str) -> dict[str, Any] | None:
+    wanted = other.samples["AL"]
+    found = quality_at_latency(_resampled(curve, "AL"), _resampled(curve, metric), wanted)
     differences = found - other.samples[metric]
     bounds = interval(differences)
     if bounds is None:  # out of reach in some resample
         return None
-    at = other.row[latency]
-    value = quality_at_latency(_measured(curve, latency), _measured(curve, metric), np.array([at]))
+    at = other.row["AL"]
+    value = quality_at_latency(_measured(curve, "AL"), _measured(curve, metric), np.array([at]))
     return {
         "system": curve[0].system,
         "against": f"{other.system} {other.setting}".removesuffix(" —"),
-        latency: at,
+        "AL": at,
         "metric": metric,
         "score": float(value[0]),
         "other": other.row[metric],
@@ -55,30 +55,30 @@ def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) 
     }
 
 
-def curve_means(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str, Any]]:
-    """One number for each system's curve: the mean quality of its upper envelope over the latencies all curves share.
+def curve_means(scores: Sequence[Scores]) -> list[dict[str, Any]]:
+    """One number for each system's curve: the mean quality of its upper envelope over the AL that all curves share.
 
-    A curve is a system with several settings of different latency; others (offline) have none. Each system is compared
+    A curve is a system with several settings of different AL; others (offline) have none. Each system is compared
     with the best of the others by a paired bootstrap, in which the shared range is that of the resample.
 
     Returns:
-        Rows by metric and mean, the highest first; none where fewer than two curves share a range of latencies.
+        Rows by metric and mean, the highest first; none where fewer than two curves share a range of AL.
     """
-    systems = _by_system(scores, latency)
-    curved = {name: found for name, found in systems.items() if len({entry.row[latency] for entry in found}) > 1}
+    systems = _by_system(scores)
+    curved = {name: found for name, found in systems.items() if len({entry.row["AL"] for entry in found}) > 1}
     if len(curved) < 2:
         return []
     rows = []
-    ranges = [shared_range([take(curve, latency) for curve in curved.values()]) for take in (_measured, _resampled)]
+    ranges = [shared_range([take(curve, "AL") for curve in curved.values()]) for take in (_measured, _resampled)]
     for metric in QUALITY:
         if any(metric not in entry.samples for curve in curved.values() for entry in curve):
             continue
         means, samples = (
-            {name: envelope_mean(take(curve, latency), take(curve, metric), *shared) for name, curve in curved.items()}
+            {name: envelope_mean(take(curve, "AL"), take(curve, metric), *shared) for name, curve in curved.items()}
             for take, shared in zip((_measured, _resampled), ranges, strict=True)
         )
         values = {name: float(mean[0]) for name, mean in means.items()}
-        if any(np.isnan(value) for value in values.values()):  # no latency is shared
+        if any(np.isnan(value) for value in values.values()):  # no AL is shared
             return []
         order = sorted(values, key=lambda name: -values[name])
         for name in order:
@@ -89,8 +89,8 @@ def curve_means(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str,
                 {
                     "system": name,
                     "metric": metric,
-                    f"{latency} from": float(ranges[0][0][0]),
-                    f"{latency} to": float(ranges[0][1][0]),
+                    "AL from": float(ranges[0][0][0]),
+                    "AL to": float(ranges[0][1][0]),
                     "mean": values[name],
                     "±": None if own is None else (own[1] - own[0]) / 2,
                     "against": best,
@@ -103,10 +103,10 @@ def curve_means(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str,
     return rows
 
 
-def _by_system(scores: Sequence[Scores], latency: str) -> dict[str, list[Scores]]:
+def _by_system(scores: Sequence[Scores]) -> dict[str, list[Scores]]:
     systems: dict[str, list[Scores]] = {}
     for entry in scores:
-        if entry.row[latency] is not None:  # not nothing but empty hypotheses
+        if entry.row["AL"] is not None:  # not nothing but empty hypotheses
             systems.setdefault(entry.system, []).append(entry)
     return systems
 
@@ -121,14 +121,14 @@ def _resampled(curve: Sequence[Scores], column: str) -> Array:
     return np.stack([entry.samples[column] for entry in curve], 1)
 
 
-def curves(scores: Sequence[Scores], latency: str = "AL") -> dict[str, list[dict[str, Any]]]:
-    """For the figure: each system's points with quality, latency and their 95 % intervals, by name."""
+def curves(scores: Sequence[Scores]) -> dict[str, list[dict[str, Any]]]:
+    """For the figure: each system's points with quality, AL and their 95 % intervals, by name."""
     found: dict[str, list[dict[str, Any]]] = {}
     for entry in scores:
-        if entry.row[latency] is None:
+        if entry.row["AL"] is None:
             continue  # nothing but empty hypotheses
         point: dict[str, Any] = {"setting": entry.setting}
-        for name in (latency, *QUALITY):
+        for name in ("AL", *QUALITY):
             if name in entry.row:
                 point[name] = (entry.row[name], interval(entry.samples[name]) if name in entry.samples else None)
         found.setdefault(entry.system, []).append(point)

@@ -19,7 +19,7 @@ from huggingface_hub import try_to_load_from_cache
 from data_prep.files import write_whole
 
 from ..baselines.mask import MULTI_PATH
-from ..model_folder.artifact import file_digest
+from ..model_folder.artifact import file_digest, read_manifest
 from .recipe import recipe_of
 from .translation import Record
 
@@ -331,12 +331,8 @@ class Decoding:
             self.records[key][sentence] = found
 
 
-def check_models(decoding: Decoding, info_of: Any) -> None:
+def check_models(decoding: Decoding) -> None:
     """Refuse hypotheses whose model folder holds another model by now; one that is gone cannot be asked.
-
-    Args:
-        decoding: an evaluation.
-        info_of: gives a folder's manifest.
 
     Raises:
         ValueError: naming the folder.
@@ -347,7 +343,7 @@ def check_models(decoding: Decoding, info_of: Any) -> None:
         if (folder, point.model) in checked or not folder.is_dir():
             continue
         checked.add((folder, point.model))
-        if model_digest(folder, info_of(folder)) != point.model:
+        if model_digest(folder, read_manifest(folder)) != point.model:
             raise ValueError(
                 f"the hypotheses in {decoding.folder} are stale: {folder} holds another model by now; "
                 f"decode again: python evaluate.py model_folder={folder}"

@@ -9,7 +9,6 @@ from ..drawing.latex import HIGHER, LOWER, to_latex
 from ..drawing.pareto import pareto_figure
 from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
-from ..model_folder.artifact import read_manifest
 from .aligned import aligned_rates
 from .comparing import comparisons, curve_means, curves
 from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
@@ -125,7 +124,7 @@ def of_one_test_set(folders: Sequence[Path]) -> list[Decoding]:
         raise ValueError(f"systems are compared on one test set, got several ({names})")
     for evaluation in evaluations:
         evaluation.check_complete()
-        check_models(evaluation, read_manifest)
+        check_models(evaluation)
     return evaluations
 
 

@@ -51,7 +51,7 @@ def sentence_scores(records: Sequence[Record], target_language: str) -> list[tup
     ]
 
 
-def choose(scores: Sequence[tuple[float, float]], each: int, seed: int = 1) -> list[tuple[str, int]]:
+def choose(scores: Sequence[tuple[float, float]], each: int) -> list[tuple[str, int]]:
     """Indices of the best, the worst and of random sentences, by chrF and then BLEU; none is there twice.
 
     Of fewer than three times as many sentences as asked for, every group gets a third.
@@ -59,7 +59,6 @@ def choose(scores: Sequence[tuple[float, float]], each: int, seed: int = 1) -> l
     Args:
         scores: BLEU and chrF of each sentence.
         each: sentences a group.
-        seed: of the random ones.
 
     Raises:
         ValueError: for `each` below 1.
@@ -71,17 +70,12 @@ def choose(scores: Sequence[tuple[float, float]], each: int, seed: int = 1) -> l
     best = by_score[:size]
     worst = by_score[size:][::-1][:size]
     others = by_score[len(best) : len(scores) - len(worst)]
-    random = Random(seed).sample(others, min(size, len(others)))
+    random = Random(1).sample(others, min(size, len(others)))
     return [(group, i) for group, chosen in zip(GROUPS, (best, worst, random), strict=True) for i in chosen]
 
 
 def examples(
-    records: Sequence[Record],
-    target_language: str,
-    each: int,
-    *,
-    systems: Mapping[str, Mapping[int, Record]],
-    seed: int = 1,
+    records: Sequence[Record], target_language: str, each: int, *, systems: Mapping[str, Mapping[int, Record]]
 ) -> list[Example]:
     """The best, worst and random translations of one system at one setting.
 
@@ -90,14 +84,13 @@ def examples(
         target_language: decides how BLEU splits words.
         each: sentences a group.
         systems: records of all systems at all settings by name and sentence, for the staircases.
-        seed: of the random ones.
 
     Raises:
         ValueError: for a damaged record.
     """
     scores = sentence_scores(records, target_language)
     found = []
-    for group, i in choose(scores, each, seed):
+    for group, i in choose(scores, each):
         others = {name: of.get(records[i]["id"]) for name, of in systems.items()}
         found.append(example(group, records[i], *scores[i], others))
     return found

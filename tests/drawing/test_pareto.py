@@ -34,7 +34,7 @@ def test_three_metrics_have_three_panels_and_a_system_without_a_metric_is_left_o
 def test_the_legend_stands_below_the_panels_whatever_its_length() -> None:
     long = {f"{name} of a system with a very long name": points for name, points in CURVES.items()}
     for curves in (CURVES, long):
-        figure = _panels(curves, ["COMET", "BLEU"], "AL")
+        figure = _panels(curves, ["COMET", "BLEU"])
         figure.draw_without_rendering()
         (legend,), panels = figure.legends, figure.axes
         assert [text.get_text() for text in legend.get_texts()] == list(curves)
@@ -64,7 +64,7 @@ def test_names_of_points_on_one_spot_do_not_cover_each_other() -> None:
         for n in range(8)
     }
     far = {"setting": "k=9", "AL": (9.0, None), "BLEU": (26.0, None)}
-    figure = _panels(curves | {"far": [far]}, ["BLEU"], "AL")
+    figure = _panels(curves | {"far": [far]}, ["BLEU"])
     figure.draw_without_rendering()
     (axes,) = figure.axes
     *near, alone = [text.get_window_extent() for text in axes.texts]

@@ -303,18 +303,19 @@ def test_a_base_outside_of_the_model_folder_is_known_by_its_weights_not_by_its_n
     assert len(set(found)) == 5
 
 
-def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path):
+def test_a_model_folder_trained_again_makes_its_hypotheses_stale(tmp_path, monkeypatch):
     model = tmp_path / "model"
     model.mkdir()
     (model / "weights").write_bytes(b"first")
     info = {"system": "grid", "grid": {}, "files": {"weights": 5}}
+    monkeypatch.setattr("duplexmt.evaluation.decoding.read_manifest", lambda folder: info)
     trained = model_digest(model, info)
     decoding = evaluated(tmp_path / "run", [point(folder=str(model), model=trained)])
-    check_models(decoding, lambda folder: info)
+    check_models(decoding)
     assert model_digest(model, info | {"operating_point": {"theta": 0.7}}) == trained, "a record changes no model"
     (model / "weights").write_bytes(b"again")
     with pytest.raises(ValueError, match="holds another model by now; decode again"):
-        check_models(decoding, lambda folder: info)
+        check_models(decoding)
     (model / "weights").unlink()
     model.rmdir()
-    check_models(decoding, lambda folder: info)  # gone: nothing to compare with
+    check_models(decoding)  # gone: nothing to compare with
