@@ -4,12 +4,12 @@ matplotlib brings DejaVu Sans; Chinese comes from a subset font beside this file
 look the same on every machine. In SVG files text is drawn as outlines, for the same reason.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unicodedata import category, combining
+from unicodedata import category
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,12 @@ def save(figure: "Figure", folder: Path, name: str, dpi: int = 120, formats: Seq
     return paths
 
 
-def shown(text: str) -> str:
+def no_picture(character: str) -> bool:
+    """Whether a character controls something, or no font of ours can draw it."""
+    return category(character)[0] == "C" or not has_glyph(character)
+
+
+def shown(text: str, spelt_out: Callable[[str], bool] = no_picture) -> str:
     """A token as it can be drawn: every character that has no picture of its own is spelt out as `⟨HEX⟩`.
 
     One space at the beginning, which most tokens of a word have, is left out; other white space is shown as `␣`, line
@@ -69,9 +74,9 @@ def shown(text: str) -> str:
             drawn.append("⏎")
         elif character.isspace():
             drawn.append("␣" if character != " " or not drawn or not text.strip() else " ")
-        elif category(character)[0] == "C" or not has_glyph(character):
+        elif spelt_out(character):
             drawn.append(f"⟨{ord(character):X}⟩")
-        elif combining(character) and not drawn:
+        elif category(character)[0] == "M" and not drawn:
             drawn.append(f"◌{character}")
         else:
             drawn.append(character)
