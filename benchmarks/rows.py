@@ -12,7 +12,6 @@ experiment=past_paper. The last line is JSON, by shape and length of the pairs; 
 ratio_vs_waitk       time of a step over that of the wait-k step
 ratio_vs_all_rows    time of the step on all rows over that of this one (where all rows were affordable)
 peak_memory          bytes a step takes beside weights and optimiser, over those of the wait-k step
-largest_difference   of states, losses and gradients from the full padded grid in float64, of all rows and of some
 """
 
 import argparse
@@ -28,14 +27,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from train_step import LORA, TOKENS, give_back_freed, hold_memory, resident
+from train_step import LORA, TOKENS, growth, hold_memory
 
 from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.grid.backbone import add_lora, random_backbone
-from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
-from duplexmt.grid.rows import Rows
 from duplexmt.kernels.allocator import keep_freed_memory
 from duplexmt.policy.rows import drawn_rows, mean_cells
 from duplexmt.training.module import GridTranslation
@@ -125,37 +122,7 @@ def peak_memory(shape: str, kind: str, length: int, device: str) -> int:
         before = torch.cuda.memory_allocated()
         step()
         return torch.cuda.max_memory_allocated() - before
-    give_back_freed()
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
-    step()
-    return resident("VmHWM") - before
-
-
-def largest_difference() -> float:
-    """Of states, and of losses and gradients through the text head, between chosen rows and the full grid's."""
-    torch.manual_seed(0)
-    backbone = random_backbone(SHAPES["small"] | {"num_hidden_layers": 2}, 500, end_token=0)
-    model, worst = GridModel(backbone, **PAST_PAPER).double(), 0.0
-    batch = collate([Example((*range(5, 5 + X), 0), (1, *range(9, 9 + Y), 0)) for X, Y in ((7, 9), (12, 5), (1, 3))])
-    full = Cells.of(batch.shapes)
-    for chosen in ([range(X) for X, _ in batch.shapes], [(1, 4, 7), (0, 5, 12), (1,)]):
-        found = []
-        for layout in (full, Rows.of(batch.shapes, chosen, "cpu")):
-            source, target = batch.source.flatten()[layout.source_slot], batch.target.flatten()[layout.target_slot]
-            states = model.states(source, target, layout, batch.source_lengths)
-            labels = layout.over_columns(batch.labels.flatten()[layout.target_slot])
-            if layout is full:
-                x, pair = full.x[full.source_token].tolist(), full.source_pair[full.source_token].tolist()
-                kept = [n for n, (row, own) in enumerate(zip(x, pair, strict=True)) if row in chosen[own]]
-                states, labels = states[kept], labels[kept]
-            model.zero_grad()
-            losses = torch.nn.functional.cross_entropy(model.text_logits(states), labels, reduction="none")
-            losses.sum().backward()
-            gradients = [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
-            found.append(torch.cat((states.detach().flatten(), losses.detach(), *gradients)))
-        worst = max(worst, (found[0] - found[1]).abs().max().item())
-    return worst
+    return growth(step)
 
 
 def main() -> None:
@@ -195,7 +162,6 @@ def main() -> None:
     result = {
         **{key: {n: own["4"] for n, own in small[key].items()} for key in ("ratio_vs_waitk", "ratio_vs_all_rows")},
         "peak_memory": small["peak_memory"],
-        "largest_difference": largest_difference(),
         "shapes": results,
     }
     print(json.dumps(result))

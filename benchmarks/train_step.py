@@ -179,11 +179,7 @@ class Bench:
             torch.cuda.reset_peak_memory_stats()
             work()
             return torch.cuda.max_memory_allocated()
-        give_back_freed()
-        Path("/proc/self/clear_refs").write_text("5")
-        before = resident("VmRSS")
-        work()
-        return resident("VmHWM") - before
+        return growth(work)
 
 
 def hold_memory(size: int) -> None:
@@ -195,11 +191,18 @@ def hold_memory(size: int) -> None:
     torch.ones(size, dtype=torch.uint8)  # written to, which zeros would not be
 
 
-def give_back_freed() -> None:
-    """Have the allocator return what earlier steps left free: a step that fits into it would seem to take nothing."""
+def growth(work: Callable[[], None]) -> int:
+    """Bytes by which this process grows while some work is done (Linux).
+
+    What earlier steps left free goes back first: a step that fits into it would seem to take nothing.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc
     if trim is not None:
         trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    work()
+    return resident("VmHWM") - before
 
 
 def resident(name: str) -> int:
