@@ -170,27 +170,6 @@ def sentence_latency(
     return result
 
 
-def corpus_latency(
-    delays: Sequence[Sequence[float]], source_lengths: Sequence[float], reference_lengths: Sequence[float]
-) -> dict[str, float | None]:
-    """Mean of each metric over the sentences of a corpus.
-
-    Empty hypotheses have no latency: they are left out of the means and counted.
-
-    Returns:
-        One mean per name in `SENTENCE_METRICS`, `None` where every hypothesis is empty; `sentences`, their number,
-        empty hypotheses included; `empty_hypotheses`.
-
-    Raises:
-        ValueError: what `sentence_latency` refuses.
-    """
-    values = sentence_latency(delays, source_lengths, reference_lengths)
-    result = {name: mean_of_known(column) for name, column in values.items()}
-    result["sentences"] = len(delays)
-    result["empty_hypotheses"] = sum(len(hypothesis) == 0 for hypothesis in delays)
-    return result
-
-
 def words_before_end(delays: Sequence[Sequence[float]], source_lengths: Sequence[float]) -> float | None:
     """SWF, "simultaneous words fraction": tokens written before their source had ended, in % of all tokens of a corpus.
 

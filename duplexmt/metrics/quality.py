@@ -6,7 +6,7 @@ COMET and BLEURT need models and packages of their own: see `neural.py`.
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +17,6 @@ from duplexmt.metrics.units import primary_language
 # sacreBLEU's ja-mecab and ko-mecab need packages that this project does not install. Characters always work, and a
 # score must not depend on what happens to be installed.
 BLEU_TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char"}
-
-
-class Quality(TypedDict):
-    """Scores in 0..100, sacreBLEU's signature of each, and the number of sentences and of empty ones among them."""
-
-    bleu: float
-    chrf: float
-    bleu_signature: str
-    chrf_signature: str
-    sentences: int
-    empty_hypotheses: int
 
 
 def bleu_tokenizer(target_language: str) -> str:
@@ -70,10 +59,16 @@ class Statistics:
 def corpus_statistics(
     hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], target_language: str
 ) -> dict[str, Statistics]:
-    """The statistics of BLEU and chrF, for a corpus as `corpus_quality` takes it.
+    """The statistics of BLEU and chrF of a corpus, detokenised text on both sides.
+
+    Args:
+        hypotheses: one translation a source sentence. An empty one is scored as such.
+        references: for each source sentence its reference, or a list of them; their number may vary.
+        target_language: a language code; it chooses BLEU's tokenizer (`bleu_tokenizer`).
 
     Raises:
-        ValueError: what `corpus_quality` refuses.
+        ValueError: no hypotheses; hypotheses and references of different number; a sentence without reference, or
+            with an empty one; `target_language` is no language code.
     """
     for name, values in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(values, str):
@@ -102,28 +97,3 @@ def corpus_statistics(
 def _metrics(tokenizer: str, references: tuple[tuple[Any, ...], ...]) -> dict[str, BLEU | CHRF]:
     """BLEU and chrF that know their references."""
     return {"BLEU": BLEU(tokenize=tokenizer, references=references), "chrF": CHRF(references=references)}
-
-
-def corpus_quality(
-    hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], target_language: str
-) -> Quality:
-    """BLEU and chrF of a corpus, detokenised text on both sides.
-
-    Args:
-        hypotheses: one translation a source sentence. An empty one is scored as such, and counted.
-        references: for each source sentence its reference, or a list of them; their number may vary.
-        target_language: a language code; it chooses BLEU's tokenizer (`bleu_tokenizer`).
-
-    Raises:
-        ValueError: no hypotheses; hypotheses and references of different number; a sentence without reference, or
-            with an empty one; `target_language` is no language code.
-    """
-    statistics = corpus_statistics(hypotheses, references, target_language)
-    return Quality(
-        bleu=statistics["BLEU"].score(),
-        chrf=statistics["chrF"].score(),
-        bleu_signature=statistics["BLEU"].signature,
-        chrf_signature=statistics["chrF"].signature,
-        sentences=len(hypotheses),
-        empty_hypotheses=sum(not hypothesis.strip() for hypothesis in hypotheses),
-    )

@@ -9,8 +9,8 @@ from torch import nn
 
 from ..corpus.prepared import PreparedCorpus
 from ..data.tokenizer import token_ids
-from ..metrics.latency import corpus_latency
-from ..metrics.quality import corpus_quality
+from ..metrics.latency import mean_of_known, sentence_latency
+from ..metrics.quality import corpus_statistics
 from ..streaming.events import collect
 from ..streaming.systems import build_system
 from ..streaming.text import decode
@@ -58,9 +58,9 @@ class SimultaneousSample(L.Callback):
             hypotheses = collect(system.translate(self.sources, self.contexts), len(self.sources))
         texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
         reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]
-        latency = corpus_latency([h.delays for h in hypotheses], [len(s) for s in self.sources], reference_lengths)
-        scores = {"BLEU": corpus_quality(texts, self.references, self.target_language)["bleu"]}
-        scores |= {name: value for name in ("AL", "AL_all") if (value := latency[name]) is not None}
+        latency = sentence_latency([h.delays for h in hypotheses], [len(s) for s in self.sources], reference_lengths)
+        scores = {"BLEU": corpus_statistics(texts, self.references, self.target_language)["BLEU"].score()}
+        scores |= {name: value for name in ("AL", "AL_all") if (value := mean_of_known(latency[name])) is not None}
         for name, value in scores.items():
             pl_module.log(f"validation/{name}", value, rank_zero_only=True, prog_bar=name == "BLEU")
 

@@ -13,11 +13,12 @@ from duplexmt.metrics.latency import (
     average_lagging_all,
     average_proportion,
     average_token_delay,
-    corpus_latency,
     coverage,
     differentiable_average_lagging,
     first_response_latency,
     length_adaptive_average_lagging,
+    mean_of_known,
+    sentence_latency,
     words_before_end,
     yet_another_average_lagging,
 )
@@ -163,35 +164,32 @@ def test_a_sentence_without_meaning_is_refused_with_the_reason(
         SENTENCE_METRICS[name](*arguments)
 
 
-def test_corpus_latency_is_the_mean_over_sentences() -> None:
+def means(*corpus) -> dict[str, float | None]:
+    """Of each metric over the sentences of a corpus."""
+    return {name: mean_of_known(values) for name, values in sentence_latency(*corpus).items()}
+
+
+def test_a_metric_of_a_corpus_is_the_mean_over_its_sentences() -> None:
     cases = (CASES["offline"], CASES["wait-3"])
-    result = corpus_latency(*zip(*(case[:3] for case in cases), strict=True))
-    assert result == pytest.approx(
+    assert means(*zip(*(case[:3] for case in cases), strict=True)) == pytest.approx(
         {"AL": 3.5, "AL_all": 2.75, "LAAL": 3.5, "YAAL": 3, "AP": 11 / 12, "DAL": 3.5, "ATD": 3.5, "FRL": 3.5}
-        | {"sentences": 2, "empty_hypotheses": 0}
     )
 
 
-def test_empty_hypotheses_are_counted_and_left_out_of_the_means() -> None:
-    with_empty = corpus_latency([[], [4, 4], []], [9, 4, 9], [9, 2, 9])
-    alone = corpus_latency([[4, 4]], [4], [2])
-    assert with_empty == alone | {"sentences": 3, "empty_hypotheses": 2}
-
-
-def test_a_corpus_of_empty_hypotheses_has_no_means() -> None:
-    result = corpus_latency([[], []], [3, 4], [3, 4])
-    assert result == dict.fromkeys(SENTENCE_METRICS) | {"sentences": 2, "empty_hypotheses": 2}
+def test_empty_hypotheses_are_left_out_of_the_means() -> None:
+    assert means([[], [4, 4], []], [9, 4, 9], [9, 2, 9]) == means([[4, 4]], [4], [2])
+    assert means([[], []], [3, 4], [3, 4]) == dict.fromkeys(SENTENCE_METRICS)
 
 
 def test_corpus_errors_name_the_sentence_or_the_counts() -> None:
     with pytest.raises(ValueError, match="sentence 1: delays must not decrease"):
-        corpus_latency([[1], [2, 1]], [3, 3], [3, 3])
+        sentence_latency([[1], [2, 1]], [3, 3], [3, 3])
     with pytest.raises(ValueError, match="sentence 0: the reference must not be empty"):
-        corpus_latency([[]], [3], [0])
+        sentence_latency([[]], [3], [0])
     with pytest.raises(ValueError, match="got 2 hypotheses, 1 source lengths and 3 reference lengths"):
-        corpus_latency([[1], [1]], [3], [3, 3, 3])
+        sentence_latency([[1], [1]], [3], [3, 3, 3])
     with pytest.raises(ValueError, match="at least one sentence"):
-        corpus_latency([], [], [])
+        sentence_latency([], [], [])
 
 
 def test_latency_needs_no_torch() -> None:
