@@ -4,10 +4,11 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from duplexmt.grid.backbone import pretrained_backbone
 from duplexmt.model_folder.artifact import MANIFEST, load_model_folder, save_model_folder
-from duplexmt.model_folder.shards import load_weights, split_file
+from duplexmt.model_folder.shards import split_file
 
 from ..helpers import spoken_grid, tiny_backbone, tiny_tokenizer
 from .test_artifact import DATA, TOKENS, assert_same_outputs, trained_with_lora
@@ -25,8 +26,8 @@ def shards_of(folder, stem):
     return sorted(file.name for file in folder.glob(f"{stem}-*-of-*.safetensors"))
 
 
-def biggest_tensor(file):
-    return max(weight.numel() * weight.element_size() for weight in load_weights(file).values())
+def biggest_tensor(model):
+    return max(weight.nbytes for weight in model.parameters())
 
 
 def test_a_sharded_model_comes_back_as_the_one_in_a_single_file(tmp_path):
@@ -35,7 +36,7 @@ def test_a_sharded_model_comes_back_as_the_one_in_a_single_file(tmp_path):
     names = shards_of(folder, "model")
     assert len(names) > 2
     assert not (folder / "model.safetensors").exists()
-    limit = max(20_000, biggest_tensor(folder / "model.safetensors"))
+    limit = max(20_000, biggest_tensor(model))
     assert all((folder / name).stat().st_size <= limit + 4_000 for name in names)  # and its header
     assert set(names) <= set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
     assert_same_outputs(model, load_model_folder(folder).model)
@@ -81,28 +82,11 @@ def test_a_base_that_lacks_a_shard_is_refused_as_a_backbone(tmp_path):
         pretrained_backbone(str(folder))
 
 
-def test_shards_hold_every_tensor_once_and_a_lost_or_foreign_one_is_refused(tmp_path):
-    from safetensors.torch import load_file, save_file
-
+def test_shards_hold_every_tensor_once(tmp_path):
     weights = {f"weight {number}": torch.full((300,), float(number)) for number in range(7)}
     path = tmp_path / "some.safetensors"
     save_file(weights, path)
     split_file(path, "3KB")
-    names = shards_of(tmp_path, "some")
-    assert len(names) == 4  # two of 1,200 bytes in each but the last
-    assert sum(len(load_file(tmp_path / name)) for name in names) == 7
-    back = load_weights(path)
-    assert back.keys() == weights.keys()
-    assert all(torch.equal(back[name], weights[name]) for name in weights)
-    save_file({"something": torch.zeros(3)}, tmp_path / names[0])
-    with pytest.raises(ValueError, match=r"the shards of some\.safetensors lack 'weight"):
-        load_weights(path)
-    (tmp_path / names[0]).unlink()
-    with pytest.raises(ValueError, match=rf"{names[0]} is missing, one of 4 shards"):
-        load_weights(path)
-    (tmp_path / "some.safetensors.index.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"some\.safetensors\.index\.json is damaged"):
-        load_weights(path)
-    (tmp_path / "some.safetensors.index.json").unlink()
-    with pytest.raises(ValueError, match=r"some\.safetensors is missing, and so is"):
-        load_weights(path)
+    parts = [load_file(tmp_path / name) for name in shards_of(tmp_path, "some")]
+    assert [len(part) for part in parts] == [2, 2, 2, 1]  # of 1,200 bytes
+    assert all(torch.equal(weight, weights[name]) for part in parts for name, weight in part.items())
