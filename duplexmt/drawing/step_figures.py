@@ -23,12 +23,8 @@ HEAD = "θ"  # of the column of settings
 
 
 def emission_markdown(rows: Mapping[str, Steps]) -> str:
-    """`tab:infer-process` in Markdown: a row for each θ, a column for each source token, numbered.
-
-    Raises:
-        ValueError: what `check_steps` refuses.
-    """
-    reads = check_steps(rows)
+    """`tab:infer-process` of one sentence in Markdown: a row for each θ, a column for each source token, numbered."""
+    reads = all_read(rows)
     columns = [f"{number} {escape(shown(read), quote=False)}" for number, read in enumerate(reads, start=1)]
     table = []
     for name, steps in rows.items():
@@ -44,14 +40,11 @@ def emission_figure(rows: Mapping[str, Steps], folder: Path) -> list[Path]:
     Args:
         rows: the steps at each θ, of one sentence.
         folder: where to.
-
-    Raises:
-        ValueError: what `check_steps` refuses.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    reads = check_steps(rows)
+    reads = all_read(rows)
     texts = [
         [wrapped(shown(steps[x][1]), WIDEST) if x < len(steps) and steps[x][1] else [] for x in range(len(reads))]
         for steps in rows.values()
@@ -170,19 +163,9 @@ def staircase_figure(source: Sequence[str], delays: Mapping[str, Sequence[int]],
         return style.save(figure, folder, "staircase")
 
 
-def check_steps(rows: Mapping[str, Steps]) -> list[str]:
-    """The source tokens all rows have in common; a translation that was cut off may have read fewer.
-
-    Raises:
-        ValueError: for nothing to show, or rows of different sentences.
-    """
-    reads = max(([read for read, _ in steps] for steps in rows.values()), key=len, default=[])
-    if not reads:
-        raise ValueError("a table of emissions needs at least one translation with one source token")
-    for name, steps in rows.items():
-        if [read for read, _ in steps] != reads[: len(steps)]:
-            raise ValueError(f"{name}: reads other source tokens than the other rows; give one sentence at a time")
-    return reads
+def all_read(rows: Mapping[str, Steps]) -> list[str]:
+    """The source tokens of one sentence's rows; a translation that was cut off may have read fewer."""
+    return max(([read for read, _ in steps] for steps in rows.values()), key=len)
 
 
 def wrapped(text: str, width: float) -> list[str]:
