@@ -1,32 +1,28 @@
 """How fast `data_prep` cleans, filters and samples a corpus, and how much memory it takes.
 
-    python benchmarks/cleaning_speed.py --data FOLDER            25 million pairs of the six formats, end to end
+    python benchmarks/cleaning_speed.py --data FOLDER            25 million pairs, end to end
     python benchmarks/cleaning_speed.py --quick                  under 90 seconds, on lines of the built-in grammar
 
 The corpus is made from the real pairs in FOLDER (*.tsv.gz, source TAB target), or from the built-in grammar's. There
 are not 25 million of those: each round over them joins every pair with another one, further away each time, so that
-lines get as long as published ones and few are equal; some get noise (escapes, spaces, numerals, faulty lines). Making
-it is not part of the times. Then, with the strict preset, `python -m data_prep` runs on corpora of 1/25, 1/5 and all of
-the pairs, as a process of its own whose memory is summed over all its children every 50 ms.
+lines get as long as published ones and few are equal; some get noise (escapes, spaces, numerals, exchanged sides).
+Making it is not part of the times. Then, with the strict preset, `python -m data_prep` runs on corpora of 1/25, 1/5 and
+all of the pairs, as a process of its own whose memory is summed over all its children every 50 ms.
 The last line is one JSON object.
 """
 
 import argparse
 import gzip
-import io
 import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +31,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ROOT = Path(__file__).parents[1]
-SHARES = {"paracrawl": 48, "un": 24, "ccmt": 16, "wikimatrix": 8, "wiki_titles": 3, "news_commentary": 1}  # percent
 
 NOISE = (  # share of the pairs, and what happens to them
     (0.02, lambda s, t: (s, pc.replace_substring(t, "'", "&apos;"))),
@@ -94,78 +89,13 @@ def corpus_chunks(pairs: pa.Table, count: int) -> Iterator[tuple[pa.Array, pa.Ar
         made += size
 
 
-def lines(*columns: pa.Array | str) -> bytes:
-    """The columns as lines of a TSV."""
-    joined = pc.binary_join_element_wise(*columns, "\t") if len(columns) > 1 else columns[0]
-    ended = pc.binary_join_element_wise(joined, "\n", "")
-    return ended.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(ended)).as_py()]
-
-
 def write_corpus(pairs: pa.Table, count: int, root: Path) -> None:
-    """The six formats of `data_prep/conf/corpus/wmt21_zhen.yaml`."""
+    """One file as ParaCrawl has it: target and source, a line each pair."""
     root.mkdir()
-    (root / "ccmt" / "neu2017").mkdir(parents=True)
-    names = list(SHARES)
-    sizes = np.cumsum([count * SHARES[name] // 100 for name in names])
-    with (
-        ExitStack() as opened,
-        gzip.open(root / "en-zh-v1.txt.gz", "wb", 1) as paracrawl,
-        gzip.open(root / "news-commentary-v16.en-zh.tsv.gz", "wb", 1) as news,
-        gzip.open(root / "WikiMatrix.v1.en-zh.langid.tsv.gz", "wb", 1) as matrix,
-        open(root / "wikititles-v3.zh-en.tsv", "wb") as titles,
-    ):
-        part = {
-            side: opened.enter_context(tempfile.TemporaryFile(dir=root))
-            for side in ("un.zh", "un.en", "ccmt.zh", "ccmt.en")
-        }
-        made = 0
+    with gzip.open(root / "en-zh-v1.txt.gz", "wb", 1) as stream:
         for source, target in corpus_chunks(pairs, count):
-            name = names[min(int(np.searchsorted(sizes, made, side="right")), len(names) - 1)]
-            made += len(source)
-            if name == "paracrawl":
-                paracrawl.write(lines(target, source))
-            elif name == "news_commentary":
-                news.write(lines(target, source) + b"\t\n")
-            elif name == "wiki_titles":
-                titles.write(lines(source, target) + b"one column\n")
-            elif name == "wikimatrix":
-                matrix.write(
-                    lines(
-                        pa.array(["1.05"] * len(source)),
-                        target,
-                        source,
-                        pa.array(["en"] * len(source)),
-                        pa.array(["zh"] * len(source)),
-                    )
-                )
-            else:
-                part[f"{name}.zh"].write(lines(source))
-                part[f"{name}.en"].write(lines(target))
-        archive = root / "un.tar.gz"
-        with gzip.open(archive, "wb", 1) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
-            for side in ("en", "zh"):
-                entry = tarfile.TarInfo(f"en-zh/UNv1.0.en-zh.{side}")
-                entry.size = part[f"un.{side}"].tell()
-                part[f"un.{side}"].seek(0)
-                tar.addfile(entry, part[f"un.{side}"])
-        with zipfile.ZipFile(root / "ccmt" / "casia2015.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
-            for side, name in (("en", "en"), ("zh", "ch")):
-                part[f"ccmt.{side}"].seek(0)
-                with zipped.open(f"casia2015/casia2015_{name}.txt", "w", force_zip64=True) as stream:
-                    shutil.copyfileobj(part[f"ccmt.{side}"], stream, 1 << 24)
-    half = archive.stat().st_size // 2
-    with open(archive, "rb") as whole:
-        for number, size in ((0, half), (1, -1)):
-            with open(root / f"UNv1.0.en-zh.tar.gz.{number:02d}", "wb") as piece:
-                while size and (data := whole.read(min(size, 1 << 24) if size > 0 else 1 << 24)):
-                    piece.write(data)
-                    size -= len(data) if size > 0 else 0
-    archive.unlink()
-    for side, name in (("en", "en"), ("zh", "cn")):
-        text = io.BytesIO(lines(*[pairs[{"zh": "source", "en": "target"}[side]].slice(0, 1000).combine_chunks()]))
-        (root / "ccmt" / "neu2017" / f"NEU_{name}.txt").write_bytes(
-            text.getvalue().decode().encode("gb18030") if side == "zh" else text.getvalue()
-        )
+            text = pc.binary_join_element_wise(pc.binary_join_element_wise(target, source, "\t"), "\n", "")
+            stream.write(text.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(text)).as_py()])
 
 
 def resident(pid: int) -> int:
@@ -191,10 +121,10 @@ class Cost:
     peak_gb: float
 
 
-def measured(command: list[str], **options) -> Cost:
+def measured(command: list[str]) -> Cost:
     """What a command takes."""
     start, peak, before = time.perf_counter(), 0, resource.getrusage(resource.RUSAGE_CHILDREN)
-    with subprocess.Popen(command, cwd=ROOT, **options) as process:
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         ended = threading.Event()
 
         def watch() -> None:
@@ -215,10 +145,6 @@ def measured(command: list[str], **options) -> Cost:
     return Cost(seconds, processor, peak / 1e9)
 
 
-def prepare_command(root: Path, output: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "data_prep", f"root={root}", f"output={output}", *arguments]
-
-
 def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None) -> dict[str, float]:
     """Clean, filter and sample a corpus of `count` pairs with the strict preset."""
     root, output = folder / f"raw-{count}", folder / f"out-{count}"
@@ -228,9 +154,9 @@ def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None)
     print(f"{count:,} pairs made in {time.perf_counter() - start:.0f} s", flush=True)
     limit = [f"tokenizer={tokenizer}"] if tokenizer else ["sample.max_tokens=null"]
     size = min(100_000, count // 20)
-    cost = measured(
-        prepare_command(root, output, "cleaning=strict", f"sample.train_size={size}", *limit), stderr=subprocess.DEVNULL
-    )
+    asked = ["sources=[paracrawl]", "cleaning=strict", f"sample.train_size={size}", *limit]
+    command = [sys.executable, "-m", "data_prep", f"root={root}", f"output={output}", *asked]
+    cost = measured(command)
     manifest = json.loads((output / "splits" / "manifest.json").read_text(encoding="utf-8"))
     shutil.rmtree(root)
     shutil.rmtree(output)
