@@ -10,9 +10,8 @@ python -m data_prep root=wmt21 step=sample              once the jobs of the lin
 import logging
 import os
 import sys
-from dataclasses import MISSING, dataclass, field
+from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from typing import Any
 
 import hydra
@@ -23,13 +22,11 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from data_prep.clean_corpus import source_blocks
-from data_prep.cleaning import Cleaning
 from data_prep.cores import usable_cores
 from data_prep.files import locked
 from data_prep.prepare import clean, prepare, sample, workers
-from data_prep.sampling import Sampling
-from data_prep.settings import CONF, STEPS, Preparation, chosen
-from data_prep.sources import Source, find_files
+from data_prep.settings import CONF, STEPS, plan_of
+from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 
 log = logging.getLogger("data_prep")
@@ -147,27 +144,6 @@ def run(cfg: DictConfig) -> None:
             )
     sizes = ", ".join(f"{split['pairs']:,} {name}" for name, split in manifest["splits"].items())
     log.info("%s pairs; report: %s", sizes, plan.output / "splits" / "report.md")
-
-
-def plan_of(values: Any) -> Preparation:
-    """The preparation that a composed configuration asks for."""
-    corpus = values["corpus"]
-    known = {entry.name for entry in Source.__dataclass_fields__.values()}
-    needed = {e.name for e in Source.__dataclass_fields__.values() if e.default is e.default_factory is MISSING}
-    for name, source in corpus["sources"].items():
-        if wrong := sorted((set(source) - known) | (needed - set(source))):
-            raise ValueError(f"corpus.sources.{name}: {', '.join(wrong)} should not be there, or is missing")
-    sources = {name: Source(**source) for name, source in corpus["sources"].items()}
-    return Preparation(
-        name=corpus["name"],
-        sources=chosen(sources, values["sources"]),
-        root=Path(values["root"]),
-        output=Path(values["output"]),
-        cleaning=Cleaning(corpus["source_language"], corpus["target_language"], **values["cleaning"]),
-        sample=Sampling(**values["sample"]),
-        seed=values["seed"],
-        block_bytes=values["block_bytes"],
-    )
 
 
 def command(overrides: list[str]) -> str:

@@ -1,6 +1,6 @@
 """What a preparation is asked to do: the schema of `data_prep/conf`, where the values stand."""
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,30 +55,33 @@ def chosen(sources: dict[str, Source], names: list[str] | None) -> dict[str, Sou
     return {name: source for name, source in sources.items() if not names or name in names}
 
 
-def preparation(
-    *,
-    corpus: str,
-    cleaning: str,
-    sources: list[str] | None,
-    root: str,
-    output: str,
-    seed: int,
-    train_size: int | None,
-    validation_size: int,
-    test_size: int,
-    max_tokens: int | None,
-) -> Preparation:
-    """A preparation of a corpus and with a cleaning preset named in `conf`, for callers without a command line."""
-    values = preset("corpus", corpus)
-    all_sources = {name: Source(**source) for name, source in values["sources"].items()}
-    languages = {name: values[name] for name in ("source_language", "target_language")}
+def plan_of(values: Any) -> Preparation:
+    """The preparation that a composed configuration (`conf/prepare.yaml`) asks for."""
+    corpus = values["corpus"]
+    known = {entry.name for entry in Source.__dataclass_fields__.values()}
+    needed = {e.name for e in Source.__dataclass_fields__.values() if e.default is e.default_factory is MISSING}
+    for name, source in corpus["sources"].items():
+        if wrong := sorted((set(source) - known) | (needed - set(source))):
+            raise ValueError(f"corpus.sources.{name}: {', '.join(wrong)} should not be there, or is missing")
+    sources = {name: Source(**source) for name, source in corpus["sources"].items()}
     return Preparation(
-        name=values["name"],
-        sources=chosen(all_sources, sources),
-        root=Path(root),
-        output=Path(output),
-        cleaning=Cleaning(**languages, **preset("cleaning", cleaning)),
-        sample=Sampling(train_size, validation_size, test_size, max_tokens),
-        seed=seed,
-        block_bytes=preset("", "prepare")["block_bytes"],
+        name=corpus["name"],
+        sources=chosen(sources, values["sources"]),
+        root=Path(values["root"]),
+        output=Path(values["output"]),
+        cleaning=Cleaning(corpus["source_language"], corpus["target_language"], **values["cleaning"]),
+        sample=Sampling(**values["sample"]),
+        seed=values["seed"],
+        block_bytes=values["block_bytes"],
     )
+
+
+def preparation(corpus: str, cleaning: str, **values: Any) -> Preparation:
+    """A preparation of a corpus and with a cleaning preset named in `conf`, for callers without a command line.
+
+    Args:
+        corpus, cleaning: files of `conf/corpus` and `conf/cleaning`.
+        values: `sources`, `root`, `output`, `seed` and `sample`, as in `conf/prepare.yaml`.
+    """
+    presets = {"corpus": preset("corpus", corpus), "cleaning": preset("cleaning", cleaning)}
+    return plan_of(values | presets | {"block_bytes": preset("", "prepare")["block_bytes"]})

@@ -50,10 +50,12 @@ def prepared_corpus(
         root=root,
         output=prepared or os.path.join(root, "prepared"),
         seed=seed,
-        train_size=train_size,
-        validation_size=validation_size,
-        test_size=test_size,
-        max_tokens=max_tokens,
+        sample={
+            "train_size": train_size,
+            "validation_size": validation_size,
+            "test_size": test_size,
+            "max_tokens": max_tokens,
+        },
     )
     if tokenizer is not None and finished(plan, None) is None:
         for source, files in plan.sources.items():

@@ -8,10 +8,10 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
-from data_prep.__main__ import CleaningSchema, SamplingSchema, command, plan_of, run
+from data_prep.__main__ import CleaningSchema, SamplingSchema, command, run
 from data_prep.cleaning import Cleaning
 from data_prep.sampling import Sampling
-from data_prep.settings import CONF, preparation, preset
+from data_prep.settings import CONF, plan_of, preparation, preset
 from data_prep.tokens import token_counter
 from duplexmt.data.tokenizer import load_tokenizer, token_ids
 from tests.helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
@@ -45,7 +45,7 @@ def test_every_file_of_the_corpus_has_an_address_or_a_word_on_how_to_get_it():
 def test_presets_are_the_same_with_and_without_a_command_line(name):
     made = preparation(
         corpus="wmt21_zhen", cleaning=name, sources=["un"], root="/r", output="/o", seed=1,
-        train_size=100_000, validation_size=1_000, test_size=0, max_tokens=32,
+        sample={"train_size": 100_000, "validation_size": 1_000, "test_size": 0, "max_tokens": 32},
     )  # fmt: skip
     assert made == plan(f"cleaning={name}", "sources=[un]")
     assert set(preset("cleaning", name)) == set(CleaningSchema.__dataclass_fields__)
