@@ -40,7 +40,8 @@ def settled_side(text: str, language: str) -> str:
     """
     check_language(language)
     text = without_invisible(text, language)
-    text = without_invisible(unescape(text[: _open_escape(text)]), language)
+    if "&" in text:
+        text = without_invisible(unescape(text[: _open_escape(text)]), language)
     if language in UNSPACED:
         return composed(remove_spaces(text))
     text = composed(text)

@@ -82,6 +82,7 @@ class LiveSource:
         self._begin = self._flushed = 0  # of the text that is tokenised as one, and where it was last let go
         self._out: list[int] = []  # its tokens so far
         self._settled = 0  # where the text ended when the last of them was settled
+        self._cut = self._before = 0  # of the cleaned text, see `SettledTokens.after`; its tokens up to there
 
     def add(self, character: str) -> list[int]:
         """Take a character; the tokens that are now settled."""
@@ -89,14 +90,14 @@ class LiveSource:
         self.characters += 1
         if len(self.text) - self._settled > MOST_HELD:
             return self.cut()
-        return self._new(lambda part: self.settled_tokens(self.settled_text(part)))
+        return self._new(whole=False)
 
     def flush(self) -> list[int]:
         """Let go what is held back, as if the text ended here.
 
         Should it go on in a way that would have made other tokens of that, what follows is tokenised by itself.
         """
-        tokens = self._new(lambda part: self.settled_tokens.complete(self.clean(part)))
+        tokens = self._new(whole=True)
         self._flushed = len(self.text)
         return tokens
 
@@ -106,7 +107,7 @@ class LiveSource:
         text = self.text.rstrip()
         self.text = text[-LOOK_BACK:] + self.text[len(text) :][:1]
         self._begin, self._flushed, self._settled = 0, len(self.text), len(self.text)
-        self._out = self.settled_tokens.complete(self.clean(self.text))
+        self._out, self._cut, self._before = self.settled_tokens.complete(self.clean(self.text)), 0, 0
         return tokens
 
     def count_ahead(self, text: str) -> int:
@@ -115,16 +116,26 @@ class LiveSource:
         ahead.text, ahead._out = self.text + text, list(self._out)
         return len(ahead.flush())
 
-    def _new(self, tokenise: Callable[[str], list[int]]) -> list[int]:
-        tokens = tokenise(self.text[self._begin :])
-        if any(one != other for one, other in zip(tokens, self._out, strict=False)):
-            self._begin, self._out = self._flushed, []
-            tokens = tokenise(self.text[self._begin :])
-        new = tokens[len(self._out) :]
+    def _new(self, whole: bool) -> list[int]:
+        """Tokens that are new, of a text that is still arriving or that is whole."""
+        known, tokens = self._tokens(whole)
+        if any(one != other for one, other in zip(tokens, self._out[known:], strict=False)):
+            self._begin, self._out, self._cut, self._before = self._flushed, [], 0, 0
+            known, tokens = self._tokens(whole)
+        new = tokens[len(self._out) - known :]
         self._out += new
         if new:
             self._settled = len(self.text)
         return new
+
+    def _tokens(self, whole: bool) -> tuple[int, list[int]]:
+        """Tokens from the last cut on, and how many come before."""
+        part, known = self.text[self._begin :], self._before
+        if whole:
+            return 0, self.settled_tokens.complete(self.clean(part))
+        tokens, before, self._cut = self.settled_tokens.after(self.settled_text(part), self._cut)
+        self._before += before
+        return known, tokens
 
     def state(self) -> list[Any]:
         """All that `restore` needs."""
@@ -133,7 +144,7 @@ class LiveSource:
     def restore(self, state: list[Any]) -> None:
         """Stand where another one stood."""
         self.text, self.characters, self._begin, self._flushed, out, self._settled = state
-        self._out = list(out)
+        self._out, self._cut, self._before = list(out), 0, 0
 
 
 class LiveText:
@@ -201,10 +212,10 @@ class LiveText:
                 yield from self.finish()
             self.position += 1
             self.returned, self.line_is_open = False, True
-            if seen:
-                yield from self._settle(self.source.add(character))
-            else:
+            if not seen:
                 self.passed_over[character] += 1
+            elif tokens := self.source.add(character):
+                yield from self._settle(tokens)
             yield None
 
     def pause(self) -> Iterator[Part | None]:

@@ -16,6 +16,10 @@ piece `w`, let `s` be where the token begins that holds the first character afte
 ends there. Either `s = |w|`, or `w[s:]` begins a longer entry of the vocabulary. So the tokens that the encodings of
 `w[:s]` have in common, over all such `s`, are settled.
 
+*Cuts.* What follows a settled piece, or settled tokens that end after a letter of a word, is tokenised as it would be
+by itself: the patterns look at nothing behind them, a word goes on with letters only (unless it may be a contraction),
+and no merge crosses a boundary of settled tokens. So a text that grows is tokenised from its last cut on.
+
 A tokenizer of another kind settles nothing before its text is complete.
 """
 
@@ -57,6 +61,8 @@ class SettledTokens:
             self.holds_everything = not (plain_added and known_pieces(description) and plain_bpe(description["model"]))
             if not self.holds_everything:
                 self.vocabulary = sorted(description["model"]["vocab"])
+                self.of_bytes = "ByteLevel" in json.dumps(description["pre_tokenizer"])
+                self.letters: dict[str, bool] = {}
 
     def __call__(self, text: str) -> list[int]:
         """Settled tokens of a text.
@@ -64,22 +70,41 @@ class SettledTokens:
         Args:
             text: what has arrived, cleaned as in training; characters that normalisation may still change left out.
         """
+        return self.after(text, 0)[0]
+
+    def after(self, text: str, cut: int) -> tuple[list[int], int, int]:
+        """Settled tokens of a text from a cut on; how many of them there are up to the next cut; and that cut.
+
+        Args:
+            text: see `__call__`.
+            cut: 0, or one that was returned for an earlier part of this text.
+        """
+        rest = text[cut:]
         if self.segmentation == "characters":
-            return source_ids(self.tokenizer, [text], self.segmentation)[0]
+            tokens = source_ids(self.tokenizer, [rest], self.segmentation)[0]
+            return tokens, len(tokens), len(text)
         if self.holds_everything:
-            return []
-        done = max((text.rfind(token) + len(token) for token in self.added if token in text), default=0)
-        begun = min((at for token in self.added if (at := _begins(text, token)) is not None), default=len(text))
-        settled = source_ids(self.tokenizer, [text[:done]])[0] if done else []
-        text = text[done : max(begun, done)]
-        for piece, (start, end) in self._pieces(text):
-            if not piece_is_settled(text, start, end):
-                if text[-1] in WHITE_SPACE:  # which may belong to another piece
-                    unsettled = self._pieces(text[start:].rstrip(WHITE_SPACE))
-                    return settled + (self._settled_within(unsettled[0][0]) if unsettled else [])
-                return settled + self._settled_within(piece)
-            settled += self._encode(piece)
-        return settled
+            return [], 0, cut
+        tokens: list[int] = []
+        if self.added:
+            done = max((rest.rfind(token) + len(token) for token in self.added if token in rest), default=0)
+            begun = min((at for token in self.added if (at := _begins(rest, token)) is not None), default=len(rest))
+            tokens = source_ids(self.tokenizer, [rest[:done]])[0] if done else []
+            rest, cut = rest[done : max(begun, done)], cut + done
+        before, size = len(tokens), 0
+        for piece, (start, end) in self._pieces(rest):
+            if not piece_is_settled(rest, start, end):
+                if rest[-1] in WHITE_SPACE:  # which may belong to another piece
+                    unsettled = self._pieces(rest[start:].rstrip(WHITE_SPACE))
+                    return tokens + (self._settled_within(unsettled[0][0])[0] if unsettled else []), before, cut + size
+                within, length = self._settled_within(piece)
+                tokens += within
+                if word := self._word(rest[start:end], length):
+                    before, size = len(tokens), start + word
+                break
+            tokens += self._encode(piece)
+            before, size = len(tokens), end
+        return tokens, before, cut + size
 
     def complete(self, text: str) -> list[int]:
         """All tokens of a text that will not go on."""
@@ -91,16 +116,38 @@ class SettledTokens:
     def _encode(self, piece: str) -> list[int]:
         return [token.id for token in self.backend.model.tokenize(piece)]
 
-    def _settled_within(self, piece: str) -> list[int]:
-        """Tokens that all continuations of a piece have in common."""
-        tokens = self._encode(piece)
+    def _settled_within(self, piece: str) -> tuple[list[int], int]:
+        """Tokens that all continuations of a piece have in common; characters of the piece that these are, if known."""
+        tokens, size = self._encode(piece), len(piece)
         for start in range(len(piece)):
             if self._begins_an_entry(piece[start:]):
                 other = self._encode(piece[:start])
-                tokens = [one for one, _ in takewhile(_equal, zip(tokens, other, strict=False))]
+                common = [one for one, _ in takewhile(_equal, zip(tokens, other, strict=False))]
+                if len(common) < len(tokens):
+                    tokens, size = common, start if len(common) == len(other) else 0
                 if not tokens:
                     break
-        return tokens
+        return tokens, size
+
+    def _word(self, text: str, size: int) -> int:
+        """Characters of a piece that may be cut off as the beginning of a word; 0 if it may not be cut there.
+
+        Args:
+            text: of the piece.
+            size: in characters of the model: bytes, where the tokenizer works on bytes.
+        """
+        if self.of_bytes:
+            cut_off = text.encode()[:size]
+            size = len(cut_off.decode(errors="ignore"))
+            if len(text[:size].encode()) < len(cut_off):
+                return 0  # within a character
+        return size if size and text[0] != "'" and self._is_letter(text[size - 1]) else 0
+
+    def _is_letter(self, character: str) -> bool:
+        """Whether a word goes on with it, in the tokenizer's own eyes."""
+        if character not in self.letters:
+            self.letters[character] = len(self._pieces("a" + character)) == 1
+        return self.letters[character]
 
     def _begins_an_entry(self, text: str) -> bool:
         """Whether a longer entry of the vocabulary begins so."""

@@ -88,6 +88,32 @@ def test_settled_tokens_begin_the_tokens_of_the_whole_text(name, text):
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
+@settings(max_examples=200, deadline=None)
+@given(text=TEXTS, draw=st.randoms(use_true_random=False))
+@example("they're'relax 'rely", None)
+@example("-.'s'-a .-b 'tis", None)
+@example("x <to <tool>y", None)
+def test_a_text_that_grows_has_from_its_last_cut_on_the_tokens_it_has_as_a_whole(name, text, draw):
+    settled, text = rule(name), composed(text)
+    cut, before = 0, []
+    for end in range(len(text) + 1):
+        if draw is None or end == len(text) or draw.random() < 0.8:
+            arrived = composed(text[:end])
+            tokens, count, next_cut = settled.after(arrived, cut)
+            assert before + tokens == settled(arrived), arrived
+            assert cut <= next_cut <= len(arrived)
+            cut, before = next_cut, before + tokens[:count]
+
+
+def test_little_is_tokenised_again():
+    for name in ("merges", "byte level", "like Qwen2"):
+        text, cut = "".join(text for text, _ in SENTENCES), 0
+        for end in range(1, len(text) + 1):
+            _, _, cut = rule(name).after(text[:end], cut)
+            assert end - cut <= 12, text[:end]
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
 def test_little_is_held_back(name):
     settled = rule(name)
     for text, _ in SENTENCES:
