@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import json
 from collections import deque
 from contextlib import suppress
 from time import monotonic
@@ -23,6 +22,7 @@ from .protocol import (
     Set,
     Start,
     Text,
+    as_json,
     client_message,
 )
 from .session import Frame, Session
@@ -188,7 +188,7 @@ class Connection:
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message, in its turn."""
-        self._put(json.dumps(message, ensure_ascii=False), 0)
+        self._put(as_json(message), 0)
 
     def tell_frame(self, frame: Frame) -> None:
         """Send a frame of events."""
@@ -243,7 +243,7 @@ class Connection:
             if self._last is not None:
                 message, close = self._last
                 if message is not None:
-                    await self.websocket.send_text(json.dumps(message, ensure_ascii=False))
+                    await self.websocket.send_text(as_json(message))
                 await self._close(close)
                 return
 

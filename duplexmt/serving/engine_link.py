@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .engine_settings import EngineSettings
+from .protocol import as_json
 
 log = logging.getLogger(__name__)
 LONGEST_LINE = 2**26
@@ -61,7 +62,7 @@ class EngineLink:
     def ask(self, **values: Any) -> None:
         """Tell the engine to do something; nothing without one, who will be told all by `ready`."""
         if self.model is not None and self._writer is not None:
-            self._writer.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+            self._writer.write(as_json(values).encode() + b"\n")
 
     async def keep_running(self) -> None:
         """Run engines one after the other, until this is cancelled or the first one cannot be started."""

@@ -20,8 +20,9 @@ from ..model_folder.live import live_engine, live_text, load_live_model
 from ..streaming.events import End, Read
 from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator, Sentence
 from ..streaming.live_text import LineEnd, TextEnd
-from ..streaming.text import GrowingText, decode
+from ..streaming.text import GrowingText, token_text
 from .engine_settings import EngineSettings
+from .protocol import as_json
 
 HEARTBEAT = 0.5  # seconds between two signs of life
 PARKING = 0.05  # seconds between two looks for a stream that has stalled
@@ -62,7 +63,7 @@ def _serve(engine: "Worker", link: socket.socket) -> None:
 
 
 def _line(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return as_json(values).encode() + b"\n"
 
 
 class Worker:
@@ -163,18 +164,20 @@ class Worker:
         if isinstance(found, TextEnd):
             return ["done"]
         event = found.event
-        common: dict[str, Any] = {"sentence": event.stream, "source": found.position}
+        told = {"event": "", "sentence": event.stream, "source": found.position, "text": getattr(event, "text", "")}
         if isinstance(event, End):
-            return ["end", {"event": "end", "text": event.text, "reason": event.reason} | common]
-        common |= {"p_emit": event.emit_probability, "theta": found.theta}
+            return ["end", told | {"event": "end", "reason": event.reason}]
+        told["p_emit"], told["theta"] = event.emit_probability, found.theta
         if isinstance(event, Read):
             assert translator.sentence is not None
-            first = event.emit_probability is None
-            text = self.between if first and translator.sentence.follows_another else ""
-            token = self._source(name, translator.sentence, event.token)
-            return ["read", {"event": "read", "text": text, "token": token} | common]
-        common |= {"token": decode(self.loaded.tokenizer, [event.token]), "delay": event.delay}
-        return ["write", {"event": "write", "text": event.text} | common, event.token]
+            told["event"] = "read"
+            if event.emit_probability is None and translator.sentence.follows_another:
+                told["text"] = self.between
+            told["token"] = self._source(name, translator.sentence, event.token)
+            return ["read", told]
+        told["event"], told["delay"] = "write", event.delay
+        told["token"] = token_text(self.loaded.tokenizer, event.token)
+        return ["write", told, event.token]
 
     def _source(self, name: str, sentence: Sentence, token: int) -> str:
         """The text of a source token that was read."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 SUBPROTOCOL = "duplexmt.v1"
 SCHEMA_FILE = Path(__file__).with_name("protocol.schema.json")
+as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 MOST_OF_A_VALUE = 40  # characters of a refused value that are told
 
 

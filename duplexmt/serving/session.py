@@ -1,7 +1,6 @@
 """One session: its text, its key, and the frames of events that its client may still ask for."""
 
 import hmac
-import json
 import secrets
 from collections import deque
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 
 from .limits import Bucket, Limits, Refused
 from .open_text import OpenText
-from .protocol import Close
+from .protocol import Close, as_json
 
 
 class Client(Protocol):
@@ -31,7 +30,7 @@ class Client(Protocol):
         """Say why, and close."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Frame:
     """A message of events."""
 
@@ -144,7 +143,7 @@ class Session:
         """Make the next frame of events; also, for each message whose text is now read, when it came."""
         self.seq += 1
         message = {"type": "events", "seq": self.seq, "events": events}
-        frame = Frame(self.seq, json.dumps(message, ensure_ascii=False, separators=(",", ":")), len(events))
+        frame = Frame(self.seq, as_json(message), len(events))
         self.frames.append(frame)
         self._kept_bytes += len(frame.text)
         self._kept_events += frame.events

@@ -355,7 +355,7 @@ class Stream:
         state, end = self.state, self.engine.tokens.end
         p_emit, token = self.emit_probability, self.token
         assert p_emit is not None
-        if not self.at_source_end() and (not self.may_write() or token == end):
+        if not self.at_source_end() and (not p_emit > self._theta or token == end):
             if state.read == len(state.source):
                 return None
             state.read += 1
@@ -384,7 +384,10 @@ class Stream:
 def ends_in_repetition(tokens: Sequence[int], repeats: int) -> bool:
     """Whether tokens end in one block of up to 8 tokens more than `repeats` times in a row."""
     for size in range(1, LONGEST_REPEATED_BLOCK + 1):
-        tail = tokens[-size * (repeats + 1) :]
-        if len(tail) == size * (repeats + 1) and all(tail[i] == tail[i + size] for i in range(len(tail) - size)):
+        length = size * (repeats + 1)
+        if length > len(tokens):
+            return False
+        tail = tokens[-length:]
+        if tail[size:] == tail[:-size]:
             return True
     return False

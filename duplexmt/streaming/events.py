@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Read:
     """A WAIT: one more source token becomes visible."""
 
@@ -15,7 +15,7 @@ class Read:
     elapsed: float = field(default=0.0, compare=False)  # seconds of computation since the stream began
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Write:
     """An EMIT: one more target token is written."""
 
@@ -27,7 +27,7 @@ class Write:
     text: str = ""  # that has become certain, where the system knows a tokenizer
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class End:
     """The translation is over."""
 

@@ -10,7 +10,7 @@ What a text leads to depends on nothing else: neither on how it was cut on its w
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -21,7 +21,7 @@ from .live_text import LineEnd, LiveText, Part, SentenceBegin, SentenceEnd, Sett
 from .prefix_engine import LiveStream, PrefixEngine
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class LiveEvent:
     """An event of a live text."""
 
@@ -31,7 +31,7 @@ class LiveEvent:
     theta: float | None = field(default=None, compare=False)  # by which it was decided
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Boundary:
     """A sentence or a line is done with: from here on a text can be gone on with by `LiveTranslator.restore`."""
 
@@ -42,7 +42,7 @@ class Boundary:
 Found = LiveEvent | LineEnd | TextEnd | Boundary  # what a step brings for a text
 
 
-@dataclass
+@dataclass(slots=True)
 class Sentence:
     """The sentence at hand, as far as it has come: enough to take it up in another stream."""
 
@@ -326,5 +326,5 @@ class LiveTranslator:
             del self.driver.streaming[self.stream.name]
             self.stream = None
             self.driver.due[self] = None
-        event = replace(event, stream=sentence.number)  # the engine may have other streams
+        event.stream = sentence.number  # the engine may have other streams
         return LiveEvent(event, characters, position, self.theta)

@@ -20,7 +20,7 @@ MOST_NAMED = 5  # kinds of invisible characters in a warning
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SentenceBegin:
     """Tokens of a new sentence follow."""
 
@@ -28,7 +28,7 @@ class SentenceBegin:
     context: list[int]  # the tokens of the sentence before
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Settled:
     """Source tokens that no later character can change."""
 
@@ -37,21 +37,21 @@ class Settled:
     position: int  # in the whole text, up to which it was needed for them
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SentenceEnd:
     """The sentence has all its text."""
 
     position: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class LineEnd:
     """A line of the text has ended."""
 
     position: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TextEnd:
     """The text has ended."""
 

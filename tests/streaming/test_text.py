@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from duplexmt.data.tokenizer import token_ids
-from duplexmt.streaming.text import GrowingText, decode
+from duplexmt.streaming.text import GrowingText, decode, joins
 
 from ..helpers import byte_level_tokenizer, tiny_tokenizer
 
@@ -79,6 +79,20 @@ def test_text_once_shown_never_changes_whatever_tokens_follow(tokenizer):
             assert not growing.text.endswith("\N{REPLACEMENT CHARACTER}")
 
 
+def test_joined_text_is_the_text_decoded_anew_with_each_token(tokenizer):
+    assert joins(tokenizer)
+    draw = random.Random(2)
+    whole = [token_ids(tokenizer, [text])[0] for text in TEXTS]
+    for _ in range(300):
+        tokens = [token for some in draw.choices(whole, k=2) for token in some[: draw.randint(1, 9)]]
+        tokens += draw.choices(range(len(tokenizer)), k=draw.randint(0, 6))
+        draw.shuffle(tokens) if draw.random() < 0.5 else None
+        fast, slow = GrowingText(tokenizer), GrowingText(tokenizer)
+        slow._joins = False
+        assert [fast.add(token) for token in tokens] == [slow.add(token) for token in tokens]
+        assert fast.finish() == slow.finish()
+
+
 def test_a_broken_byte_takes_no_space_from_the_tokens_after_it():
     """Decoders like those of Llama 2 and Mistral remove the first token's space."""
     words = ["▁hello", "▁world", "▁foo", "bar", "你"]
@@ -89,6 +103,7 @@ def test_a_broken_byte_takes_no_space_from_the_tokens_after_it():
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     llama = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", unk_token="<unk>")
+    assert not joins(llama)
     broken = ["<0xE4>", "<0xBD>", "<0xA0>", "<0xE4>"]
     spoken = ["▁hello", *broken, "▁foo", "bar", "▁world", "<0xE4>", "▁foo", "<0x61>", "你", "▁hello"]
     shown, growing = pieces(llama, [vocabulary[entry] for entry in spoken])
