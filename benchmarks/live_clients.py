@@ -284,6 +284,8 @@ class Speaker:
                     self.told += [clock() - self.asked] if message["code"] == "busy" else []
                 self._take(message, clock())
                 if message["type"] == "ack" and writer is None:
+                    if self.told and not self.at:
+                        self.begin = clock()  # has waited to be let in, with all that is to be said
                     writer = asyncio.create_task(self._write(socket, clock))
         except TimeoutError:
             self.closes.append(1006)
