@@ -81,8 +81,8 @@ class SettledTokens:
         """
         rest = text[cut:]
         if self.segmentation == "characters":
-            tokens = source_ids(self.tokenizer, [rest], self.segmentation)[0]
-            return tokens, len(tokens), len(text)
+            each = source_ids(self.tokenizer, [rest], self.segmentation)[0]
+            return each, len(each), len(text)
         if self.holds_everything:
             return [], 0, cut
         tokens: list[int] = []

@@ -106,12 +106,12 @@ def test_theta_acts_at_once_and_the_answer_says_from_which_frame_on(server):
 
 def test_a_pause_lets_go_what_is_held_back(server):
     speaker = Speaker(server.address, START | {"theta": 1.0})
-    speaker.say(type="text", at=0, text="我")
-    speaker.say(type="ping")
-    speaker.until("pong")
+    speaker.say(type="text", at=0, text="t")
+    speaker.say(type="set", id=1, theta=1.0)
+    speaker.until("set")  # by which the engine has looked at the text
     assert speaker.events == []
     speaker.say(type="flush")
-    assert speaker.until("events")["events"][0]["token"] == "我"
+    assert speaker.until("events")["events"][0]["token"] == "t"
     speaker.say(type="close")
     assert speaker.rest() == 1000
     no_streams(server)
