@@ -91,7 +91,7 @@ def test_training_ends_with_a_model_folder_and_shows_translations(trained):
     assert (folder.parent / "latest" / "model").samefile(folder / "model")
     info = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
     assert info["data"]["licence"] == "CC0"
-    assert info["policy"] == {"lam": 0.01, "theta": 0.5}
+    assert info["policy"] == {"lam": 0.01, "theta": 0.5, "certainty": 0.0}
     assert info["training"]["epochs"] == 1
     assert {"validation/lm_loss", "validation/BLEU"} <= set(info["scores"])
     assert "licence: CC0" in (folder / "model" / "README.md").read_text(encoding="utf-8")

@@ -224,14 +224,13 @@ class GridModel(nn.Module):
             hidden: final-normed target states `[n, D]`.
 
         Returns:
-            p(EMIT) `[n]`, at least float32; token ids `[n]`, None with c = 0.
+            p(EMIT) `[n]` in float32; token ids `[n]`, None with c = 0.
         """
-        logits = self.emit_logits(hidden)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = self.emit_logits(hidden).float()
         if not self.certainty:
             return logits.softmax(-1)[:, EMIT], None
         text = self.text_logits(hidden)
-        q, tokens = text.to(logits.dtype).log_softmax(-1).max(-1)
+        q, tokens = text.float().log_softmax(-1).max(-1)
         odds = logits[:, EMIT] - logits[:, WAIT] + self.certainty * (q - torch.log(-torch.expm1(q)))
         return odds.sigmoid(), tokens
 

@@ -10,7 +10,7 @@ import torch
 from duplexmt.analysis.alignment_heads import CLEAR, attended, best_heads, brought_by
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.points import rule_of
-from duplexmt.model_folder.artifact import load_model_folder, read_manifest, save_model_folder
+from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.streaming.systems import build_system
 
@@ -71,7 +71,7 @@ def test_the_command_keeps_them_in_the_model_folder_where_alignatt_finds_them(tm
         backbone=None, data=data, policy={}, training={}, scores={},
     )  # fmt: skip
     adaptive = Adaptive(1, 4, 0.9, "paper")
-    assert rule_of("alignatt", adaptive, read_manifest(folder)) == {"heads": None}
+    assert rule_of("alignatt", adaptive, load_model_folder(folder)) == {"heads": None}
 
     def command(*arguments):
         command = [sys.executable, "-m", "duplexmt.analysis.alignment_heads", str(folder), *arguments]
@@ -83,7 +83,7 @@ def test_the_command_keeps_them_in_the_model_folder_where_alignatt_finds_them(tm
     loaded = load_model_folder(folder)
     heads = loaded.model.alignment_heads
     assert len(heads) == 2
-    assert rule_of("alignatt", adaptive, loaded.info) == {"heads": heads}
+    assert rule_of("alignatt", adaptive, loaded) == {"heads": heads}
     system = build_system(loaded, "alignatt", 1, max_target_tokens=4)
     assert list(system.translate([[5, 6, 7]]))
     done = command("--pairs", "0")
