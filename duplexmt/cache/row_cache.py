@@ -20,7 +20,9 @@ from torch.nn import functional as F
 
 from ..grid.model import GridModel
 from ..grid.rope import VISIBLE_LENGTH
-from .stream_cache import I, O, StreamCache, resized
+from .stream_cache import I, O, StreamCache
+
+MANY = 16  # streams that WAIT, from which on the shorter half of their rows attends apart from the longer
 
 
 class RowCache(StreamCache):
@@ -38,8 +40,8 @@ class RowCache(StreamCache):
         if not model.row_cacheable:
             raise ValueError("a cache of rows holds exact attention with joint softmax and I←O off, nothing else")
         super().__init__(model, slots, length, max_bytes)
-        shape = len(self.decoder.layers), 2, slots, length, self.K, self.E
-        self.keys, self.values = (list(self.like.new_zeros(shape)) for _ in range(2))  # of each layer, stream first
+        shape = len(self.decoder.layers), slots, length, 2, self.K, self.E  # the streams' tokens alternate
+        self.keys, self.values = (list(self.like.new_zeros(shape)) for _ in range(2))  # of each layer
 
     @property
     def bytes_per_token(self) -> int:
@@ -51,13 +53,24 @@ class RowCache(StreamCache):
         """Memory of the cached states."""
         return sum(entries.nbytes for entries in (*self.keys, *self.values))
 
-    @torch.inference_mode()
     def open(
         self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]
     ) -> Tensor:
         """See `StreamCache.open`."""
-        self._begin(slots, source, seed, source_lengths)
-        return self._advance(slots, [False] * len(slots))  # a new row, with its first column
+        self.begin(slots, seed, source_lengths)
+        return self.step(slots, [False] * len(slots), source)
+
+    @torch.inference_mode()
+    def begin(self, slots: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]) -> None:
+        """Start streams afresh with their seeds alone; the first source token is then a WAIT like any other.
+
+        Arguments as in `StreamCache.open`. Nothing is computed, so that one step takes these streams to cell (0, 0)
+        and others further.
+        """
+        self._begin(slots, [0] * len(slots), seed, source_lengths)
+        for slot in slots:
+            self.count[I][slot] = 0
+            self.start[slot] -= self.model.anchor == VISIBLE_LENGTH  # the first WAIT moves it, too
 
     @torch.inference_mode()
     def step(self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]) -> Tensor:
@@ -79,67 +92,112 @@ class RowCache(StreamCache):
     def _advance(self, slots: Sequence[int], emits: Sequence[bool]) -> Tensor:
         """Compute the states that a new token of each stream, already among `tokens`, calls for.
 
-        `m` states in all, the present target cell of each stream the last of its own. Attention sees them padded to
-        `[n, w]`, and as keys the `W` places of the source stream and then those of the target stream.
+        That is its own state, and after a WAIT the new row of the target stream: `m` states in all, the present target
+        cell the last of each stream. The linear layers take them one after the other, attention by groups of streams
+        (`_groups`), padded to the longest row of each.
         """
-        n = len(slots)
-        needed = [self._needed(slot, emit) for slot, emit in zip(slots, emits, strict=True)]
-        counts = [len(states) for states in needed]
-        w, m = max(counts), sum(counts)
-        table = [(slot, stream, place) for slot, states in zip(slots, needed, strict=True) for stream, place in states]
-        at_row = [row * w + i for row, count in enumerate(counts) for i in range(count)]
-        visible, start = [self.count[I][slot] for slot in slots], [self.start[slot] for slot in slots]
-        W = max(max(visible), max(self.count[O][slot] for slot in slots))
+        states: list[tuple[int, ...]] = []  # slot, stream, place, rows visible, start of the stream, place in padding
+        ends, groups = [0] * len(slots), []
+        for numbers in self._groups(slots, emits):
+            own, emit, first = [slots[number] for number in numbers], emits[numbers[0]], len(states)
+            w = 1 if emit else 1 + max(self.count[O][slot] for slot in own)
+            for row, (number, slot) in enumerate(zip(numbers, own, strict=True)):
+                X, Y, start, at = self.count[I][slot], self.count[O][slot], self.start[slot], row * w
+                if emit:
+                    states.append((slot, O, Y - 1, X, start, at))
+                else:
+                    states.append((slot, I, X - 1, X, 0, at))
+                    states += [(slot, O, y, X, start, at + 1 + y) for y in range(Y)]
+                ends[number] = len(states) - 1
+            groups.append((own, w, slice(first, len(states))))
 
-        slot_of, stream, place = torch.tensor(table, device=self.device).T
-        padded, rows = torch.tensor(at_row, device=self.device), torch.tensor(slots, device=self.device)
-        row_values = torch.tensor([visible, start], device=self.device)
-        visible_of, start_of = row_values[:, padded // w]
-        index = (stream * self.tokens.shape[1] + slot_of) * self.tokens.shape[2] + place
-        along, target = self.counting[:W], (stream == O)[:, None]
-        own = along <= place[:, None]
-        # A source state sees the source up to itself; a target state all that is visible, and the target up to itself.
-        seen = torch.cat((torch.where(target, along < visible_of[:, None], own), own & target), 1)
-        mask = seen.new_ones(n * w, 2 * W).index_copy_(0, padded, seen).view(n, 1, w, 2 * W)
-        ends = torch.tensor(counts, device=self.device).cumsum(0) - 1
-        last_mask = mask.flatten(0, 2)[padded[ends]].view(n, 1, 1, 2 * W)
+        slot_of, stream, place, visible, start_of, padded = torch.tensor(states, device=self.device).T
+        seen = self._seen(stream, place, visible, self._longest(slots))
+        attentions = [
+            _Attention(self, own, seen[part, : self._longest(own)], w, padded[part]) for own, w, part in groups
+        ]
+        present = torch.tensor(ends, device=self.device)
+        index = (slot_of * self.tokens.shape[2] + place) * 2 + stream
+        rotation = self._rotation(place + start_of)
 
-        states = self.decoder.embed_tokens(self.tokens.flatten()[index])
-        rotation = self._rotation(place + torch.where(stream == O, start_of, 0))
-        last = len(self.packed) - 1
-        for number, (layer, keys, values) in enumerate(zip(self.packed, self.keys, self.values, strict=True)):
-            q, k, v = layer.split(layer.project(states, *rotation))
+        hidden = self.decoder.embed_tokens(self.tokens[stream, slot_of, place])
+        for layer, keys, values in zip(self.packed, self.keys, self.values, strict=True):
+            q, k, v = layer.split(layer.project(hidden, *rotation))
             keys.flatten(0, 2).index_copy_(0, index, k)
             values.flatten(0, 2).index_copy_(0, index, v)
-            k, v = (self._keys(entries, rows, W) for entries in (keys, values))
-            if number == last:  # of which only the present cells are read
-                context = self._attend(q[ends].unsqueeze(1), k, v, last_mask, layer.scale)
-                return self.norm(layer.finish(states[ends], context.flatten(0, 1)))
-            if m < n * w:
-                q = q.new_zeros(n * w, *q.shape[1:]).index_copy_(0, padded, q)
-            context = self._attend(q.unflatten(0, (n, w)), k, v, mask, layer.scale).flatten(0, 1)
-            states = layer.finish(states, context if m == n * w else context[padded])
-        raise AssertionError("a decoder has layers")
+            if layer is self.packed[-1]:  # of which only the present cells are read
+                hidden, q = hidden.index_select(0, present), q.index_select(0, present)
+                attentions = [_Attention(self, slots, seen[present], 1)]
+            contexts = [
+                attention(part, keys, values, layer.scale)
+                for attention, part in zip(attentions, q.split([one.m for one in attentions]), strict=True)
+            ]
+            hidden = layer.finish(hidden, contexts[0] if len(contexts) == 1 else torch.cat(contexts))
+        return self.norm(hidden)
 
-    def _needed(self, slot: int, emit: bool) -> list[tuple[int, int]]:
-        """Stream and place of the states a new token calls for: after an EMIT its own, after a WAIT a whole row."""
-        X, Y = self.count[I][slot], self.count[O][slot]
-        return [(O, Y - 1)] if emit else [(I, X - 1), *((O, y) for y in range(Y))]
+    def _groups(self, slots: Sequence[int], emits: Sequence[bool]) -> list[list[int]]:
+        """Which streams, by their numbers in a step, stand side by side in attention: those that EMIT have one query
+        each, those that WAIT one for each column and are, where there are many, split by length."""
+        by_length = sorted(range(len(slots)), key=lambda number: self.count[O][slots[number]])
+        emitting, waiting = ([number for number in by_length if emits[number] == kind] for kind in (True, False))
+        half = len(waiting) // 2 if len(waiting) >= MANY else 0
+        return [group for group in (emitting, waiting[:half], waiting[half:]) if group]
 
-    @staticmethod
-    def _keys(entries: Tensor, rows: Tensor, W: int) -> Tensor:
-        """Keys or values of both streams, one after the other: `[2, slots, length, K, E]` → `[n, K, 2W, E]`."""
-        return entries[:, rows, :W].permute(1, 3, 0, 2, 4).flatten(2, 3)
+    def _longest(self, slots: Sequence[int]) -> int:
+        """Tokens of the longest stream."""
+        return max(max(self.count[I][slot], self.count[O][slot]) for slot in slots)
 
-    @staticmethod
-    def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
-        """Softmax attention of queries `[n, w, K, G, E]` → contexts `[n, w, H·E]`; the mask is true where they see."""
-        n, w, K, G, E = q.shape
-        queries = q.permute(0, 2, 3, 1, 4).flatten(2, 3)  # the G queries of a key head one after the other
-        context = F.scaled_dot_product_attention(queries, k, v, mask.repeat(1, 1, G, 1), scale=scale)
-        return context.unflatten(2, (G, w)).permute(0, 3, 1, 2, 4).reshape(n, w, K * G * E)
+    def _seen(self, stream: Tensor, place: Tensor, visible: Tensor, W: int) -> Tensor:
+        """Which of the first `W` tokens of either stream each state sees: `[m]` → `[m, W, 2]`.
+
+        A source state sees the source up to itself; a target state all that is visible, and the target up to itself.
+        """
+        along, target = self.counting[:W], (stream == O)[:, None]
+        own = along <= place[:, None]
+        return torch.stack((torch.where(target, along < visible[:, None], own), own & target), -1)
 
     def _resize(self, slots: int, length: int) -> None:
         """Keys and values."""
         for entries in (self.keys, self.values):
-            entries[:] = [resized(layer, slots, length) for layer in entries]
+            for number, old in enumerate(entries):
+                entries[number] = old.new_zeros(slots, length, *old.shape[2:])
+                entries[number][: old.shape[0], : old.shape[1]] = old
+
+
+class _Attention:
+    """Softmax attention of some streams' new states to their cached keys.
+
+    Args:
+        cache: which holds them.
+        slots: of the streams.
+        seen: which of the first `W` tokens of either stream each state sees, `[m, W, 2]`.
+        w: states of each stream, with padding.
+        padded: where each state is among the `len(slots) · w`; None without padding.
+    """
+
+    def __init__(
+        self, cache: RowCache, slots: Sequence[int], seen: Tensor, w: int, padded: Tensor | None = None
+    ) -> None:
+        self.m, self.W, _ = seen.shape
+        self.n, self.w, self.padded = len(slots), w, padded if self.m < len(slots) * w else None
+        self.slots = torch.tensor(slots, device=cache.device)
+        mask = seen.flatten(1)
+        if self.padded is not None:
+            mask = mask.new_ones(self.n * w, 2 * self.W).index_copy_(0, self.padded, mask)
+        self.mask = mask.view(self.n, 1, w, 2 * self.W)
+        if w > 1:
+            self.mask = self.mask.repeat(1, 1, cache.G, 1)
+
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+        """Contexts `[m, H·E]` of queries `[m, K, G, E]`, by a layer's `[slots, length, 2, K, E]`."""
+        K, G, E = q.shape[1:]
+        if self.padded is not None:
+            q = q.new_zeros(self.n * self.w, K, G, E).index_copy_(0, self.padded, q)
+        queries = q.view(self.n, self.w, K, G, E).permute(0, 2, 3, 1, 4).flatten(2, 3)  # [n, K, G·w, E]
+        k, v = (
+            entries[:, : self.W].index_select(0, self.slots).flatten(1, 2).transpose(1, 2)  # [n, K, 2W, E]
+            for entries in (keys, values)
+        )
+        context = F.scaled_dot_product_attention(queries, k, v, self.mask, scale=scale)
+        context = context.unflatten(2, (G, self.w)).permute(0, 3, 1, 2, 4).reshape(self.n * self.w, K * G * E)
+        return context if self.padded is None else context.index_select(0, self.padded)

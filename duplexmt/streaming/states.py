@@ -122,12 +122,15 @@ class CachedStates(PresentCells):
         n, known = len(states), len(self.slots) + len(self.free)
         slots = [*self.free, *range(known, known + n)][:n]
         source, seed, lengths = zip(*[(s.source[0], s.target[0], s.source_length) for s in states], strict=True)
-        hidden = self.cache.open(slots, source, seed, lengths)
+        if isinstance(self.cache, RowCache):
+            self.cache.begin(slots, seed, lengths)
+            reached = 0, 1
+        else:
+            self._keep_opened(states, self.cache.open(slots, source, seed, lengths))
+            reached = 1, 1
         self.free = self.free[n:]
         for state, slot in zip(states, slots, strict=True):
-            self.slots[state.index] = slot
-            self.reached[state.index] = (1, 1)
-        self._keep_opened(states, hidden)
+            self.slots[state.index], self.reached[state.index] = slot, reached
 
     def _advance(self, states: list[StreamState]) -> None:
         """One token further for each: source tokens first, should several be missing."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from duplexmt.cache import step_attention, stream_cache
 from duplexmt.cache.grid_cache import GridCache
-from duplexmt.cache.row_cache import RowCache
+from duplexmt.cache.row_cache import MANY, RowCache
 from duplexmt.grid.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.grid.prefix_softmax import prefix_softmax
@@ -106,6 +106,23 @@ def test_streams_that_join_leave_and_mix_steps_equal_the_full_grid_of_each_alone
             free.append(live.pop(0).slot)
         moving = [stream for stream in live if data.draw(st.booleans(), label="moves")] or live[:1]
         step_streams(cache, moving, [data.draw(st.booleans(), label="emit") for _ in moving])
+
+
+@pytest.mark.parametrize("options", ROW_OPTIONS, ids=str)
+def test_a_crowd_of_rows_of_all_lengths_equals_the_full_grid_and_streams_open_in_others_steps(options):
+    model, draw = model_with(options), torch.Generator().manual_seed(1)
+    cache = cache_of(model, slots=1, length=2)
+    crowd = [Live(slot, model, draw, total=1 + slot % 9) for slot in range(2 * MANY + 3)]
+    old, new = crowd[:-5], crowd[-5:]
+    open_streams(cache, old)
+    for _ in range(6):
+        step_streams(cache, old, [bool(torch.rand((), generator=draw) < 0.5) for _ in old])
+    assert len(cache._groups([s.slot for s in old], [False] * len(old))) == 2
+    cache.begin([s.slot for s in new], [s.target[0] for s in new], [s.total for s in new])
+    for stream in new:
+        stream.source.clear()
+    step_streams(cache, crowd, [stream in old and stream.slot % 4 == 0 for stream in crowd])
+    step_streams(cache, crowd[::-1], [stream.slot % 3 == 0 for stream in crowd])
 
 
 @pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen3"])
