@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,37 +166,47 @@ class Reference:
         self.between = "" if self.loaded.info["data"]["target_language"] in UNSPACED else " "
         self.join = lambda: LiveDriver(engine).join(live_text(self.loaded, engine, None, True))
         engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
-        self._known: dict[str, str] = {}
+        self._known: dict[str, tuple[str, list[int]]] = {}
         self.characters = self.reads = self.sentences = 0
 
     def __call__(self, text: str) -> str:
         """The translation of a text, a line for each of its lines."""
+        return self._found(text)[0]
+
+    def due(self, text: str) -> list[int]:
+        """Of each event that a text brings about, the lines' among them: how many characters have to be there."""
+        return self._found(text)[1]
+
+    def _found(self, text: str) -> tuple[str, list[int]]:
         if text not in self._known:
-            self._known[text] = "".join(self._parts(text))
+            parts, due = zip(*self._parts(text), strict=True)
+            self._known[text] = "".join(parts), list(due)
             self.characters += len(text)
         return self._known[text]
 
-    def _parts(self, text: str) -> Iterator[str]:
+    def _parts(self, text: str) -> Iterator[tuple[str, int]]:
+        """What each event of a text shows, and after how many characters."""
         from duplexmt.streaming.events import End, Read
         from duplexmt.streaming.live import LiveEvent
         from duplexmt.streaming.live_text import LineEnd
 
-        translator = self.join()
-        translator.give(translator.text.take(text))
-        translator.give(translator.text.end())
-        sentence = None  # of this line
-        while translator.driver.goes_on:
-            for _, found in translator.driver.step():
-                if isinstance(found, LineEnd):
-                    yield "\n"
-                    sentence = None
-                elif isinstance(found, LiveEvent):
-                    if sentence not in (None, found.event.stream):
-                        yield self.between
-                    sentence = found.event.stream
-                    self.reads += isinstance(found.event, Read)
-                    self.sentences += isinstance(found.event, End)
-                    yield getattr(found.event, "text", "")
+        translator, sentence = self.join(), None  # the last one of this line
+        given = [translator.text.take(character) for character in text]
+        for number, parts in enumerate([*given, translator.text.end()], start=1):
+            translator.give(parts)
+            while translator.driver.goes_on:
+                for _, found in translator.driver.step():
+                    shown = ""
+                    if isinstance(found, LineEnd):
+                        shown, sentence = "\n", None
+                    elif isinstance(found, LiveEvent):
+                        shown = self.between if sentence not in (None, found.event.stream) else ""
+                        shown += getattr(found.event, "text", "")
+                        sentence = found.event.stream
+                        self.reads += isinstance(found.event, Read)
+                        self.sentences += isinstance(found.event, End)
+                    if isinstance(found, (LineEnd, LiveEvent)):
+                        yield shown, min(number, len(text))
 
 
 @dataclass
@@ -379,23 +389,25 @@ def opened(url: str, headers: Mapping[str, str] | None = None) -> connect:
     )
 
 
-def latencies(speaker: Speaker, step: float) -> list[float]:
+def latencies(speaker: Speaker, due: Sequence[int], step: float) -> list[float]:
     """Seconds from source token to write, of each write, policy waits left out.
 
-    Beside the server goes one that takes `step` seconds for each event and does it as soon as its source has been
-    spoken and the event before is done. Where that begins a write, or the read just before it, is where the write's
-    time begins. So the time for which the policy waits for more source, or writes earlier words, does not count; all
-    that this server is behind does, however long ago that began.
+    Beside the server goes one that takes `step` seconds for each event and does it as soon as the characters it takes
+    have been spoken and the event before is done. Where that begins a write, or the read just before it, is where the
+    write's time begins. So the time for which the policy waits for more source, or writes earlier words, does not
+    count, nor that in which a token is not certain yet; all that this server is behind does, however long ago that
+    began.
+
+    Args:
+        speaker: whose text was translated as a whole.
+        due: of the text, see `Reference.due`.
+        step: seconds.
     """
-    ends = {event["sentence"]: event["source"] for _, event in speaker.events if event["event"] == "end"}
     found, done, read = [], -math.inf, None  # when the one before was done; when the read before it was begun
-    for received, event in speaker.events:
+    for (received, event), characters in zip(speaker.events, due, strict=True):
         if event["event"] == "line":
             continue
-        position = event["source"]
-        if event.get("token") == "":  # the source has ended, which the character after it, or the text's end, has told
-            position = ends.get(event["sentence"], position) + 1
-        begun = max(speaker.spoken_at(position), done)
+        begun = max(speaker.spoken_at(characters), done)
         done = begun + step
         if event["event"] == "write":
             found.append(received - (begun if read is None else read))

@@ -164,6 +164,12 @@ def speakers_of(
     return made
 
 
+def all_latencies(speakers: list[Speaker], reference: Reference, step: float) -> list[float]:
+    """Of all writes to those whose text was translated as a whole; the others are counted by `wrong`."""
+    whole = [speaker for speaker in speakers if speaker.done and speaker.written == reference(speaker.text)]
+    return [seconds for speaker in whole for seconds in latencies(speaker, reference.due(speaker.text), step)]
+
+
 def of_steps(found: list[float], step: float) -> dict[str, float]:
     """Quantiles of latencies, in steps and in milliseconds."""
     row = {}
@@ -202,7 +208,7 @@ async def load(
                 f"{name}_cores_per_speaker": (seconds - computed[name]) / asked.seconds / asked.active
                 for name, seconds in served.processor_seconds().items()
             }
-            found = [seconds for speaker in speakers for seconds in latencies(speaker, step)]
+            found = all_latencies(speakers, reference, step)
             rows["load"] = {
                 "characters_per_second": pace,
                 **of_steps(found, step),
@@ -237,7 +243,7 @@ async def load(
             await speak(speakers)
             admitted = [speaker for speaker in speakers if not speaker.told]
             told = [seconds for speaker in speakers for seconds in speaker.told]
-            found = [seconds for speaker in admitted for seconds in latencies(speaker, step)]
+            found = all_latencies(admitted, reference, step)
             rows["overload"] = {
                 "speakers": len(speakers),
                 "told_to_come_back": len(speakers) - len(admitted),

@@ -253,7 +253,9 @@ def simplify_as_read(text: str) -> str:
     From the first character on that only traditional text has, each by itself: what stands before it stays, and
     phrases are not known ("乾隆" becomes "干隆").
     """
-    first = next((place for place, character in enumerate(text) if character in traditional()), len(text))
+    if traditional().isdisjoint(text):
+        return text
+    first = next(place for place, character in enumerate(text) if character in traditional())
     return text[:first] + "".join(map(_simplified, text[first:]))
 
 

@@ -119,7 +119,8 @@ class LiveSource:
     def _new(self, whole: bool) -> list[int]:
         """Tokens that are new, of a text that is still arriving or that is whole."""
         known, tokens = self._tokens(whole)
-        if any(one != other for one, other in zip(tokens, self._out[known:], strict=False)):
+        out = self._out[known:]
+        if tokens[: len(out)] != out[: len(tokens)]:
             self._begin, self._out, self._cut, self._before = self._flushed, [], 0, 0
             known, tokens = self._tokens(whole)
         new = tokens[len(self._out) - known :]

@@ -47,28 +47,39 @@ def test_a_changed_text_is_found():
         assert campaign.changed == changed
 
 
-def event(kind, sentence, source, token="x"):
-    return {"event": kind, "sentence": sentence, "source": source, "token": token, "text": ""}
-
-
 def test_latencies_leave_out_waits_of_the_policy_and_keep_those_for_the_server():
     # characters 1, 2, 3, 4 are there at 0.0, 0.2, 0.4 and 0.6 s; a step takes 0.01 s
     speaker = Speaker("", "abcd", pace=5.0, begin=0.0)
     assert [speaker.spoken_at(position) for position in (1, 2, 4, 9)] == pytest.approx([0.0, 0.2, 0.6, 0.6])
     assert [speaker.there(now) for now in (-0.1, 0.0, 0.3, 9.0)] == [0, 1, 2, 4]
-    speaker.events = [
-        (0.01, event("read", 0, 1)),
-        (0.21, event("read", 0, 2)),  # that the policy has read on is none of the server's doing
-        (0.22, event("write", 0, 2)),  # 0.02 after its source
-        (0.24, event("write", 0, 2)),  # 0.02 after its turn had come, at 0.22
-        (0.65, event("read", 0, 3, "")),  # the end of the source, which the next character has told, at 0.6
-        (0.67, event("write", 0, 3)),  # 0.07 after that
-        (0.67, {"event": "end", "sentence": 0, "source": 3, "text": "", "reason": "end_token"}),
+    told = [
+        (0.01, "read", 1),
+        (0.21, "read", 2),  # that the policy has read on is none of the server's doing
+        (0.22, "write", 2),  # 0.02 after its source
+        (0.24, "write", 2),  # 0.02 after its turn had come, at 0.22
+        (0.65, "read", 4),  # the end of the source, which the next character has told, at 0.6
+        (0.67, "write", 4),  # 0.07 after that
+        (0.67, "end", 4),
+        (0.67, "line", 4),
     ]
-    assert latencies(speaker, 0.01) == pytest.approx([0.02, 0.02, 0.07])
+    due = [characters for *_, characters in told]
+    speaker.events = [(received, {"event": kind}) for received, kind, _ in told]
+    assert latencies(speaker, due, 0.01) == pytest.approx([0.02, 0.02, 0.07])
     late = [(received + 5.0, one) for received, one in speaker.events]
     speaker.events = late  # a server that is behind stays behind, also for writes that follow each other
-    assert latencies(speaker, 0.01) == pytest.approx([5.02, 5.02, 5.07])
+    assert latencies(speaker, due, 0.01) == pytest.approx([5.02, 5.02, 5.07])
+    with pytest.raises(ValueError, match="shorter"):
+        latencies(speaker, due[:-1], 0.01)
+
+
+def test_the_reference_says_how_many_characters_each_event_takes(folder):
+    reference = Reference(str(folder), serve_load.MAX_TARGET_TOKENS, serve_load.MAX_REPEATS)
+    text = serve_load.Texts(seed=1)(60)
+    due = reference.due(text)
+    assert due == sorted(due)
+    assert due[-1] == len(text)
+    assert reference(text).count("\n") == text.count("\n") == 2
+    assert due.count(text.index("\n") + 1) >= 2  # the line's end ends a sentence, and is an event itself
 
 
 def test_quantiles():
