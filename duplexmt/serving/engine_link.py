@@ -39,7 +39,7 @@ class EngineLink:
     Attributes:
         model: what the engine has said of its model; None while there is no engine.
         starts: number of engines started so far.
-        failed: why the first one could not be started.
+        failed: why there will be no engine: the first could not be started, or what it said could not be dealt with.
     """
 
     def __init__(
@@ -73,6 +73,9 @@ class EngineLink:
             except (TimeoutError, EOFError, OSError) as error:
                 if self.failed is None:
                     log.warning("the engine %s; another one is started", error)
+            except Exception as error:  # a fault of ours, which another engine would not mend: the server ends
+                log.exception("the engine cannot be kept running")
+                self.failed = f"the engine cannot be kept running: {error!r}"
             pause = 0.0 if self.model is not None else min(10.0, 2 * pause + 0.5)
             self.model = None
             await asyncio.sleep(pause)
@@ -99,8 +102,9 @@ class EngineLink:
                 self.told(await self._line(reader, self.step_deadline))
         finally:
             if writer is not None:
-                writer.close()
-            ours.close()
+                writer.transport.abort()  # and not wait for a dead engine to take what was sent
+            else:
+                ours.close()
             theirs.close()
             self._writer = None
             process = self.process

@@ -1,6 +1,7 @@
 """The real server with a tiny model: in this process, its engine in a thread; and a client that speaks JSON alone."""
 
 import asyncio
+import faulthandler
 import json
 import threading
 from contextlib import contextmanager
@@ -176,13 +177,14 @@ def serving(monkeypatch, token=None, hosts=(), origins=(), proxies=(), step_dead
             assert not thread.is_alive()
 
 
-def until(holds, seconds=20.0):
-    """Wait until something holds."""
+def until(holds, seconds=40.0):
+    """Wait until something holds; where it does not, stderr has what every thread is at."""
     pause = threading.Event()
     for _ in range(int(seconds / 0.005)):
         if holds():
             return
         pause.wait(0.005)
+    faulthandler.dump_traceback(all_threads=True)
     raise AssertionError("it does not come to hold")
 
 

@@ -439,6 +439,19 @@ def test_the_engine_dies_again_and_again_and_no_client_sees_it(monkeypatch):
             assert speaker.text == translated(TEXT)
 
 
+def test_a_fault_of_the_servers_own_ends_it_with_a_reason(monkeypatch, caplog):
+    """And is not a server that answers, ready as it seems, and translates nothing."""
+    with serving(monkeypatch) as server:
+        speaker = Speaker(server.address, START)
+        monkeypatch.setattr(server.hub, "_tell", lambda session, items: 1 / 0)
+        speaker.say(type="text", at=0, text=TEXT)
+        until(lambda: server.hub.link.failed is not None)
+        assert "ZeroDivisionError" in server.hub.link.failed
+        assert "ZeroDivisionError" in caplog.text
+        assert server.hub.why_not_ready is not None
+        assert speaker.rest() == 1012
+
+
 def test_a_server_that_stops_says_so_ends_sentences_and_hands_back_the_rest(monkeypatch):
     with serving(monkeypatch) as server:
         speaker, other = Speaker(server.address, START), Speaker(server.address, START)
