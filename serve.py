@@ -1,5 +1,6 @@
 """Serve live translation to many speakers: `python serve.py model_folder=runs/latest/model port=8000`."""
 
+import gc
 import sys
 from dataclasses import asdict
 
@@ -33,6 +34,7 @@ def serve(cfg: ServeSettings) -> None:
     app = create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)
     listening = server.listen(cfg.host, cfg.port)
     address = f"[{cfg.host}]" if ":" in cfg.host else cfg.host
+    gc.freeze()  # what is loaded by now is not looked through again while clients wait
     print(f"http://{address}:{listening.getsockname()[1]}/", flush=True)
     server.serve(app, hub, listening, frame_bytes=cfg.limits.frame_bytes, proxies=cfg.proxies)
     if hub.link.failed is not None:

@@ -3,6 +3,7 @@
 Whoever starts it has all it takes to start another one: `open_text.OpenText`.
 """
 
+import gc
 import json
 import select
 import signal
@@ -31,7 +32,8 @@ CHUNK = 2**18
 
 def run(settings: EngineSettings, link: socket.socket) -> None:
     """Be the engine until the other end of the link is closed."""
-    if threading.current_thread() is threading.main_thread():
+    alone = threading.current_thread() is threading.main_thread()
+    if alone:
         for one in (signal.SIGINT, signal.SIGTERM):
             signal.signal(one, signal.SIG_IGN)  # are for the server, which ends this
     if settings.threads is not None:
@@ -41,6 +43,8 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
     except (ValueError, OSError) as error:
         link.sendall(_line({"failed": str(error)}))
         return
+    if alone:
+        gc.freeze()  # else Python looks through all that was loaded now and then, 150 ms in which nobody is served
     link.sendall(_line({"model": engine.model}))
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
         _serve(engine, link)
