@@ -355,7 +355,7 @@ def mistake(code: int, named: str, *frames: str | bytes) -> Callable[[Campaign, 
         async def send(socket: ClientConnection) -> None:
             await socket.send(frame, text=True)
 
-        speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken, mistake=send, after=draw.uniform(0.0, 1.5))
+        speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken, mistake=send, after=draw.uniform(0.0, 1.0))
         await campaign.whole(speaker)
         expect(speaker.closes == [code, 1000], f"ended with {speaker.closes}")
         told = " ".join(error["message"] for error in speaker.errors)
