@@ -389,7 +389,7 @@ def main() -> int:
         for text in (text for some in texts.values() for text in some):
             reference(text)  # now, as it takes time
         rows["engine_alone"] = engine_alone(reference, asked.active)
-        gc.freeze()  # the clients have no pauses of their own
+        gc.freeze()  # so that the clients do not pause while Python looks through what was loaded
         rows |= asyncio.run(load(asked, reference, texts, rows["engine_alone"]))
         print(json.dumps(decode_latency.rounded(rows)), file=sys.stderr, flush=True)  # progress
     if "churn" in asked.only:

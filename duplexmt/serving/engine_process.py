@@ -32,8 +32,8 @@ CHUNK = 2**18
 
 def run(settings: EngineSettings, link: socket.socket) -> None:
     """Be the engine until the other end of the link is closed."""
-    alone = threading.current_thread() is threading.main_thread()
-    if alone:
+    own_process = threading.current_thread() is threading.main_thread()
+    if own_process:
         for one in (signal.SIGINT, signal.SIGTERM):
             signal.signal(one, signal.SIG_IGN)  # are for the server, which ends this
     if settings.threads is not None:
@@ -43,8 +43,9 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
     except (ValueError, OSError) as error:
         link.sendall(_line({"failed": str(error)}))
         return
-    if alone:
-        gc.freeze()  # else Python looks through all that was loaded now and then, 150 ms in which nobody is served
+    if own_process:  # else Python looks through all that was loaded now and then, and serves nobody for 150 ms
+        gc.collect()
+        gc.freeze()
     link.sendall(_line({"model": engine.model}))
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
         _serve(engine, link)
