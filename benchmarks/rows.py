@@ -4,14 +4,16 @@
 
 Forward, loss, path, backward and Adam on the same random pairs of X = Y tokens, by medians of steps taken in turn: of
 the processor's time on a CPU, which other work on the machine changes least (with OMP_NUM_THREADS=1 it is the clock's
-on a quiet machine), of the clock's on CUDA. Two shapes: `small` (4 layers of width 256, 8,000 entries) and, without
---quick, `slice`: four layers of Qwen2.5-0.5B with its whole text head, by LoRA as experiment=paper. The grid is that of
-experiment=past_paper. The last line is JSON, by shape and length of the pairs; numbers at its top level are those of
-`small` at R = 4:
+on a quiet machine), of the clock's on CUDA. A batch has as many pairs as make some 1,000 tokens (`slice`: 500), the
+long ones as the short ones: in one of 8 short pairs the optimiser, which costs all systems the same, is a quarter of a
+wait-k step. Two shapes: `small` (4 layers of width 256, 8,000 entries) and, without --quick, `slice`: four layers of
+Qwen2.5-0.5B with its whole text head, by LoRA as experiment=paper. The grid is that of experiment=past_paper. The last
+line is JSON, by shape and length of the pairs; numbers at its top level are those of `small` at R = 4:
 
 ratio_vs_waitk       time of a step over that of the wait-k step
 ratio_vs_all_rows    time of the step on all rows over that of this one (where all rows were affordable)
 peak_memory          bytes a step takes beside weights and optimiser, over those of the wait-k step
+largest_difference   of states, losses and gradients from the full grid in float64, of all rows and of some
 """
 
 import argparse
@@ -32,7 +34,9 @@ from train_step import LORA, TOKENS, growth, hold_memory
 from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.grid.backbone import add_lora, random_backbone
+from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
+from duplexmt.grid.rows import Rows
 from duplexmt.kernels.allocator import keep_freed_memory
 from duplexmt.policy.rows import drawn_rows, mean_cells
 from duplexmt.training.module import GridTranslation
@@ -51,8 +55,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 VOCABULARY = {"small": 8000, "slice": 151_936}
-PAIRS = {"small": 8, "slice": 4}
-MOST_CELLS = {"small": 8 * 33 * 33, "slice": 4 * 17 * 17}  # of a step on all rows that is worth waiting for
+PAIRS = {"small": {9: 56, 17: 32, 33: 16, 65: 8}, "slice": {9: 28, 17: 16, 33: 8, 65: 4}}
+MOST_CELLS = {"small": 16 * 33 * 33, "slice": 16 * 17 * 17}  # of a step on all rows that is worth waiting for
 PAST_PAPER = {"attention": "exact", "input_attends_output": False, "emit_hidden": 256}
 LOSSES = {"lam": 0.03, "lm_cells": "visits", "emit_loss": "regret", "learning_rate": 1e-4, "warmup_steps": 0}
 
@@ -115,7 +119,7 @@ def medians(steps: dict[str, Callable[[], None]], turns: int, device: str) -> di
 
 def peak_memory(shape: str, kind: str, length: int, device: str) -> int:
     """Bytes that a step takes beside weights and optimiser: allocated on CUDA, growth of the process on a CPU."""
-    step = training_step(shape, kind, pairs_of(length, PAIRS[shape], VOCABULARY[shape]).to(device))
+    step = training_step(shape, kind, pairs_of(length, PAIRS[shape][length], VOCABULARY[shape]).to(device))
     step()
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -123,6 +127,32 @@ def peak_memory(shape: str, kind: str, length: int, device: str) -> int:
         step()
         return torch.cuda.max_memory_allocated() - before
     return growth(step)
+
+
+def largest_difference() -> float:
+    """Of states, and of losses and gradients through the text head, between chosen rows and the full grid's."""
+    torch.manual_seed(0)
+    backbone = random_backbone(SHAPES["small"] | {"num_hidden_layers": 2}, 500, end_token=0)
+    model, worst = GridModel(backbone, **PAST_PAPER).double(), 0.0
+    batch = collate([Example((*range(5, 5 + X), 0), (1, *range(9, 9 + Y), 0)) for X, Y in ((7, 9), (12, 5), (1, 3))])
+    full = Cells.of(batch.shapes)
+    for chosen in ([range(X) for X, _ in batch.shapes], [(1, 4, 7), (0, 5, 12), (1,)]):
+        found = []
+        for layout in (full, Rows.of(batch.shapes, chosen, "cpu")):
+            source, target = batch.source.flatten()[layout.source_slot], batch.target.flatten()[layout.target_slot]
+            states = model.states(source, target, layout, batch.source_lengths)
+            labels = layout.over_columns(batch.labels.flatten()[layout.target_slot])
+            if layout is full:
+                x, pair = full.x[full.source_token].tolist(), full.source_pair[full.source_token].tolist()
+                kept = [n for n, (row, own) in enumerate(zip(x, pair, strict=True)) if row in chosen[own]]
+                states, labels = states[kept], labels[kept]
+            model.zero_grad()
+            losses = torch.nn.functional.cross_entropy(model.text_logits(states), labels, reduction="none")
+            losses.sum().backward()
+            gradients = [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
+            found.append(torch.cat((states.detach().flatten(), losses.detach(), *gradients)))
+        worst = max(worst, (found[0] - found[1]).abs().max().item())
+    return worst
 
 
 def main() -> None:
@@ -140,9 +170,9 @@ def main() -> None:
         waitk: dict[str, dict[str, float]] = {}
         every: dict[str, dict[str, float]] = {}
         for length in LENGTHS:
-            batch = pairs_of(length, PAIRS[shape], VOCABULARY[shape]).to(arguments.device)
+            batch = pairs_of(length, PAIRS[shape][length], VOCABULARY[shape]).to(arguments.device)
             kinds = ["waitk", *map(str, (4,) if arguments.quick else ROWS)]
-            if PAIRS[shape] * length**2 <= MOST_CELLS[shape]:
+            if PAIRS[shape][length] * length**2 <= MOST_CELLS[shape]:
                 kinds.append("all")
             seconds = medians({kind: training_step(shape, kind, batch) for kind in kinds}, turns, arguments.device)
             if "all" not in seconds and shape == "small":  # once is enough: a step of some ten seconds
@@ -162,6 +192,7 @@ def main() -> None:
     result = {
         **{key: {n: own["4"] for n, own in small[key].items()} for key in ("ratio_vs_waitk", "ratio_vs_all_rows")},
         "peak_memory": small["peak_memory"],
+        "largest_difference": largest_difference(),
         "shapes": results,
     }
     print(json.dumps(result))
