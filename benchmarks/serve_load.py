@@ -5,7 +5,8 @@
     python benchmarks/serve_load.py --model-folder … --only faults,churn --seed 3
 
     load        speakers who speak by the clock, whether answers come or not, beside connected ones who are silent
-    throughput  as many who have said all at once, beside `decode_latency.py` with the same model and streams
+    throughput  as many who have said all at once, beside `decode_latency.py` with the same model and streams; the
+                median of three turns
     overload    twice as many speakers as there are streams
     churn       connects and aborts at every moment of a session's begin
     faults      see serve_faults.py
@@ -58,6 +59,7 @@ TOKENS_PER_SECOND = 5.0
 TEXTS = 4  # different ones; speakers share them
 MAX_TARGET_TOKENS, MAX_REPEATS = 64, 8  # as in conf/serve.yaml
 AT_ONCE = 50  # connects
+TURNS = 3  # of the throughput
 AT_ONCE_SAID = 400  # characters of those who have said all at once
 OVERLOAD = 60.0  # seconds, at most
 SETTLED = 60.0  # seconds in which sessions without a client have to be gone
@@ -112,6 +114,28 @@ def engine_alone(reference: Reference, streams: int) -> dict[str, float]:
         "step_ms_p50": 1000 * statistics.median(lap for laps, _, _ in runs for lap in laps),
         "events_per_second": len(runs) * streams * 2 * length / seconds,
         "tokens_per_second": sum(written for _, _, written in runs) / seconds,
+    }
+
+
+async def throughput(url: str, active: int, reference: Reference, texts: list[str]) -> dict[str, float]:
+    """Speakers who have said all at once, beside the engine alone just before, as a machine is not as fast each minute.
+
+    Returns:
+        Events and tokens a second while all are at work, and what `wrong` has counted.
+    """
+    alone = await asyncio.to_thread(engine_alone, reference, active)
+    deadline = asyncio.get_running_loop().time() + 300
+    speakers = [Speaker(url, texts[number % TEXTS], deadline=deadline) for number in range(active)]
+    await speak(speakers)
+    begin = max(speaker.events[0][0] for speaker in speakers)
+    end = min(speaker.events[-1][0] for speaker in speakers)
+    kinds = Counter(e["event"] for s in speakers for received, e in s.events if begin < received <= end)
+    events_per_second = (kinds["read"] + kinds["write"]) / (end - begin)
+    return {
+        "events_per_second": events_per_second,
+        "tokens_per_second": kinds["write"] / (end - begin),
+        "share_of_engine_alone": events_per_second / alone["events_per_second"],
+        **wrong(speakers, reference),
     }
 
 
@@ -225,20 +249,12 @@ async def load(
                 "engine_kib_per_stream": (full["engine"] - empty["engine"]) / 1024 / asked.active,
             }
         if "throughput" in asked.only:
-            speakers = [
-                Speaker(served.url, texts["throughput"][number % TEXTS], deadline=clock() + 300)
-                for number in range(asked.active)
-            ]
-            await speak(speakers)
-            begin = max(speaker.events[0][0] for speaker in speakers)
-            end = min(speaker.events[-1][0] for speaker in speakers)  # while all are at work
-            kinds = Counter(e["event"] for s in speakers for received, e in s.events if begin < received <= end)
+            turns = [await throughput(served.url, asked.active, reference, texts["throughput"]) for _ in range(TURNS)]
+            shares = [turn["share_of_engine_alone"] for turn in turns]
             rows["throughput"] = {
-                "events_per_second": (kinds["read"] + kinds["write"]) / (end - begin),
-                "tokens_per_second": kinds["write"] / (end - begin),
-                "share_of_engine_alone": (kinds["read"] + kinds["write"]) / (end - begin) / alone["events_per_second"],
-                **wrong(speakers, reference),
-            }
+                name: sum(found) if isinstance(found[0], int) else statistics.median(found)
+                for name, found in ((name, [turn[name] for turn in turns]) for name in turns[0])
+            } | {"shares": shares}
         if "overload" in asked.only:
             speakers = speakers_of(served.url, texts["overload"], 2 * asked.active, pace, OVERLOAD, draw)
             await speak(speakers)
