@@ -20,6 +20,7 @@ from .cells import Cells, repeated
 
 KERNEL = "The block-masked kernel of attention along chosen rows"
 LONG = 256  # tokens of source and row together, from where on it is tried: its blocks of 128 are mostly masked below
+PARTS, SMALL = 4, 2**15  # padded products of rows at most; queries × keys of all from which on there is one more
 
 
 @dataclass(frozen=True)
@@ -112,37 +113,35 @@ class Rows:
         return self.grid.over_columns(tokens)
 
     @cached_property
-    def slot(self) -> Tensor:
-        """Place of each cell in padded rows `[L, Y]`, `[N]`."""
-        return self.grid.source_token * self.width[1] + self.y[self.target_token]
-
-    @cached_property
     def source_at(self) -> Tensor:
         """Source token of each place of padded sources, `[B·X]`; past the end any, as nothing reads it."""
         return placed(self.source_slot, len(self.grid.shapes) * self.longest)
 
     @cached_property
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Cell of each place of padded rows `[L·Y]`, and which of the source tokens, then cells, each place of
-        `[its source; the row itself]` is, `[L·(X + Y)]`; past the end any, as `mask` hides it."""
-        L, cells = len(self.at), placed(self.slot, len(self.at) * self.width[1])
-        sources = self.source_at.view(-1, self.longest)[self.source_pair[self.at]]
-        return cells, torch.cat((sources, len(self.x) + cells.view(L, -1)), 1).flatten()
-
-    @cached_property
-    def read_by_token(self) -> tuple[Tensor, Tensor]:
-        """The same where target tokens stand for their cells, as before they have read anything."""
-        (cells, keys), S = self.read, len(self.x)
-        return self.target_token[cells], torch.where(keys < S, keys, S + self.target_token[(keys - S).clamp(min=0)])
-
-    @cached_property
-    def mask(self) -> Tensor:
-        """Whom each place of a row sees of `[its source; the row itself]`, `[L, 1, Y, X + Y]` booleans."""
-        X, Y = self.width
-        read = torch.arange(X, device=self.x.device) <= self.x[self.at][:, None]
-        written = torch.ones(Y, Y, dtype=torch.bool, device=self.x.device).tril()
-        L = len(self.at)
-        return torch.cat((read[:, None].expand(L, Y, X), written.expand(L, Y, Y)), -1)[:, None]
+    def padded(self) -> "PaddedRows":
+        """The chosen rows as masked products: on a CPU those of about one size together, elsewhere all in one."""
+        L, device = len(self.at), self.at.device
+        counts = torch.bincount(self.grid.source_token, minlength=L)
+        first, sizes = counts.cumsum(0) - counts, self.width
+        order, parts = torch.arange(L, device=device), 1
+        if device.type == "cpu":  # a GPU would be waited for
+            order = (self.x[self.at] + counts).argsort()
+            parts = min(PARTS, 1 + L * sizes[1] * sum(sizes) // SMALL)
+        groups, start, places = [], torch.zeros_like(counts), 0
+        for own in order.tensor_split(parts):
+            last, length = self.x[self.at][own][:, None], counts[own][:, None]
+            if device.type == "cpu":
+                sizes = int(last.max()) + 1, int(length.max())
+            x, y = (torch.arange(size, device=device) for size in sizes)
+            cells = first[own][:, None] + torch.minimum(y, length - 1)
+            sources = self.at[own][:, None] - last + torch.minimum(x, last)
+            read = (x <= last)[:, None].expand(-1, len(y), -1)
+            written = (y <= y[:, None]).expand(len(own), -1, -1)
+            mask = torch.cat((read, written), -1)[:, None]
+            groups.append(PaddedGroup(cells, torch.cat((sources, len(self.x) + cells), 1), mask))
+            start[own] = places + torch.arange(len(own), device=device) * len(y)
+            places += cells.numel()
+        return PaddedRows(groups, start[self.grid.source_token] + self.y[self.target_token])
 
     @cached_property
     def spans(self) -> Tensor:
@@ -158,6 +157,23 @@ class Rows:
         from . import rows_flex
 
         return rows_flex.block_mask(self.spans, len(self.x))
+
+
+@dataclass(frozen=True)
+class PaddedGroup:
+    """G rows of at most Y cells under at most X source tokens; past a row's end any, as nothing reads it."""
+
+    cells: Tensor  # [G, Y]
+    keys: Tensor  # [G, X + Y], which of the source tokens, then cells, each place of [its source; the row itself] is
+    mask: Tensor  # [G, 1, Y, X + Y], whom each place of a row sees of these
+
+
+@dataclass(frozen=True)
+class PaddedRows:
+    """All chosen rows, by groups."""
+
+    groups: list[PaddedGroup]
+    slot: Tensor  # [N], place of each cell among the places of all groups
 
 
 def placed(slots: Tensor, size: int) -> Tensor:
@@ -221,15 +237,22 @@ def blocked_target_context(
 def naive_target_context(
     rows: Rows, k_I: Tensor, v_I: Tensor, q_O: Tensor, k_O: Tensor, v_O: Tensor, scale: float
 ) -> Tensor:
-    """The same by one masked product of padded rows."""
-
-    def padded(states: Tensor, at: Tensor) -> Tensor:  # [L, heads, Y or X + Y, E]
-        return repeated(states, at).unflatten(0, (len(rows.at), -1)).transpose(1, 2)
-
-    queries, keys = rows.read_by_token if len(q_O) == len(rows.y) else rows.read
-    q, k, v = padded(q_O, queries), padded(torch.cat((k_I, k_O)), keys), padded(torch.cat((v_I, v_O)), keys)
-    ctx = fused_attention(q, k, v, rows.mask, scale=scale)
-    return ctx.transpose(1, 2).flatten(0, 1).index_select(0, rows.slot)
+    """The same by masked products of padded rows."""
+    S, by_token = len(k_I), len(q_O) == len(rows.y)  # as before target tokens have read anything
+    k, v = torch.cat((k_I, k_O)), torch.cat((v_I, v_O))
+    found = []
+    for group in rows.padded.groups:
+        queries, keys = group.cells, group.keys
+        if by_token:
+            queries = rows.target_token[queries]
+            keys = torch.where(keys < S, keys, S + rows.target_token[(keys - S).clamp(min=0)])
+        q_own, k_own, v_own = (  # [G, heads, Y or X + Y, E]
+            repeated(states, at.flatten()).unflatten(0, at.shape).transpose(1, 2)
+            for states, at in ((q_O, queries), (k, keys), (v, keys))
+        )
+        ctx = fused_attention(q_own, k_own, v_own, group.mask, scale=scale)
+        found.append(ctx.transpose(1, 2).flatten(0, 1))
+    return torch.cat(found).index_select(0, rows.padded.slot)
 
 
 def _kernel_proves_itself(q: Tensor, k: Tensor) -> bool:

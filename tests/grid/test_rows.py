@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from duplexmt.grid import rows
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.rows import Rows
 
@@ -33,7 +34,13 @@ def in_full_grid(chosen):
 @pytest.mark.parametrize("anchor", ["source_length", 7, "visible_length"])
 @pytest.mark.parametrize("model_type", ["qwen2", "llama", "qwen3"])
 @pytest.mark.parametrize("chosen", [SOME, EVERY], ids=["some", "every"])
-def test_states_and_gradients_of_chosen_rows_are_those_of_the_full_grid(chosen, model_type, anchor):
+@pytest.mark.parametrize("products", [1, 4])
+def test_states_and_gradients_of_chosen_rows_are_those_of_the_full_grid(
+    products, chosen, model_type, anchor, monkeypatch
+):
+    monkeypatch.setattr(rows, "SMALL", 1)
+    monkeypatch.setattr(rows, "PARTS", products)
+    assert len(Rows.of(SHAPES, chosen, "cpu").padded.groups) == products
     model, places = exact_rows(backbone=tiny_backbone(model_type), anchor=anchor), in_full_grid(chosen)
     found = []
     for layout in (Cells.of(SHAPES), Rows.of(SHAPES, chosen, "cpu")):
@@ -43,8 +50,8 @@ def test_states_and_gradients_of_chosen_rows_are_those_of_the_full_grid(chosen, 
         (states * torch.linspace(-1, 1, states.numel(), dtype=torch.float64).view_as(states)).sum().backward()
         gradients = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
         found.append((states, gradients))
-    (full, of_full), (rows, of_rows) = found
-    torch.testing.assert_close(rows, full, rtol=0, atol=1e-12)
+    (full, of_full), (some, of_rows) = found
+    torch.testing.assert_close(some, full, rtol=0, atol=1e-12)
     assert of_rows.keys() == of_full.keys()
     for name, gradient in of_rows.items():
         torch.testing.assert_close(gradient, of_full[name], rtol=1e-9, atol=1e-9, msg=name)
