@@ -120,12 +120,12 @@ class Rows:
     @cached_property
     def padded(self) -> "PaddedRows":
         """The chosen rows as masked products: on a CPU those of about one size together, elsewhere all in one."""
-        L, device = len(self.at), self.at.device
-        counts = torch.bincount(self.grid.source_token, minlength=L)
+        L, device, row = len(self.at), self.at.device, self.grid.source_token
+        counts = torch.zeros_like(self.at).index_add_(0, row, torch.ones_like(row))
         first, sizes = counts.cumsum(0) - counts, self.width
         order, parts = torch.arange(L, device=device), 1
         if device.type == "cpu":  # a GPU would be waited for
-            order = (self.x[self.at] + counts).argsort()
+            order = (self.x[self.at] + counts).argsort(stable=True)
             parts = min(PARTS, 1 + L * sizes[1] * sum(sizes) // SMALL)
         groups, start, places = [], torch.zeros_like(counts), 0
         for own in order.tensor_split(parts):
@@ -141,7 +141,7 @@ class Rows:
             groups.append(PaddedGroup(cells, torch.cat((sources, len(self.x) + cells), 1), mask))
             start[own] = places + torch.arange(len(own), device=device) * len(y)
             places += cells.numel()
-        return PaddedRows(groups, start[self.grid.source_token] + self.y[self.target_token])
+        return PaddedRows(groups, start[row] + self.y[self.target_token])
 
     @cached_property
     def spans(self) -> Tensor:
