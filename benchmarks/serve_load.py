@@ -117,11 +117,13 @@ def engine_alone(reference: Reference, streams: int) -> dict[str, float]:
     }
 
 
-async def throughput(url: str, active: int, reference: Reference, texts: list[str]) -> dict[str, float]:
+async def throughput(
+    url: str, active: int, reference: Reference, texts: list[str]
+) -> tuple[dict[str, float], list[Speaker]]:
     """Speakers who have said all at once, beside the engine alone just before, as a machine is not as fast each minute.
 
     Returns:
-        Events and tokens a second while all are at work, and what `wrong` has counted.
+        Events and tokens a second while all are at work; and the speakers.
     """
     alone = await asyncio.to_thread(engine_alone, reference, active)
     deadline = asyncio.get_running_loop().time() + 300
@@ -135,8 +137,7 @@ async def throughput(url: str, active: int, reference: Reference, texts: list[st
         "events_per_second": events_per_second,
         "tokens_per_second": kinds["write"] / (end - begin),
         "share_of_engine_alone": events_per_second / alone["events_per_second"],
-        **wrong(speakers, reference),
-    }
+    }, speakers
 
 
 async def silent(url: str, until: float) -> bool:
@@ -250,11 +251,12 @@ async def load(
             }
         if "throughput" in asked.only:
             turns = [await throughput(served.url, asked.active, reference, texts["throughput"]) for _ in range(TURNS)]
-            shares = [turn["share_of_engine_alone"] for turn in turns]
+            figures = sorted((figures for figures, _ in turns), key=lambda turn: turn["share_of_engine_alone"])
             rows["throughput"] = {
-                name: sum(found) if isinstance(found[0], int) else statistics.median(found)
-                for name, found in ((name, [turn[name] for turn in turns]) for name in turns[0])
-            } | {"shares": shares}
+                **figures[TURNS // 2],
+                "shares": [turn["share_of_engine_alone"] for turn in figures],
+                **wrong([speaker for _, speakers in turns for speaker in speakers], reference),
+            }
         if "overload" in asked.only:
             speakers = speakers_of(served.url, texts["overload"], 2 * asked.active, pace, OVERLOAD, draw)
             await speak(speakers)
