@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..metrics.computing_time import computation_aware_delays
+from ..metrics.latency import computation_aware_delays
 from ..metrics.quality import bleu_tokenizer
 from ..metrics.units import text_unit
 from .decoding import Point

@@ -11,8 +11,7 @@ from typing import Any
 
 from ..baselines.mask import MULTI_PATH
 from ..metrics.bootstrap import Array, interval, resample_weights, resampled_mean
-from ..metrics.computing_time import COMPUTATION_AWARE_METRICS, real_time_factor
-from ..metrics.latency import SENTENCE_METRICS
+from ..metrics.latency import COMPUTATION_AWARE_METRICS, SENTENCE_METRICS, real_time_factor
 from ..metrics.quality import corpus_statistics
 from ..metrics.units import text_unit
 from .decoding import TRAINED_K, Point

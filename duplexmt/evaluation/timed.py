@@ -3,8 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..metrics.computing_time import COMPUTATION_AWARE_METRICS, computation_aware_delays
-from ..metrics.latency import coverage, mean_of_known, sentence_latency, words_before_end
+from ..metrics.latency import (
+    COMPUTATION_AWARE_METRICS,
+    computation_aware_delays,
+    coverage,
+    mean_of_known,
+    sentence_latency,
+    words_before_end,
+)
 from ..metrics.units import Unit, count_units, delays_in_characters_and_words, last_tokens, text_unit
 from .translation import Record
 

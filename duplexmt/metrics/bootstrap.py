@@ -63,8 +63,7 @@ def quality_at_latency(latency: Array, quality: Array, wanted: Array) -> Array:
     At or beyond its slowest point a system has that point's quality: it meets the wanted latency with room to spare.
 
     Args:
-        latency: `[B, P]`.
-        quality: `[B, P]`.
+        latency, quality: `[B, P]`.
         wanted: `[B]`.
 
     Returns:
@@ -77,11 +76,7 @@ def quality_at_latency(latency: Array, quality: Array, wanted: Array) -> Array:
 
 
 def shared_range(latencies: Sequence[Array]) -> tuple[Array, Array]:
-    """The latencies that all systems have, from the slowest start to the fastest end, in every resample: `[B]`, `[B]`.
-
-    Args:
-        latencies: of each system, `[B, P]`.
-    """
+    """The latencies `[B, P]` that all systems have: in every resample the slowest start and the fastest end, `[B]`."""
     ends = [(latency.min(1), latency.max(1)) for latency in latencies]
     return np.max([low for low, _ in ends], 0), np.min([high for _, high in ends], 0)
 
@@ -93,8 +88,7 @@ def envelope_mean(latency: Array, quality: Array, low: Array, high: Array) -> Ar
     level after the best. The mean is exact: the area below the lines over the width.
 
     Args:
-        latency: `[B, P]`.
-        quality: `[B, P]`.
+        latency, quality: `[B, P]`.
         low, high: of the range, `[B]`.
 
     Returns:

@@ -8,7 +8,10 @@ Symbols, as in SimulEval's `latency_scorer.py`:
 None of them counts end or seed tokens; having read the source's end token counts as S. Every metric of a sentence
 takes `(delays, source_length, reference_length)`, all in one unit of source and one unit of target (model tokens, or
 characters in and words out), and returns a float in units of source, except AP, which is a ratio, and YAAL, which some
-sentences do not have. `computing_time.py` has those that count the time of computing, too.
+sentences do not have. It raises `ValueError` for what `check_sentence` refuses.
+
+Computation-aware metrics, marked `_CA`, count the time of computing, too. SimulEval measures speech so, in
+milliseconds; between texts it has no clock.
 """
 
 from bisect import bisect_left
@@ -24,10 +27,6 @@ def average_lagging(delays: Sequence[float], source_length: float, reference_len
 
     `tau` is the first i with `d_i >= S`, or n if the source was never read to its end. An offline system scores
     exactly S. This is not the number the paper prints: see `average_lagging_all`.
-
-    Raises:
-        ValueError: for the inputs that `check_sentence` refuses. (SimulEval's case `d_1 > S` is one of them: it can
-            only come about where delays hold computing time, see `computation_aware_average_lagging`.)
     """
     check_sentence(delays, source_length, reference_length)
     return lagging(delays, source_length, reference_length)
@@ -37,20 +36,13 @@ def average_lagging_all(delays: Sequence[float], source_length: float, reference
     """AL_all, the lag of `average_lagging` over all n tokens, with no cut-off at the end of the source.
 
     The paper's AL (`tab:duplex-results`) fits this definition: its offline row has AL 9.39 where S is 18.06.
-
-    Raises:
-        ValueError: for the inputs that `check_sentence` refuses.
     """
     check_sentence(delays, source_length, reference_length)
     return fmean(_lags(delays, source_length / reference_length))
 
 
 def length_adaptive_average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float:
-    """LAAL (arXiv 2206.05807): AL with `max(n, R)` for R, so that a long hypothesis earns no negative lag.
-
-    Raises:
-        ValueError: for the inputs that `check_sentence` refuses.
-    """
+    """LAAL (arXiv 2206.05807): AL with `max(n, R)` for R, so that a long hypothesis earns no negative lag."""
     check_sentence(delays, source_length, reference_length)
     return lagging(delays, source_length, max(len(delays), reference_length))
 
@@ -60,20 +52,13 @@ def yet_another_average_lagging(delays: Sequence[float], source_length: float, r
 
     What is written after the end of a source cut into sentences comes at once, and says nothing of the policy. A
     sentence with no token before that has no YAAL; over how many the mean of a corpus is, is its `coverage`.
-
-    Raises:
-        ValueError: for the inputs that `check_sentence` refuses.
     """
     check_sentence(delays, source_length, reference_length)
     return lagging_before_end(delays, source_length, max(len(delays), reference_length))
 
 
 def average_proportion(delays: Sequence[float], source_length: float, reference_length: float) -> float:
-    """AP with the reference length, as SimulEval: `sum d_i / (S R)`. A ratio; above 1 where n is well above R.
-
-    Raises:
-        ValueError: for the inputs that `check_sentence` refuses.
-    """
+    """AP with the reference length, as SimulEval: `sum d_i / (S R)`. A ratio; above 1 where n is well above R."""
     check_sentence(delays, source_length, reference_length)
     return float(sum(delays)) / (source_length * reference_length)
 
@@ -82,9 +67,6 @@ def differentiable_average_lagging(delays: Sequence[float], source_length: float
     """DAL (arXiv 1906.05218): `g_1 = d_1`, `g_i = max(d_i, g_{i-1} + S/n)`, mean of `g_i - (i - 1) S / n`.
 
     Its length is that of the hypothesis, so the value of `reference_length` plays no part; it is still checked.
-
-    Raises:
-        ValueError: for the inputs that `check_sentence` refuses.
     """
     check_sentence(delays, source_length, reference_length)
     step = source_length / len(delays)
@@ -102,7 +84,7 @@ def average_token_delay(delays: Sequence[float], source_length: float, reference
     and moved back by what the hypothesis was ahead of the source when this chunk (tokens of equal delay) began.
 
     Raises:
-        ValueError: for the inputs that `check_sentence` refuses, and delays that are not whole numbers of tokens.
+        ValueError: for delays that are not whole numbers of tokens, too.
     """
     check_sentence(delays, source_length, reference_length)
     read_before, written_before, end, lags = 0.0, 0, 0.0, []
@@ -118,16 +100,14 @@ def average_token_delay(delays: Sequence[float], source_length: float, reference
 
 
 def first_response_latency(delays: Sequence[float], source_length: float, reference_length: float) -> float:
-    """FRL, SimulEval's StartOffset: `d_1`, what was read of the source when the first target token was written.
-
-    Raises:
-        ValueError: for the inputs that `check_sentence` refuses.
-    """
+    """FRL, SimulEval's StartOffset: `d_1`, what was read of the source when the first target token was written."""
     check_sentence(delays, source_length, reference_length)
     return float(delays[0])
 
 
-SENTENCE_METRICS: dict[str, Callable[[Sequence[float], float, float], float | None]] = {
+Metric = Callable[[Sequence[float], float, float], float | None]
+
+SENTENCE_METRICS: dict[str, Metric] = {
     "AL": average_lagging,
     "AL_all": average_lagging_all,
     "LAAL": length_adaptive_average_lagging,
@@ -137,6 +117,61 @@ SENTENCE_METRICS: dict[str, Callable[[Sequence[float], float, float], float | No
     "ATD": average_token_delay,
     "FRL": first_response_latency,
 }
+
+
+def computation_aware_delays(delays: Sequence[float], elapsed: Sequence[float], units_per_second: float) -> list[float]:
+    """Delays that count computing time: `d_i + elapsed_i · rate`, SimulEval's `elapsed` in units of source.
+
+    While the system computes, a speaker goes on: seconds become units of source at the rate the source arrives.
+
+    Args:
+        delays: units of source read.
+        elapsed: for each target unit, the seconds of computation spent on its sentence until it was written.
+        units_per_second: rate of the source.
+
+    Raises:
+        ValueError: not one time for each delay, a negative or falling time, or a rate of zero or less.
+    """
+    if len(delays) != len(elapsed):
+        raise ValueError(f"one time for each delay is needed, got {len(elapsed)} for {len(delays)}")
+    _check_rate(units_per_second)
+    for index, seconds in enumerate(elapsed):
+        if not (isfinite(seconds) and seconds >= 0):
+            raise ValueError(f"time {index} must be a number of seconds of at least 0, got {seconds}")
+    check_rising(elapsed, "times")
+    return [float(delay) + seconds * units_per_second for delay, seconds in zip(delays, elapsed, strict=True)]
+
+
+# Over `computation_aware_delays`, which may exceed S. Where `d_1 > S`, AL and LAAL are `d_1`, as in SimulEval; YAAL
+# takes a token computed after the source's end for one written after it.
+COMPUTATION_AWARE_METRICS: dict[str, Metric] = {
+    "AL_CA": lambda d, S, R: lagging(d, S, R),
+    "LAAL_CA": lambda d, S, R: lagging(d, S, max(len(d), R)),
+    "YAAL_CA": lambda d, S, R: lagging_before_end(d, S, max(len(d), R)),
+}
+
+
+def real_time_factor(seconds: Sequence[float], source_lengths: Sequence[float], units_per_second: float) -> float:
+    """RTF: seconds of computation for each second of source, over a corpus. Below 1 a system keeps up.
+
+    Args:
+        seconds: of computation, one number a sentence.
+        source_lengths: of the sentences, in units of source.
+        units_per_second: rate of the source.
+
+    Raises:
+        ValueError: a rate of zero or less, or no source.
+    """
+    _check_rate(units_per_second)
+    length = sum(source_lengths)
+    if not length > 0:
+        raise ValueError(f"a real-time factor needs a source, got {length} units")
+    return sum(seconds) * units_per_second / length
+
+
+def _check_rate(units_per_second: float) -> None:
+    if not (isfinite(units_per_second) and units_per_second > 0):
+        raise ValueError(f"the source must arrive at a rate above 0 units a second, got {units_per_second}")
 
 
 def sentence_latency(

@@ -6,7 +6,8 @@ several systems say alike is scored once.
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from math import isfinite
 from pathlib import Path
@@ -17,6 +18,9 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "metrics_env" / "neural.py"
+
+
+Text = tuple[str, str, str]  # source, hypothesis, reference
 
 
 class Translation(NamedTuple):
@@ -66,45 +70,26 @@ def neural_scores(
     for other in also_kept:
         of_other, scores_of_other = _read(other / path.name)
         version, known = version or of_other, scores_of_other | known
-    wanted = {
-        _key(item.source, item.hypothesis, reference): (item.source, item.hypothesis, reference)
-        for item in translations
-        for reference in item.references
-    }
-    missing = [key for key in wanted if key not in known]
+    texts = [[(item.source, item.hypothesis, reference) for reference in item.references] for item in translations]
+    missing = {key: text for of_one in texts for text in of_one if (key := _key(text)) not in known}
     if missing:
-        version, found = _run(
-            metric, checkpoint, [wanted[key] for key in missing], missing, path, environment, batch_size, device
-        )
+        command = [str(environment_python(metric, environment)), str(PROGRAM), metric, checkpoint]
+        command += ["--batch-size", str(batch_size), "--device", device]
+        version, found = _run(command, metric, checkpoint, missing, path, environment)
         known |= found
-    scores = [
-        100 * fmean(known[_key(item.source, item.hypothesis, reference)] for reference in item.references)
-        for item in translations
-    ]
-    return Neural(scores, version)
+    return Neural([100 * fmean(known[_key(text)] for text in of_one) for of_one in texts], version)
 
 
 def _run(
-    metric: str,
-    checkpoint: str,
-    texts: Sequence[tuple[str, str, str]],
-    keys: Sequence[str],
-    path: Path,
-    environment: str,
-    batch_size: int,
-    device: str,
+    command: Sequence[str], metric: str, checkpoint: str, texts: Mapping[str, Text], path: Path, environment: str
 ) -> tuple[str, dict[str, float]]:
-    """Let the metrics environment score texts, and write each score down as it comes."""
-    python = environment_python(metric, environment)
-    command = [str(python), str(PROGRAM), metric, checkpoint, "--batch-size", str(batch_size), "--device", device]
+    """Let the metrics environment score texts, given by their keys, and write each score down as it comes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    log = path.with_suffix(".log")
+    log, keys = path.with_suffix(".log"), list(texts)
     found: dict[str, float] = {}
     version, error = "", ""
-    lines = "".join(
-        json.dumps({"source": source, "hypothesis": hypothesis, "reference": reference}, ensure_ascii=False) + "\n"
-        for source, hypothesis, reference in texts
-    )
+    names = ("source", "hypothesis", "reference")
+    lines = [json.dumps(dict(zip(names, text, strict=True)), ensure_ascii=False) + "\n" for text in texts.values()]
     with (
         open(log, "wb") as errors,
         open(path, "a", encoding="utf-8") as kept,
@@ -114,11 +99,9 @@ def _run(
         assert scorer.stdin is not None
         assert scorer.stdout is not None
         try:
-            try:
-                scorer.stdin.write(lines.encode("utf-8", "surrogatepass"))
+            with suppress(BrokenPipeError):  # it has stopped before reading: its log says why
+                scorer.stdin.write("".join(lines).encode("utf-8", "surrogatepass"))
                 scorer.stdin.close()
-            except BrokenPipeError:
-                pass  # it has stopped before reading: its log says why
             for line in scorer.stdout:
                 report = json.loads(line)
                 if "error" in report:
@@ -129,7 +112,7 @@ def _run(
                 else:
                     key, score = keys[report["index"]], report["score"]
                     if not isfinite(score):
-                        source, hypothesis, _ = texts[report["index"]]
+                        source, hypothesis, _ = texts[key]
                         raise ValueError(
                             f"{metric} {checkpoint} gave {score} for {hypothesis!r} (source {source!r}): no score is "
                             "reported with such a sentence in it; check the checkpoint, then run "
@@ -148,8 +131,10 @@ def _run(
             "Then python evaluate.py rescore=FOLDER"
         )
     if len(found) < len(texts):
+        lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        said = _one_line(lines[-1]) if lines else "it said nothing"
         raise ValueError(
-            f"{metric} stopped after {len(found)} of {len(texts)} sentences ({_last_line(log)}; all of it in {log}). "
+            f"{metric} stopped after {len(found)} of {len(texts)} sentences ({said}; all of it in {log}). "
             "They are kept: go on with python evaluate.py rescore=FOLDER"
         )
     return version, found
@@ -192,8 +177,8 @@ def _read(path: Path) -> tuple[str, dict[str, float]]:
     return version, scores
 
 
-def _key(source: str, hypothesis: str, reference: str) -> str:
-    return blake2b(json.dumps([source, hypothesis, reference]).encode(), digest_size=12).hexdigest()
+def _key(text: Text) -> str:
+    return blake2b(json.dumps(text).encode(), digest_size=12).hexdigest()
 
 
 def _fingerprint(checkpoint: str) -> str:
@@ -207,8 +192,3 @@ def _fingerprint(checkpoint: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())[:300]
-
-
-def _last_line(path: Path) -> str:
-    lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return _one_line(lines[-1]) if lines else "it said nothing"

@@ -12,7 +12,7 @@ from typing import Literal
 from data_prep.rules import UNSPACED
 
 Unit = Literal["character", "word", "piece"]  # piece: a word or a mark, as word aligners want texts cut
-PATTERNS = {"character": r"\S", "word": r"\S+", "piece": r"\w+|[^\w\s]"}
+PATTERNS: dict[Unit, str] = {"character": r"\S", "word": r"\S+", "piece": r"\w+|[^\w\s]"}
 
 
 def text_unit(language: str) -> Unit:
@@ -37,21 +37,13 @@ def primary_language(code: str) -> str:
 
 
 def count_units(text: str, unit: Unit) -> int:
-    """Length of a text in characters (code points, white space left out) or in words (separated by white space).
-
-    Raises:
-        ValueError: an unknown unit.
-    """
+    """Length of a text in characters (code points, white space left out) or in words (separated by white space)."""
     return len(split_units(text, unit))
 
 
 def split_units(text: str, unit: Unit) -> list[str]:
-    """A text's characters, words or pieces, in order.
-
-    Raises:
-        ValueError: an unknown unit.
-    """
-    return re.findall(_pattern(unit), text)
+    """A text's characters, words or pieces, in order."""
+    return re.findall(PATTERNS[unit], text)
 
 
 def delays_in_characters_and_words(
@@ -85,7 +77,7 @@ def delays_in_characters_and_words(
 
     Raises:
         ValueError: ends that fall, leave their text, or do not reach its last unit; delays that are not one for each
-            target token, fall, or exceed the number of source tokens; an unknown unit.
+            target token, fall, or exceed the number of source tokens.
     """
     source_unit_ends = _unit_ends(source_text, source_unit)
     _check_token_ends(source_token_ends, source_text, source_unit_ends, "source")
@@ -102,15 +94,11 @@ def delays_in_characters_and_words(
 
 
 def last_tokens(text: str, token_ends: Sequence[int], unit: Unit) -> list[int]:
-    """For each unit of a text, the index of its last token: the first at whose end the whole unit is written.
-
-    Args:
-        text: the hypothesis.
-        token_ends: as `target_token_ends` of `delays_in_characters_and_words`.
-        unit: of which the result has one index each.
+    """For each unit of a hypothesis, the index of its last token: the first at whose end the whole unit is written.
 
     Raises:
-        ValueError: ends that fall, leave the text, or do not reach its last unit.
+        ValueError: `token_ends` (as in `delays_in_characters_and_words`) that fall, leave the text, or do not reach its
+            last unit.
     """
     unit_ends = _unit_ends(text, unit)
     _check_token_ends(token_ends, text, unit_ends, "target")
@@ -119,13 +107,7 @@ def last_tokens(text: str, token_ends: Sequence[int], unit: Unit) -> list[int]:
 
 def _unit_ends(text: str, unit: Unit) -> list[int]:
     """End position in `text` of each of its units."""
-    return [match.end() for match in re.finditer(_pattern(unit), text)]
-
-
-def _pattern(unit: Unit) -> str:
-    if unit not in PATTERNS:
-        raise ValueError(f"the unit must be 'character', 'word' or 'piece', got {unit!r}")
-    return PATTERNS[unit]
+    return [match.end() for match in re.finditer(PATTERNS[unit], text)]
 
 
 def check_rising(values: Sequence[float], name: str) -> None:

@@ -2,17 +2,19 @@
 
 import pytest
 
-from duplexmt.metrics.computing_time import (
+from duplexmt.metrics.latency import (
     COMPUTATION_AWARE_METRICS,
-    computation_aware_average_lagging,
+    SENTENCE_METRICS,
     computation_aware_delays,
-    computation_aware_laal,
-    computation_aware_yaal,
     real_time_factor,
 )
-from duplexmt.metrics.latency import SENTENCE_METRICS
 
 from .test_latency import CASES
+
+
+def metrics(*sentence) -> tuple[float | None, ...]:
+    """AL_CA, LAAL_CA and YAAL_CA."""
+    return tuple(metric(*sentence) for metric in COMPUTATION_AWARE_METRICS.values())
 
 
 def test_computing_time_is_added_in_units_of_the_source() -> None:
@@ -21,17 +23,13 @@ def test_computing_time_is_added_in_units_of_the_source() -> None:
 
 
 def test_computation_aware_metrics_have_the_values_worked_by_hand() -> None:
-    # S = 4, R = 2: step 2. Lags 3, 4 - 2; the second delay reaches the source's end, the third is not counted.
-    assert computation_aware_average_lagging([3, 4, 10], 4, 2) == pytest.approx(2.5)
-    # LAAL's step is 4/3: lags 3, 4 - 4/3.
-    assert computation_aware_laal([3, 4, 10], 4, 2) == pytest.approx((3 + 8 / 3) / 2)
-    # YAAL: the first alone was out before the source had ended.
-    assert computation_aware_yaal([3, 4, 10], 4, 2) == 3
+    # S = 4, R = 2. AL: step 2, lags 3, 4 - 2; the second delay reaches the source's end, the third is not counted.
+    # LAAL's step is 4/3: lags 3, 4 - 4/3. YAAL: the first alone was out before the source had ended.
+    assert metrics([3, 4, 10], 4, 2) == pytest.approx((2.5, (3 + 8 / 3) / 2, 3))
 
 
 def test_a_first_token_computed_after_the_source_s_end_is_the_whole_lag() -> None:
-    assert computation_aware_average_lagging([6, 7], 4, 2) == computation_aware_laal([6, 7], 4, 2) == 6
-    assert computation_aware_yaal([6, 7], 4, 2) is None
+    assert metrics([6, 7], 4, 2) == (6, 6, None)
 
 
 def test_without_computing_time_the_metrics_are_the_plain_ones() -> None:

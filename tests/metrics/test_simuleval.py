@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duplexmt.metrics.computing_time import COMPUTATION_AWARE_METRICS
-from duplexmt.metrics.latency import SENTENCE_METRICS, mean_of_known, words_before_end
+from duplexmt.metrics.latency import COMPUTATION_AWARE_METRICS, SENTENCE_METRICS, mean_of_known, words_before_end
 
 from ..helpers import METRICS_PYTHON, needs_metrics_environment
 
