@@ -1,5 +1,6 @@
 """What the site has beside the documents: README.md as its first page, and a page of docstrings for each room."""
 
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,13 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*((?:models|duplexmt)/[^)\s]+)\)")
+
+
+def on_config(config: Any) -> Any:
+    """`--quiet` hides warnings from the strict build, too, and a link that leads nowhere is a warning."""
+    logging.getLogger("mkdocs").setLevel(logging.WARNING)
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -21,3 +29,8 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, f"api/{room}.md", content=page))
     files.remove(files.get_file_from_path("site.py"))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """A link to a file of the repository that is no page of the site becomes the file's path."""
+    return OUTSIDE.sub(r"\1 (`\2`)", markdown)
