@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data_prep.reading import Pair as TextPair
-from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from duplexmt.data.batch import Example
 from duplexmt.data.grammar import AlignedPair, builtin_corpus
 from duplexmt.data.tokenizer import token_ids
+from duplexmt.evaluation.pairs import pairs_for
 from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
 
@@ -39,9 +39,7 @@ def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = No
         raise ValueError(f"--limit={limit}: must be at least 1 sentence")
     data = loaded.info["data"]
     if file is not None:
-        names = ("source_field", "target_field", "source_language", "target_language")
-        given = {name: data[name] for name in names} | {"context_separator": loaded.context_separator}
-        pairs: Sequence[Pair] = read_evaluation_file(file, **given, simplified=simplifies_sources(data))[0]
+        pairs: Sequence[Pair] = pairs_for(loaded, file)
     elif data.get("corpus") == "builtin":
         pairs = builtin_corpus(data["train_size"], data["validation_size"], data["test_size"], data["seed"])["test"]
     else:

@@ -19,6 +19,7 @@ from huggingface_hub import try_to_load_from_cache
 from data_prep.files import write_whole
 
 from ..baselines.mask import MULTI_PATH
+from ..metrics.neural import whole_lines
 from ..model_folder.artifact import file_digest, read_manifest
 from .recipe import recipe_of
 from .translation import Record
@@ -93,16 +94,10 @@ class Point:
     ) -> "Point":
         """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard), and
         `rule` what an adaptive policy has beside its knob."""
-        model = model_digest(folder, info)
-        return cls(
-            system=system,
-            setting=setting,
-            model_folder=str(folder.resolve()),
-            model=model,
-            options=telling_apart(info) | {name: value for name, value in (rule or {}).items() if name != "heads"},
-            digest=digest([model, system, setting, [*decoding, rule] if rule else decoding]),
-            recipe=recipe_of(folder, info),
-        )
+        model, home = model_digest(folder, info), str(folder.resolve())
+        options = telling_apart(info) | {name: value for name, value in (rule or {}).items() if name != "heads"}
+        key = digest([model, system, setting, [*decoding, rule] if rule else decoding])
+        return cls(system, setting, home, model, options, key, recipe_of(folder, info))
 
 
 def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,8 +147,7 @@ class Decoding:
     Args:
         folder: of the evaluation.
         test: name, fingerprint, number of sentences and languages of its test set.
-        points: by digest.
-        complete: whether every point of the evaluation is among them.
+        points: by digest; `complete` says whether they are all.
         model_folders: those it was begun with, None where nobody said.
     """
 
@@ -171,12 +165,8 @@ class Decoding:
 
     @classmethod
     def start(cls, folder: Path, test: TestSet, model_folders: Iterable[Path] | None = None) -> "Decoding":
-        """A new evaluation, or the one that was begun in the folder.
-
-        Args:
-            folder: of the evaluation.
-            test: its test set.
-            model_folders: asked for, to be remembered with its first point; None leaves them as they are.
+        """A new evaluation, or the one that was begun in the folder; the `model_folders` asked for are remembered with
+        its first point, None leaves them as they are.
 
         Raises:
             ValueError: if what was begun there has another test set, or its files are damaged.
@@ -228,10 +218,8 @@ class Decoding:
             ValueError: if the folder has hypotheses of it which another model, or other settings, made.
         """
         for known in self.points.values():
-            same = (known.system, known.setting, known.model_folder) == (
-                point.system, point.setting, point.model_folder
-            )  # fmt: skip
-            if same and known.digest != point.digest:
+            one, other = ((p.system, p.setting, p.model_folder) for p in (known, point))
+            if one == other and known.digest != point.digest:
                 what = "model has" if known.model != point.model else "settings have"
                 raise ValueError(
                     f"the hypotheses of {point.system} {point.setting} in {self.folder} are stale: the {what} changed "
@@ -305,14 +293,7 @@ class Decoding:
 
     def _read_hypotheses(self) -> None:
         path = self.folder / HYPOTHESES
-        if not path.is_file():
-            return
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):  # killed in the middle of a line
-            with open(path, "r+b") as file:
-                file.truncate(whole)
-        for number, line in enumerate(content[:whole].split(b"\n")[:-1], start=1):
+        for number, line in enumerate(whole_lines(path), start=1):
             place = f"{path}:{number}"
             try:
                 found = json.loads(line)

@@ -5,12 +5,15 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from data_prep.reading import Pair
+
 from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..model_folder.artifact import ModelFolder, corpus_name
 from .decoding import TestSet
 
 log = logging.getLogger(__name__)
+FIELDS = ("source_field", "target_field", "source_language", "target_language")
 
 
 def read_test_pairs(
@@ -41,8 +44,7 @@ def read_test_pairs(
     contexts = [info["data"] for info in manifests if info["data"].get("context_tokens")]
     separator = contexts[0]["context_separator"] if contexts else None
     if own_file:
-        names = ("source_field", "target_field", "source_language", "target_language")
-        given = {name: data[name] for name in names}
+        given = {name: data[name] for name in FIELDS}
         simplified = any(simplifies_sources(info["data"]) for info in manifests)
         pairs, report = read_evaluation_file(own_file, **given, context_separator=separator, simplified=simplified)
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
@@ -57,6 +59,13 @@ def read_test_pairs(
     sources, befores = [pair.source for pair in pairs][:limit], [pair.before for pair in pairs][:limit]
     languages = data["source_language"], data["target_language"]
     return TestSet(name, sources, references, *languages, befores if any(befores) else []), held_out_from
+
+
+def pairs_for(loaded: ModelFolder, file: str) -> list[Pair]:
+    """The pairs of a file as this model was trained to read them; raises what `read_evaluation_file` does."""
+    data = loaded.info["data"]
+    given = {name: data[name] for name in FIELDS} | {"context_separator": loaded.context_separator}
+    return read_evaluation_file(file, **given, simplified=simplifies_sources(data))[0]
 
 
 def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:

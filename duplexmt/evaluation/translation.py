@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tqdm import tqdm
+
 from data_prep.reading import Pair
 
 from ..data.tokenizer import SourceTokens, source_spans, token_ids
@@ -115,11 +117,12 @@ def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any
 def translate_pairs(
     system: System, pairs: Sequence[Pair], tokenizer: Any, source_tokens: SourceTokens | None = None
 ) -> list[Record]:
-    """Translate the sources of test pairs; one record a pair, in order (see `translate`)."""
+    """Translate the sources of test pairs, with a progress bar; one record a pair, in order (see `translate`)."""
     sources, references = [pair.source for pair in pairs], [[pair.target] for pair in pairs]
     befores = [pair.before for pair in pairs]
     sentences = tokenise(sources, references, tokenizer, source_tokens=source_tokens, befores=befores)
-    return sorted(translate(system, sentences, tokenizer), key=lambda found: found["id"])
+    found = tqdm(translate(system, sentences, tokenizer), desc="translating", total=len(pairs))
+    return sorted(found, key=lambda record: record["id"])
 
 
 def text_and_token_ends(tokenizer: Any, tokens: Sequence[int]) -> tuple[str, list[int]]:

@@ -5,6 +5,7 @@ several systems say alike is scored once.
 """
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -155,17 +156,22 @@ def environment_python(what: str, environment: str) -> Path:
     return python
 
 
-def _read(path: Path) -> tuple[str, dict[str, float]]:
-    """Version and scores kept so far; half a line, of a run that was killed, is cut off."""
-    version, scores = "", dict[str, float]()
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file that grows line by line, none if it is not there; half a line, of a run that was killed while
+    it wrote, is cut off."""
     if not path.is_file():
-        return version, scores
+        return []
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
-        with open(path, "r+b") as file:
-            file.truncate(whole)
-    for number, line in enumerate(content[:whole].splitlines(), start=1):
+        os.truncate(path, whole)
+    return content[:whole].split(b"\n")[:-1]
+
+
+def _read(path: Path) -> tuple[str, dict[str, float]]:
+    """Version and scores kept so far."""
+    version, scores = "", dict[str, float]()
+    for number, line in enumerate(whole_lines(path), start=1):
         try:
             entry = json.loads(line)
             if "version" in entry:
