@@ -59,7 +59,6 @@ def write(arguments: argparse.Namespace) -> Path:
         each=arguments.examples,
         max_target_tokens=arguments.max_target_tokens,
         device=arguments.device,
-        progress=True,
     )
     for note in [*report.notes, *([f"There is no viewer: {report.no_viewer}"] if report.viewer is None else [])]:
         print(f"note: {note}", file=sys.stderr)

@@ -3,8 +3,7 @@
 What is missing leaves a note that says so, and what to run; what is damaged is an error.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from ..baselines.mask import shown_delay
 from ..drawing.training_figure import read_run_curves
 from ..evaluation.decoding import DECODING, Setting, model_digest
 from ..evaluation.results import evaluations_in
-from ..evaluation.translation import Record, tokenise, translate
+from ..evaluation.translation import Record, translate_pairs
 from ..model_folder.artifact import MANIFEST, ModelFolder, corpus_name, load_model_folder, read_manifest
 from ..policy.knobs import recorded_theta
 from ..streaming.systems import build_system
@@ -78,7 +77,6 @@ def gather(
     thetas: Sequence[float] = THETAS,
     max_target_tokens: int = 64,
     device: str = "cpu",
-    progress: bool = False,
 ) -> Report:
     """The report of a run, a model or an evaluation.
 
@@ -87,11 +85,10 @@ def gather(
         results: folders of evaluations, or of sweeps of them.
         sentences: source and reference of sentences to show in the viewer before all others.
         pairs: file of pairs to take examples from, where there is no evaluation.
-        each: best, worst and random examples.
+        each: number of best, of worst and of random examples.
         thetas: thresholds of the viewer, rising.
         max_target_tokens: length at which a translation is stopped.
         device: of the model.
-        progress: whether to show how far long work is.
 
     Raises:
         ValueError: for folders that are none of these, or damaged, and for sentences without text.
@@ -120,7 +117,7 @@ def gather(
     if point is not None:
         chosen, examples_of = examples_of_point(point, evaluated, each)
     elif loaded is not None:
-        chosen, examples_of = own_examples(loaded, pairs, each, notes, max_target_tokens, progress)
+        chosen, examples_of = own_examples(loaded, pairs, each, notes, max_target_tokens)
 
     shown = shown_in_viewer(sentences, chosen)
     viewer, without = None, no_viewer(info, shown)
@@ -128,8 +125,7 @@ def gather(
         assert loaded is not None
         assert info is not None
         try:
-            with _bar(progress, "viewer", len(shown) * len(thetas)) as advance:
-                viewer = viewer_of(loaded, shown, thetas=thetas, max_target_tokens=max_target_tokens, progress=advance)
+            viewer = viewer_of(loaded, shown, thetas=thetas, max_target_tokens=max_target_tokens)
         except ValueError as error:  # a model that has diverged, say: all else can be shown
             without = f"{error}."
         if info["data"].get("context_tokens"):
@@ -170,13 +166,13 @@ def examples_of_point(point: Evaluated, evaluated: Sequence[Evaluated], each: in
 
 
 def own_examples(
-    loaded: ModelFolder, pairs: Path | None, each: int, notes: list[str], max_target_tokens: int, progress: bool
+    loaded: ModelFolder, pairs: Path | None, each: int, notes: list[str], max_target_tokens: int
 ) -> tuple[list[Example], str]:
     """Examples translated now, where there is no evaluation, and what they are."""
     texts, what = held_out(loaded, pairs, notes)
     if not texts:
         return [], ""
-    name, records = translated(loaded, texts, max_target_tokens, progress)
+    name, records = translated(loaded, texts, max_target_tokens)
     systems = {name: {record["id"]: record for record in records}}
     chosen = examples(records, loaded.info["data"]["target_language"], each, systems=systems)
     return chosen, f"{name} on {what}, {len(texts)} sentences, translated for this report."
@@ -209,15 +205,12 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     Raises:
         ValueError: for a file without pairs.
     """
-    from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
     from ..corpus.prepared import corpus_settings, prepare_corpus
+    from ..evaluation.pairs import pairs_for
 
     data = loaded.info["data"]
     if pairs is not None:
-        names = ("source_field", "target_field", "source_language", "target_language")
-        given = {name: data[name] for name in names} | {"context_separator": loaded.context_separator}
-        texts, _ = read_evaluation_file(str(pairs), **given, simplified=simplifies_sources(data))
-        return texts[:HELD_OUT], pairs.name
+        return pairs_for(loaded, str(pairs))[:HELD_OUT], pairs.name
     try:
         splits = prepare_corpus(**corpus_settings(data) | {"tokenizer": loaded.tokenizer}).splits
     except (ValueError, OSError, TypeError) as error:  # moved, or a model folder of somebody else's corpus
@@ -226,9 +219,7 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     return splits["test"][:HELD_OUT], f"the held-out pairs of {corpus_name(data)}"
 
 
-def translated(
-    loaded: ModelFolder, pairs: Sequence[Pair], max_target_tokens: int, progress: bool
-) -> tuple[str, list[Record]]:
+def translated(loaded: ModelFolder, pairs: Sequence[Pair], max_target_tokens: int) -> tuple[str, list[Record]]:
     """Name and records of a model's own translations."""
     setting: Setting = None
     name = system = loaded.info["system"]
@@ -239,15 +230,7 @@ def translated(
         setting = shown_delay(loaded.info["prefix"]["k"])
         name = f"wait-k k={setting}"
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens)
-    sources, references = [pair.source for pair in pairs], [[pair.target] for pair in pairs]
-    befores = [pair.before for pair in pairs]
-    sentences = tokenise(sources, references, loaded.tokenizer, source_tokens=loaded.sources, befores=befores)
-    records = []
-    with _bar(progress, "translating", len(pairs)) as advance:
-        for record in translate(running, sentences, loaded.tokenizer):
-            records.append(record)
-            advance(1)
-    return name, sorted(records, key=lambda record: record["id"])
+    return name, translate_pairs(running, pairs, loaded.tokenizer, loaded.sources)
 
 
 # --- the run -----------------------------------------------------------------------------------------------------
@@ -312,15 +295,6 @@ def _plain(value: Any) -> str:
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-@contextmanager
-def _bar(shown: bool, what: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A progress bar, if wanted, and what moves it on."""
-    from tqdm import tqdm
-
-    with tqdm(desc=what, total=total, disable=not shown) as bar:
-        yield bar.update
 
 
 def _is_run(folder: Path) -> bool:

@@ -9,23 +9,25 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..drawing.grid_figures import heatmap_figure, output_figure
 from ..drawing.step_figures import emission_figure, staircase_figure
+from ..drawing.style import CHINESE_FONT
 from ..drawing.table import Row, check_rows, is_numeric, shown_cells
 from ..drawing.training_figure import PANELS, TRANSLATIONS, Curve, training_figure
 from .examples import GROUPS, Example
 from .legible import legible
 from .viewer import MOST_TOKENS, Viewer, ViewerSentence, Way, script_json, viewer_data, within
-from .webfont import embedded_font
 
 WEB = Path(__file__).parent / "web"
 VIEWER_BYTES = 3_000_000
 MOST_SVG = 400_000  # bytes; the outlines of a thousand tokens take more
 SHOWN_THETAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # tab:infer-process
+RADICALS = 0x2E80  # what stands before these, readers' own fonts have
 LONGEST_STAIRCASE = 200  # tokens; a longer sentence's staircase says nothing in a picture of this size
 
 
@@ -129,17 +131,13 @@ def render(report: Report, tell: Callable[[str], object] = lambda doing: None) -
     style = _own("report.css")
     if font:
         style = f'@font-face{{font-family:"Duplexmt Sans SC";src:url({font}) format("woff")}}\n{style}'
-    policy = [
-        "default-src 'none'",
-        f"script-src {_hashed(_own('viewer.js'))}" if viewer else "script-src 'none'",
-        f"style-src {_hashed(style)}",
-        "img-src data:",
-        "font-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
+    script = _hashed(_own("viewer.js")) if viewer else "'none'"
+    policy = (
+        f"default-src 'none'; script-src {script}; style-src {_hashed(style)}; img-src data:; font-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
     # Both are filled in last, as the font depends on all the text.
-    return text.replace(POLICY, "; ".join(policy), 1).replace(STYLE, style, 1)
+    return text.replace(POLICY, policy, 1).replace(STYLE, style, 1)
 
 
 POLICY, STYLE = "%content-security-policy%", "%style-sheet%"
@@ -171,10 +169,7 @@ def _sentence_figures(sentence: ViewerSentence, thetas: Sequence[float]) -> list
     chosen = list(dict.fromkeys(_nearest(thetas, theta) for theta in SHOWN_THETAS))
     ways = {f"{thetas[i]:g}": next(way for way in sentence.ways if way.first <= i <= way.last) for i in chosen}
     steps = {
-        name: [
-            (token, "".join(text for text, _ in visit.written))
-            for token, visit in zip(grid.source, way.visits, strict=False)
-        ]
+        name: [(x, "".join(text for text, _ in at.written)) for x, at in zip(grid.source, way.visits, strict=False)]
         for name, way in ways.items()
     }
     figures = [
@@ -190,23 +185,16 @@ def _sentence_figures(sentence: ViewerSentence, thetas: Sequence[float]) -> list
             "probable.",
         ),
     ]
-    tokens = grid.source[:-1]
-    if max(len(grid.source), max(len(delays_of(way, len(tokens))) for way in ways.values())) <= LONGEST_STAIRCASE:
+    tokens, alt = grid.source[:-1], "Read/write staircases of the same thresholds."
+    delays = {f"θ = {name}": delays_of(way, len(tokens)) for name, way in ways.items()}
+    if max(len(grid.source), *map(len, delays.values())) <= LONGEST_STAIRCASE:
         figures += [
             Figure(
                 drawn(lambda folder: emission_figure(steps, folder)),
                 "Table of what is written at which source token, a row for each threshold.",
                 "What is written at which source token, at each threshold θ (tab:infer-process).",
             ),
-            Figure(
-                drawn(
-                    lambda folder: staircase_figure(
-                        tokens, {f"θ = {name}": delays_of(way, len(tokens)) for name, way in ways.items()}, folder
-                    )
-                ),
-                "Read/write staircases of the same thresholds.",
-                "Read/write staircases of the same thresholds.",
-            ),
+            Figure(drawn(lambda folder: staircase_figure(tokens, delays, folder)), alt, alt),
         ]
     return figures
 
@@ -215,15 +203,8 @@ def _last_values(curves: Mapping[str, Curve], names: Sequence[str]) -> list[dict
     rows = []
     for name in names:
         (first_step, first), (last_step, last) = min(curves[name]), max(curves[name], key=lambda point: point[0])
-        rows.append(
-            {
-                "metric": name,
-                "first": f"{first:.4g}",
-                "at step": first_step,
-                "last": f"{last:.4g}",
-                "at step ": last_step,
-            }
-        )
+        row: dict[str, Any] = {"metric": name, "first": f"{first:.4g}", "at step": first_step}
+        rows.append(row | {"last": f"{last:.4g}", "at step ": last_step})
     return rows
 
 
@@ -248,6 +229,26 @@ def _cells(rows: Sequence[Row]) -> tuple[list[tuple[str, bool]], list[list[tuple
     numeric = [is_numeric([row[column] for row in table]) for column in table[0]]
     header, *body = [list(zip(line, numeric, strict=True)) for line in shown_cells(table)]
     return header, body
+
+
+def embedded_font(text: str) -> str:
+    """A `data:` address of a WOFF font with the Chinese characters of a text; empty where it has none of the font's."""
+    from fontTools import subset
+    from fontTools.ttLib import TTFont
+
+    font = TTFont(CHINESE_FONT, recalcTimestamp=False)
+    wanted = sorted({ord(character) for character in text if ord(character) >= RADICALS} & set(font.getBestCmap()))
+    if not wanted:
+        return ""
+    # Names stay: the font's licence and its copyright are there.
+    options = subset.Options(flavor="woff", layout_features=[], name_IDs=["*"], notdef_outline=True)
+    subsetter = subset.Subsetter(options)
+    subsetter.populate(unicodes=wanted)
+    subsetter.subset(font)
+    font.flavor = "woff"
+    buffer = BytesIO()
+    font.save(buffer)
+    return f"data:font/woff;base64,{b64encode(buffer.getvalue()).decode('ascii')}"
 
 
 def _own(name: str) -> str:

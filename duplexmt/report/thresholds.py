@@ -4,8 +4,10 @@ Greedy decoding at θ' does what it does at θ as long as no EMIT on the way had
 translation says how far it holds, and only where it changes the model is asked again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from tqdm import tqdm
 
 from ..analysis.sentence_grid import sentence_grid
 from ..data.tokenizer import token_ids
@@ -27,18 +29,14 @@ def viewer_of(
     *,
     thetas: Sequence[float] = THETAS,
     max_target_tokens: int = 64,
-    batch_size: int = 16,
-    progress: Callable[[int], object] = lambda done: None,
 ) -> Viewer:
-    """Translations and grids of sentence pairs at all thresholds.
+    """Translations and grids of sentence pairs at all thresholds, with a progress bar.
 
     Args:
         loaded: a grid model.
         pairs: label, source and reference of each sentence; the previous sentence of a model with context is left out.
         thetas: thresholds, rising.
         max_target_tokens: length at which a translation is stopped.
-        batch_size: sentences decoded side by side.
-        progress: is told how many more thresholds are done, of `len(pairs) * len(thetas)`.
 
     Raises:
         ValueError: for a model without grid, a pair without text, or what the engine and `SentenceGrid` refuse.
@@ -51,25 +49,16 @@ def viewer_of(
     for (label, _, _), *both in zip(pairs, sources, references, strict=True):
         if not all(both):
             raise ValueError(f"{label}: a sentence of the viewer needs a source and a reference")
-    found = translations(loaded, sources, thetas, max_target_tokens, batch_size, progress)
+    found = translations(loaded, sources, thetas, max_target_tokens)
     sentences = []
-    for (label, source, reference), source_ids, reference_ids, ways in zip(
-        pairs, sources, references, found, strict=True
-    ):
-        texts = {tuple(reference_ids): 0}
-        grids_of = [texts.setdefault(tuple(written(events)), len(texts)) for _, _, events in ways]
-        sentences.append(
-            ViewerSentence(
-                label=label,
-                source=source,
-                reference=reference,
-                grids=[sentence_grid(model, loaded.tokens, tokenizer, source_ids, text, lam) for text in texts],
-                ways=[
-                    _way(translation, grid, len(source_ids), len(reference_ids))
-                    for translation, grid in zip(ways, grids_of, strict=True)
-                ],
-            )
-        )
+    for pair, source, reference, translated in zip(pairs, sources, references, found, strict=True):
+        texts = {tuple(reference): 0}
+        ways = []
+        for translation in translated:
+            written = tuple(event.token for event in translation[2] if isinstance(event, Write))
+            ways.append(_way(translation, texts.setdefault(written, len(texts)), len(source), len(reference)))
+        grids = [sentence_grid(model, loaded.tokens, tokenizer, source, text, lam) for text in texts]
+        sentences.append(ViewerSentence(*pair, grids, ways))
     data = loaded.info["data"]
     return Viewer(thetas, sentences, data["source_language"], data["target_language"])
 
@@ -79,8 +68,7 @@ def translations(
     sources: Sequence[Sequence[int]],
     thetas: Sequence[float],
     max_target_tokens: int,
-    batch_size: int,
-    progress: Callable[[int], object] = lambda done: None,
+    batch_size: int = 16,
 ) -> list[list[Translation]]:
     """All translations of each source over rising thresholds, every one with the range of thresholds that makes it.
 
@@ -88,7 +76,8 @@ def translations(
         loaded: a grid model.
         sources: token ids without end token, at least one each.
         thetas: thresholds, rising.
-        max_target_tokens, batch_size, progress: see `viewer_of`.
+        max_target_tokens: see `viewer_of`.
+        batch_size: sentences decoded side by side.
     """
     engine = Engine(
         loaded.model,  # type: ignore[arg-type]
@@ -102,6 +91,7 @@ def translations(
     waiting = [(sentence, 0) for sentence in reversed(range(len(sources)))]
     events: dict[int, list[Event]] = {}
     first_of: dict[int, int] = {}
+    bar = tqdm(desc="viewer", total=len(sources) * len(thetas))
     while waiting or engine.streams:
         while waiting and len(engine.streams) < engine.max_streams:
             sentence, first = waiting.pop()
@@ -117,9 +107,10 @@ def translations(
                 first = first_of[sentence]
                 last = holds_until(events[sentence], len(sources[sentence]), thetas, first)
                 found[sentence].append((first, last, events[sentence]))
-                progress(last - first + 1)
+                bar.update(last - first + 1)
                 if last + 1 < len(thetas):
                     waiting.append((sentence, last + 1))
+    bar.close()
     return found
 
 
@@ -145,11 +136,6 @@ def holds_until(events: Sequence[Event], source_tokens: int, thetas: Sequence[fl
     while last + 1 < len(thetas) and thetas[last + 1] < least:
         last += 1
     return last
-
-
-def written(events: Sequence[Event]) -> list[int]:
-    """Tokens written."""
-    return [event.token for event in events if isinstance(event, Write)]
 
 
 def _way(translation: Translation, grid: int, source_tokens: int, reference_tokens: int) -> Way:

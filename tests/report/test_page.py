@@ -11,8 +11,7 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from duplexmt.report.examples import examples
-from duplexmt.report.page import Figure, Report, Results, Table, delays_of, render
-from duplexmt.report.webfont import embedded_font
+from duplexmt.report.page import Figure, Report, Results, Table, delays_of, embedded_font, render
 
 from .scripted_viewer import IMAGE, NASTY, SCRIPT, grid, sentence, viewer
 from .test_examples import RECORDS, record
