@@ -10,6 +10,7 @@ Text files may end in .gz or .zst. A pattern (data/train-*.parquet) reads all fi
 Nothing here touches the network.
 """
 
+import codecs
 import csv
 import glob
 import json
@@ -22,8 +23,7 @@ from statistics import mode
 from typing import Any, NamedTuple
 
 from data_prep.report import Report
-from data_prep.sources import LONGEST_LINE
-from data_prep.streams import Damaged, chunks
+from data_prep.streams import Damaged, as_file, chunks, lines
 
 
 class Pair(NamedTuple):
@@ -212,7 +212,7 @@ def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> I
     # Through the standard library: pandas, behind datasets, would turn 2002 into a number and drop "NA".
     held: list[str] = []  # lines of the record at hand
 
-    def lines() -> Iterator[str]:
+    def texts() -> Iterator[str]:
         for line in _lines(file):
             check_closed(_MOST_LINES)
             held.append(line.decode("utf-8", "surrogateescape") + "\n")
@@ -226,7 +226,7 @@ def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> I
                 "double it within a quoted field"
             )
 
-    records = csv.reader(lines())
+    records = csv.reader(texts())
     header = next(records, [])
     for name in (source_field, target_field):
         if name not in (header if isinstance(name, str) else range(len(header))):
@@ -309,20 +309,7 @@ def _decode(line: bytes) -> tuple[str, str | None]:
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """Lines without their ending (LF or CRLF) and without a byte-order mark. Split at LF alone, never at U+2028.
-
-    Raises:
-        Damaged: a line that never ends, which would fill the memory.
-    """
-    rest = b""
-    first = True
-    for chunk in chunks([file]):
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        if len(rest) > LONGEST_LINE:
-            raise Damaged(f"{file}: a line of over {len(rest):,} bytes: no text has such")
-        for line in lines:
-            yield line.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r") if first else line.removesuffix(b"\r")
-            first = False
-    if rest:
-        yield rest.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r") if first else rest.removesuffix(b"\r")
+    """Lines without their ending (LF or CRLF) and without a byte-order mark. Split at LF alone, never at U+2028."""
+    for number, line in enumerate(lines(as_file(chunks([file])), str(file))):
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield line if number else line.removeprefix(codecs.BOM_UTF8)

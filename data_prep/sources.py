@@ -10,16 +10,15 @@ can be shared out to any number of processes, done again or left out, and always
 """
 
 import codecs
+import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from data_prep.streams import chunks, is_web_page, tar_member, zip_member, zip_names
-
-LONGEST_LINE = 128 << 20
-"""Bytes; what goes on longer without a newline is no text, and must not fill the memory."""
+from data_prep.streams import as_file, chunks, is_web_page, lines, tar_member, zip_member, zip_names
 
 KINDS = ("tsv", "tar", "paired")
 
@@ -110,28 +109,48 @@ def read_blocks(name: str, source: Source, root: Path, block_bytes: int) -> Iter
     """
     number = first = 0
     for place, streams in _files(name, source, root):
-        readers = [_Lines(stream, place, block_bytes) for stream in streams]
-        line = 1
-        while True:
-            lines, text = readers[0].block()
-            sides = [text]
-            for reader in readers[1:]:
-                count, text = reader.lines(lines)
-                if count != lines or (not lines and not reader.at_end()):
-                    raise ValueError(_misaligned(name, place, readers))
-                sides.append(text)
-            if not lines:
+        first_file, *files = [_opened(stream, place) for stream in streams]
+        blocks, others = _whole_lines(first_file, place, block_bytes), [lines(file, place) for file in files]
+        totals = [0] * len(streams)
+        for text in blocks:
+            sides = (text, *(b"".join(islice(other, text.count(b"\n"))) for other in others))
+            line, totals = totals[0] + 1, [total + side.count(b"\n") for total, side in zip(totals, sides, strict=True)]
+            if len({*totals}) > 1:
                 break
-            yield Block(number, first, tuple(sides), place, line)
-            number, first, line = number + 1, first + lines, line + lines
+            yield Block(number, first, sides, place, line)
+            number, first = number + 1, first + text.count(b"\n")
+        rests = [sum(text.count(b"\n") for text in rest) for rest in (blocks, *others)]
+        totals = [total + rest for total, rest in zip(totals, rests, strict=True)]
+        if len({*totals}) > 1:
+            raise ValueError(
+                f"{name}: the sides of {place} have {' and '.join(f'{total:,}' for total in totals)} lines: which "
+                "translates which is lost; fetch them again, or leave this source out"
+            )
 
 
-def _misaligned(name: str, place: str, readers: Sequence["_Lines"]) -> str:
-    totals = " and ".join(f"{reader.count():,}" for reader in readers)
-    return (
-        f"{name}: the sides of {place} have {totals} lines: which translates which is lost; fetch them again, or leave "
-        "this source out"
-    )
+def _opened(stream: Iterator[bytes], place: str) -> io.BufferedReader:
+    """One side as a file, behind its byte-order mark."""
+    file = as_file(stream)
+    head = file.peek()
+    if is_web_page(head):
+        raise ValueError(f"{place} is a web page, not a corpus; fetch it again")
+    if head.startswith(codecs.BOM_UTF8):
+        file.read(len(codecs.BOM_UTF8))
+    return file
+
+
+def _whole_lines(file: io.BufferedReader, place: str, block_bytes: int) -> Iterator[bytes]:
+    """Of what is left each time, the lines that end within `block_bytes` bytes, at least one."""
+    rest = b""
+    while text := rest + file.read(block_bytes - len(rest)):
+        if len(text) < block_bytes and not text.endswith(b"\n"):
+            text += b"\n"  # of the last line
+        end = text.rfind(b"\n") + 1
+        if not end:  # one long line
+            text += next(lines(file, place), b"\n")
+            end = len(text)
+        yield text[:end]
+        rest = text[end:]
 
 
 def _files(name: str, source: Source, root: Path) -> Iterator[tuple[str, list[Iterator[bytes]]]]:
@@ -184,102 +203,14 @@ def _utf8(stream: Iterator[bytes]) -> Iterator[bytes]:
     Bytes that are invalid in GB18030 stay in the line as they are, so that it is found invalid later.
     """
     head = next(stream, b"")
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        decoder = codecs.getincrementaldecoder("gb18030")("surrogateescape")
+    stream = chain([head], stream)
+    for encoding in ("utf-8", "gb18030"):
         try:
-            codecs.getincrementaldecoder("gb18030")().decode(head)
+            codecs.getincrementaldecoder(encoding)().decode(head)
         except UnicodeDecodeError:
-            pass  # neither: its bad lines will be counted as such
-        else:
-            yield decoder.decode(head).encode("utf-8", "surrogateescape")
-            for chunk in stream:
-                yield decoder.decode(chunk).encode("utf-8", "surrogateescape")
-            yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
-            return
-    yield head
-    yield from stream
-
-
-class _Lines:
-    """Whole lines from a stream of bytes, a block at a time. A last line without its end gets one."""
-
-    def __init__(self, stream: Iterator[bytes], place: str, block_bytes: int) -> None:
-        self.stream, self.place, self.block_bytes = stream, place, block_bytes
-        self.rest, self.ended, self.taken = b"", False, 0
-        self._fill(1 << 10)
-        self.rest = self.rest.removeprefix(codecs.BOM_UTF8)
-        if is_web_page(self.rest):
-            raise ValueError(f"{place} is a web page, not a corpus; fetch it again")
-
-    def block(self) -> tuple[int, bytes]:
-        """The lines that end within the next `block_bytes` bytes, at least one, and their number; 0 at the end."""
-        self._fill(self.block_bytes)
-        end, searched = self.rest.rfind(b"\n", 0, self.block_bytes) + 1, self.block_bytes
-        while not end and len(self.rest) >= searched:  # one long line
-            end = self.rest.find(b"\n", searched) + 1
-            searched = max(searched, len(self.rest))
-            if not end:
-                self._fill(searched + self.block_bytes)
-                if self.ended and len(self.rest) == searched:
-                    break
-        return self._take(end)
-
-    def lines(self, count: int) -> tuple[int, bytes]:
-        """The next `count` lines, or those there are, and their number."""
-        parts, found = [], 0
-        while found < count and not self.at_end():
-            self._fill(self.block_bytes)
-            end = self.rest.rfind(b"\n", 0, self.block_bytes) + 1
-            inside = self.rest.count(b"\n", 0, end)
-            if not end or found + inside > count:
-                end = _end_of_line(self.rest, count - found) if end else 0
-            taken, text = self._take(end) if end else self.block()
-            found += taken
-            parts.append(text)
-        return found, b"".join(parts)
-
-    def at_end(self) -> bool:
-        self._fill(1)
-        return not self.rest
-
-    def count(self) -> int:
-        """All lines of the stream, those still to come included."""
-        while self.block()[0]:
-            pass
-        return self.taken
-
-    def _take(self, end: int) -> tuple[int, bytes]:
-        text, self.rest = self.rest[:end], self.rest[end:]
-        lines = text.count(b"\n")
-        self.taken += lines
-        return lines, text
-
-    def _fill(self, size: int) -> None:
-        """Have at least `size` bytes at hand, or all there are."""
-        if len(self.rest) >= size or self.ended:
-            return
-        if size > LONGEST_LINE + self.block_bytes:
-            raise ValueError(
-                f"{self.place}: a line of over {len(self.rest):,} bytes after line {self.taken:,}: no text has such"
-            )
-        parts, have = [self.rest], len(self.rest)
-        while have < size and not self.ended:
-            chunk = next(self.stream, None)
-            if chunk is None:
-                self.ended = True
-            else:
-                parts.append(chunk)
-                have += len(chunk)
-        self.rest = b"".join(parts)
-        if self.ended and self.rest and not self.rest.endswith(b"\n"):
-            self.rest += b"\n"
-
-
-def _end_of_line(text: bytes, count: int) -> int:
-    """The position after the `count`-th line."""
-    end = 0
-    for _ in range(count):
-        end = text.index(b"\n", end) + 1
-    return end
+            continue
+        if encoding == "gb18030":
+            texts = codecs.iterdecode(stream, encoding, "surrogateescape")
+            return (text.encode("utf-8", "surrogateescape") for text in texts)
+        break
+    return stream  # if it is neither, its bad lines will be counted as such

@@ -3,6 +3,7 @@
     chunks(paths)                  one file, or the parts of one that was cut up: plain, .gz or .zst
     tar_member(paths, name)        one file out of a tar, which may be compressed and cut into parts
     zip_member(path, name)         one file out of a zip
+    lines(file, name)              lines of such bytes, as `as_file` makes a file of them
 
 Damage is a ValueError that names the file: bytes after it cannot be trusted.
 """
@@ -11,14 +12,17 @@ import io
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-import zstandard
-from isal import igzip_lib, isal_zlib
+import pyarrow as pa
+from isal import igzip, igzip_lib
+
+LONGEST_LINE = 128 << 20
+"""Bytes; what goes on longer without a newline is no text, and must not fill the memory."""
 
 _CHUNK = 1 << 20  # bytes
-_GZIP = 31  # window bits of zlib: a gzip header, and its checksum is verified; isal is zlib, twice as fast
 
 
 class Damaged(ValueError):
@@ -32,53 +36,38 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
         Damaged: cut short, or with wrong bytes, or a web page in place of a compressed file.
     """
     suffixes = {suffix.lower() for suffix in paths[0].suffixes}
-    raw = _raw(paths)
+    file: Any = as_file(chunk for path in paths for chunk in _chunks_of(path))
+    if suffixes & {".gz", ".tgz"}:
+        file = igzip.IGzipFile(fileobj=file)  # twice as fast as zlib
+    elif ".zst" in suffixes:
+        file = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
     try:
-        if ".gz" in suffixes or ".tgz" in suffixes:
-            yield from _gunzip(raw)
-        elif ".zst" in suffixes:
-            yield from _unzstd(raw)
-        else:
-            yield from raw
-    except (EOFError, igzip_lib.IsalError, zstandard.ZstdError) as error:  # type: ignore[misc]  # as isal's stubs say
+        while chunk := file.read(_CHUNK):
+            yield chunk
+    except (EOFError, OSError, igzip_lib.IsalError) as error:  # type: ignore[misc]  # as isal's stubs say
+        if getattr(error, "errno", None):  # of the disk; that of wrong bytes has no number
+            raise
         raise Damaged(f"{_names(paths)}: {_diagnosis(paths[0])} ({error}); fetch it again") from error
 
 
-def _raw(paths: Sequence[Path]) -> Iterator[bytes]:
-    for path in paths:
-        with open(path, "rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                yield chunk
+def _chunks_of(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk
 
 
-def _gunzip(raw: Iterable[bytes]) -> Iterator[bytes]:
-    """Member by member: a gzip file may be several ones, written one after the other."""
-    member, started = isal_zlib.decompressobj(_GZIP), False
-    for data in raw:
-        while data:
-            if not started and not data.strip(b"\0"):
-                break  # padding after the last member
-            started = True
-            while data and not member.eof:
-                yield member.decompress(data, 8 * _CHUNK)
-                data = member.unconsumed_tail
-            if member.eof:
-                data, member, started = member.unused_data, isal_zlib.decompressobj(_GZIP), False
-    if started:
-        raise EOFError("the gzip stream has no end")
+def lines(file: io.BufferedReader, name: str) -> Iterator[bytes]:
+    """The lines of a file with their newlines, split at these alone; a last line without one gets it.
 
-
-def _unzstd(raw: Iterable[bytes]) -> Iterator[bytes]:
-    """Frame by frame: zstandard's own reader takes a file that is cut short for one that ended."""
-    frame, started = zstandard.ZstdDecompressor().decompressobj(), False
-    for data in raw:
-        while data:
-            yield frame.decompress(data)
-            started, data = not frame.eof, frame.unused_data if frame.eof else b""
-            if frame.eof:
-                frame = zstandard.ZstdDecompressor().decompressobj()
-    if started:
-        raise EOFError("the last zstd frame has no end")
+    Raises:
+        Damaged: a line that never ends, which would fill the memory.
+    """
+    while line := file.readline(LONGEST_LINE):
+        if not line.endswith(b"\n"):
+            if len(line) == LONGEST_LINE:
+                raise Damaged(f"{name}: a line of over {len(line):,} bytes: no text has such")
+            line += b"\n"
+        yield line
 
 
 def tar_member(paths: Sequence[Path], name: str) -> Iterator[bytes]:
@@ -89,7 +78,7 @@ def tar_member(paths: Sequence[Path], name: str) -> Iterator[bytes]:
     """
     found = []
     try:
-        with tarfile.open(fileobj=_Stream(chunks(paths)), mode="r|", bufsize=_CHUNK) as tar:
+        with tarfile.open(fileobj=as_file(chunks(paths)), mode="r|", bufsize=_CHUNK) as tar:
             for entry in tar:
                 if entry.isfile() and f"/{entry.name}".endswith(f"/{name}"):
                     file, left = tar.extractfile(entry), entry.size
@@ -141,24 +130,20 @@ def _names(paths: Sequence[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} … {paths[-1].name}"
 
 
-class _Stream(io.RawIOBase):
-    """A file to read from, made of chunks."""
+def as_file(data: Iterator[bytes]) -> io.BufferedReader:
+    """A file to read chunks of bytes from."""
+    return io.BufferedReader(_Chunks(data), _CHUNK)
 
+
+class _Chunks(io.RawIOBase):
     def __init__(self, data: Iterator[bytes]) -> None:
-        self.data, self.rest = data, memoryview(b"")
+        self.data, self.rest = filter(None, data), memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        assert size >= 0
-        parts = []
-        while size:
-            if not self.rest:
-                self.rest = memoryview(next(self.data, b""))
-                if not self.rest:
-                    break
-            parts.append(self.rest[:size])
-            self.rest = self.rest[size:]
-            size -= len(parts[-1])
-        return b"".join(parts)
+    def readinto(self, buffer: Any) -> int:
+        self.rest = self.rest or memoryview(next(self.data, b""))
+        size = min(len(buffer), len(self.rest))
+        buffer[:size], self.rest = self.rest[:size], self.rest[size:]
+        return size

@@ -85,7 +85,7 @@ def test_lines_longer_than_a_chunk_are_whole(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("data_prep.reading.LONGEST_LINE", 3 << 20)
+    monkeypatch.setattr("data_prep.streams.LONGEST_LINE", 3 << 20)
     path = write(tmp_path / "a.tsv.gz", gzip.compress(tsv([("短", "short")]) + b"x" * (64 << 20)))
     with pytest.raises(ValueError, match=r"a\.tsv\.gz: a line of over [\d,]+ bytes: no text has such") as error:
         read(path)
@@ -171,7 +171,7 @@ def test_one_stray_tab_in_the_first_line_does_not_set_the_column_count(tmp_path:
 
 @pytest.mark.parametrize("packing", [".gz", ".zst"])
 def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path: Path, packing: str) -> None:
-    content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(50_000)))
+    content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(500_000)))
     path = write(tmp_path / f"cut.tsv{packing}", content[: len(content) // 2])
     report = Report()
     pairs: list[tuple[str, str]] = []

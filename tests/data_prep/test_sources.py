@@ -298,7 +298,7 @@ def test_a_missing_file_says_where_it_is_to_be_had(tmp_path):
 
 
 def test_a_file_without_any_newline_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("data_prep.sources.LONGEST_LINE", 100_000)
+    monkeypatch.setattr("data_prep.streams.LONGEST_LINE", 100_000)
     write(tmp_path, b"x" * 300_000)
     with pytest.raises(ValueError, match="a line of over"):
         pairs_of(TSV, tmp_path, 1000)
