@@ -51,7 +51,7 @@ class Terminal:
 
     def __init__(self, cfg: TranslateSettings, loaded: "ModelFolder") -> None:
         from data_prep.rules import UNSPACED
-        from duplexmt.drawing.live_report import LiveReport
+        from duplexmt.drawing.staircase import LiveReport
 
         form = "events" if cfg.events else "steps" if shows_steps(cfg) else "text"
         between = "" if loaded.info["data"]["target_language"] in UNSPACED else " "

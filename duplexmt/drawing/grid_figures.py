@@ -12,7 +12,6 @@ from .style import shortened, shown, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 POINTS = 72  # an inch
 LABEL_SIZE, CELL_SIZE = 8.0, 6.5  # points
@@ -57,16 +56,9 @@ class SentenceGrid:
         def corner(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
             return [row[:Y] for row in rows[:X]]
 
+        parts = corner(self.heatmap), corner(self.emit), corner(self.top)
         heights = [min(height, Y) for height in self.y_at[: X - 1]]
-        return SentenceGrid(
-            self.source[:X],
-            self.target[:Y],
-            corner(self.heatmap),
-            corner(self.emit),
-            corner(self.top),
-            [*heights, Y],
-            self.lam,
-        )
+        return SentenceGrid(self.source[:X], self.target[:Y], *parts, [*heights, Y], self.lam)
 
 
 def path_line(y_at: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -88,15 +80,12 @@ def heatmap_figure(
     with style.figure_style():
         X, Y = len(grid.source), len(grid.target)
         width, height = min(0.42 if X <= 16 else 0.32, MOST_INCHES / X), min(0.26, MOST_INCHES / Y)
-        figure, axes = _canvas(grid, width, height, bar="loss L(x, y) in nats")
-        _colour(figure, axes, grid.heatmap, style.LOSS_COLOURS, 0.0, max(map(max, grid.heatmap)))
+        axes, bar = _canvas(grid, width, height)
+        _colour(axes, bar, "loss L(x, y) in nats", grid.heatmap, style.LOSS_COLOURS, max(map(max, grid.heatmap)))
         _path(axes, grid)
-        axes.set_title(
-            f"best path at λ = {grid.lam:g}, {100 * grid.area:.0f} % of the cells below it",
-            fontsize=LABEL_SIZE,
-            loc="left",
-        )
-        return style.save(figure, folder, name, formats=formats)
+        title = f"best path at λ = {grid.lam:g}, {100 * grid.area:.0f} % of the cells below it"
+        axes.set_title(title, fontsize=LABEL_SIZE, loc="left")
+        return style.save(axes.figure, folder, name, formats=formats)
 
 
 def output_figure(
@@ -115,43 +104,32 @@ def output_figure(
         widths = sorted(text_width(text, CELL_SIZE) for row in texts for text in row)
         usual = widths[int(0.95 * (len(widths) - 1))]  # a few long tokens are shortened
         width = min(max(usual + 5, 20), 44 if X <= 20 else 34)
-        figure, axes = _canvas(part, width / POINTS, 0.22, bar="p(EMIT)")
-        _colour(figure, axes, part.emit, style.EMIT_COLOURS, 0.0, 1.0)
+        axes, bar = _canvas(part, width / POINTS, 0.22)
+        _colour(axes, bar, "p(EMIT)", part.emit, style.EMIT_COLOURS, 1.0)
         colours = colormaps[style.EMIT_COLOURS]
         for x in range(X):
             for y in range(Y):
-                axes.text(
-                    x + 0.5,
-                    y + 0.5,
-                    shortened(texts[x][y], CELL_SIZE, width - 3),
-                    fontsize=CELL_SIZE,
-                    color=style.ink(colours(part.emit[x][y])),
-                    ha="center",
-                    va="center_baseline",
-                    clip_on=True,
-                )
+                text, ink = shortened(texts[x][y], CELL_SIZE, width - 3), style.ink(colours(part.emit[x][y]))
+                centred: Any = {"ha": "center", "va": "center_baseline", "clip_on": True}
+                axes.text(x + 0.5, y + 0.5, text, fontsize=CELL_SIZE, color=ink, **centred)
         _path(axes, part)
-        cut = (len(grid.source), len(grid.target)) != (X, Y)
-        if cut:
-            axes.set_title(
-                f"the first {X} of {len(grid.source)} source and {Y} of {len(grid.target)} target tokens",
-                fontsize=LABEL_SIZE,
-                loc="left",
-            )
-        return style.save(figure, folder, name, formats=formats)
+        if (len(grid.source), len(grid.target)) != (X, Y):
+            title = f"the first {X} of {len(grid.source)} source and {Y} of {len(grid.target)} target tokens"
+            axes.set_title(title, fontsize=LABEL_SIZE, loc="left")
+        return style.save(axes.figure, folder, name, formats=formats)
 
 
 def _drawn(token: str) -> str:
     return token if token == style.END else shown(token)
 
 
-def _canvas(grid: SentenceGrid, width: float, height: float, bar: str) -> "tuple[Figure, Axes]":
-    """A figure around cells of `width` × `height` inches, its tokens along the axes, and a place for a colour bar."""
+def _canvas(grid: SentenceGrid, width: float, height: float) -> "tuple[Any, Axes]":
+    """Axes for cells of `width` × `height` inches in a figure of their own, tokens along them, and a colour bar's."""
     from matplotlib.figure import Figure
 
     X, Y = len(grid.source), len(grid.target)
     width, height = max(width, LEAST_INCHES / X), max(height, LEAST_INCHES / Y)
-    source, source_room = _source_labels(grid.source, width * POINTS)
+    (texts, rotation), source_room = _source_labels(grid.source, width * POINTS)
     every = ceil(LABEL_SIZE * 1.25 / (height * POINTS))
     target = [
         shortened(_drawn(token), LABEL_SIZE, MOST_LABEL) if y % every == 0 else ""
@@ -162,13 +140,9 @@ def _canvas(grid: SentenceGrid, width: float, height: float, bar: str) -> "tuple
     size = (left + width * X + right, below + height * Y + above)
     figure = Figure(figsize=size)
     axes = figure.add_axes((left / size[0], below / size[1], width * X / size[0], height * Y / size[1]))
-    bars = figure.add_axes(
-        ((left + width * X + 0.12) / size[0], below / size[1], 0.14 / size[0], height * Y / size[1]), label="bar"
-    )
-    bars.set_ylabel(bar, fontsize=LABEL_SIZE)
+    bar = figure.add_axes(((left + width * X + 0.12) / size[0], below / size[1], 0.14 / size[0], height * Y / size[1]))
     axes.set_xlim(0, X)
     axes.set_ylim(0, Y)
-    texts, rotation = source
     axes.set_xticks([x + 0.5 for x in range(X) if texts[x]], [text for text in texts if text], rotation=rotation)
     axes.set_yticks([y + 0.5 for y in range(Y) if target[y]], [text for text in target if text])
     axes.tick_params(labelsize=LABEL_SIZE, length=0, pad=3)
@@ -176,7 +150,7 @@ def _canvas(grid: SentenceGrid, width: float, height: float, bar: str) -> "tuple
         label.set_linespacing(1.0)
     axes.set_xlabel("source token read →", fontsize=LABEL_SIZE)
     axes.set_ylabel("target token to predict →", fontsize=LABEL_SIZE)
-    return figure, axes
+    return axes, bar
 
 
 def _source_labels(tokens: Sequence[str], cell: float) -> tuple[tuple[list[str], float], float]:
@@ -198,28 +172,15 @@ def _source_labels(tokens: Sequence[str], cell: float) -> tuple[tuple[list[str],
     return (texts, 90.0), max(text_width(text, LABEL_SIZE) for text in texts)
 
 
-def _colour(
-    figure: "Figure", axes: "Axes", values: Sequence[Sequence[float]], colours: str, low: float, high: float
-) -> None:
-    """Fill the cells, and draw the colour bar."""
+def _colour(axes: Any, bar: "Axes", label: str, values: Sequence[Sequence[float]], colours: str, high: float) -> None:
+    """Fill the cells with values from 0 to `high`, and draw the colour bar."""
     X, Y = len(values), len(values[0])
-    columns = [[values[x][y] for x in range(X)] for y in range(Y)]
-    small = max(X, Y) <= MOST_CELLS
-    mesh = axes.pcolormesh(
-        range(X + 1),
-        range(Y + 1),
-        columns,
-        cmap=colours,
-        vmin=low,
-        vmax=max(high, low + 1e-9),
-        edgecolors="white" if small else "none",
-        linewidth=0.4 if small else 0,
-        rasterized=not small,  # a vector for each of thousands of cells would make megabytes
-    )
-    bars = next(other for other in figure.axes if other.get_label() == "bar")
-    label = bars.get_ylabel()
-    figure.colorbar(mesh, cax=bars).set_label(label, fontsize=LABEL_SIZE)
-    bars.tick_params(labelsize=LABEL_SIZE - 1, length=2, width=0.6)
+    small = max(X, Y) <= MOST_CELLS  # a vector for each of thousands of cells would make megabytes
+    edges: Any = {"edgecolors": "white", "linewidth": 0.4} if small else {"edgecolors": "none", "linewidth": 0}
+    places = range(X + 1), range(Y + 1), list(zip(*values, strict=True))
+    mesh = axes.pcolormesh(*places, cmap=colours, vmin=0, vmax=max(high, 1e-9), rasterized=not small, **edges)
+    axes.figure.colorbar(mesh, cax=bar).set_label(label, fontsize=LABEL_SIZE)
+    bar.tick_params(labelsize=LABEL_SIZE - 1, length=2, width=0.6)
 
 
 def _path(axes: "Axes", grid: SentenceGrid) -> None:

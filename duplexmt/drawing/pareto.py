@@ -87,19 +87,10 @@ def draw_curves(axes: "Axes", curves: Mapping[str, Sequence[Mapping[str, Any]]],
             continue
         x, y = ([point[name][0] for point in points] for name in ("AL", metric))
         axes.errorbar(
-            x,
-            y,
-            xerr=_errors(points, "AL"),
-            yerr=_errors(points, metric),
-            color=style.COLOURS[index % len(style.COLOURS)],
-            linestyle=style.DASHES[index % len(style.DASHES)],
-            marker=style.MARKERS[index % len(style.MARKERS)],
-            markersize=5,
-            linewidth=1.2,
-            elinewidth=0.7,
-            capsize=2,
+            x, y, xerr=_errors(points, "AL"), yerr=_errors(points, metric), **style.line(index),
+            marker=style.MARKERS[index % len(style.MARKERS)], markersize=5, linewidth=1.2, elinewidth=0.7, capsize=2,
             label=style.shown(system),
-        )
+        )  # fmt: skip
         for place, settings in _named(points, x, y).items():
             text = style.shown(", ".join(sorted(settings)))
             axes.annotate(text, place, xytext=BESIDE[0], textcoords="offset points", fontsize=7)
@@ -122,10 +113,5 @@ def _named(
 
 def _errors(points: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
     """Distances of each value from the ends of its interval, for `errorbar`."""
-    lows, highs = [], []
-    for point in points:
-        value, bounds = point[name]
-        low, high = bounds or (value, value)
-        lows.append(max(0.0, value - low))
-        highs.append(max(0.0, high - value))
-    return [lows, highs]
+    ends = [(value, *(bounds or (value, value))) for value, bounds in (point[name] for point in points)]
+    return [[max(0.0, value - low) for value, low, _ in ends], [max(0.0, high - value) for value, _, high in ends]]

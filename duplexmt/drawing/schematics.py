@@ -6,7 +6,7 @@ say the same without colour.
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import style
 
@@ -127,9 +127,8 @@ def _cells(axes: "Axes", filled: dict[Cell, tuple[str, str]]) -> None:
     for x in range(X):
         for y in range(Y):
             colour, text = filled.get((x, y), (PALE, ""))
-            axes.add_patch(
-                Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, facecolor=colour, edgecolor="0.6", linewidth=0.6)
-            )
+            corner = (x + 0.06, y + 0.06)
+            axes.add_patch(Rectangle(corner, 0.88, 0.88, facecolor=colour, edgecolor="0.6", linewidth=0.6))
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, zorder=4)
 
 
@@ -151,33 +150,20 @@ def _half(axes: "Axes", cell: Cell, colour: str, text: str, *, upper: bool) -> N
 
 def _arrows(axes: "Axes", pairs: Iterable[tuple[Cell, Cell]], bend: float, height: float = 0.72) -> None:
     """From keys to the query that attends to them, in bows; along a row at that `height` of the cells."""
-    from matplotlib.patches import FancyArrowPatch
-
     for (a, b), (c, d) in pairs:
         start = (a + 0.5, b + height) if b == d else (a + 0.36, b + 0.5)
         end = (c + 0.36, d + height) if b == d else (c + 0.36, d + 0.62)
-        axes.add_patch(
-            FancyArrowPatch(
-                start, end, connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=9, color=DARK, zorder=3
-            )
-        )
+        _arrow(axes, start, end, connectionstyle=f"arc3,rad={bend}", mutation_scale=9)
 
 
 def _copy(axes: "Axes", start: Cell, end: Cell) -> None:
-    """A dashed arrow: the same result again."""
+    """A dashed arrow, upwards or to the right: the same result again."""
+    (a, b), (c, d) = start, end
+    places = ((a + 0.5, b + 0.78), (c + 0.5, d + 0.22)) if a == c else ((a + 0.8, b + 0.5), (c + 0.2, d + 0.5))
+    _arrow(axes, *places, mutation_scale=8, linestyle=(0, (2, 1.5)))
+
+
+def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float], **look: Any) -> None:
     from matplotlib.patches import FancyArrowPatch
 
-    upwards = start[0] == end[0]
-    before, after = (0.78, 0.22) if upwards else (0.8, 0.2)
-    a, b = ((0.5, before), (0.5, after)) if upwards else ((before, 0.5), (after, 0.5))
-    axes.add_patch(
-        FancyArrowPatch(
-            (start[0] + a[0], start[1] + a[1]),
-            (end[0] + b[0], end[1] + b[1]),
-            arrowstyle="-|>",
-            mutation_scale=8,
-            linestyle=(0, (2, 1.5)),
-            color=DARK,
-            zorder=3,
-        )
-    )
+    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", color=DARK, zorder=3, **look))

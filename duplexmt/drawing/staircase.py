@@ -1,9 +1,12 @@
-"""Simultaneous translations for people: which target text was written after which source text (`tab:infer-process`)."""
+"""Simultaneous translations for people and programs: which target text was written after which source text
+(`tab:infer-process`), and a live translation as text, as steps, or as JSON lines."""
 
+import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
-from ..streaming.events import Event, Read, Write
+from ..streaming.events import End, Event, Read, Write
+from ..streaming.live import LiveEvent
 from ..streaming.text import GrowingText
 from .table import terminal_width
 
@@ -37,20 +40,72 @@ def staircase(events: Iterable[Event], tokenizer: Any, end_token: int) -> str:
 
 def event_line(event: Event, tokenizer: Any) -> dict[str, Any]:
     """One event, which brings the text it makes certain, as a JSON object."""
-    if isinstance(event, Read):
-        return {
-            "event": "read",
-            "token": tokenizer.convert_ids_to_tokens(event.token),
-            "emit_probability": event.emit_probability,
-            "elapsed": event.elapsed,
-        }
-    if isinstance(event, Write):
-        return {
-            "event": "write",
-            "token": tokenizer.convert_ids_to_tokens(event.token),
-            "text": event.text,
-            "delay": event.delay,
-            "emit_probability": event.emit_probability,
-            "elapsed": event.elapsed,
-        }
-    return {"event": "end", "reason": event.reason, "text": event.text, "elapsed": event.elapsed}
+    if isinstance(event, End):
+        return {"event": "end", "reason": event.reason, "text": event.text, "elapsed": event.elapsed}
+    return {
+        "event": "write" if isinstance(event, Write) else "read",
+        "token": tokenizer.convert_ids_to_tokens(event.token),
+        **({"text": event.text, "delay": event.delay} if isinstance(event, Write) else {}),
+        "emit_probability": event.emit_probability,
+        "elapsed": event.elapsed,
+    }
+
+
+class LiveReport:
+    """Writes the events of a live text to a file, a line for each line of the text.
+
+    Args:
+        out: where to.
+        tokenizer: of the model.
+        end_token: its end token, shown as `⏹`.
+        form: `text` as it becomes certain, `steps` of each sentence, or `events` as JSON lines.
+        between: what stands between the sentences of a line.
+
+    Attributes:
+        line: number of the present line, from 1.
+        line_is_open: whether the last line that was written goes on; one who has ended it otherwise may say so.
+    """
+
+    def __init__(self, out: TextIO, tokenizer: Any, end_token: int, form: str, between: str) -> None:
+        self.out, self.tokenizer, self.end_token, self.form, self.between = out, tokenizer, end_token, form, between
+        self.line, self.line_is_open = 1, False
+        self._sentences = 0  # of this line, those that have shown something
+        self._sentence = -1  # number of the last of them
+        self._steps: list[Event] = []  # of this sentence
+
+    def show(self, events: Iterable[LiveEvent]) -> list[str]:
+        """Write events down as they come; returns the reasons of translations that were cut off."""
+        stopped = []
+        for live in events:
+            event = live.event
+            if event.stream != self._sentence:
+                self._sentences, self._sentence = self._sentences + 1, event.stream
+                if self.form == "text" and self._sentences > 1:
+                    self._write(self.between)
+            if self.form == "events":
+                place = {"line": self.line, "sentence": self._sentences, "characters": live.characters}
+                self._write(json.dumps(place | event_line(event, self.tokenizer), ensure_ascii=False) + "\n")
+            elif self.form == "steps":
+                self._steps.append(event)
+                if isinstance(event, End):
+                    self._write(f"{staircase(self._steps, self.tokenizer, self.end_token)}\n\n")
+                    self._steps.clear()
+            elif not isinstance(event, Read):
+                self._write(event.text)
+            if isinstance(event, End) and event.reason != "end_token":
+                stopped.append(event.reason)
+        return stopped
+
+    def end_line(self) -> bool:
+        """Go on to the next line; returns whether anything was translated on this one."""
+        translated = self._sentences > 0
+        if self.form == "text":
+            self._write("\n")
+        self.line, self._sentences = self.line + 1, 0
+        return translated
+
+    def _write(self, text: str) -> None:
+        if text:
+            self.out.write(text)
+            self.out.flush()
+            self.line_is_open = not text.endswith("\n")

@@ -29,8 +29,7 @@ def emission_markdown(rows: Mapping[str, Steps]) -> str:
     table = []
     for name, steps in rows.items():
         written = [escape(shown(text), quote=False) if text else "" for _, text in steps]
-        cells = dict(zip(columns, [*written, *[""] * (len(columns) - len(written))], strict=True))
-        table.append({HEAD: name} | cells)
+        table.append({HEAD: name} | dict.fromkeys(columns, "") | dict(zip(columns, written, strict=False)))
     return to_markdown(table)
 
 
@@ -112,8 +111,7 @@ def staircase_figure(source: Sequence[str], delays: Mapping[str, Sequence[int]],
         raise ValueError("a staircase needs a source and at least one system")
     S = len(source)
     for system, reads in delays.items():
-        falls = any(a > b for a, b in pairwise(reads))
-        if falls or (reads and not 0 <= reads[0] <= reads[-1] <= S):
+        if any(a > b for a, b in pairwise([0, *reads, S])):
             raise ValueError(
                 f"{system}: delays must never fall, and lie between 0 and the {S} source tokens: {list(reads)}"
             )
@@ -136,15 +134,10 @@ def staircase_figure(source: Sequence[str], delays: Mapping[str, Sequence[int]],
             axes.plot(
                 [x + shift for x in [*xs, S]],
                 [y - shift for y in [*ys, len(reads)]],
-                color=style.COLOURS[number % len(style.COLOURS)],
-                linestyle=style.DASHES[number % len(style.DASHES)],
-                linewidth=1.6,
-                solid_joinstyle="miter",
-                label="\n".join(systems),
-            )
+                **style.line(number), linewidth=1.6, solid_joinstyle="miter", label="\n".join(systems),
+            )  # fmt: skip
         every = -(-S // MOST_LABELS)
-        axes.set_xticks(range(0, S + 1, every))
-        axes.set_xticklabels([])
+        axes.set_xticks(range(0, S + 1, every), [])
         labelled = range(0, S, every)
         texts = [shortened(shown(source[x]), SIZE, 40) for x in labelled]
         chinese = all(character >= "\u2e80" or character == style.ELLIPSIS for text in texts for character in text)

@@ -26,6 +26,11 @@ ELLIPSIS = "…"
 FORMATS = ("svg", "png")
 
 
+def line(number: int) -> dict[str, Any]:
+    """Colour and dashes of the n-th line of a figure."""
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)]}
+
+
 @contextmanager
 def figure_style() -> Iterator[None]:
     """matplotlib's settings while a figure is made and saved."""

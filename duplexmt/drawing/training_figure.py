@@ -9,17 +9,14 @@ from . import style
 PANELS = {  # title: metrics, and how each is called
     "path area (share of cells)": {"train/area": "training", "validation/area": "validation"},
     "EMIT decisions that agree with the path": {
-        "train/emit_accuracy": "training",
-        "validation/emit_accuracy": "validation",
+        "train/emit_accuracy": "training", "validation/emit_accuracy": "validation",
     },
     "EMIT calibration error": {"validation/emit_calibration": "validation"},
     "loss (nats)": {
-        "train/lm_loss": "LM, training",
-        "validation/lm_loss": "LM, validation",
-        "train/emit_loss": "EMIT, training",
-        "validation/emit_loss": "EMIT, validation",
+        "train/lm_loss": "LM, training", "validation/lm_loss": "LM, validation",
+        "train/emit_loss": "EMIT, training", "validation/emit_loss": "EMIT, validation",
     },
-}
+}  # fmt: skip
 TRANSLATIONS = {  # of the validation sample, which is translated simultaneously
     "BLEU of the validation sample": {"validation/BLEU": "BLEU"},
     "latency of the validation sample (tokens)": {"validation/AL": "AL", "validation/AL_all": "AL_all"},
@@ -69,12 +66,7 @@ def read_run_curves(run: Path) -> dict[str, list[tuple[int, float]]]:
 def training_figure(
     curves: Mapping[str, Curve], folder: Path, wanted: Mapping[str, Mapping[str, str]] = PANELS
 ) -> list[Path]:
-    """Write a panel for each of those wanted as SVG and PNG; metrics a run has not logged are left out.
-
-    Args:
-        curves: of each metric; those with other names are not shown.
-        folder: where to.
-        wanted: as `PANELS`.
+    """Write a panel for each of those `wanted` (as `PANELS`) as SVG and PNG; metrics that were not logged are left out.
 
     Raises:
         ValueError: where there is nothing to show.
@@ -101,8 +93,7 @@ def training_figure(
             for number, (label, points) in enumerate(lines.items()):
                 axes.plot(
                     *zip(*sorted(points), strict=True),
-                    color=style.COLOURS[number % len(style.COLOURS)],
-                    linestyle=style.DASHES[number % len(style.DASHES)],
+                    **style.line(number),
                     linewidth=1.3,
                     marker=style.MARKERS[number] if len(points) < 12 else None,
                     markersize=4,
