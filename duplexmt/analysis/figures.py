@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..baselines.mask import own_delays
 from ..data.tokenizer import token_ids
@@ -41,7 +42,7 @@ def sentence(
     beside: Sequence[Path] = (),
     max_target_tokens: int = 64,
 ) -> list[Path]:
-    """Write the figures of one sentence pair.
+    """Write the figures of one sentence pair into `out`.
 
     Args:
         model_folder: of a grid model.
@@ -96,7 +97,7 @@ def sentence(
 def decode(
     loaded: ModelFolder, system: str, setting: float | None, source: Sequence[int], max_target_tokens: int
 ) -> list[Event]:
-    """The events of one sentence."""
+    """Of one sentence."""
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1)
     return list(running.translate([source]))
 
@@ -126,32 +127,18 @@ def main() -> None:
     one.add_argument("model_folder", type=Path)
     one.add_argument("--source", required=True)
     one.add_argument("--target", required=True)
-    one.add_argument("--theta", type=float, nargs="+", default=THETAS)
+    one.add_argument("--theta", dest="thetas", type=float, nargs="+", default=THETAS)
     one.add_argument("--lam", type=float)
     one.add_argument("--beside", type=Path, nargs="+", default=[])
     one.add_argument("--max-target-tokens", type=int, default=64)
-    curves = commands.add_parser("training")
-    curves.add_argument("run_folder", type=Path)
-    drawings = commands.add_parser("schematics")
-    for command in (one, curves, drawings):
+    commands.add_parser("training").add_argument("run_folder", type=Path)
+    commands.add_parser("schematics")
+    for command in commands.choices.values():
         command.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = vars(parser.parse_args())
+    draw: Any = {"sentence": sentence, "training": training, "schematics": schematics}[arguments.pop("command")]
     try:
-        if arguments.command == "sentence":
-            paths = sentence(
-                arguments.model_folder,
-                arguments.source,
-                arguments.target,
-                arguments.out,
-                thetas=arguments.theta,
-                lam=arguments.lam,
-                beside=arguments.beside,
-                max_target_tokens=arguments.max_target_tokens,
-            )
-        elif arguments.command == "training":
-            paths = training(arguments.run_folder, arguments.out)
-        else:
-            paths = schematics(arguments.out)
+        paths = draw(**arguments)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -96,31 +96,19 @@ def token_timings(
     """
     length = len(heatmap) - 1
     known = [min(row + 1, length) for row in known_rows(heatmap, epsilon)]
-    return [
-        TokenTiming(token, delay, need, due, regret)
-        for token, delay, need, due, regret in zip(
-            tokens, delays, known, accumulate(known, max), _regrets(heatmap, delays), strict=True
-        )
-    ]
-
-
-def _regrets(heatmap: torch.Tensor, delays: Sequence[int]) -> list[float]:
-    """Final losses over those where tokens were written; with all text read the end token is taken for read."""
-    length = len(heatmap) - 1
-    return [
-        float(heatmap[-1, column] - heatmap[-1 if delay >= length else delay - 1, column])
-        for column, delay in enumerate(delays)
-    ]
+    rows = [length if delay >= length else delay - 1 for delay in delays]  # all text read: the end token, too
+    regrets = (heatmap[-1] - heatmap[rows, range(len(rows))]).tolist()
+    return [TokenTiming(*of) for of in zip(tokens, delays, known, accumulate(known, max), regrets, strict=True)]
 
 
 @torch.no_grad()
 def timings(
     decoding: Decoding, judge: ModelFolder, sentences: int | None, epsilon: float
 ) -> dict[tuple[str, str], list[SentenceTiming]]:
-    """The first sentences of an evaluation, by the label and setting of what translated them.
+    """The first sentences of a finished evaluation, by the label and setting of what translated them.
 
     Args:
-        decoding: a finished evaluation.
+        decoding: the evaluation.
         judge: a grid model with the tokenizer of the systems.
         sentences: how many; None for all.
         epsilon: in nats.
@@ -184,11 +172,8 @@ def row(system: str, setting: str, judged: Sequence[SentenceTiming]) -> dict[str
 
 def shown(sentence: SentenceTiming) -> str:
     """A translation with what is off: `token⟨−2⟩` was written two source tokens too early, `token⟨+1⟩` one too late."""
-    words = "".join(
-        token.token.replace("Ġ", " ") + (f"⟨{token.lag:+d}⟩".replace("-", "−") if token.lag else "")
-        for token in sentence.tokens
-    )
-    return words.strip()
+    off = [f"⟨{token.lag:+d}⟩".replace("-", "−") if token.lag else "" for token in sentence.tokens]
+    return "".join(t.token.replace("Ġ", " ") + lag for t, lag in zip(sentence.tokens, off, strict=True)).strip()
 
 
 def page(found: Mapping[tuple[str, str], Sequence[SentenceTiming]], epsilon: float, count: int) -> str:
@@ -202,20 +187,14 @@ def page(found: Mapping[tuple[str, str], Sequence[SentenceTiming]], epsilon: flo
     lines = [to_markdown(rows, "Written too early, in time, too late", [note])]
     for (system, setting), judged in found.items():
         worst = sorted(judged, key=lambda sentence: -sum(t.regret for t in sentence.tokens if t.verdict == EARLY))
-        lines.append(
-            f"\n## {system} {setting}: the early tokens most regretted, and all that is off by source tokens\n"
-        )
-        for sentence in worst[:WORST]:
-            lines.append(f"- {sentence.source} → {shown(sentence)}\n  reference: {sentence.reference}")
+        heading = f"{system} {setting}: the early tokens most regretted, and all that is off by source tokens"
+        lines.append(f"\n## {heading}\n")
+        lines += [f"- {one.source} → {shown(one)}\n  reference: {one.reference}" for one in worst[:WORST]]
     return "\n".join(lines) + "\n"
 
 
 def analyse(evaluation: Path, model_folder: Path, out: Path, sentences: int, epsilon: float) -> Path:
-    """Write `timing.md` into a folder; returns the file.
-
-    Raises:
-        ValueError: those of `timings`, and of an evaluation that is not finished.
-    """
+    """Write `timing.md` into a folder, and return it; raises what `timings` does, and for an unfinished evaluation."""
     if sentences < 1:
         raise ValueError(f"--sentences {sentences}: must be at least 1")
     decoding = Decoding.read(evaluation)

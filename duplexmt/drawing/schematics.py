@@ -21,7 +21,7 @@ DIGITS = "₀₁₂₃₄₅₆₇₈₉"
 Cell = tuple[int, int]
 
 
-def schematics(folder: Path) -> list[Path]:
+def schematics(out: Path) -> list[Path]:
     """Write all of them as SVG and PNG."""
     drawings: dict[str, Callable[[], Figure]] = {
         "grid": grid_representation,
@@ -32,7 +32,7 @@ def schematics(folder: Path) -> list[Path]:
     paths = []
     for name, draw in drawings.items():
         with style.figure_style():
-            paths += style.save(draw(), folder, name)
+            paths += style.save(draw(), out, name)
     return paths
 
 

@@ -1,14 +1,9 @@
 """The command that draws figures of a trained model."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
-from duplexmt.analysis.figures import sentence, training
+from duplexmt.analysis.figures import main, sentence, training
 from duplexmt.analysis.sentence_grid import sentence_grid, token_text
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
@@ -87,27 +82,17 @@ def test_what_cannot_be_drawn_is_refused(folder, tmp_path):
         training(tmp_path, tmp_path)
 
 
-def test_a_run_that_was_resumed_has_one_curve(tmp_path):
+def test_the_command_draws_a_resumed_run_and_answers_a_mistake_in_one_line(tmp_path, monkeypatch, capsys):
     for version, step in (("version_0", 50), ("version_1", 100)):
         path = tmp_path / "metrics" / version / "metrics.csv"
         path.parent.mkdir(parents=True)
         path.write_text(f"epoch,step,train/area\n0,{step},0.5\n")
-    assert [path.name for path in training(tmp_path, tmp_path)] == ["training.svg", "training.png"]
-
-
-@pytest.mark.slow
-def test_the_command_answers_a_mistake_in_one_line(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "duplexmt.analysis.figures",
-        "training",
-        str(tmp_path / "none"),
-        "--out",
-        str(tmp_path),
-    ]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert json.dumps(str(tmp_path / "none"))[1:-1] in done.stderr
+    monkeypatch.setattr("sys.argv", ["figures", "training", str(tmp_path), "--out", str(tmp_path)])
+    main()
+    assert capsys.readouterr().out.split() == [str(tmp_path / f"training.{kind}") for kind in ("svg", "png")]
+    monkeypatch.setattr("sys.argv", ["figures", "training", str(tmp_path / "none"), "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert str(tmp_path / "none") in line
