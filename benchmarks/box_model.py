@@ -17,7 +17,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.experiment import ROOT, Stage, quoted, refuse_other_settings, run, training
+from benchmarks.experiment import (
+    ROOT,
+    Stage,
+    evaluation,
+    quoted,
+    refuse_other_settings,
+    run,
+    told_in_one_line,
+    training,
+)
 from data_prep.cores import usable_cores
 from duplexmt.model_folder.pack import pack
 
@@ -41,7 +50,7 @@ def stages(out: Path, al: float, limit: int | None, extra: list[str]) -> list[St
         trainings.append(training(name, out / name, [f"experiment=box_{name}", *before, *extra]))
     grid = trainings[-1]
     trained, packed = grid.folder / "model", out / "packed"
-    theta = evaluation("theta", out, trained, [f"target_al={al:g}", f"limit={limit or 500}"])
+    theta = evaluated("theta", out, trained, [f"target_al={al:g}", f"limit={limit or 500}"])
     packing = ["-m", "duplexmt.model_folder.pack", str(trained), str(packed)]
     few = [] if limit is None else [f"limit={limit}"]
     return [
@@ -49,22 +58,15 @@ def stages(out: Path, al: float, limit: int | None, extra: list[str]) -> list[St
         theta,
         Stage("packing", packed, packing, packing, complete="duplexmt.json", begun="duplexmt.json"),
         *(
-            evaluation(name, out, packed, [f"data={name}", f"policy.theta={THETAS}", *few])
+            evaluated(name, out, packed, [f"data={name}", f"policy.theta={THETAS}", *few])
             for name in ("tatoeba", "captions")
         ),
     ]
 
 
-def evaluation(name: str, out: Path, model: Path, settings: list[str]) -> Stage:
-    """A run of evaluate.py in a folder."""
-    return Stage(
-        name,
-        out / name,
-        ["evaluate.py", quoted("model_folder", model), *settings, quoted("hydra.run.dir", out / name)],
-        ["evaluate.py", quoted("resume", out / name), *settings],
-        complete="scored.json",
-        begun="decoding.json",
-    )
+def evaluated(name: str, out: Path, model: Path, settings: list[str]) -> Stage:
+    """A model evaluated."""
+    return evaluation(name, out / name, [quoted("model_folder", model), *settings], settings)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -79,17 +81,11 @@ def main(arguments: list[str] | None = None) -> None:
     out = asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     chain = stages(out, asked.al, asked.limit, asked.extra)
-    try:
+    with told_in_one_line(out):
         for stage in chain:
             refuse_other_settings(stage, out)
         seconds = {stage.name: run(stage, out, usable_cores()) for stage in chain}
         pack(out / "grid" / "model", asked.into, [out / "tatoeba", out / "captions"])
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print(f"interrupted; what was done is in {out}, and the same command goes on from there", file=sys.stderr)
-        sys.exit(130)
     print((asked.into / "README.md").read_text(encoding="utf-8"))
     print(json.dumps({"benchmark": "box_model", "seconds": seconds, "into": str(asked.into)}))
 

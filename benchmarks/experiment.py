@@ -26,8 +26,9 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +66,19 @@ class Stage:
         return self.resumed if (self.folder / self.begun).is_file() else self.fresh
 
 
+def evaluation(name: str, folder: Path, fresh: list[str], resumed: Sequence[str] = ()) -> Stage:
+    """A run of evaluate.py in a folder, with settings for its start and for going on."""
+    start, again = quoted("hydra.run.dir", folder), quoted("resume", folder)
+    commands = ["evaluate.py", *fresh, start], ["evaluate.py", again, *resumed]
+    return Stage(name, folder, *commands, complete="scored.json", begun="decoding.json")
+
+
+def training(name: str, folder: Path, arguments: list[str]) -> Stage:
+    """A run of train.py in a folder."""
+    commands = ["train.py", *arguments, quoted("hydra.run.dir", folder)], ["train.py", quoted("resume", folder)]
+    return Stage(name, folder, *commands, complete="model/duplexmt.json", begun="checkpoints/last.ckpt")
+
+
 def settings_file(stage: Stage, out: Path) -> Path:
     """Where it is noted what a stage was begun with."""
     return out / f".{stage.folder.name}.settings.json"
@@ -86,15 +100,11 @@ def refuse_other_settings(stage: Stage, out: Path) -> None:
         return
     before, now = json.loads(file.read_text(encoding="utf-8")), settings_of(stage, out)
     if before != now:
+        then, here = [each for each in before if each not in now], [each for each in now if each not in before]
         raise ValueError(
-            f"{stage.folder} was begun with {shlex.join(set_apart(before, now)) or 'fewer settings'}, not with "
-            f"{shlex.join(set_apart(now, before)) or 'fewer settings'}: give another --out, or remove that folder"
+            f"{stage.folder} was begun with {shlex.join(then) or 'fewer settings'}, not with "
+            f"{shlex.join(here) or 'fewer settings'}: give another --out, or remove that folder"
         )
-
-
-def set_apart(some: list[str], others: list[str]) -> list[str]:
-    """Arguments that are not among others."""
-    return [argument for argument in some if argument not in others]
 
 
 def quoted(name: str, value: Path) -> str:
@@ -102,52 +112,18 @@ def quoted(name: str, value: Path) -> str:
     return f"{name}='{value}'"
 
 
-def other_than_usual(names: dict[str, list[str]]) -> str:
-    """What the folder of an evaluation is called by, beside "evaluation", such as `-with-io_off-seeds-1-2`."""
-    return "".join("-".join(["", word, *some]) for word, some in names.items() if some)
-
-
-def training(name: str, folder: Path, arguments: list[str]) -> Stage:
-    """A run of train.py in a folder."""
-    return Stage(
-        name,
-        folder,
-        ["train.py", *arguments, quoted("hydra.run.dir", folder)],
-        ["train.py", quoted("resume", folder)],
-        complete="model/duplexmt.json",
-        begun="checkpoints/last.ckpt",
-    )
-
-
-def stages(
-    out: Path,
-    data: Path | None,
-    size: str,
-    base: Path | None,
-    quality: str,
-    limit: int | None,
-    extra: list[str],
-    variants: dict[str, list[str]],
-    seeds: Sequence[int] = (),
-    systems: Sequence[str] = (),
-) -> tuple[list[Stage], list[Stage], list[Stage]]:
+def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stage], list[Stage]]:
     """The base, the systems trained from it, and what is made of them; each in the order in which they run.
 
     Args:
         out: folder of the experiment.
-        data: folder of pairs (data.path); None for the pairs of the repository (data=permissive).
-        size: of the experiment files.
-        base: folder of a run whose base is to be used; None to pretrain one.
-        quality: `basic` or `neural`.
-        limit: test sentences; None for all.
-        extra: further arguments of the trainings.
-        variants: further grids by name, and the settings by which they differ.
-        seeds: with which each system is trained; none for the configuration's own.
-        systems: to train, by name (a variant's is `grid-NAME`); none for all.
+        asked: the options, see `parsed`.
 
     Raises:
         ValueError: for an unknown system, or without a grid.
     """
+    size, limit, seeds, systems = asked.size, asked.limit, asked.seeds, asked.systems
+    variants = {name: settings for name, *settings in asked.variant}
     recipes = {"grid": SYSTEMS["grid"]}
     recipes |= {f"grid-{name}": [*SYSTEMS["grid"], *settings] for name, settings in variants.items()}
     recipes |= SYSTEMS
@@ -157,56 +133,42 @@ def stages(
     recipes = {name: recipe for name, recipe in recipes.items() if name not in left_out}
     if not any(name.startswith("grid") for name in recipes):
         raise ValueError(f"--systems {','.join(systems)}: one must be a grid, which the others are compared with")
-    where = ["data=permissive" if data is None else quoted("data.path", data), *extra]
-    fewer = BASE_FROM_THE_BOX.get(size, []) if data is None else []
+    where = ["data=permissive" if asked.data is None else quoted("data.path", asked.data.resolve()), *asked.extra]
+    fewer = BASE_FROM_THE_BOX.get(size, []) if asked.data is None else []
     own_base = training("base", out / "base", [f"experiment=[base_pretrain,{size}_base]", *fewer, *where])
-    backbone = quoted("model.backbone", (base or own_base.folder) / "model")
+    backbone = quoted("model.backbone", (asked.base.resolve() if asked.base else own_base.folder) / "model")
     trainings: dict[str, list[str]] = {"": []} if not seeds else {}
     trainings |= {"" if seed == SEED else f"-seed{seed}": [f"training.seed={seed}"] for seed in seeds}
-    trained = [
-        training(
-            name + suffix,
-            out / (name + suffix),
-            [part.format(size=size) for part in recipe] + [backbone, *where, *seed],
-        )
-        for suffix, seed in trainings.items()
-        for name, recipe in recipes.items()
-    ]
+    trained = []
+    for suffix, seed in trainings.items():
+        for name, recipe in recipes.items():
+            settings = [part.format(size=size) for part in recipe] + [backbone, *where, *seed]
+            trained.append(training(name + suffix, out / (name + suffix), settings))
     folders = ",".join(f"'{system.folder / 'model'}'" for system in trained)
-    own = other_than_usual(
-        {
-            "with": [name for name in variants if f"grid-{name}" in recipes],
-            "without": [name for name in SYSTEMS if name in left_out],
-            "seeds": [] if list(seeds) == [SEED] else list(map(str, seeds)),
-            "quality": [] if quality == "basic" else [quality],
-            "limit": [] if limit is None else [str(limit)],
-        }
-    )
-    evaluation, analysed = out / f"evaluation{own}", out / f"timing{own}"
+    unusual = {
+        "with": [name for name in variants if f"grid-{name}" in recipes],
+        "without": [name for name in SYSTEMS if name in left_out],
+        "seeds": [] if list(seeds) == [SEED] else list(map(str, seeds)),
+        "quality": [] if asked.quality == "basic" else [asked.quality],
+        "limit": [] if limit is None else [str(limit)],
+    }
+    own = "".join("-".join(["", word, *some]) for word, some in unusual.items() if some)  # -with-io_off-seeds-1-2
+    evaluated, analysed = out / f"evaluation{own}", out / f"timing{own}"
     options = [] if limit is None else [f"limit={limit}"]
     options += ["over_seeds=true"] if len(seeds) > 1 else []
     options += [] if "offline" in recipes else ["agreement=[]"]  # local agreement is of an offline model
-    decode = Stage(
-        "evaluation",
-        evaluation,
-        [
-            "evaluate.py", "experiment=duplex_results", f"quality={quality}", f"model_folder=[{folders}]",
-            f"policy.theta={THETAS}", *options, quoted("hydra.run.dir", evaluation),
-        ],
-        ["evaluate.py", quoted("resume", evaluation)],
-        complete="scored.json",
-        begun="decoding.json",
-    )  # fmt: skip
+    settings = ["experiment=duplex_results", f"quality={asked.quality}", f"model_folder=[{folders}]"]
+    decode = evaluation("evaluation", evaluated, [*settings, f"policy.theta={THETAS}", *options])
     timing = [
         "-m",
         "duplexmt.analysis.timing",
-        str(evaluation),
+        str(evaluated),
         str(trained[0].folder / "model"),
         "--out",
         str(analysed),
     ]
     analysis = Stage("timing", analysed, timing, timing, complete="timing.md", begun="timing.md")
-    return ([own_base] if base is None else []), trained, [decode, analysis]
+    return ([own_base] if asked.base is None else []), trained, [decode, analysis]
 
 
 def run(stage: Stage, out: Path, threads: int) -> float | None:
@@ -228,18 +190,13 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"{stage.name} is still at work, from an earlier start; wait for it, or end it") from None
-        command = [sys.executable, *arguments]
         print(f"{stage.name}: {shlex.join(['python', *arguments])}", flush=True)
         print(f"$ {shlex.join(['python', *arguments])}", file=output, flush=True)
         begin = time.monotonic()
         with subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-        ) as process:
+            [sys.executable, *arguments], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+            stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
             try:
                 process.wait()
             except KeyboardInterrupt:  # Ctrl-C has reached the stage, too: it may have a checkpoint to save
@@ -261,8 +218,21 @@ def numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """All stages in order; one line of JSON at the end."""
+@contextmanager
+def told_in_one_line(out: Path) -> Iterator[None]:
+    """A user's mistake, or Ctrl-C, ends the command with a line."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"interrupted; what was done is in {out}, and the same command goes on from there", file=sys.stderr)
+        sys.exit(130)
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, as far as they can be right by themselves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of pairs, NAME.….tsv.gz each; default: our data/")
     parser.add_argument("--size", choices=("mini", "small", "medium"), default="small")
@@ -272,18 +242,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quality", choices=("basic", "neural"), default="basic", help="neural: COMET and BLEURT, too")
     parser.add_argument("--limit", type=int, help="test sentences; default: all")
     parser.add_argument(
-        "--variant",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar=("NAME", "KEY=VALUE"),
-        help="a further grid, which differs in these settings; several times",
-    )
+        "--variant", nargs="+", action="append", default=[], metavar=("NAME", "KEY=VALUE"),
+        help="a further grid, grid-NAME, which differs in these settings; several times",
+    )  # fmt: skip
+    parser.add_argument("--seeds", type=numbers, default=[], metavar="1,2,3", help="each system is trained with each")
     parser.add_argument(
-        "--seeds", type=numbers, default=[], metavar="1,2,3", help="train each system with each of them"
-    )
-    parser.add_argument(
-        "--systems", type=lambda text: text.split(","), default=[], metavar="grid,wait3,…", help="default: all"
+        "--systems", type=lambda s: s.split(","), default=[], metavar="grid,wait3,…", help="default: all"
     )
     parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
     asked = parser.parse_args(arguments)
@@ -295,30 +259,20 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--seeds {','.join(map(str, asked.seeds))}: each once")
     if asked.seeds and any(argument.startswith("training.seed=") for argument in asked.extra):
         parser.error("give seeds either as --seeds 1,2,3 or as training.seed=…, not both")
-    variants = {name: settings for name, *settings in asked.variant}
-    if strange := [name for name in variants if not re.fullmatch(r"\w+", name)]:
+    if strange := [name for name, *_ in asked.variant if not re.fullmatch(r"\w+", name)]:
         parser.error(f"--variant {strange[0]}: a name of letters, digits and _ comes first, then its settings")
+    return asked
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """All stages in order; one line of JSON at the end."""
+    asked = parsed(arguments)
     out = (asked.out or ROOT / "runs" / f"experiment-{asked.size}").resolve()
-    base = asked.base.resolve() if asked.base else None
-    try:
-        before, systems, after = stages(
-            out,
-            asked.data.resolve() if asked.data else None,
-            asked.size,
-            base,
-            asked.quality,
-            asked.limit,
-            asked.extra,
-            variants,
-            asked.seeds,
-            asked.systems,
-        )
-    except ValueError as error:
-        parser.error(str(error))
-    out.mkdir(parents=True, exist_ok=True)
     cores = usable_cores()
     seconds: dict[str, float | None] = {}
-    try:
+    with told_in_one_line(out):
+        before, systems, after = stages(out, asked)
+        out.mkdir(parents=True, exist_ok=True)
         for stage in (*before, *systems, *after):
             refuse_other_settings(stage, out)
         for stage in before:
@@ -328,12 +282,6 @@ def main(arguments: list[str] | None = None) -> None:
             seconds |= dict(zip([stage.name for stage in systems], found, strict=True))
         for stage in after:
             seconds[stage.name] = run(stage, out, cores)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print(f"interrupted; what was done is in {out}, and the same command goes on from there", file=sys.stderr)
-        sys.exit(130)
     print((after[0].folder / "results.md").read_text(encoding="utf-8"))
     print(json.dumps({"benchmark": "experiment", "size": asked.size, "seconds": seconds, "out": str(out)}))
 

@@ -27,8 +27,10 @@ def touched(file):
 
 
 def chain(out, **options):
-    settings = {"size": "mini", "base": None, "quality": "basic", "limit": None, "extra": [], "variants": {}} | options
-    return experiment.stages(out, Path("/corpora"), **settings)
+    asked = experiment.parsed(["--data", "/corpora", "--size", "mini"])
+    for name, value in options.items():
+        setattr(asked, name, value)
+    return experiment.stages(out, asked)
 
 
 def test_stages_are_the_base_the_papers_systems_and_what_is_made_of_them(tmp_path):
@@ -63,7 +65,7 @@ def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
 
 @pytest.mark.parametrize(("size", "pairs"), [("mini", 60_000), ("small", None), ("medium", None)])
 def test_without_a_folder_the_pairs_are_those_of_the_repository(tmp_path, size, pairs):
-    (base,), systems, _ = experiment.stages(tmp_path, None, size, None, "basic", None, [], {})
+    (base,), systems, _ = chain(tmp_path, size=size, data=None)
     assert checked("train", *arguments_of(base)).data.train_size == pairs
     for stage in (base, *systems):
         data = checked("train", *arguments_of(stage)).data
@@ -71,7 +73,7 @@ def test_without_a_folder_the_pairs_are_those_of_the_repository(tmp_path, size, 
 
 
 def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_beside_it(tmp_path):
-    _, systems, (evaluation, _) = chain(tmp_path, variants={"io_off": ["model.input_attends_output=false"]})
+    _, systems, (evaluation, _) = chain(tmp_path, variant=[["io_off", "model.input_attends_output=false"]])
     grid, variant, *others = systems
     assert (variant.name, variant.folder) == ("grid-io_off", tmp_path / "grid-io_off")
     assert [stage.name for stage in others] == NAMES[1:]
@@ -118,7 +120,7 @@ def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(
 
 
 def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_their_own(tmp_path):
-    options = {"variants": {"io_off": ["model.input_attends_output=false"]}}
+    options = {"variant": [["io_off", "model.input_attends_output=false"]]}
     _, systems, (evaluation, timing) = chain(tmp_path, systems=["offline", "grid-io_off", "wait3"], **options)
     assert [stage.name for stage in systems] == ["grid-io_off", "wait3", "offline"]
     models = [str(stage.folder / "model") for stage in systems]
