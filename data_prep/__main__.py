@@ -10,82 +10,49 @@ python -m data_prep root=wmt21 step=sample              once the jobs of the lin
 import logging
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import MISSING as REQUIRED
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from data_prep.clean_corpus import source_blocks
 from data_prep.cores import usable_cores
 from data_prep.files import locked
 from data_prep.prepare import clean, prepare, sample, workers
-from data_prep.settings import CONF, STEPS, plan_of
+from data_prep.settings import CONF, Preparation
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 
 log = logging.getLogger("data_prep")
 
+STEPS = ("all", "download", "clean", "sample")
 _IRRELEVANT = ("processes", "step", "output", "hydra")  # to what comes out
 
 
 @dataclass
-class CorpusSchema:
-    """`conf/corpus`."""
+class Command(Preparation):
+    """`conf/prepare.yaml`.
 
-    name: str = REQUIRED
-    source_language: str = REQUIRED
-    target_language: str = REQUIRED
-    sources: dict[str, Any] = REQUIRED
+    Raises:
+        ValueError: an unknown step; those of `Preparation`.
+    """
 
+    step: str
+    tokenizer: str | None
+    processes: int | None
 
-@dataclass
-class CleaningSchema:
-    """`conf/cleaning`: the fields of `Cleaning` but for the languages."""
-
-    control_characters: bool = REQUIRED
-    simplify: bool = REQUIRED
-    max_characters: int | None = REQUIRED
-    identical_sides: bool = REQUIRED
-    least_script: float | None = REQUIRED
-    length_ratio: float | None = REQUIRED
-    duplicates: str = REQUIRED
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.step not in STEPS:
+            raise ValueError(f"step={self.step!r}: must be one of {', '.join(STEPS)}")
 
 
-@dataclass
-class SamplingSchema:
-    """The fields of `Sampling`."""
-
-    train_size: int | None = REQUIRED
-    validation_size: int = REQUIRED
-    test_size: int = REQUIRED
-    max_tokens: int | None = REQUIRED
-    shares: dict[str, float] | None = REQUIRED
-
-
-@dataclass
-class PrepareSchema:
-    """`conf/prepare.yaml`."""
-
-    step: str = REQUIRED
-    root: str = REQUIRED
-    output: str = REQUIRED
-    sources: list[str] | None = REQUIRED
-    corpus: CorpusSchema = field(default_factory=CorpusSchema)
-    cleaning: CleaningSchema = field(default_factory=CleaningSchema)
-    sample: SamplingSchema = field(default_factory=SamplingSchema)
-    tokenizer: str | None = REQUIRED
-    seed: int = REQUIRED
-    processes: int | None = REQUIRED
-    block_bytes: int = REQUIRED
-
-
-ConfigStore.instance().store(name="prepare_schema", node=PrepareSchema)
+ConfigStore.instance().store(name="prepare_schema", node=Command)
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="prepare")
@@ -93,7 +60,7 @@ def main(cfg: DictConfig) -> None:
     """Do the step that is asked for; a user's mistake is one line, its traceback comes with HYDRA_FULL_ERROR=1."""
     try:
         run(cfg)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, OmegaConfBaseException) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         print(f"error: {error}", file=sys.stderr)
@@ -104,15 +71,13 @@ def run(cfg: DictConfig) -> None:
     """One step."""
     if OmegaConf.is_missing(cfg, "root"):
         raise ValueError("no value for root: say where the corpus's files are, or are to go, with root=FOLDER")
-    plan = plan_of(OmegaConf.to_container(cfg, resolve=True))
-    if cfg.step not in STEPS:
-        raise ValueError(f"step={cfg.step!r}: must be one of {', '.join(STEPS)}")
-    if cfg.step == "download":
+    plan: Command = OmegaConf.to_object(cfg)  # type: ignore[assignment]
+    if plan.step == "download":
         from data_prep.download import download  # its network modules would slow the start of every other step
 
-        download(plan.sources, plan.root)
+        download(plan.chosen, plan.root)
         return
-    processes = usable_cores() if cfg.processes is None else cfg.processes
+    processes = usable_cores() if plan.processes is None else plan.processes
     tqdm.monitor_interval = 0  # a thread of its own, which would keep the workers from being forks
     with tqdm(unit=" lines", unit_scale=True, disable=None) as bar:
 
@@ -120,28 +85,23 @@ def run(cfg: DictConfig) -> None:
             bar.set_description(name, refresh=False)
             bar.update(lines)
 
-        if cfg.step == "clean":
+        if plan.step == "clean":
             with workers(processes) as pool:
                 clean(plan, pool, processes, progress)
             return
-        for name, source in plan.sources.items():  # what is missing is said before a tokenizer is looked for on the hub
-            if cfg.step == "sample":
+        for name, source in plan.chosen.items():  # what is missing is said before a tokenizer is looked for on the hub
+            if plan.step == "sample":
                 source_blocks(plan.output / "clean" / name)
             else:
                 find_files(name, source, plan.root)
-        counter = token_counter(cfg.tokenizer) if cfg.tokenizer and plan.sample.max_tokens is not None else None
+        counter = token_counter(plan.tokenizer) if plan.tokenizer and plan.sample.max_tokens is not None else None
         os.environ["RAYON_NUM_THREADS"] = str(processes)  # of the tokenizer
-        if cfg.step == "sample":
+        asked = command(HydraConfig.get().overrides.task)
+        if plan.step == "sample":
             with locked(plan.output, wait=False), workers(processes) as pool:
-                manifest = sample(plan, counter, pool, command(HydraConfig.get().overrides.task))
+                manifest = sample(plan, counter, pool, asked)
         else:
-            manifest = prepare(
-                plan,
-                counter,
-                processes=processes,
-                command=command(HydraConfig.get().overrides.task),
-                progress=progress,
-            )
+            manifest = prepare(plan, counter, processes=processes, command=asked, progress=progress)
     sizes = ", ".join(f"{split['pairs']:,} {name}" for name, split in manifest["splits"].items())
     log.info("%s pairs; report: %s", sizes, plan.output / "splits" / "report.md")
 
@@ -153,20 +113,17 @@ def command(overrides: list[str]) -> str:
     return " ".join(["python -m data_prep", *relevant])
 
 
-class _NotNeeded(MetaPathFinder):
-    """Refuses modules that a library would import only to ask whether a value is of theirs."""
-
-    def __init__(self, *names: str) -> None:
-        self.names = names
+class _NoPandas(MetaPathFinder):
+    """Arrow would import it only to ask whether a value is of its kinds: 0.15 s in each process."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname in self.names:
-            raise ModuleNotFoundError(f"{fullname} is not needed here", name=fullname)
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is not needed here", name=fullname)
 
 
 def start() -> None:
     """`python -m data_prep`, and the console script."""
-    sys.meta_path.insert(0, _NotNeeded("pandas"))  # Arrow would take 0.15 s for it in each process
+    sys.meta_path.insert(0, _NoPandas())
     main()
 
 

@@ -46,7 +46,7 @@ LENGTH_SLACK = 30
 DUPLICATES = ("none", "exact", "near")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cleaning:
     """Which rules hold. The paper's always do; each of the others is on where its value is neither False nor None.
 

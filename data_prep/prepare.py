@@ -91,7 +91,7 @@ def prepare(
 
 def clean(plan: Preparation, pool: Executor, processes: int, progress: Progress = _silent) -> None:
     """Clean all sources; see `clean_source`."""
-    for name, source in plan.sources.items():
+    for name, source in plan.chosen.items():
         task = CleanTask(name, source, plan.cleaning, plan.seed, plan.output / "clean" / name, plan.block_bytes)
         lines = clean_source(task, plan.root, pool, processes + 1, partial(progress, name)).counts["lines"]
         log.info("%s: %s of %s lines kept", name, f"{lines['kept']:,}", f"{lines['read']:,}")
@@ -101,14 +101,14 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     """Draw the splits from clean sources, and write them with manifest and report; see `prepare`."""
     if plan.sample.max_tokens is not None and counter is None:
         raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
-    blocks = [(name, path) for name in plan.sources for path in source_blocks(plan.output / "clean" / name)]
+    blocks = [(name, path) for name in plan.chosen for path in source_blocks(plan.output / "clean" / name)]
     settings = _settings(plan, counter) | {"inputs": _inputs(plan)}
     folder, aside = plan.output / "splits", plan.output / ".splits.tmp"
     if manifest := _finished(plan.output, settings):
         return manifest
     corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool)
     count = counter.count if counter else None
-    drawn = draw(corpus, plan.sample, count, list(plan.sources), pool)
+    drawn = draw(corpus, plan.sample, count, list(plan.chosen), pool)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     splits = {
@@ -121,14 +121,14 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
             drawn.counts.update(counts)
         splits["train"] = summary(made)
     splits = {name: splits[name] for name in ("train", "validation", "test")}
-    reports = {name: Report() for name in plan.sources}
+    reports = {name: Report() for name in plan.chosen}
     for name, path in blocks:
         reports[name].merge(block_report(path))
     manifest = {
         "command": command,
         "settings": settings,
         "versions": _versions(),
-        "sources": {name: reports[name].counts for name in plan.sources},
+        "sources": {name: reports[name].counts for name in plan.chosen},
         "duplicates": dict(report.counts["duplicates"]),
         "pairs_to_sample_from": corpus.pairs,
         "sampling": drawn.counts,
@@ -221,8 +221,8 @@ class _Here(Executor):
 def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]:
     """All that the splits depend on but for the files they are made from."""
     return {
-        "corpus": plan.name,
-        "sources": list(plan.sources),
+        "corpus": plan.corpus.name,
+        "sources": list(plan.chosen),
         "seed": plan.seed,
         "cleaning": asdict(plan.cleaning),
         "sample": asdict(plan.sample),
@@ -233,7 +233,7 @@ def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]
 
 def _inputs(plan: Preparation) -> dict[str, Any]:
     """The files and their hashes, as the clean sources have recorded them."""
-    paths = {name: plan.output / "clean" / name / "settings.json" for name in plan.sources}
+    paths = {name: plan.output / "clean" / name / "settings.json" for name in plan.chosen}
     return {name: json.loads(path.read_text(encoding="utf-8"))["inputs"] for name, path in paths.items()}
 
 

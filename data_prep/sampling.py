@@ -33,7 +33,7 @@ _BATCH = 2000  # pairs in one call of a token counter
 _RANKS = 1 << 64
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sampling:
     """Sizes of the splits, and what a pair must be like to be in one.
 

@@ -1,6 +1,6 @@
 """What a preparation is asked to do: the schema of `data_prep/conf`, where the values stand."""
 
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +11,60 @@ from data_prep.sampling import Sampling
 from data_prep.sources import Source
 
 CONF = Path(__file__).parent / "conf"
-STEPS = ("all", "download", "clean", "sample")
 
 
-@dataclass(frozen=True)
+@dataclass
+class Corpus:
+    """`conf/corpus`: where pairs come from, and the languages they are in; each source as such, or by its values.
+
+    Raises:
+        ValueError: a source with a value that is not known, or without one that it needs.
+    """
+
+    name: str
+    source_language: str
+    target_language: str
+    sources: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for name, source in self.sources.items():
+            try:
+                self.sources[name] = source if isinstance(source, Source) else Source(**source)
+            except TypeError as error:
+                raise ValueError(f"corpus.sources.{name}: {str(error).removeprefix('Source.__init__() ')}") from None
+
+
+@dataclass
 class Preparation:
-    """From the files of several sources in `root` to splits in `output`.
+    """From the files of a corpus in `root` to splits in `output`; `sources` names some of them, None takes all.
 
     Raises:
         ValueError: a source that is not known, or a number that makes no sense.
     """
 
-    name: str
-    sources: dict[str, Source]
-    root: Path
-    output: Path
+    corpus: Corpus
     cleaning: Cleaning
     sample: Sampling
+    root: Path
+    output: Path
+    sources: list[str] | None
     seed: int
     block_bytes: int
 
     def __post_init__(self) -> None:
-        if not self.sources:
-            raise ValueError("sources=[]: name at least one")
+        known = self.corpus.sources
+        if unknown := sorted(set(self.sources or []) - set(known)):
+            raise ValueError(
+                f"sources={self.sources}: there is no {', '.join(unknown)}; the corpus has {', '.join(known)}"
+            )
         if self.block_bytes < 1:
             raise ValueError(f"block_bytes={self.block_bytes}: must be at least 1")
+
+    @property
+    def chosen(self) -> dict[str, Source]:
+        """The sources to use, in the corpus's own order."""
+        names = self.sources or self.corpus.sources
+        return {name: source for name, source in self.corpus.sources.items() if name in names}
 
 
 def preset(group: str, name: str) -> dict[str, Any]:
@@ -47,41 +76,15 @@ def preset(group: str, name: str) -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def chosen(sources: dict[str, Source], names: list[str] | None) -> dict[str, Source]:
-    """The sources named, in the corpus's own order; all of them where none is. ValueError for an unknown name."""
-    unknown = sorted(set(names or []) - set(sources))
-    if unknown:
-        raise ValueError(f"sources={names}: there is no {', '.join(unknown)}; the corpus has {', '.join(sources)}")
-    return {name: source for name, source in sources.items() if not names or name in names}
-
-
-def plan_of(values: Any) -> Preparation:
-    """The preparation that a composed configuration (`conf/prepare.yaml`) asks for."""
-    corpus = values["corpus"]
-    known = {entry.name for entry in Source.__dataclass_fields__.values()}
-    needed = {e.name for e in Source.__dataclass_fields__.values() if e.default is e.default_factory is MISSING}
-    for name, source in corpus["sources"].items():
-        if wrong := sorted((set(source) - known) | (needed - set(source))):
-            raise ValueError(f"corpus.sources.{name}: {', '.join(wrong)} should not be there, or is missing")
-    sources = {name: Source(**source) for name, source in corpus["sources"].items()}
-    return Preparation(
-        name=corpus["name"],
-        sources=chosen(sources, values["sources"]),
-        root=Path(values["root"]),
-        output=Path(values["output"]),
-        cleaning=Cleaning(corpus["source_language"], corpus["target_language"], **values["cleaning"]),
-        sample=Sampling(**values["sample"]),
-        seed=values["seed"],
-        block_bytes=values["block_bytes"],
-    )
-
-
-def preparation(corpus: str, cleaning: str, **values: Any) -> Preparation:
-    """A preparation of a corpus and with a cleaning preset named in `conf`, for callers without a command line.
+def preparation(corpus: str | Corpus, cleaning: str, **values: Any) -> Preparation:
+    """A preparation by presets, for callers without a command line.
 
     Args:
-        corpus, cleaning: files of `conf/corpus` and `conf/cleaning`.
-        values: `sources`, `root`, `output`, `seed` and `sample`, as in `conf/prepare.yaml`.
+        corpus: one of one's own, or a file of `conf/corpus`.
+        cleaning: a file of `conf/cleaning`.
+        values: `sources`, `root`, `output`, `seed` and `sample`, see `Preparation`.
     """
-    presets = {"corpus": preset("corpus", corpus), "cleaning": preset("cleaning", cleaning)}
-    return plan_of(values | presets | {"block_bytes": preset("", "prepare")["block_bytes"]})
+    if isinstance(corpus, str):
+        corpus = Corpus(**preset("corpus", corpus))
+    rules = Cleaning(corpus.source_language, corpus.target_language, **preset("cleaning", cleaning))
+    return Preparation(corpus, rules, **values, block_bytes=preset("", "prepare")["block_bytes"])

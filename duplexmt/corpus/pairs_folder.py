@@ -8,117 +8,92 @@ a source of pairs; they are read for their texts alone, which no pair of any spl
 Held-out pairs come from some of the files, a fixed number from each, by `data_prep.splitting`.
 """
 
+import re
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from glob import escape
 from itertools import chain, compress
 from pathlib import Path
 
-from data_prep import Report
+from data_prep import Report, clean_side, read_pairs
 from data_prep.blocks import read_block
 from data_prep.clean_corpus import source_blocks
-from data_prep.cleaning import Cleaning
+from data_prep.cleaning import Cleaning, simplify
 from data_prep.cores import usable_cores
 from data_prep.files import locked
 from data_prep.prepare import clean, workers
 from data_prep.reading import Pair
 from data_prep.sampling import Sampling, without_duplicates
-from data_prep.settings import Preparation, preset
+from data_prep.settings import Corpus, preparation
 from data_prep.sources import Source
 from data_prep.splitting import Texts, by_rank, hold_out, in_random_order, nothing_left, text_key, unshared
 
-from .folder_files import corpus_files, test_texts
+from .box import located
+from .settings import CorpusSettings
 
+_NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.zst)?")
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance
 
 
-def folder_pairs(
-    path: str,
-    *,
-    prepared: str | None,
-    cleaning: str,
-    sources: list[str] | None,
-    exclude: list[str],
-    held_out: list[str],
-    validation_size: int,
-    test_size: int,
-    source_field: int | str,
-    target_field: int | str,
-    source_language: str,
-    target_language: str,
-    seed: int,
-    report: Report,
-    context_separator: str | None = None,
-) -> dict[str, list[Pair]]:
+def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
     """Clean pairs by split: "test" and "validation" in the order of their ranks, "train" in a random order.
 
     Args:
-        path: the folder.
-        prepared: folder of what is made of the files; None for `path`/prepared.
-        cleaning: preset of the rules: a file of data_prep/conf/cleaning.
-        sources: names of the files to use; None for all that are not excluded.
-        exclude: patterns of the names of test files, such as `test-*`.
-        held_out: names of the files that test and validation pairs are taken from.
-        validation_size, test_size: pairs from each of these.
-        source_field, target_field: columns, 0 and 1 in either order.
-        source_language, target_language: codes such as zh, en.
-        seed: of hashes and order.
+        asked: `path` is the folder, `prepared` that of what is made of the files (None for `path`/prepared); `sources`
+            names the files to use (None for all that are not excluded), `exclude` has patterns of the names of test
+            files, such as `test-*`; `validation_size` and `test_size` count the pairs from each file in `held_out`.
         report: what was left out, by file and reason.
-        context_separator: between the sentence before and the source in the source column; None where there is none.
 
     Raises:
         FileNotFoundError, ValueError: no such folder, a name or pattern that fits no file, a test file among those to
             train on or a copy of one, too few pairs to hold out, nothing to train on; those of `data_prep.prepare`.
     """
-    root = Path(path)
-    files, tests = corpus_files(root, sources, exclude)
+    root = located(asked.path or "")
+    files, tests = corpus_files(root, asked.sources, asked.exclude or [])
+    held_out = asked.held_out or []
     if unknown := sorted(set(held_out) - set(files)):
         raise ValueError(
             f"data.held_out={held_out}: there is no {', '.join(unknown)} among {', '.join(files)}; name some of these"
         )
     if not held_out:
         raise ValueError("data.held_out=[]: name the files that test and validation pairs are to be taken from")
-    if {source_field, target_field} != {0, 1}:
+    if {asked.source_field, asked.target_field} != {0, 1}:
         raise ValueError(
-            f"data.source_field={source_field}, data.target_field={target_field}: files of a folder have two columns, "
-            "so these must be 0 and 1"
+            f"data.source_field={asked.source_field}, data.target_field={asked.target_field}: files of a folder have "
+            "two columns, so these must be 0 and 1"
         )
-    columns = int(source_field), int(target_field)
-    plan = Preparation(
-        name="pairs_folder",
-        sources={
-            name: Source("tsv", [escape(file.name)], *columns, columns=2, context_separator=context_separator)
-            for name, file in files.items()
-        },
+    columns = int(asked.source_field), int(asked.target_field)
+    sources = {
+        name: Source("tsv", [escape(file.name)], *columns, columns=2, context_separator=asked.separator)
+        for name, file in files.items()
+    }
+    plan = preparation(
+        Corpus("pairs_folder", asked.source_language, asked.target_language, sources),
+        asked.cleaning,
+        sources=None,
         root=root,
-        output=Path(prepared) if prepared else root / "prepared",
-        cleaning=Cleaning(source_language, target_language, **preset("cleaning", cleaning)),
-        sample=Sampling(None, validation_size, test_size, None),
+        output=Path(asked.prepared) if asked.prepared else root / "prepared",
+        sample=Sampling(None, asked.validation_size, asked.test_size, None),
         seed=1,  # decides nothing but which dropped pairs are shown: what is cleaned serves every seed
-        block_bytes=preset("", "prepare")["block_bytes"],
     )
-    plan.output.mkdir(parents=True, exist_ok=True)
     processes = usable_cores()
-    with (
-        locked(plan.output, wait=True),
-        workers(processes) as pool,
-    ):  # other runs of the folder wait, and read
+    with locked(plan.output, wait=True), workers(processes) as pool:  # other runs of the folder wait, and read
         clean(plan, pool, processes)
     blocks = [(name, block) for name in files for block in source_blocks(plan.output / "clean" / name)]
-    fields = {"source_field": source_field, "target_field": target_field}
     forbidden = Texts()
     for name, file in tests.items():
-        texts = test_texts(file, **fields, cleaning=plan.cleaning, report=report, context_separator=context_separator)
+        texts = texts_of(file, asked, plan.cleaning, report)
         refuse_copies(name, texts, blocks)
         forbidden.sources |= texts.sources
         forbidden.targets |= texts.targets
     own = {name: pairs_of([block for owner, block in blocks if owner == name]) for name in held_out}
-    sizes = {"test": dict.fromkeys(held_out, test_size), "validation": dict.fromkeys(held_out, validation_size)}
-    held = hold_out(by_rank(own, seed), sizes, forbidden, seed)
+    sizes = {split: dict.fromkeys(held_out, getattr(asked, f"{split}_size")) for split in ("test", "validation")}
+    held = hold_out(by_rank(own, asked.seed), sizes, forbidden, asked.seed)
     splits = {name: [each.pair for each in found] for name, found in held.items()}
     for name, pairs in splits.items():
         report.add(name, "held_out", len(pairs))
     with workers(1) as pool:
-        corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, seed, pool)
+        corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, asked.seed, pool)
     report.merge(duplicates)
     known = {"shares_test_file": forbidden, "shares_held_out": Texts(chain.from_iterable(splits.values()))}
     free: list[Pair] = []
@@ -126,7 +101,55 @@ def folder_pairs(
         free += unshared(name, compress(pairs_of([block]), mask), known, report)
     if not free:
         raise nothing_left("train", report)
-    return splits | {"train": in_random_order(free, seed)}
+    return splits | {"train": in_random_order(free, asked.seed)}
+
+
+def corpus_files(root: Path, sources: list[str] | None, exclude: list[str]) -> tuple[dict[str, Path], dict[str, Path]]:
+    """The files of a folder by name: those to use, and the test files that no pair may come from.
+
+    Raises:
+        FileNotFoundError, ValueError: see `folder_pairs`.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(f"data.path={str(root)!r}: there is no such folder; give one with files NAME.tsv.gz")
+    found: dict[str, Path] = {}
+    for file in sorted(root.iterdir()):
+        if (match := _NAME.fullmatch(file.name)) and file.is_file():
+            name = match["name"]
+            if name in found:
+                raise ValueError(f"{found[name]} and {file} would both be called {name!r}: rename one of them")
+            found[name] = file
+    if not found:
+        raise ValueError(f"data.path={str(root)!r} holds no file NAME.tsv, .tsv.gz or .tsv.zst")
+    for pattern in exclude:
+        if not any(fnmatchcase(name, pattern) for name in found):
+            raise ValueError(
+                f"data.exclude={exclude}: {pattern!r} fits no file of {str(root)!r} ({', '.join(found)}): name its "
+                "test files, or set data.exclude=[] where it has none"
+            )
+    tests = {name: file for name, file in found.items() if any(fnmatchcase(name, pattern) for pattern in exclude)}
+    if asked := sorted(set(sources or []) & set(tests)):
+        raise ValueError(
+            f"data.sources={sources}: {', '.join(asked)} is a test file (data.exclude={exclude}) and is never trained "
+            "on; leave it out"
+        )
+    if unknown := sorted(set(sources or []) - set(found)):
+        raise ValueError(f"data.sources={sources}: there is no {', '.join(unknown)}; the folder has {', '.join(found)}")
+    files = {name: file for name, file in found.items() if name not in tests and (sources is None or name in sources)}
+    if not files:
+        raise ValueError(f"data.path={str(root)!r}: no file is left to train on; data.exclude={exclude} fits all")
+    return files, tests
+
+
+def texts_of(file: Path, asked: CorpusSettings, rules: Cleaning, report: Report) -> Texts:
+    """The texts of a test file, whatever cleaning would say of its pairs; where it simplifies, simplified ones, too."""
+    texts = Texts()
+    for pair in read_pairs(file, **asked.reading, report=report, stage=f"{file.name} (test file)"):
+        sides = [clean_side(text, language) for text, language in zip(pair, rules.languages, strict=False)]
+        texts.add([Pair(*sides)])
+        both = zip(sides, rules.simplifies, strict=True)
+        texts.add([Pair(*(simplify(text) if simplifies else text for text, simplifies in both))])
+    return texts
 
 
 def pairs_of(blocks: Iterable[Path]) -> Iterator[Pair]:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_prep import Report, read_and_split
-from data_prep.corpus import CountTokens, draw
+from data_prep.corpus import draw
 from data_prep.reading import Pair
 
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, token_ids, train_bpe
-from .box import located
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
+from .settings import CorpusSettings
 
 BPE_PAIRS = 300_000
 """Training pairs a BPE is trained on at most: the first ones, as they are in a random order."""
@@ -39,49 +39,6 @@ class PreparedCorpus:
         """What was read and left out, by reason, and the size of each split."""
         sizes = ", ".join(f"{len(pairs):,} {name}" for name, pairs in self.splits.items())
         return f"{self.report.summary()}\n{sizes} pairs; vocabulary of {len(self.tokenizer):,}".strip()
-
-
-@dataclass(frozen=True)
-class CorpusSettings:
-    """What a corpus is made of; `DataConfig` says what each setting is.
-
-    `tokenizer` is a loaded one, the name or folder of one, or None to train a BPE on the training pairs.
-    """
-
-    corpus: str  # builtin, pairs, pairs_folder or wmt21_zhen
-    source_field: int | str
-    target_field: int | str
-    source_language: str
-    target_language: str
-    tokenizer: Any
-    vocab_size: int
-    max_tokens: int | None
-    train_size: int | None
-    validation_size: int
-    test_size: int
-    seed: int
-    path: str | None = None
-    train_path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
-    root: str | None = None
-    prepared: str | None = None
-    cleaning: str = "paper"
-    sources: list[str] | None = None
-    exclude: list[str] | None = None
-    held_out: list[str] | None = None
-    segmentation: str = "tokens"
-    context_tokens: int = 0
-    context_separator: str = ""
-
-    @property
-    def separator(self) -> str | None:
-        """What stands between the sentence before and the source; None where no sentence before is read."""
-        return self.context_separator if self.context_tokens else None
-
-    def sources_as(self, tokenizer: Any) -> SourceTokens:
-        """How source texts become tokens."""
-        return SourceTokens(tokenizer, self.segmentation)
 
 
 def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,10 +100,9 @@ def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
         raise ValueError("give data.path=FILE, or data.train_path=FILE: there are no pairs to train on")
     report = Report()
     parts = read_and_split(
-        main, asked.validation_path, asked.test_path, source_field=asked.source_field, target_field=asked.target_field,
-        source_language=asked.source_language, target_language=asked.target_language,
-        validation_size=asked.validation_size, test_size=asked.test_size, seed=asked.seed, report=report,
-        context_separator=asked.separator,
+        main, asked.validation_path, asked.test_path, **asked.reading, source_language=asked.source_language,
+        target_language=asked.target_language, validation_size=asked.validation_size, test_size=asked.test_size,
+        seed=asked.seed, report=report,
     )  # fmt: skip
     return _with_tokenizer(asked, parts, report)
 
@@ -154,14 +110,7 @@ def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
 def prepare_folder(asked: CorpusSettings) -> PreparedCorpus:
     """A folder of corpora, see `folder_pairs`."""
     report = Report()
-    parts = folder_pairs(
-        str(located(asked.path or "")), prepared=asked.prepared, cleaning=asked.cleaning, sources=asked.sources,
-        exclude=asked.exclude or [], held_out=asked.held_out or [], validation_size=asked.validation_size,
-        test_size=asked.test_size, source_field=asked.source_field, target_field=asked.target_field,
-        source_language=asked.source_language, target_language=asked.target_language, seed=asked.seed, report=report,
-        context_separator=asked.separator,
-    )  # fmt: skip
-    return _with_tokenizer(asked, parts, report)
+    return _with_tokenizer(asked, folder_pairs(asked, report), report)
 
 
 def _with_tokenizer(asked: CorpusSettings, splits: Splits, report: Report) -> PreparedCorpus:
@@ -175,13 +124,8 @@ def _with_tokenizer(asked: CorpusSettings, splits: Splits, report: Report) -> Pr
 
 def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:
     """Raw files that `data_prep` prepares, see `prepared_corpus`."""
-    name = asked.tokenizer if isinstance(asked.tokenizer, str) else None
-    splits, report = prepared_corpus(
-        asked.corpus, root=asked.root or "", prepared=asked.prepared, cleaning=asked.cleaning, sources=asked.sources,
-        tokenizer=name, max_tokens=asked.max_tokens, train_size=asked.train_size,
-        validation_size=asked.validation_size, test_size=asked.test_size, seed=asked.seed,
-    )  # fmt: skip
-    tokenizer = load_tokenizer(name) if name else asked.tokenizer
+    splits, report = prepared_corpus(asked)
+    tokenizer = tokenizer_for(asked, [])
     sources = asked.sources_as(tokenizer)
     if asked.segmentation != "tokens":  # they were drawn by their length in tokens
         splits = fitting(asked, splits, sources, report)
@@ -215,19 +159,12 @@ def fitting(
     asked: CorpusSettings, splits: Splits, sources: SourceTokens, report: Report, train_size: int | None = None
 ) -> Splits:
     """The pairs of each split that are short enough, of the training pairs the first `train_size`; see `draw`."""
-    count_source, count_target = counters(sources)
     return {
         name: draw(
-            name, pairs, max_tokens=asked.max_tokens, count_source=count_source, count_target=count_target,
+            name, pairs, max_tokens=asked.max_tokens,
+            count_source=lambda texts: [len(ids) for ids in sources.ids(texts)],
+            count_target=lambda texts: [len(ids) for ids in token_ids(sources.tokenizer, texts)],
             size=train_size if name == "train" else None, report=report,
         )
         for name, pairs in splits.items()
     }  # fmt: skip
-
-
-def counters(sources: SourceTokens) -> tuple[CountTokens, CountTokens]:
-    """How many tokens source texts and target texts have."""
-    return (
-        lambda texts: [len(ids) for ids in sources.ids(texts)],
-        lambda texts: [len(ids) for ids in token_ids(sources.tokenizer, texts)],
-    )

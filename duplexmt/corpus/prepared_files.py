@@ -2,63 +2,46 @@
 
 import os
 import time
+from pathlib import Path
 
 from data_prep import Report
 from data_prep.cores import usable_cores
 from data_prep.prepare import finished, prepare, read_split
 from data_prep.reading import Pair
+from data_prep.sampling import Sampling
 from data_prep.settings import preparation
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 
+from .settings import CorpusSettings
 
-def prepared_corpus(
-    name: str,
-    *,
-    root: str,
-    prepared: str | None,
-    cleaning: str,
-    sources: list[str] | None,
-    tokenizer: str | None,
-    max_tokens: int | None,
-    train_size: int | None,
-    validation_size: int,
-    test_size: int,
-    seed: int,
-) -> tuple[dict[str, list[Pair]], Report]:
+
+def prepared_corpus(asked: CorpusSettings) -> tuple[dict[str, list[Pair]], Report]:
     """The splits of a corpus of `data_prep`, prepared now if they are not yet, and what was left out.
 
     The first process of a machine prepares them, the others wait and read; where several machines share a disk, one of
     them prepares and the others find its work done.
 
     Args:
-        name: of the corpus: a file of data_prep/conf/corpus.
-        root: folder of its raw files.
-        prepared: folder of what is made of them; None for `root`/prepared.
-        cleaning: preset of the rules: a file of data_prep/conf/cleaning.
-        sources: those to use; None for all.
-        tokenizer: name or folder; None to take what is there, whichever tokenizer it was made with.
-        max_tokens, train_size, validation_size, test_size, seed: see `data_prep.sampling.Sampling`.
+        asked: `corpus` is a file of data_prep/conf/corpus, `root` the folder of its raw files, `prepared` that of what
+            is made of them (None for `root`/prepared), `sources` those to use (None for all). A loaded `tokenizer`
+            takes what is there, whichever tokenizer it was made with.
 
     Raises:
-        FileNotFoundError, ValueError: those of `data_prep.prepare`; nothing is prepared, and no tokenizer given.
+        FileNotFoundError, ValueError: those of `data_prep.prepare`; nothing is prepared, and no tokenizer named.
     """
+    tokenizer, root = asked.tokenizer if isinstance(asked.tokenizer, str) else None, Path(asked.root or "")
     plan = preparation(
-        corpus=name,
-        cleaning=cleaning,
-        sources=sources,
+        asked.corpus,
+        asked.cleaning,
+        sources=asked.sources,
         root=root,
-        output=prepared or os.path.join(root, "prepared"),
-        seed=seed,
-        sample={
-            "train_size": train_size,
-            "validation_size": validation_size,
-            "test_size": test_size,
-            "max_tokens": max_tokens,
-        },
+        output=Path(asked.prepared) if asked.prepared else root / "prepared",
+        seed=asked.seed,
+        sample=Sampling(asked.train_size, asked.validation_size, asked.test_size, asked.max_tokens),
     )
     if tokenizer is not None and finished(plan, None) is None:
-        for source, files in plan.sources.items():
+        for source, files in plan.chosen.items():
             find_files(source, files, plan.root)  # what is missing is said before a tokenizer is looked for on the hub
     counter = token_counter(tokenizer) if tokenizer is not None else None
     manifest = finished(plan, counter)
@@ -67,7 +50,7 @@ def prepared_corpus(
             f"{plan.output} holds no prepared corpus: bring it back, or give the tests a file of their own"
         )
     if manifest is None and local_rank() == 0:
-        command = f"train.py data={name} data.root={root}"
+        command = f"train.py data={asked.corpus} data.root={asked.root}"
         manifest = prepare(plan, counter, processes=usable_cores(), command=command, wait=True)
     while manifest is None:  # rank 0 is at work; where it fails, the launcher ends this process too
         time.sleep(1)

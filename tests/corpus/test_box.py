@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus import pairs_folder
 from duplexmt.corpus.box import ROOT, located
 from duplexmt.corpus.pairs_folder import folder_pairs
+from duplexmt.corpus.prepared import corpus_settings
+from duplexmt.corpus.settings import CorpusSettings
 
 DATA = ROOT / "data"
 FILES = {path.name.split(".")[0]: path for path in sorted(DATA.glob("*.tsv.gz"))}
@@ -27,13 +30,8 @@ def settings_of(name):
 
 
 def splits_of(name, prepared, **options):
-    data = settings_of(name)
-    names = (
-        "cleaning", "sources", "exclude", "held_out", "validation_size", "test_size", "source_field", "target_field",
-        "source_language", "target_language", "seed",
-    )  # fmt: skip
-    given = {each: getattr(data, each) for each in names} | options
-    return folder_pairs(str(located(data.path)), prepared=str(prepared), report=Report(), **given)
+    data = corpus_settings(asdict(settings_of(name))) | {"prepared": str(prepared)} | options
+    return folder_pairs(CorpusSettings(**data), Report())
 
 
 @pytest.fixture(scope="module")

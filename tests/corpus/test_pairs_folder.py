@@ -11,6 +11,7 @@ from data_prep.splitting import text_key
 from duplexmt.corpus import pairs_folder
 from duplexmt.corpus.pairs_folder import folder_pairs
 from duplexmt.corpus.prepared import prepare_corpus
+from duplexmt.corpus.settings import CorpusSettings
 from tests.training.test_data import DATA
 
 WORDS = "猫狗书茶人山水火天地日月风雨花鸟鱼虫木石"
@@ -18,9 +19,11 @@ ENGLISH = (
     "cat dog book tea man hill water fire sky earth sun moon wind rain flower bird fish worm wood stone".split()  # noqa: SIM905
 )
 OPTIONS = {
-    "cleaning": "strict", "sources": None, "exclude": ["test-*"], "held_out": ["one", "two"], "validation_size": 5,
-    "test_size": 6, "source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en", "seed": 1,
+    "corpus": "pairs_folder", "cleaning": "strict", "sources": None, "exclude": ["test-*"], "held_out": ["one", "two"],
+    "validation_size": 5, "test_size": 6, "source_field": 0, "target_field": 1, "source_language": "zh",
+    "target_language": "en", "seed": 1,
 }  # fmt: skip
+CONTEXT = {"context_tokens": 4, "context_separator": "|||"}
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +59,14 @@ def corpus(tmp_path):
     return folder
 
 
+def asked(folder, prepared, **options):
+    return CorpusSettings(**DATA | OPTIONS | {"path": str(folder), "prepared": str(prepared)} | options)
+
+
 def splits_of(folder, tmp_path, **options):
     report = Report()
     prepared = tmp_path / f"prepared-{len(list(tmp_path.iterdir()))}"
-    return folder_pairs(str(folder), prepared=str(prepared), report=report, **OPTIONS | options), report
+    return folder_pairs(asked(folder, prepared, **options), report), report
 
 
 def keys(pairs):
@@ -112,7 +119,7 @@ def test_a_source_behind_another_sentence_is_the_same_source(tmp_path):
     known = [(f"{other[0][0]}|||{source}", f"{target} too") for source, target in test[:20]]
     write(folder, "one", [*own, *again, *known])
     write(folder, "test-set", test, ".tsv")
-    options = {"held_out": ["one"], "context_separator": "|||"}
+    options = {"held_out": ["one"]} | CONTEXT
     splits, report = splits_of(folder, tmp_path, **options)
     bare = {name: {pair.source for pair in pairs} for name, pairs in splits.items()}
     assert all(pair.before for pairs in splits.values() for pair in pairs)
@@ -136,8 +143,8 @@ def test_a_pair_is_judged_by_its_source_alone_whatever_the_sentence_before(tmp_p
         ("在前面|||是的", "No one has ever said so much about so little in so many words as he did."),
     ]
     write(folder, "two", rare)
-    options = {"held_out": ["one"], "exclude": [], "context_separator": "|||"}
-    splits, _ = splits_of(folder, tmp_path, **options)
+    options = {"held_out": ["one"], "exclude": []}
+    splits, _ = splits_of(folder, tmp_path, **options | CONTEXT)
     replies = {pair for pair in splits["train"] if not set(pair[1]) <= set(" ".join(ENGLISH) + ".")}
     assert replies == {
         ("好的。", "Sure thing.", "这是一个很长的句子，" * 12),
@@ -145,16 +152,12 @@ def test_a_pair_is_judged_by_its_source_alone_whatever_the_sentence_before(tmp_p
         ("谢谢你。", "Thanks a lot.", "Hellothere,howareyoutoday"),
         ("不客气。", "You are welcome.", ""),
     }
-    options |= {"prepared": str(tmp_path / "prepared-1"), "context_separator": None}
     with pytest.raises(ValueError, match="made with other layout"):  # which knows of no sentence before
-        folder_pairs(str(folder), report=Report(), **OPTIONS | options)
+        folder_pairs(asked(folder, tmp_path / "prepared-1", **options), Report())
 
 
 def test_what_was_cleaned_serves_every_seed(corpus, tmp_path):
-    first, again = (
-        folder_pairs(str(corpus), prepared=str(tmp_path / "one"), report=Report(), **OPTIONS | {"seed": seed})
-        for seed in (1, 2)
-    )
+    first, again = (folder_pairs(asked(corpus, tmp_path / "one", seed=seed), Report()) for seed in (1, 2))
     assert first["test"] != again["test"]
 
 
@@ -190,10 +193,9 @@ def test_a_pair_that_may_be_tested_on_is_never_validated_on_whatever_the_sizes(c
 
 
 def test_a_second_run_reads_what_the_first_one_cleaned(corpus, tmp_path, monkeypatch):
-    options = OPTIONS | {"prepared": str(tmp_path / "made")}
-    before = folder_pairs(str(corpus), report=Report(), **options)
+    before = folder_pairs(asked(corpus, tmp_path / "made"), Report())
     monkeypatch.setattr("data_prep.clean_corpus.clean_columns", lambda *_: pytest.fail("cleaned again"))
-    assert folder_pairs(str(corpus), report=Report(), **options) == before
+    assert folder_pairs(asked(corpus, tmp_path / "made"), Report()) == before
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_a_folder_that_is_none_or_empty_or_has_a_name_twice_is_refused(corpus, t
 
 
 def test_a_corpus_for_training_comes_with_a_tokenizer_of_its_training_pairs(corpus, tmp_path):
-    settings = DATA | OPTIONS | {"corpus": "pairs_folder", "path": str(corpus), "prepared": str(tmp_path / "made")}
+    settings = DATA | OPTIONS | {"path": str(corpus), "prepared": str(tmp_path / "made")}
     prepared = prepare_corpus(**settings | {"train_size": 50})
     again = prepare_corpus(**settings | {"train_size": 100})
     assert {name: len(pairs) for name, pairs in prepared.splits.items()} == {"train": 50, "validation": 10, "test": 12}

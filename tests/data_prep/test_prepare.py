@@ -49,7 +49,7 @@ def raw(tmp_path_factory):
 def plan(root, output, cleaning="strict", block_bytes=1500, sources=None, **sizes) -> Preparation:
     values = {"train_size": 300, "validation_size": 30, "test_size": 20, "max_tokens": 40} | sizes
     made = preparation(
-        corpus="wmt21_zhen", cleaning=cleaning, sources=sources, root=root, output=output, seed=1, sample=values
+        "wmt21_zhen", cleaning, sources=sources, root=root, output=output, seed=1, sample=Sampling(**values)
     )
     return replace(made, block_bytes=block_bytes)
 
