@@ -159,14 +159,8 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
     options += [] if "offline" in recipes else ["agreement=[]"]  # local agreement is of an offline model
     settings = ["experiment=duplex_results", f"quality={asked.quality}", f"model_folder=[{folders}]"]
     decode = evaluation("evaluation", evaluated, [*settings, f"policy.theta={THETAS}", *options])
-    timing = [
-        "-m",
-        "duplexmt.analysis.timing",
-        str(evaluated),
-        str(trained[0].folder / "model"),
-        "--out",
-        str(analysed),
-    ]
+    judged = [str(evaluated), str(trained[0].folder / "model"), "--out", str(analysed)]
+    timing = ["-m", "duplexmt.analysis.timing", *judged]
     analysis = Stage("timing", analysed, timing, timing, complete="timing.md", begun="timing.md")
     return ([own_base] if asked.base is None else []), trained, [decode, analysis]
 
@@ -213,9 +207,14 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
     return seconds
 
 
-def numbers(text: str) -> list[int]:
+def names(text: str) -> list[str]:
     """Those of a list with commas."""
-    return [int(part) for part in text.split(",")]
+    return text.split(",")
+
+
+def numbers(text: str) -> list[int]:
+    """The same as numbers."""
+    return [int(name) for name in names(text)]
 
 
 @contextmanager
@@ -246,9 +245,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="a further grid, grid-NAME, which differs in these settings; several times",
     )  # fmt: skip
     parser.add_argument("--seeds", type=numbers, default=[], metavar="1,2,3", help="each system is trained with each")
-    parser.add_argument(
-        "--systems", type=lambda s: s.split(","), default=[], metavar="grid,wait3,…", help="default: all"
-    )
+    parser.add_argument("--systems", type=names, default=[], metavar="grid,wait3,…", help="default: all")
     parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
     asked = parser.parse_args(arguments)
     for name in ("jobs", "limit"):

@@ -20,7 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.held_out import examples, held_out_pairs, load_grid
+from benchmarks.held_out import examples, held_out_pairs, load_grid, texts
 from duplexmt.data.batch import collate
 from duplexmt.data.grammar import AlignedPair, alignment_rows, determination_rows
 from duplexmt.data.tokenizer import source_spans, token_spans
@@ -44,33 +44,30 @@ def main() -> None:
     parser.add_argument("--limit", type=int)
     arguments = parser.parse_args()
     try:
-        result = measured(arguments)
+        result = measured(load_grid(arguments.model_folder), arguments.theta, arguments.limit)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     print(json.dumps(result))
 
 
-def measured(arguments: argparse.Namespace) -> dict[str, Any]:
-    """All numbers of one model.
+def measured(loaded: ModelFolder, theta: float, limit: int | None) -> dict[str, Any]:
+    """All numbers of one grid model.
 
     Raises:
-        ValueError: for a model without a grid, or of another corpus, and for a limit below 1.
+        ValueError: for a model of another corpus, and for a limit below 1.
     """
-    loaded = load_grid(arguments.model_folder)
-    data = loaded.info["data"]
-    if data["corpus"] != "builtin":
+    if (corpus := loaded.info["data"]["corpus"]) != "builtin":
         raise ValueError(
-            f"{arguments.model_folder} was trained on {data['corpus']}, and only the built-in corpus has gold "
-            "alignments: give the folder of a model trained with data=builtin"
+            f"the model was trained on {corpus}, and only the built-in corpus has gold alignments: give the folder of "
+            "a model trained with data=builtin"
         )
-    pairs: list[Any] = held_out_pairs(loaded, arguments.limit)
-    system = GridSystem(loaded.model, loaded.tokens, arguments.theta, max_target_tokens=64)
-    texts = [(pair.source, pair.target) for pair in pairs]
-    records = translate_pairs(system, texts, loaded.tokenizer, loaded.sources)
+    pairs: list[Any] = held_out_pairs(loaded, limit)
+    system = GridSystem(loaded.model, loaded.tokens, theta, max_target_tokens=64)
+    records = translate_pairs(system, list(map(texts, pairs)), loaded.tokenizer, loaded.sources)
     row = score(records, "zh", "en", source_rate=4.0).row
     result: dict[str, Any] = {
-        "theta": arguments.theta,
+        "theta": theta,
         "sentences": len(pairs),
         **{name: row[name] for name in ("BLEU", "chrF", "AL", "AL_all", "AP", "FRL")},
         "gold_AL_all": gold_lagging(loaded, pairs),
@@ -84,13 +81,6 @@ def spans(loaded: ModelFolder, pair: AlignedPair) -> tuple[AlignedPair, Spans, S
     """Arguments of `alignment_rows` and `determination_rows`."""
     source = source_spans(loaded.tokenizer, pair.source, loaded.sources.segmentation)
     return pair, source, token_spans(loaded.tokenizer, pair.target)
-
-
-def content_tokens(loaded: ModelFolder, pair: AlignedPair) -> list[bool]:
-    """Whether each target token is part of a content word."""
-    words = [span for span, content in zip(pair.target_spans, pair.content, strict=True) if content]
-    tokens = token_spans(loaded.tokenizer, pair.target)
-    return [any(start < end_ and start_ < end for start_, end_ in words) for start, end in tokens]
 
 
 @torch.no_grad()
@@ -117,8 +107,10 @@ def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: floa
         agreeing += int((decided == guided.mask).sum())
         cells += len(guided.cells)
         for pair, rows in zip(part, path_rows(guided.y_at, guided.cells.width[1]).tolist(), strict=True):
-            is_content = content_tokens(loaded, pair)
-            aligned, ordered = alignment_rows(*spans(loaded, pair)), determination_rows(*spans(loaded, pair))
+            _, _, tokens = given = spans(loaded, pair)
+            words = [span for span, counts in zip(pair.target_spans, pair.content, strict=True) if counts]
+            is_content = [any(start < end_ and start_ < end for start_, end_ in words) for start, end in tokens]
+            aligned, ordered = alignment_rows(*given), determination_rows(*given)
             content += sum(is_content)
             not_early += sum(c and r >= g for c, r, g in zip(is_content, rows, aligned, strict=False))
             not_before_order += sum(c and r >= g for c, r, g in zip(is_content, rows, ordered, strict=False))
@@ -133,8 +125,9 @@ def gold_lagging(loaded: ModelFolder, pairs: Sequence[AlignedPair]) -> float:
     """Mean AL_all, in model tokens, of writing each reference token as soon as it is determined."""
     lags = []
     for pair in pairs:
-        source_length = len(spans(loaded, pair)[1])
-        delays = [min(row + 1, source_length) for row in determination_rows(*spans(loaded, pair))]
+        _, source, _ = given = spans(loaded, pair)
+        source_length = len(source)
+        delays = [min(row + 1, source_length) for row in determination_rows(*given)]
         lags.append(average_lagging_all(delays, source_length, len(delays)))
     return fmean(lags)
 

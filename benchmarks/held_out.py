@@ -14,13 +14,13 @@ from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
 Pair = AlignedPair | TextPair
 
 
-def load_grid(folder: str | Path, device: str = "cpu") -> ModelFolder:
+def load_grid(folder: str | Path) -> ModelFolder:
     """A model folder that holds a grid.
 
     Raises:
         ValueError: for a model without one, and what `load_model_folder` refuses.
     """
-    loaded = load_model_folder(folder, device)
+    loaded = load_model_folder(folder)
     if not isinstance(loaded.model, GridModel):
         raise ValueError(
             f"{str(folder)!r} holds a {loaded.info['system']} model, which has no grid: give a model folder "

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.gold_alignment import gold_lagging, policy_measures
+from benchmarks.gold_alignment import gold_lagging, measured, policy_measures
 from benchmarks.held_out import examples
 from duplexmt.data.batch import collate
 from duplexmt.data.grammar import CASE_STUDY, builtin_corpus
@@ -18,6 +18,17 @@ from tests.model_folder.test_artifact import save
 def loaded(tmp_path_factory):
     tokens = stream_tokens(tiny_tokenizer())
     return load_model_folder(save(tmp_path_factory.mktemp("run") / "model", spoken_grid(seed=3), tokens=tokens))
+
+
+def test_all_numbers_of_a_model_of_the_built_in_corpus(loaded, monkeypatch):
+    data = {"corpus": "builtin", "train_size": 5, "validation_size": 2, "test_size": 4, "seed": 1}
+    monkeypatch.setitem(loaded.info, "data", loaded.info["data"] | data)
+    found = measured(loaded, 0.5, 3)
+    assert found["sentences"] == 3
+    assert found["AL_all_above_gold"] == found["AL_all"] - found["gold_AL_all"]
+    monkeypatch.setitem(loaded.info, "data", data | {"corpus": "pairs"})
+    with pytest.raises(ValueError, match="trained on pairs, and only the built-in corpus has gold alignments"):
+        measured(loaded, 0.5, 3)
 
 
 def test_measures_over_batches_are_those_of_all_cells(loaded):
