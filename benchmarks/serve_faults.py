@@ -23,6 +23,7 @@ from websockets.exceptions import ConnectionClosed
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.fault_proxy import Fault, FaultProxy, Kind, reset
+from benchmarks.faults import FaultError, expect
 from benchmarks.live_clients import LOCAL, RESTART, Reference, Served, Speaker, opened, text_message
 
 STREAMS = 32
@@ -37,16 +38,6 @@ AT_ONCE = 6  # faults at a time
 BYSTANDERS = 4
 LONGEST_DRAIN = 10.0
 BAD_MESSAGE, UNKNOWN_SESSION, IDLE, REPLACED, TOO_BIG, INVALID = 4400, 4404, 4408, 4409, 1009, 1007
-
-
-class FaultError(Exception):
-    """What should not have come of a fault."""
-
-
-def expect(truth: bool, what: str) -> None:
-    """Raise `FaultError` unless it is so."""
-    if not truth:
-        raise FaultError(what)
 
 
 @dataclass
@@ -459,10 +450,7 @@ KINDS: dict[str, tuple[Callable[[Campaign, random.Random], Awaitable[None]], int
     "gapped": (gapped, 20),
     "two_on_one_key": (two_on_one_key, 30),
     "abandoned": (abandoned, 20),
-    "oversize": (
-        mistake(TOO_BIG, "", "x" * 20_000, text_message(0, "我" * 2_001)),
-        20,
-    ),
+    "oversize": (mistake(TOO_BIG, "", "x" * 20_000, text_message(0, "我" * 2_001)), 20),
     "invalid_utf8": (mistake(INVALID, "", b'{"type":"ping\xff"}', b"\xed\xa0\x80", b"\xc0\xaf"), 20),
     "nan": (nan, 20),
     "joiners": (joiners, 5),

@@ -27,9 +27,7 @@ import json
 import platform
 import random
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -43,6 +41,7 @@ from torch.autograd import DeviceType
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.triton_kernels import commit, seconds_of
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
@@ -85,13 +84,17 @@ class Bench:
         self.pairs = arguments.pairs or (24 if self.cuda else 3 if arguments.quick else 6)  # a batch
         self.lengths = json.loads((Path(__file__).parent / "lengths.json").read_text())
 
-    def model(self, **options: object) -> GridModel:
-        """A grid model with LoRA, frozen weights in half precision where that is used."""
+    def backbone(self) -> Any:
+        """A causal LM with LoRA, frozen weights in half precision where that is used."""
         torch.manual_seed(0)
         backbone = add_lora(random_backbone(self.shape, self.vocab, end_token=0), **LORA)
         if self.half is not None:
             freeze_in(self.half, backbone)
-        model = GridModel(backbone, **options).to(self.device).train()
+        return backbone
+
+    def model(self, **options: object) -> GridModel:
+        """A grid model around it."""
+        model = GridModel(self.backbone(), **options).to(self.device).train()
         if self.compile:
             model.compile_blocks()
         return model
@@ -105,10 +108,8 @@ class Bench:
 
     def pair(self, X: int, Y: int, draw: random.Random) -> Example:
         """A pair of random tokens."""
-        return Example(
-            (*(draw.randrange(2, self.vocab) for _ in range(X - 1)), 0),
-            (1, *(draw.randrange(2, self.vocab) for _ in range(Y - 1)), 0),
-        )
+        source, target = ([draw.randrange(2, self.vocab) for _ in range(size - 1)] for size in (X, Y))
+        return TOKENS.example(source, target)
 
     def trainer(self, model: torch.nn.Module, loss_of: Callable[..., torch.Tensor]) -> Callable[..., None]:
         """A whole training step: loss, backward, clipping, Adam."""
@@ -140,27 +141,13 @@ class Bench:
 
     def plain_step(self) -> Callable[..., None]:
         """A Hugging Face + PEFT fine-tuning step, text head and loss on the last half of each sequence."""
-        torch.manual_seed(0)
-        model = add_lora(random_backbone(self.shape, self.vocab, end_token=0), **LORA)
-        if self.half is not None:
-            freeze_in(self.half, model)
-        model.to(self.device).train()
+        model = self.backbone().to(self.device).train()
 
         def loss_of(ids: torch.Tensor) -> torch.Tensor:
             logits = model(input_ids=ids, logits_to_keep=ids.shape[1] // 2 + 1, use_cache=False).logits[:, :-1]
             return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, ids.shape[1] // 2 :].flatten())
 
         return self.trainer(model, loss_of)
-
-    def clock(self, work: Callable[[], None]) -> float:
-        """Seconds of some work."""
-        if self.cuda:
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
-        work()
-        if self.cuda:
-            torch.cuda.synchronize()
-        return time.perf_counter() - begin
 
     def compare(self, *works: Callable[[int], None]) -> list[float]:
         """Median seconds of each, taking turns; each gets the number of the turn."""
@@ -169,11 +156,11 @@ class Bench:
         times: list[list[float]] = [[] for _ in works]
         for turn in range(self.steps):
             for own, work in zip(times, works, strict=True):
-                own.append(self.clock(partial(work, turn)))
+                own.append(seconds_of(partial(work, turn), self.cuda))
         return [statistics.median(own) for own in times]
 
     def memory(self, work: Callable[[], None]) -> int:
-        """Peak bytes while some work is done: allocated on CUDA, growth of the process on a CPU (Linux)."""
+        """Peak bytes while some work is done: allocated on CUDA, `growth` on a CPU."""
         work()
         if self.cuda:
             torch.cuda.reset_peak_memory_stats()
@@ -340,9 +327,8 @@ def main() -> None:
         keep_freed_memory()  # as train.py does; all steps of the comparison profit
         hold_memory(3 * 2**30)  # more than the comparisons take
     bench = Bench(arguments)
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     result: dict[str, object] = {
-        "commit": git.stdout.strip() or None,
+        "commit": commit(),
         "device": torch.cuda.get_device_name() if bench.cuda else platform.machine(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,

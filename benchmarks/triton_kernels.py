@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,34 +98,36 @@ def error(case: Case, dtype: torch.dtype, device: str) -> float:
     return max(((ours.float() - theirs).abs().max() / theirs.abs().max()).item() for ours, theirs in pairs)
 
 
-def median_ms(work: Callable[[], object], repeats: int, device: str) -> float:
-    """Milliseconds of some work, after a warm-up."""
+def seconds_of(work: Callable[[], object], cuda: bool) -> float:
+    """Seconds of some work, until the device has done it."""
+    if cuda:
+        torch.cuda.synchronize()
+    begin = time.perf_counter()
+    work()
+    if cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
 
-    def wait() -> None:
-        if device == "cuda":
-            torch.cuda.synchronize()
 
-    times = []
-    for _ in range(repeats + 1):
-        wait()
-        begin = time.perf_counter()
-        work()
-        wait()
-        times.append(1e3 * (time.perf_counter() - begin))
-    return statistics.median(times[1:])
+def commit() -> str | None:
+    """Of this repository."""
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return git.stdout.strip() or None
 
 
 def measure(cases: Sequence[Case], dtype: torch.dtype, device: str, repeats: int) -> dict[str, float]:
     """All numbers of one kind of kernel in one precision."""
     given = [(case, case.inputs(dtype, device)) for case in cases]
 
-    def kernels() -> list[Any]:
-        return [passes(case, True, inputs) for case, inputs in given]
+    def work(kernel: bool) -> None:
+        for case, inputs in given:
+            passes(case, kernel, inputs)
 
-    def twins() -> list[Any]:
-        return [passes(case, False, inputs) for case, inputs in given]
+    def median_ms(kernel: bool) -> float:
+        times = [seconds_of(partial(work, kernel), device == "cuda") for _ in range(repeats + 1)]
+        return 1e3 * statistics.median(times[1:])  # the first is a warm-up
 
-    ms, plain_ms = (median_ms(work, repeats, device) for work in (kernels, twins))
+    ms, plain_ms = median_ms(True), median_ms(False)
     return {
         "error": max(error(case, dtype, device) for case in cases),
         "ms": ms,
@@ -157,9 +160,8 @@ def main() -> None:
         "scan": lambda dtype: both,
         "head": lambda dtype: [head_case(cells, arguments.vocabulary, device)],
     }
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     result: dict[str, Any] = {
-        "commit": git.stdout.strip() or None,
+        "commit": commit(),
         "device": torch.cuda.get_device_name() if device == "cuda" else "Triton's interpreter",
         "torch": torch.__version__,
         "cells": len(cells),
