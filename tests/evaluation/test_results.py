@@ -3,8 +3,6 @@
 import json
 import logging
 import re
-import stat
-import sys
 from dataclasses import replace
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from duplexmt.evaluation.decoding import TestSet
 from duplexmt.evaluation.results import SCORED, evaluations_in, write_results
 
-from ..metrics.test_neural import STAND_IN
+from ..metrics.test_neural import STAND_IN, stand_in
 from ..scripted import TEST, evaluated, point
 
 POINTS = [
@@ -204,11 +202,7 @@ def test_what_an_earlier_scoring_showed_and_this_one_does_not_is_gone(tmp_path, 
 
 @pytest.fixture
 def environment(tmp_path):
-    python = tmp_path / "environment" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(STAND_IN.format(python=sys.executable), encoding="utf-8")
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    return python.parents[1]
+    return stand_in(tmp_path, STAND_IN)
 
 
 def test_neural_metrics_stand_first_with_their_checkpoint_beside_them(tmp_path, environment):

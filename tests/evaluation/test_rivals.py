@@ -7,32 +7,23 @@ import pytest
 
 import evaluate
 import translate
-from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.decoding import Decoding
-from duplexmt.model_folder.artifact import read_manifest, save_model_folder, write_manifest
+from duplexmt.model_folder.artifact import read_manifest, write_manifest
 
-from ..helpers import SENTENCES, tiny_prefix, tiny_tokenizer
+from ..helpers import tiny_prefix, tiny_tokenizer
 from ..test_config import checked
-from .test_evaluate import arguments, tear
+from .test_evaluate import arguments, save, tear
 
-PAIRS = SENTENCES[:3]
 KNOBS = ("confidence=[0.3,0.5]", "lsg=[0.1,1]", "alignatt=1", "hold=[1,3]")
 POLICIES = [("confidence", 0.4), ("lsg", 0.3), ("alignatt", 1), ("hold", 1)]
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Folders of a multi-path, a wait-3 and an offline model, each with the pairs that were held out."""
+    """Folders of a multi-path, a wait-3 and an offline model."""
     folder = tmp_path_factory.mktemp("models")
-    lines = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
-    (folder / "pairs.tsv").write_text(lines, encoding="utf-8")
-    data = {"corpus": "pairs", "path": "gone.tsv", "train_path": None, "licence": "CC0", "max_tokens": 64}
-    data |= {"source_language": "zh", "target_language": "en", "test_path": str(folder / "pairs.tsv")}
     for seed, (name, k) in enumerate({"multi": "multi", "wait3": 3, "offline": None}.items(), start=5):
-        save_model_folder(
-            folder / name, tiny_prefix(k, seed=seed, vocab_size=len(tiny_tokenizer())), tiny_tokenizer(),
-            stream_tokens(tiny_tokenizer()), backbone=None, data=data, policy={}, training={}, scores={},
-        )  # fmt: skip
+        save(folder, name, tiny_prefix(k, seed=seed, vocab_size=len(tiny_tokenizer())), max_tokens=64)
     return folder
 
 
@@ -112,11 +103,7 @@ def test_hypotheses_by_other_heads_are_stale(models, tmp_path):
             r"with k=3: add one to model_folder=\[…\], or leave hold out",
         ),
         ("offline", "confidence=0.5", r"confidence=\[0\.5\]: needs .* system=waitk system\.k=multi, got offline: add"),
-        (
-            "offline",
-            "alignatt=[1,99]",
-            r"alignatt=99: f is more than the \d+ tokens of the longest source of",
-        ),
+        ("offline", "alignatt=[1,99]", r"alignatt=99: f is more than the \d+ tokens of the longest source of"),
     ],
 )
 def test_what_no_model_or_sentence_can_use_is_refused_before_anything_is_decoded(held, knob, message, models, tmp_path):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from duplexmt.data.tokenizer import token_ids
 from duplexmt.evaluation.scoring import (
     Scores,
     differing_options,
@@ -58,16 +57,6 @@ def test_scores_of_two_records_worked_by_hand():
     assert "tok:13a" in notes[0]
     assert "source characters and target words" in notes[1]
     assert "0.5 characters a second" in notes[3]
-
-
-def test_a_perfect_translation_scores_100():
-    text = "The man standing there was a baseball player."
-    delays = [1] * len(token_ids(tiny_tokenizer(), [text])[0])
-    system = Scripted(tiny_tokenizer(), [(text, delays, "end_token")])
-    row = scored(translate_pairs(system, as_pairs([("我们是人", text)]), tiny_tokenizer())).row
-    assert row["BLEU"] == pytest.approx(100)
-    assert row["chrF"] == pytest.approx(100)
-    assert row["FRL c/w"] == 1
 
 
 def test_a_source_shorter_than_k_is_read_to_its_end_as_by_an_offline_system():

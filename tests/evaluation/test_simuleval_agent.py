@@ -16,7 +16,7 @@ from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.simuleval import LiveAnswers, Units, export, shown
 from duplexmt.evaluation.translation import tokenise, translate
 from duplexmt.metrics.units import last_tokens
-from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.grid_system import GridSystem
@@ -31,31 +31,23 @@ from ..helpers import (
     tiny_prefix,
     tiny_tokenizer,
 )
+from ..model_folder.test_artifact import save
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 12
 # Fifty sentences of 1 to 12 tokens, some with characters of three bytes.
 SOURCES = [*[source[begin:] for source, _ in SENTENCES for begin in range(len(source))][:48], "你好", "a 😀好"]
 REFERENCES = [SENTENCES[i % len(SENTENCES)][1] for i in range(len(SOURCES))]
-DATA = {"source_language": "zh", "target_language": "en", "licence": "CC0", "path": None, "train_path": None}
 
 
 def model_folder(folder, **options):
-    """A random model that reads and writes by turns, saved as a trained one is."""
-    model = spoken_grid(seed=5, **options)
-    tokens = stream_tokens(tiny_tokenizer())
-    data = DATA | {"corpus": "pairs", "max_tokens": None}
-    return save_model_folder(
-        folder,
-        model,
-        tiny_tokenizer(),
-        tokens,
-        backbone=None,
-        data=data,
-        policy={"lam": 0.1, "theta": 0.5},
-        training={},
-        scores={},
-    )
+    """A random grid that reads and writes by turns, saved as a trained one is."""
+    return save(folder, spoken_grid(seed=5, **options), tokens=stream_tokens(tiny_tokenizer()))
+
+
+def multi_path():
+    """A random model of all k."""
+    return tiny_prefix("multi", seed=5, vocab_size=len(tiny_tokenizer()))
 
 
 def written(system, known, finished, length, filler):
@@ -86,10 +78,8 @@ def evaluation(folder, model, theta):
     point = Point.of("grid", theta, model, loaded.info, [test.digest, LIMIT])
     decoding.add(point)
     system = GridSystem(loaded.model, loaded.tokens, theta, LIMIT)
-    for _ in decoding.decode(
-        point, translate(system, tokenise(test.sources, test.references, loaded.tokenizer), loaded.tokenizer)
-    ):
-        pass
+    sentences = tokenise(test.sources, test.references, loaded.tokenizer)
+    list(decoding.decode(point, translate(system, sentences, loaded.tokenizer)))
     decoding.finish()
     return decoding.sorted(point.digest)
 
@@ -140,7 +130,7 @@ PREFIX_SYSTEMS = [("waitk", 2), ("hold", 1), ("alignatt", 1), ("lsg", 0.3), ("co
 
 @pytest.mark.parametrize(("name", "setting"), PREFIX_SYSTEMS)
 def test_streams_of_other_systems_answer_as_ones_decoded_again_at_each_unit(name, setting):
-    model, tokens = tiny_prefix("multi", seed=5, vocab_size=len(tiny_tokenizer())), stream_tokens(tiny_tokenizer())
+    model, tokens = multi_path(), stream_tokens(tiny_tokenizer())
     loaded = SimpleNamespace(model=model, tokens=tokens)
     system = build_system(loaded, name, setting, max_target_tokens=LIMIT, adaptive=Adaptive(1, 4, 0.9, "paper"))
     live, early = LiveAnswers(live_engine(system)), 0
@@ -156,11 +146,7 @@ def test_streams_of_other_systems_answer_as_ones_decoded_again_at_each_unit(name
 
 
 def test_the_agents_other_half_serves_a_policy_by_its_command(tmp_path):
-    model, tokens = tiny_prefix("multi", seed=5, vocab_size=len(tiny_tokenizer())), stream_tokens(tiny_tokenizer())
-    data = DATA | {"corpus": "pairs", "max_tokens": None}
-    folder = save_model_folder(
-        tmp_path / "model", model, tiny_tokenizer(), tokens, backbone=None, data=data, policy={}, training={}, scores={}
-    )
+    folder = save(tmp_path / "model", multi_path(), tokens=stream_tokens(tiny_tokenizer()))
     units = [*"站在那边"]
     requests = [
         {"sentence": 0, "units": units[:read], "finished": read == len(units), "all": units} for read in range(1, 5)
@@ -264,11 +250,7 @@ def test_simuleval_reports_the_delays_and_latencies_of_the_evaluation(tmp_path, 
 @needs_metrics_environment
 @pytest.mark.slow
 def test_simuleval_reports_the_delays_of_a_policy(tmp_path):
-    model, tokens = tiny_prefix("multi", seed=5, vocab_size=len(tiny_tokenizer())), stream_tokens(tiny_tokenizer())
-    data = DATA | {"corpus": "pairs", "max_tokens": None}
-    folder = save_model_folder(
-        tmp_path / "model", model, tiny_tokenizer(), tokens, backbone=None, data=data, policy={}, training={}, scores={}
-    )
+    folder = save(tmp_path / "model", multi_path(), tokens=stream_tokens(tiny_tokenizer()))
     evaluation(tmp_path / "run", model_folder(tmp_path / "grid"), 0.5)
     export(tmp_path / "run", tmp_path / "out")
     given = ["--system", "confidence", "--adaptive", "1,4,0.9,paper", "--target", tmp_path / "out" / "target.txt"]

@@ -1,8 +1,6 @@
 """Anticipation and hallucination worked by hand; the aligner against the gold alignments of the built-in corpus."""
 
 import random
-import stat
-import sys
 
 import pytest
 
@@ -10,6 +8,7 @@ from duplexmt.data.grammar import generate
 from duplexmt.metrics.alignment import WordPair, anticipation_rate, hallucination_rate, word_alignments
 
 from ..helpers import needs_metrics_environment
+from .test_neural import stand_in
 
 
 def test_rates_are_over_all_words_of_a_corpus() -> None:
@@ -67,14 +66,6 @@ def test_a_word_that_no_learnt_pair_has_belongs_to_nothing() -> None:
     assert hallucination_rate([long]) == 0, "Thot learns from sentences of up to 200 words, and aligns any"
 
 
-def stand_in(tmp_path, program: str) -> str:
-    python = tmp_path / "environment" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f"#!{sys.executable}\n{program}\n", encoding="utf-8")
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    return str(python.parents[1])
-
-
 @pytest.mark.parametrize(
     ("program", "said"),
     [
@@ -85,7 +76,7 @@ def stand_in(tmp_path, program: str) -> str:
 )
 def test_an_aligner_that_fails_says_why_and_what_to_do(tmp_path, program: str, said: str) -> None:
     with pytest.raises(ValueError, match=rf"the aligner failed \(.*{said}.*make metrics, then python evaluate.py"):
-        word_alignments([], [WordPair(["a"], ["b"])], stand_in(tmp_path, program))
+        word_alignments([], [WordPair(["a"], ["b"])], str(stand_in(tmp_path, program)))
 
 
 def test_without_the_environment_the_error_says_how_to_make_it() -> None:

@@ -22,7 +22,7 @@ ITEMS = [
     Translation("人是人", "the man", ["a man is a man"]),  # another system said the same
 ]
 # Scores a hypothesis by its length and a reference by half of its own; obeys a file `orders` beside it.
-STAND_IN = """#!{python}
+STAND_IN = """
 import json, pathlib, sys
 here = pathlib.Path(__file__).parents[1]
 orders = (here / "orders").read_text() if (here / "orders").exists() else ""
@@ -30,23 +30,28 @@ items = [json.loads(line) for line in sys.stdin.buffer]
 with open(here / "asked", "a") as asked:
     asked.write(str(len(items)) + "\\n")
 if orders == "no checkpoint":
-    print(json.dumps({{"error": "OSError: no such\\nrepository"}})); sys.exit(1)
-print(json.dumps({{"version": "stand-in 1"}}))
+    print(json.dumps({"error": "OSError: no such\\nrepository"})); sys.exit(1)
+print(json.dumps({"version": "stand-in 1"}))
 for index, item in reversed(list(enumerate(items))):
     score = len(item["hypothesis"]) / 10 + len(item["reference"]) / 1000
-    print(json.dumps({{"index": index, "score": float("nan") if orders == "nan" else score}}), flush=True)
+    print(json.dumps({"index": index, "score": float("nan") if orders == "nan" else score}), flush=True)
     if orders == "killed":
         print("MemoryError: too little", file=sys.stderr); sys.exit(9)
 """
 
 
+def stand_in(folder: Path, program: str) -> Path:
+    """A metrics environment whose Python runs this program alone."""
+    python = folder / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!{sys.executable}\n{program}\n", encoding="utf-8")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    return folder / "environment"
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    python = tmp_path / "environment" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(STAND_IN.format(python=sys.executable), encoding="utf-8")
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    return tmp_path / "environment"
+    return stand_in(tmp_path, STAND_IN)
 
 
 def scores_of(environment: Path, folder: Path, items: list[Translation] = ITEMS, **options: object) -> list[float]:

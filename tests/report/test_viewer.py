@@ -8,7 +8,7 @@ import pytest
 from duplexmt.drawing import style
 from duplexmt.report.viewer import colours, script_json, viewer_data, within
 
-from .scripted_viewer import NASTY, grid, sentence, viewer
+from .scripted_viewer import grid, sentence, viewer
 
 
 def test_data_survive_the_script_they_stand_in():
@@ -57,7 +57,3 @@ def test_colours_are_the_figures_own_with_ink_that_can_be_read():
     assert len(shades) == 64
     assert shades[0] == ["#f7fbff", "#000"]
     assert shades[-1][1] == "#fff"
-
-
-def test_nasty_text_is_nasty():
-    assert {"<", ">", "\u2028", "\u202e"} <= set(NASTY)
