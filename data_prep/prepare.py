@@ -17,7 +17,7 @@ import sys
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -35,20 +35,10 @@ from data_prep.files import locked, write_whole
 from data_prep.reading import Pair
 from data_prep.report import Report
 from data_prep.report_page import report_page
-from data_prep.sampling import (
-    CleanedCorpus,
-    CountTokens,
-    Sample,
-    Sampling,
-    as_table,
-    draw,
-    everything_else,
-    kept_apart,
-    without_duplicates,
-)
+from data_prep.sampling import as_table, draw, without_duplicates, write_the_rest
 from data_prep.settings import Preparation
-from data_prep.shards import Made, of_a_shard, shard_path, summary, write_shard
-from data_prep.splitting import Candidate
+from data_prep.shards import of_a_shard, shard_path, summary, write_shard
+from data_prep.splitting import Texts
 from data_prep.tokens import TokenCounter
 
 log = logging.getLogger("data_prep")
@@ -106,21 +96,35 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     folder, aside = plan.output / "splits", plan.output / ".splits.tmp"
     if manifest := _finished(plan.output, settings):
         return manifest
-    corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool)
+    corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed)
     count = counter.count if counter else None
     drawn = draw(corpus, plan.sample, count, list(plan.chosen), pool)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    splits = {
-        name: summary([write_shard(shard_path(aside, name, 0, 1), _as_drawn, pairs)])
+    made = {
+        name: [write_shard(shard_path(aside, name, 0, 1), [(as_table(pairs), Counter())])]
         for name, pairs in drawn.splits.items()
     }
     if plan.sample.train_size is None:
-        made = _write_the_rest(aside, corpus, drawn, plan.sample, count, pool)
-        for counts in (counts for _, _, counts in made):
+        held = Texts(each.pair for each in drawn.held_out)
+        shards = of_a_shard([int(mask.sum()) for mask in corpus.masks])
+        waiting = [
+            (pool if count is None else _Here()).submit(  # a tokenizer has threads of its own
+                write_the_rest,
+                shard_path(aside, "train", number, len(shards)),
+                corpus.blocks[part],
+                corpus.masks[part],
+                held,
+                plan.sample.max_tokens,
+                count,
+            )
+            for number, part in enumerate(shards)
+        ]
+        made["train"] = [each.result() for each in waiting]
+        for _, _, counts in made["train"]:
             drawn.counts.update(counts)
-        splits["train"] = summary(made)
-    splits = {name: splits[name] for name in ("train", "validation", "test")}
+        drawn.counts.subtract(dict.fromkeys(("looked_at", "shares_held_out"), len(drawn.held_out)))  # they themselves
+    splits = {name: summary(made[name]) for name in ("train", "validation", "test")}
     reports = {name: Report() for name in plan.chosen}
     for name, path in blocks:
         reports[name].merge(block_report(path))
@@ -242,30 +246,3 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), "unicode": unicodedata.unidata_version} | {
         name: version(name) for name in packages
     }
-
-
-def _as_drawn(pairs: Sequence[Candidate]) -> Iterator[tuple[pa.Table, Counter[str]]]:
-    yield as_table(pairs), Counter()
-
-
-def _write_the_rest(
-    folder: Path, corpus: CleanedCorpus, drawn: Sample, wanted: Sampling, count: CountTokens | None, pool: Executor
-) -> list[Made]:
-    """Shards of all training pairs."""
-    held, shards = kept_apart(drawn.held_out), of_a_shard([int(mask.sum()) for mask in corpus.masks])
-    if count is not None:
-        pool = _Here()  # the tokenizer has threads of its own
-    waiting = [
-        pool.submit(
-            write_shard,
-            shard_path(folder, "train", number, len(shards)),
-            everything_else,
-            corpus.blocks[part],
-            corpus.masks[part],
-            held,
-            wanted.max_tokens,
-            count,
-        )
-        for number, part in enumerate(shards)
-    ]
-    return [each.result() for each in waiting]

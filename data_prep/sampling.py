@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
 
@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 
 from data_prep.blocks import block_pairs, read_block
 from data_prep.corpus import CountTokens
-from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
 from data_prep.reading import Pair
 from data_prep.report import EXAMPLES, Example, Report
-from data_prep.shards import SPLIT_SCHEMA
+from data_prep.shards import SPLIT_SCHEMA, Made, write_shard
 from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out
 from data_prep.vectorised import text_keys
 
@@ -90,38 +89,52 @@ class CleanedCorpus:
         return int(sum(mask.sum() for mask in self.masks))
 
 
-def without_duplicates(
-    blocks: list[tuple[str, Path]], duplicates: str, seed: int, pool: Executor
-) -> tuple[CleanedCorpus, Report]:
-    """A corpus without duplicates ("none", "exact", "near"), and how many there were of either kind."""
-    paths = [path for _, path in blocks]
-    sizes = [block_pairs(path) for path in paths]
+def without_duplicates(blocks: list[tuple[str, Path]], duplicates: str, seed: int) -> tuple[CleanedCorpus, Report]:
+    """A corpus without duplicates ("none", "exact", "near"), and how many there were of either kind.
+
+    Two pairs are exact duplicates if both texts are equal, and near duplicates if both are up to case, spaces and
+    punctuation (`splitting.text_key`). The first one in the order of sources and lines stays.
+    """
     report = Report({"duplicates": {}})
-    before = CleanedCorpus(blocks, [np.ones(size, bool) for size in sizes], seed)
-    exact = repeated(paths, sizes, "exact", pool) if duplicates != "none" else []
-    near = repeated(paths, sizes, "near", pool) if duplicates == "near" else []
-    for name, found in (("duplicate", exact), ("near_duplicate", near)):
-        found = [each & mask for each, mask in zip(found, before.masks, strict=False)]
-        if count := int(sum(each.sum() for each in found)):
-            report.add("duplicates", name, count)
-            first = next(_in_rounds(CleanedCorpus(blocks, found, seed), _in_process, 200))[:EXAMPLES]
+    corpus = CleanedCorpus(blocks, [np.ones(block_pairs(path), bool) for _, path in blocks], seed)
+    kinds = {"none": {}, "exact": {"duplicate": "exact"}, "near": {"duplicate": "exact", "near_duplicate": "near"}}
+    for name, column in kinds[duplicates].items():
+        hashes = [read_block(path, [column])[column].to_numpy() for _, path in blocks]
+        masks = [mask & found for mask, found in zip(corpus.masks, repeated(hashes), strict=True)]
+        found = CleanedCorpus(blocks, masks, seed)
+        if found.pairs:
+            report.add("duplicates", name, found.pairs)
+            first = islice(in_random_order(found, map, 200), EXAMPLES)
             examples = [Example(c.rank, f"{c.corpus}:{c.line + 1}", f"{c.source}\t{c.target}") for c in first]
             report.add_examples("duplicates", name, examples)
-            before = CleanedCorpus(blocks, [mask & ~each for mask, each in zip(before.masks, found, strict=True)], seed)
-    return before, report
+            corpus.masks = [mask & ~each for mask, each in zip(corpus.masks, found.masks, strict=True)]
+    return corpus, report
 
 
-def in_random_order(corpus: CleanedCorpus, pool: Executor, expected: int) -> Iterator[Candidate]:
-    """All pairs in order of their ranks; `expected` is how many the caller thinks to need."""
-    for candidates in _in_rounds(corpus, pool.map, expected):
-        yield from candidates
+def repeated(parts: list[np.ndarray]) -> list[np.ndarray]:
+    """Masks of the hashes (uint64) that stand in an earlier place, too, in 8 bytes of memory a pair beside these."""
+    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
+    hashes.sort()
+    several = hashes[1:][hashes[1:] == hashes[:-1]]
+    del hashes
+    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
+    places = np.flatnonzero(pc.is_in(pa.array(hashes), pa.array(several)).to_numpy(False))
+    places = places[np.argsort(hashes[places], kind="stable")]  # of equal ones the first in place stays first
+    mask = np.zeros(len(hashes), bool)
+    mask[places[1:][hashes[places[1:]] == hashes[places[:-1]]]] = True
+    return np.split(mask, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def _in_rounds(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> Iterator[list[Candidate]]:
-    """The pairs of one interval of ranks after the other; every round reads the ranks of all blocks again."""
-    total, low = corpus.pairs, 0
-    expected = min(max(expected, 1000), _AT_ONCE)
-    step = min(_RANKS, max(1, _RANKS * expected // max(total, 1)))
+def in_random_order(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> Iterator[Candidate]:
+    """All pairs in order of their ranks, those of an interval of ranks at a time: each reads all ranks again.
+
+    Args:
+        corpus: the pairs.
+        map_blocks: `map`, or that of an executor.
+        expected: how many the caller thinks to need.
+    """
+    low = 0
+    step = min(_RANKS, _RANKS * min(max(expected, 1000), _AT_ONCE) // max(corpus.pairs, 1))
     while low < _RANKS:
         high = min(low + step, _RANKS)
         arguments = [
@@ -129,13 +142,9 @@ def _in_rounds(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> It
             for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True)
             if mask.any()
         ]
-        candidates = [each for block in map_blocks(_candidates, arguments) for each in block]
-        yield sorted(candidates, key=attrgetter("rank"))  # the order of the corpus decides between equal ones
+        candidates = chain.from_iterable(map_blocks(_candidates, arguments))
+        yield from sorted(candidates, key=attrgetter("rank"))  # the order of the corpus decides between equal ones
         low = high
-
-
-def _in_process(function: Callable, arguments: list) -> list:
-    return [function(each) for each in arguments]
 
 
 def _candidates(task: tuple[str, Path, np.ndarray, int, int, int]) -> list[Candidate]:
@@ -180,7 +189,7 @@ def draw(
     expected = 4 * sum(sum(each.values()) for each in sizes.values()) + 2 * (wanted.train_size or 0)
 
     def fitting(counts: Counter[str]) -> Iterator[Candidate]:
-        candidates = in_random_order(corpus, pool, expected)
+        candidates = in_random_order(corpus, pool.map, expected)
         while batch := list(islice(candidates, _BATCH)):
             for pair, fit in zip(batch, fits(batch, count_tokens, wanted.max_tokens), strict=True):
                 counts["looked_at"] += 1
@@ -193,14 +202,14 @@ def draw(
     sample = Sample(splits, Counter(looked_at=0, too_long=0, shares_held_out=0))
     if wanted.train_size is None:
         return sample
-    known, held = Texts(pair.pair for pair in sample.held_out), {(pair.corpus, pair.line) for pair in sample.held_out}
+    known, held = Texts(pair.pair for pair in sample.held_out), set(sample.held_out)
     left = wanted.sizes("train", sources)
     train = sample.splits["train"] = []
     for pair in fitting(sample.counts):
         if not any(left.values()):
             break
         stratum = pair.corpus if wanted.shares else ""
-        if (pair.corpus, pair.line) in held or not left.get(stratum):
+        if pair in held or not left.get(stratum):
             continue
         if known.share(pair.pair):
             sample.counts["shares_held_out"] += 1
@@ -231,50 +240,35 @@ def as_table(pairs: Sequence[Candidate]) -> pa.Table:
     return pa.table(columns, schema=SPLIT_SCHEMA)
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """What training pairs must not be, and must not share a text with: lines by source, and keys of either side."""
-
-    lines: dict[str, list[int]]
-    keys: tuple[pa.Array, pa.Array]
-
-
-def kept_apart(held_out: Sequence[Candidate]) -> HeldOut:
-    """Lines and keys of the held-out pairs."""
-    lines: dict[str, list[int]] = {}
-    for pair in held_out:
-        lines.setdefault(pair.corpus, []).append(pair.line)
-    texts = Texts(pair.pair for pair in held_out)
-    return HeldOut(lines, (pa.array(sorted(texts.sources), pa.string()), pa.array(sorted(texts.targets), pa.string())))
-
-
-def everything_else(
+def write_the_rest(
+    path: Path,
     blocks: Sequence[tuple[str, Path]],
     masks: Sequence[np.ndarray],
-    held: HeldOut,
+    held: Texts,
     max_tokens: int | None,
     count_tokens: CountTokens | None,
-) -> Iterator[tuple[pa.Table, Counter[str]]]:
-    """All pairs that fit and share no text with the held-out ones, block by block; and how many others there were."""
-    for (name, path), mask in zip(blocks, masks, strict=True):
-        table = read_block(path, [*Pair._fields, "line"])
-        if name in held.lines:
-            mask = mask & ~np.isin(table["line"].to_numpy(), held.lines[name])
-        table = _of_mask(table, mask)
-        counts = Counter(looked_at=len(table))
-        if max_tokens is not None and count_tokens is not None:
-            sizes = [np.array(count_tokens(table[side].to_pylist()), np.int64) for side in ("source", "target")]
-            fit = np.maximum(*sizes) <= max_tokens
-            counts["too_long"] = int((~fit).sum())
-            table = _of_mask(table, fit)
-        if held.lines:
-            texts = [table[side].combine_chunks() for side in ("source", "target")]
-            of_source, of_target = (
-                pc.is_in(text_keys(text), known).to_numpy(False) for text, known in zip(texts, held.keys, strict=True)
-            )
-            counts["shares_held_out"] = int((of_source | of_target).sum())
-            table = _of_mask(table, ~(of_source | of_target))
-        yield table.append_column("corpus", pa.repeat(name, len(table))).select(SPLIT_SCHEMA.names), counts
+) -> Made:
+    """A shard of all pairs that fit and share no text with the held-out ones."""
+    keys = [pa.array(sorted(texts), pa.string()) for texts in (held.sources, held.targets)]
+
+    def tables() -> Iterator[tuple[pa.Table, Counter[str]]]:
+        for (name, block), mask in zip(blocks, masks, strict=True):
+            table = _of_mask(read_block(block, [*Pair._fields, "line"]), mask)
+            counts = Counter(looked_at=len(table))
+            if max_tokens is not None and count_tokens is not None:
+                sizes = [np.array(count_tokens(table[side].to_pylist()), np.int64) for side in ("source", "target")]
+                fit = np.maximum(*sizes) <= max_tokens
+                counts["too_long"] = int((~fit).sum())
+                table = _of_mask(table, fit)
+            if held.sources:
+                texts = [text_keys(table[side].combine_chunks()) for side in ("source", "target")]
+                known = [pc.is_in(text, side).to_numpy(False) for text, side in zip(texts, keys, strict=True)]
+                shared = known[0] | known[1]
+                counts["shares_held_out"] = int(shared.sum())
+                table = _of_mask(table, ~shared)
+            yield table.append_column("corpus", pa.repeat(name, len(table))).select(SPLIT_SCHEMA.names), counts
+
+    return write_shard(path, tables())
 
 
 def _of_mask(table: pa.Table, mask: np.ndarray) -> pa.Table:

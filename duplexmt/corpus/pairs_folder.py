@@ -92,8 +92,7 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     splits = {name: [each.pair for each in found] for name, found in held.items()}
     for name, pairs in splits.items():
         report.add(name, "held_out", len(pairs))
-    with workers(1) as pool:
-        corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, asked.seed, pool)
+    corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, asked.seed)
     report.merge(duplicates)
     known = {"shares_test_file": forbidden, "shares_held_out": Texts(chain.from_iterable(splits.values()))}
     free: list[Pair] = []
