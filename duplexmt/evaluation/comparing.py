@@ -1,6 +1,7 @@
 """Systems against each other: at equal latency, as curves, and a number for each curve."""
 
 from collections.abc import Sequence
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,11 @@ def comparisons(scores: Sequence[Scores]) -> list[dict[str, Any]]:
     systems = _by_system(scores)
     names = sorted(systems, key=lambda name: -len(systems[name]))
     rows = []
-    for position, first in enumerate(names):
-        for second in names[position + 1 :]:
-            for other in systems[second]:
-                for metric in QUALITY:
-                    points = [*systems[first], other]
-                    if any(metric not in entry.samples or "AL" not in entry.samples for entry in points):
-                        continue
-                    row = _compare(systems[first], other, metric)
-                    if row is not None:
-                        rows.append(row)
-    return rows
+    for first, second in combinations(names, 2):
+        for other, metric in product(systems[second], QUALITY):
+            if all({metric, "AL"} <= entry.samples.keys() for entry in [*systems[first], other]):
+                rows.append(_compare(systems[first], other, metric))
+    return [row for row in rows if row is not None]
 
 
 def _compare(curve: Sequence[Scores], other: Scores, metric: str) -> dict[str, Any] | None:

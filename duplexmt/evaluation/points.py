@@ -115,13 +115,7 @@ def check_frames(frames: Sequence[int], loaded: ModelFolder, test: TestSet) -> N
 
 
 def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict[str, Any]:
-    """What a policy's decisions depend on beside model and knob, by name; nothing for most systems.
-
-    Args:
-        system: its name.
-        adaptive: as given now; None where no such policy is run.
-        loaded: the model.
-    """
+    """What a policy's decisions depend on beside model and knob, by name; nothing for most systems."""
     if isinstance(loaded.model, GridModel):
         return {"certainty": loaded.model.certainty} if loaded.model.certainty else {}
     if adaptive is None:
@@ -147,8 +141,7 @@ def decode_point(
     """Translate what is left of one system at one setting.
 
     Args:
-        decoding: where hypotheses are kept.
-        test: its test set.
+        decoding, test: where hypotheses are kept, and its test set.
         loaded, folder: the model, and where it is.
         system, setting: see `points_of`.
         max_target_tokens: at which a translation is cut off.

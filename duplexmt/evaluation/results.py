@@ -14,16 +14,7 @@ from .comparing import comparisons, curve_means, curves
 from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
 from .named import MOST_NAMED, named_apart
 from .omnisteval import export
-from .scoring import (
-    QUALITY,
-    Scores,
-    differing_options,
-    in_order,
-    latency_rows,
-    name_points,
-    result_rows,
-    score,
-)
+from .scoring import QUALITY, Scores, differing_options, in_order, latency_rows, name_points, result_rows, score
 from .seeds import mean_over_seeds
 from .translation import Record
 
@@ -132,10 +123,7 @@ def scored_by_networks(
     records: Mapping[str, Sequence[Record]],
     checkpoints: Mapping[str, str | None],
     kept: Sequence[Path],
-    *,
-    environment: str,
-    batch_size: int,
-    device: str,
+    **how: Any,
 ) -> tuple[dict[str, dict[str, list[float]]], list[str], list[str]]:
     """COMET and BLEURT of all hypotheses at once, as far as checkpoints are given.
 
@@ -143,21 +131,16 @@ def scored_by_networks(
         records: of each point.
         checkpoints: of each metric.
         kept: folder where scores are kept, and further ones where they may be.
-        environment, batch_size, device: see `metrics.neural.neural_scores`.
+        how: `environment`, `batch_size` and `device`, see `metrics.neural.neural_scores`.
 
     Returns:
         Scores of each point by metric, notes, and what could not be scored and why.
     """
     found: dict[str, dict[str, list[float]]] = {key: {} for key in records}
     notes, troubles = [], []
-    translations = [
-        Translation(record["source"], record["text"], record["references"])
-        for lines in records.values()
-        for record in lines
-    ]
-    how: dict[str, Any] = {"environment": environment, "batch_size": batch_size, "device": device}
-    for metric, checkpoint in ((metric, checkpoints.get(metric)) for metric in NEURAL):
-        if checkpoint is None:
+    translations = [Translation(r["source"], r["text"], r["references"]) for lines in records.values() for r in lines]
+    for metric in NEURAL:
+        if (checkpoint := checkpoints.get(metric)) is None:
             continue
         try:
             scored = neural_scores(metric, checkpoint, translations, kept[0], also_kept=kept[1:], **how)
@@ -183,11 +166,8 @@ def give_names(scores: Sequence[Scores]) -> list[str]:
 
 def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
     """Write tables, comparisons, figure and claims; what to show of them."""
-    for name in (
-        *(f"{table}.{kind}" for table in ("comparisons", "curves", "claims") for kind in KINDS),
-        *FIGURES,
-        SCORED,
-    ):
+    tables = [f"{table}.{kind}" for table in ("comparisons", "curves", "claims") for kind in KINDS]
+    for name in (*tables, *FIGURES, SCORED):
         (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
     rows = result_rows(scores)
     means = [row for alike in by_tokenisation(scores) for row in curve_means(alike)]
@@ -245,10 +225,8 @@ def evaluations_in(folders: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for folder in folders:
-        if (folder / DECODING).is_file():
-            inside = [folder]
-        else:
-            inside = sorted(path.parent for path in folder.glob(f"*/{DECODING}"))
+        own = (folder / DECODING).is_file()
+        inside = [folder] if own else sorted(path.parent for path in folder.glob(f"*/{DECODING}"))
         if not inside:
             raise ValueError(f"rescore={folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py")
         found += [path for path in inside if path not in found]

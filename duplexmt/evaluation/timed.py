@@ -47,13 +47,7 @@ class Timed(NamedTuple):
 
 
 def in_tokens(records: Sequence[Record], source_language: str, source_rate: float) -> Timed:
-    """In model tokens.
-
-    Args:
-        records: of `evaluation.translation`.
-        source_language: a code; it says what `source_rate` counts.
-        source_rate: characters (or words) of the source a second.
-    """
+    """In model tokens; `source_rate` are characters (or words, as the language's code says) of the source a second."""
     unit = text_unit(source_language)
     lengths = [len(record["source_tokens"]) for record in records]
     return Timed(
@@ -84,12 +78,5 @@ def in_units(records: Sequence[Record], source_unit: Unit, target_unit: Unit, so
 
 def delays_in_units(record: Record, source_unit: Unit, target_unit: Unit) -> list[int]:
     """Of one record: for each unit of the hypothesis, the units of source read when it was written."""
-    return delays_in_characters_and_words(
-        record["source"],
-        record["source_token_ends"],
-        record["text"],
-        record["token_ends"],
-        record["delays"],
-        source_unit,
-        target_unit,
-    )
+    source, target = (record["source"], record["source_token_ends"]), (record["text"], record["token_ends"])
+    return delays_in_characters_and_words(*source, *target, record["delays"], source_unit, target_unit)

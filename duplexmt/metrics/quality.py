@@ -4,6 +4,7 @@ COMET and BLEURT need models and packages of their own: see `neural.py`.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
@@ -28,16 +29,12 @@ def bleu_tokenizer(target_language: str) -> str:
     return BLEU_TOKENIZERS.get(primary_language(target_language), "13a")
 
 
+@dataclass
 class Statistics:
-    """What a corpus score is computed from: each sentence's counts, which add up over any set of sentences.
+    """What a corpus score is computed from: each sentence's counts, which add up over any set of sentences."""
 
-    Args:
-        metric: sacreBLEU's.
-        table: counts of each sentence, `[n, counts]`.
-    """
-
-    def __init__(self, metric: BLEU | CHRF, table: NDArray[np.int64]) -> None:
-        self.metric, self.table = metric, table
+    metric: BLEU | CHRF
+    table: NDArray[np.int64]  # `[n, counts]`
 
     @property
     def signature(self) -> str:
