@@ -108,8 +108,7 @@ def point_for_examples(evaluated: Sequence[Evaluated], model: str | None, notes:
     own = [entry for entry in evaluated if entry.point.model == model]
     if model is not None and evaluated and not own:
         notes.append("The evaluation holds no translations of this model: its examples are another model's.")
-    candidates = own or list(evaluated)
+    candidates = own or evaluated
     candidates = [entry for entry in candidates if entry.point.system == "grid"] or candidates
-    candidates = [entry for entry in candidates if entry.records]
-    candidates.sort(key=lambda entry: entry.point.setting or 0)
+    candidates = sorted((e for e in candidates if e.records), key=lambda entry: entry.point.setting or 0)
     return candidates[len(candidates) // 2] if candidates else None

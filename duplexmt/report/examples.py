@@ -41,14 +41,10 @@ def sentence_scores(records: Sequence[Record], target_language: str) -> list[tup
     """BLEU and chrF of each sentence by itself, 0..100 (sacreBLEU; BLEU with the orders a short sentence has)."""
     from sacrebleu.metrics import BLEU, CHRF
 
-    bleu, chrf = BLEU(tokenize=bleu_tokenizer(target_language), effective_order=True), CHRF()
-    return [
-        (
-            bleu.sentence_score(record["text"], record["references"]).score,
-            chrf.sentence_score(record["text"], record["references"]).score,
-        )
-        for record in records
-    ]
+    metrics = BLEU(tokenize=bleu_tokenizer(target_language), effective_order=True), CHRF()
+    texts = [(record["text"], record["references"]) for record in records]
+    bleu, chrf = ([metric.sentence_score(*text).score for text in texts] for metric in metrics)
+    return list(zip(bleu, chrf, strict=True))
 
 
 def choose(scores: Sequence[tuple[float, float]], each: int) -> list[tuple[str, int]]:
@@ -91,31 +87,28 @@ def examples(
     scores = sentence_scores(records, target_language)
     found = []
     for group, i in choose(scores, each):
-        others = {name: of.get(records[i]["id"]) for name, of in systems.items()}
-        found.append(example(group, records[i], *scores[i], others))
+        record, (bleu, chrf) = records[i], scores[i]
+        tokens, delays = record["source_tokens"], record["delays"]
+        source = pieces(record["source"], record["source_token_ends"], tokens)
+        others = {name: of[record["id"]] for name, of in systems.items() if record["id"] in of}
+        found.append(
+            Example(
+                group=group,
+                number=record["id"] + 1,
+                source=record["source"],
+                references=record["references"],
+                text=record["text"],
+                bleu=bleu,
+                chrf=chrf,
+                al=sentence_latency([delays], [len(tokens)], [record["reference_lengths"][0]])["AL"][0],
+                steps=steps(source, record["text"], record["token_ends"], delays),
+                delays=delays,
+                stopped=record["stopped"],
+                source_tokens=source,
+                staircases={name: r["delays"] for name, r in others.items() if r["source_tokens"] == tokens},
+            )
+        )
     return found
-
-
-def example(group: str, record: Record, bleu: float, chrf: float, others: Mapping[str, Record | None]) -> Example:
-    """One record with its scores."""
-    delays, tokens = record["delays"], record["source_tokens"]
-    latency = sentence_latency([delays], [len(tokens)], [record["reference_lengths"][0]])
-    source = pieces(record["source"], record["source_token_ends"], tokens)
-    return Example(
-        group=group,
-        number=record["id"] + 1,
-        source=record["source"],
-        references=record["references"],
-        text=record["text"],
-        bleu=bleu,
-        chrf=chrf,
-        al=latency["AL"][0],
-        source_tokens=source,
-        steps=steps(source, record["text"], record["token_ends"], delays),
-        delays=delays,
-        stopped=record["stopped"],
-        staircases={name: r["delays"] for name, r in others.items() if r is not None and r["source_tokens"] == tokens},
-    )
 
 
 def steps(source: Sequence[str], text: str, ends: Sequence[int], delays: Sequence[int]) -> list[tuple[str, str]]:

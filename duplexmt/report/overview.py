@@ -121,14 +121,12 @@ def gather(
 
     shown = shown_in_viewer(sentences, chosen)
     viewer, without = None, no_viewer(info, shown)
-    if not without:
-        assert loaded is not None
-        assert info is not None
+    if not without and loaded is not None:
         try:
             viewer = viewer_of(loaded, shown, thetas=thetas, max_target_tokens=max_target_tokens)
         except ValueError as error:  # a model that has diverged, say: all else can be shown
             without = f"{error}."
-        if info["data"].get("context_tokens"):
+        if loaded.info["data"].get("context_tokens"):
             notes.append(
                 "The viewer translates without the previous sentence, which this model was trained to look at."
             )
@@ -258,16 +256,15 @@ def configuration(folder: Path | None, info: Mapping[str, Any] | None) -> list[t
     import yaml
 
     found = []
-    if folder is not None:
-        for heading, name in (("Settings", "config"), ("Command line", "overrides")):
-            path = folder / ".hydra" / f"{name}.yaml"
-            if path.is_file():
-                try:
-                    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-                except yaml.YAMLError as error:
-                    raise ValueError(f"{path} is damaged: {error}") from error
-                if settings:
-                    found.append((heading, flat(settings)))
+    for heading, name in (("Settings", "config"), ("Command line", "overrides")):
+        path = folder / ".hydra" / f"{name}.yaml" if folder is not None else Path()
+        if path.is_file():
+            try:
+                settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+            except yaml.YAMLError as error:
+                raise ValueError(f"{path} is damaged: {error}") from error
+            if settings:
+                found.append((heading, flat(settings)))
     if info is not None:
         kept = {name: value for name, value in info.items() if name not in ("files", "scores")}
         found.append(("Model", flat(kept)))
@@ -277,11 +274,8 @@ def configuration(folder: Path | None, info: Mapping[str, Any] | None) -> list[t
 def flat(settings: Any, prefix: str = "") -> list[tuple[str, str]]:
     """Nested settings as dotted names and values, lists of plain values in one."""
     if isinstance(settings, Mapping) and settings:
-        return [
-            pair
-            for name, value in settings.items()
-            for pair in flat(value, f"{prefix}.{name}" if prefix else str(name))
-        ]
+        before = f"{prefix}." if prefix else ""
+        return [pair for name, value in settings.items() for pair in flat(value, f"{before}{name}")]
     if isinstance(settings, list):
         if any(isinstance(value, Mapping | list) for value in settings):
             return [pair for number, value in enumerate(settings) for pair in flat(value, f"{prefix}[{number}]")]
