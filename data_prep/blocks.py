@@ -4,6 +4,7 @@ They are written once and read a few times, a column here and a few rows there, 
 Parquet.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ _REPORT = b"report"
 
 def write_block(table: pa.Table, report: Report, path: Path) -> None:
     """The pairs of a block with its report, whole or not at all."""
-    schema = table.schema.with_metadata({_REPORT: report.to_json().encode()})
+    text = json.dumps(report.as_dict(), ensure_ascii=False, sort_keys=True)
+    schema = table.schema.with_metadata({_REPORT: text.encode()})
 
     def write(stream: Any) -> None:
         with pa.ipc.new_file(stream, schema) as writer:
@@ -46,4 +48,4 @@ def block_pairs(path: Path) -> int:
 def block_report(path: Path) -> Report:
     """What became of the lines of a block."""
     with pa.memory_map(str(path)) as file:
-        return Report.from_json(pa.ipc.open_file(file).schema.metadata[_REPORT])
+        return Report.from_dict(json.loads(pa.ipc.open_file(file).schema.metadata[_REPORT]))

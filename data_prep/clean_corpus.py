@@ -72,7 +72,7 @@ def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, prog
         _check_settings(task, root)
         finished = task.folder / "source.json"
         if finished.is_file():
-            report = Report.from_json(json.dumps(json.loads(finished.read_text(encoding="utf-8"))["report"]))
+            report = Report.from_dict(json.loads(finished.read_text(encoding="utf-8"))["report"])
             progress(report.counts["lines"]["read"])
             return report
         blocks = 0

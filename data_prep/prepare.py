@@ -33,8 +33,7 @@ from data_prep.blocks import block_report
 from data_prep.clean_corpus import CleanTask, clean_source, source_blocks
 from data_prep.files import locked, write_whole
 from data_prep.reading import Pair
-from data_prep.report import Report
-from data_prep.report_page import report_page
+from data_prep.report import Report, report_page
 from data_prep.sampling import as_table, draw, without_duplicates, write_the_rest
 from data_prep.settings import Preparation
 from data_prep.shards import of_a_shard, shard_path, summary, write_shard
@@ -47,10 +46,6 @@ Progress = Callable[[str, int], None]
 """Called with the name of a source and a number of lines just done."""
 
 
-def _silent(name: str, lines: int) -> None:
-    pass
-
-
 def prepare(
     plan: Preparation,
     counter: TokenCounter | None,
@@ -58,7 +53,7 @@ def prepare(
     processes: int,
     command: str,
     wait: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = lambda name, lines: None,
 ) -> dict[str, Any]:
     """Clean all sources and draw the splits, or what is left to do of that; returns the manifest.
 
@@ -79,7 +74,7 @@ def prepare(
         return sample(plan, counter, pool, command)
 
 
-def clean(plan: Preparation, pool: Executor, processes: int, progress: Progress = _silent) -> None:
+def clean(plan: Preparation, pool: Executor, processes: int, progress: Progress = lambda name, lines: None) -> None:
     """Clean all sources; see `clean_source`."""
     for name, source in plan.chosen.items():
         task = CleanTask(name, source, plan.cleaning, plan.seed, plan.output / "clean" / name, plan.block_bytes)

@@ -461,7 +461,7 @@ def test_reports_add_up_and_keep_the_examples_of_the_lowest_ranks():
     assert len(kept) == 50
     assert kept[0][:2] == (5, "first")
     assert len(kept[0].before) == 300 + 2
-    assert Report.from_json(one.to_json()) == one
+    assert Report.from_dict(one.as_dict()) == one
 
 
 def test_a_block_carries_its_report(raw, tmp_path):
