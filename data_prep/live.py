@@ -9,6 +9,7 @@ import unicodedata
 from functools import cache
 
 from data_prep.rules import (
+    NAMED,
     UNSPACED,
     check_language,
     close_up_punctuation,
@@ -17,16 +18,12 @@ from data_prep.rules import (
     without_invisible,
 )
 
-_NAMES = (
-    "amp", "apos", "quot", "lt", "gt", "nbsp", "lsquo", "rsquo", "ldquo", "rdquo", "laquo", "raquo", "ndash", "mdash",
-    "hellip", "middot", "bull",
-)  # fmt: skip
-_BEGUN = "|".join(sorted({name[:size] for name in _NAMES for size in range(1, len(name) + 1)}, key=len, reverse=True))
+_BEGUN = "|".join(sorted({name[:size] for name in NAMED for size in range(1, len(name) + 1)}, key=len, reverse=True))
 # From an "&" on: names, numbers, and what stands between their parts, up to the end of the text. Escapes nest, and
 # consist of nothing else, so any other character after an "&" settles it. One pass will do: all there is to choose is
 # where hexadecimal digits end and a name begins ("#xaamp;"), and what follows them says it; and an "&" within a match,
 # being a part of it, cannot lead further than the match does.
-_PART = rf"[\s;&#]|{'|'.join(_NAMES)}"
+_PART = rf"[\s;&#]|{'|'.join(NAMED)}"
 _NUMBER = rf"#\s*+(?:x\s*+[0-9a-f]{{0,6}}(?={_PART}|(?:{_BEGUN})?\Z)|[0-9]{{0,7}}+)"
 _ESCAPE_PARTS = re.compile(rf"&(?>{_NUMBER}|{_PART})*+(?:(?:{_BEGUN})?\Z)?", re.IGNORECASE)
 # From a space on: what `close_up_punctuation` would look at before it decides about that space.

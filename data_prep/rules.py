@@ -38,7 +38,7 @@ _UNSEEN = re.compile(
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset("ar bn fa gu hi kn ks ku ml mr my ne or pa ps sa sd si ta te ug ur".split())  # noqa: SIM905
 
-_NAMED = {
+NAMED = {
     "amp": "&", "apos": "'", "quot": '"', "lt": "<", "gt": ">", "nbsp": " ",
     "lsquo": "‘", "rsquo": "’", "ldquo": "“", "rdquo": "”", "laquo": "«", "raquo": "»",
     "ndash": "–", "mdash": "—", "hellip": "…", "middot": "·", "bull": "•",
@@ -46,7 +46,7 @@ _NAMED = {
 # The five XML names are also met without their semicolon ("Kattamaran&amp;quot。"), but then only unspaced:
 # "guitar & amp" is English, and "?a=1&lt=2" an address.
 _ESCAPE = re.compile(
-    rf"&\s*(?:(?P<name>{'|'.join(_NAMED)})\s*;|#\s*(?:x\s*(?P<hex>[0-9a-f]{{1,6}})|(?P<decimal>[0-9]{{1,7}}))\s*;)"
+    rf"&\s*(?:(?P<name>{'|'.join(NAMED)})\s*;|#\s*(?:x\s*(?P<hex>[0-9a-f]{{1,6}})|(?P<decimal>[0-9]{{1,7}}))\s*;)"
     r"|&(?P<bare>amp|apos|quot|lt|gt)(?![a-z0-9_=])",
     re.IGNORECASE,
 )
@@ -95,7 +95,7 @@ def unescape(text: str) -> str:
 def _character(match: re.Match[str]) -> str:
     name = match["name"] or match["bare"]
     if name:
-        return _NAMED[name.lower()]
+        return NAMED[name.lower()]
     code = int(match["hex"], 16) if match["hex"] else int(match["decimal"])
     if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
         return ""

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data_prep.cleaning import simplify, simplify_as_read
-from data_prep.live import _BEGUN, _NAMES, _open_escape, composed, settled_side
-from data_prep.rules import clean_side
+from data_prep.live import _BEGUN, _open_escape, composed, settled_side
+from data_prep.rules import NAMED, clean_side
 
 PIECES = [
     *"&#;,.…!:%'’stdm5eBか我们。”)»=_ \t\x07한하ê", "&amp;", "&quot;", "&#", "39;", "x27", "amp", "quot", "qu", "  ",
@@ -54,13 +54,13 @@ def test_text_is_simplified_as_it_is_read_from_its_first_traditional_character_o
 
 # What may go on as an escape, in one expression that may take time exponential in the text.
 NUMBER = r"#\s*(?:x\s*[0-9a-f]{0,6}|[0-9]{0,7})"
-OPEN_ESCAPE = re.compile(rf"&(?:[\s;&]|{NUMBER}|{'|'.join(_NAMES)})*(?:{_BEGUN})?\Z", re.IGNORECASE)
+OPEN_ESCAPE = re.compile(rf"&(?:[\s;&]|{NUMBER}|{'|'.join(NAMED)})*(?:{_BEGUN})?\Z", re.IGNORECASE)
 
 
 @settings(max_examples=1000, deadline=None)
 @given(
     st.lists(
-        st.sampled_from([*"&&##xXabcdef0123456789; pomulqtsſİ", *_NAMES, "#x", "&#x", "mid", "bul"]), max_size=9
+        st.sampled_from([*"&&##xXabcdef0123456789; pomulqtsſİ", *NAMED, "#x", "&#x", "mid", "bul"]), max_size=9
     ).map("".join)
 )
 @example("&#xaamp;#xbull")
