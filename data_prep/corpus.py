@@ -53,10 +53,29 @@ def read_and_split(
         FileNotFoundError: one of the paths leads nowhere.
     """
     languages = check_language(source_language), check_language(target_language)
-    how: dict[str, Any] = {
-        "languages": languages, "fields": (source_field, target_field), "report": report,
-        "context_separator": context_separator,
-    }  # fmt: skip
+
+    def read(name: str, paths: Paths) -> list[Pair]:
+        """Clean pairs in the order of the files, each exact pair once. Pairs are judged by the source alone."""
+        pairs: dict[Pair, None] = {}
+        files = [paths] if isinstance(paths, str | os.PathLike) else paths
+        for path in files:
+            fields: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
+            how = fields | {"report": report, "stage": f"{name}.read", "context_separator": context_separator}
+            for source, target, before in read_pairs(path, **how):
+                cleaned = clean_pair(source, target, *languages)
+                pair = None if isinstance(cleaned, str) else Pair(*cleaned, clean_side(before, languages[0]))
+                if pair is None or pair in pairs:
+                    reason = cleaned if isinstance(cleaned, str) else "duplicate"
+                    report.add_example(f"{name}.clean", reason, f"{source}\t{target}")
+                else:
+                    pairs[pair] = None
+        report.add(f"{name}.clean", "kept", len(pairs))
+        if not pairs:
+            where = f"{', '.join(map(str, files))} (source_field={source_field}, target_field={target_field})"
+            raise nothing_left(name, report, where)
+        check_order(name, list(pairs), *languages)
+        return list(pairs)
+
     splits: Splits = {}
     sizes: dict[str, dict[str, int]] = {}
     held = Texts()
@@ -66,9 +85,9 @@ def read_and_split(
         if paths is None:
             sizes[name] = {"": size}
         else:
-            splits[name] = unshared(name, _read_split(name, paths, **how), {"shares_held_out": held}, report)
+            splits[name] = unshared(name, read(name, paths), {"shares_held_out": held}, report)
             held.add(splits[name])
-    pairs = _read_split("train", train, **how)
+    pairs = read("train", train)
     for name, found in hold_out(by_rank({"train": pairs}, seed), sizes, held, seed).items():
         splits[name] = [each.pair for each in found]
         held.add(splits[name])
@@ -122,44 +141,3 @@ def draw(
     if len(pairs) > looked_at or len(chosen) > wanted:
         report.add(f"{name}.length", "not_sampled", len(pairs) - looked_at + max(0, len(chosen) - wanted))
     return chosen[:wanted]
-
-
-def _read_split(
-    name: str,
-    paths: Paths,
-    *,
-    languages: tuple[str, str],
-    fields: tuple[int | str, int | str],
-    report: Report,
-    context_separator: str | None,
-) -> list[Pair]:
-    """Clean pairs in the order of the files, each exact pair once. ValueError for none, or swapped columns.
-
-    Pairs are judged by the source alone; the sentence before is cleaned for itself.
-    """
-    seen: set[Pair] = set()
-    pairs: list[Pair] = []
-    stage = f"{name}.clean"
-    files = [paths] if isinstance(paths, str | os.PathLike) else paths
-    for path in files:
-        raw = read_pairs(
-            path, source_field=fields[0], target_field=fields[1], report=report, stage=f"{name}.read",
-            context_separator=context_separator,
-        )  # fmt: skip
-        for source, target, before in raw:
-            cleaned = clean_pair(source, target, *languages)
-            if isinstance(cleaned, str):
-                report.add_example(stage, cleaned, f"{source}\t{target}")
-                continue
-            pair = Pair(*cleaned, clean_side(before, languages[0]))
-            if pair in seen:
-                report.add_example(stage, "duplicate", f"{source}\t{target}")
-            else:
-                seen.add(pair)
-                pairs.append(pair)
-    report.add(stage, "kept", len(pairs))
-    if not pairs:
-        where = f"{', '.join(map(str, files))} (source_field={fields[0]}, target_field={fields[1]})"
-        raise nothing_left(name, report, where)
-    check_order(name, pairs, *languages)
-    return pairs

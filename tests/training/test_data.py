@@ -67,7 +67,7 @@ def test_a_test_file_without_pairs_is_refused_with_the_reasons(tmp_path):
 
 def test_a_test_file_with_swapped_columns_is_refused(tmp_path):
     path = tsv(tmp_path / "swapped.tsv", [(target, source) for source, target in SENTENCES])
-    with pytest.raises(ValueError, match=r"swapped\.tsv: the columns are swapped: .*exchange source_field and"):
+    with pytest.raises(ValueError, match=r"swapped\.tsv: .* if the columns are swapped, exchange source_field and"):
         read_evaluation_file(path, **FIELDS)
     assert read_evaluation_file(path, **FIELDS | {"source_field": 1, "target_field": 0})[0] == as_pairs(SENTENCES)
 
