@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from duplexmt.data import grammar
-from duplexmt.data.grammar import CASE_STUDY, AlignedPair, builtin_corpus, derivations, determination_rows, generate
+from duplexmt.data.grammar import CASE_STUDY, AlignedPair, builtin_corpus, derivations, determination_rows
 from duplexmt.data.grammar import lexicon as lex
 from duplexmt.data.grammar.phrases import Chooser, T
 from duplexmt.data.grammar.rules import derive
@@ -46,11 +46,12 @@ def test_every_lexical_entry_occurs_in_twenty_thousand_sentences(pairs: list[Ali
 
 
 def test_same_seed_gives_the_same_corpus_in_another_process() -> None:
-    code = "import sys, duplexmt.data.grammar as g; sys.stdout.buffer.write(repr(g.generate(300, 5)).encode())"
+    code = (
+        "import sys, duplexmt.data.grammar as g; sys.stdout.buffer.write(repr(g.builtin_corpus(9, 9, 9, 5)).encode())"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
-    assert told == repr(generate(300, 5))
-    assert generate(50, 5) == generate(300, 5)[:50]
-    assert generate(50, 6) != generate(50, 5)
+    assert told == repr(builtin_corpus(9, 9, 9, 5))
+    assert builtin_corpus(9, 9, 9, 6) != builtin_corpus(9, 9, 9, 5)
 
 
 def test_sentences_have_four_to_twenty_words_and_end_in_a_mark(pairs: list[AlignedPair]) -> None:
@@ -212,19 +213,15 @@ def test_gold_alignment_agrees_with_what_the_prefixes_of_the_corpus_allow(pairs:
     assert agree / total > 0.9
 
 
-@pytest.mark.parametrize("count", [-1, 1_000_001])
-def test_impossible_counts_are_refused_by_value_rule_and_way_out(count: int) -> None:
-    with pytest.raises(ValueError, match=rf"count is {count}; it must lie between 0 and 1000000: ask for fewer"):
-        generate(count, 0)
-
-
-def test_negative_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="validation is -2; a split's size must not be negative"):
+def test_impossible_sizes_are_refused_by_value_rule_and_way_out() -> None:
+    with pytest.raises(ValueError, match="validation is -2; a split's size must not be negative: use 0"):
         builtin_corpus(1, -2, 1, 0)
+    with pytest.raises(ValueError, match=r"train \+ .* is 1000001; it must not exceed 1000000: ask for fewer"):
+        builtin_corpus(1_000_000, 1, 0, 0)
 
 
 def test_exhausted_language_raises_instead_of_looping(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = generate(1, 0)[0]
+    one = builtin_corpus(1, 0, 0, 0)["train"][0]
     monkeypatch.setattr(grammar, "derivations", lambda seed: iter(lambda: (one, "statement"), None))
-    with pytest.raises(ValueError, match=r"count is 2, .* after 1 distinct .* ask for at most 1"):
-        generate(2, 0)
+    with pytest.raises(ValueError, match=r"test is 2, .* after 1 distinct .* ask for at most 1"):
+        builtin_corpus(2, 0, 0, 0)

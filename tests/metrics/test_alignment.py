@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from duplexmt.data.grammar import generate
+from duplexmt.data.grammar import builtin_corpus
 from duplexmt.metrics.alignment import WordPair, anticipation_rate, hallucination_rate, word_alignments
 
 from ..helpers import needs_metrics_environment
@@ -38,7 +38,7 @@ def test_under_wait_k_the_rate_is_the_published_k_anticipation_rate(k: int) -> N
 
 @needs_metrics_environment
 def test_the_aligner_finds_what_the_built_in_corpus_knows_and_says_the_same_twice() -> None:
-    pairs = generate(1500, seed=1)
+    pairs = builtin_corpus(1500, 0, 0, seed=1)["train"]
     texts = [WordPair(list(pair.source), [word.lower() for word in pair.target_words]) for pair in pairs]
     found, version = word_alignments(texts, texts[:300])
     assert version.startswith("IBM Model 1, sil-thot 3")

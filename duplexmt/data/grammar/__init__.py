@@ -103,26 +103,18 @@ def alignment_rows(
                     f"{side} token span {(start, end)} is outside its text of {len(text)} characters; spans must be "
                     f"[start, end) in pair.{side}: encode exactly that string, and drop special tokens"
                 )
-    row_of_character = [-1] * len(pair.source)
-    for row, (start, end) in enumerate(source_token_spans):
-        for character in range(start, end):
-            row_of_character[character] = row
+    row_of = {place: row for row, (start, end) in enumerate(source_token_spans) for place in range(start, end)}
     needed = pair.needed_characters()
     rows = []
     for start, end in target_token_spans:
-        overlapped = [
-            count
-            for count, (first, last) in zip(needed, pair.target_spans, strict=True)
-            if start < last and first < end
-        ]
-        if overlapped:
-            row = row_of_character[max(overlapped) - 1]
-            if row < 0:
-                raise ValueError(
-                    f"source character {max(overlapped) - 1} ({pair.source[max(overlapped) - 1]!r}) is covered by no "
-                    "source token; the source spans must cover every character: encode exactly pair.source"
-                )
-        rows.append(row if overlapped else 0)
+        words = zip(needed, pair.target_spans, strict=True)
+        last = max((count for count, (first, after) in words if start < after and first < end), default=0) - 1
+        if last >= 0 and last not in row_of:
+            raise ValueError(
+                f"source character {last} ({pair.source[last]!r}) is covered by no source token; the source spans must "
+                "cover every character: encode exactly pair.source"
+            )
+        rows.append(row_of.get(last, 0))
     return rows
 
 
@@ -145,45 +137,11 @@ def derivations(seed: int) -> Iterator[tuple[AlignedPair, str]]:
             yield _pair(derivation), derivation.construction
 
 
-def _distinct(count: int, seed: int, what: str) -> list[AlignedPair]:
-    if not 0 <= count <= MOST:
-        raise ValueError(f"{what} is {count}; it must lie between 0 and {MOST}: ask for fewer sentences")
-    sources, targets = {CASE_STUDY.source}, {CASE_STUDY.target}
-    pairs: list[AlignedPair] = []
-    stale = 0
-    stream = derivations(seed)
-    while len(pairs) < count:
-        pair, _ = next(stream)
-        if pair.source in sources or pair.target in targets:
-            stale += 1
-            if stale >= PATIENCE:
-                raise ValueError(
-                    f"{what} is {count}, but {PATIENCE} draws in a row brought nothing new after {len(pairs)} distinct "
-                    f"sentences; it must not exceed what the grammar yields: ask for at most {len(pairs)}"
-                )
-            continue
-        stale = 0
-        sources.add(pair.source)
-        targets.add(pair.target)
-        pairs.append(pair)
-    return pairs
-
-
-def generate(count: int, seed: int) -> list[AlignedPair]:
-    """`count` pairs, distinct by source and by target, without the case study; a longer list begins with a shorter.
-
-    The same seed gives the same list in every process and on every platform.
-
-    Raises:
-        ValueError: the count is negative, above `MOST`, or more than the grammar yields.
-    """
-    return _distinct(count, seed, "count")
-
-
 def builtin_corpus(train: int, validation: int, test: int, seed: int) -> dict[str, list[AlignedPair]]:
     """Splits "train", "validation", "test" of these sizes, disjoint by source and by target, without the case study.
 
-    Test comes first from the stream, then validation: a larger training split leaves the other two as they were.
+    The same seed gives the same pairs in every process and on every platform. Test comes first from the stream, then
+    validation: a larger training split leaves the other two as they were.
 
     Raises:
         ValueError: a size is negative, or their sum above `MOST` or more than the grammar yields.
@@ -191,5 +149,24 @@ def builtin_corpus(train: int, validation: int, test: int, seed: int) -> dict[st
     for key, size in (("train", train), ("validation", validation), ("test", test)):
         if size < 0:
             raise ValueError(f"{key} is {size}; a split's size must not be negative: use 0 for an empty split")
-    pairs = _distinct(train + validation + test, seed, "train + validation + test")
+    count = train + validation + test
+    if count > MOST:
+        raise ValueError(f"train + validation + test is {count}; it must not exceed {MOST}: ask for fewer sentences")
+    sources, targets = {CASE_STUDY.source}, {CASE_STUDY.target}
+    pairs: list[AlignedPair] = []
+    stream, stale = derivations(seed), 0
+    while len(pairs) < count:
+        pair, _ = next(stream)
+        if pair.source not in sources and pair.target not in targets:
+            stale = 0
+            sources.add(pair.source)
+            targets.add(pair.target)
+            pairs.append(pair)
+            continue
+        stale += 1
+        if stale >= PATIENCE:
+            raise ValueError(
+                f"train + validation + test is {count}, but {PATIENCE} draws in a row brought nothing new after "
+                f"{len(pairs)} distinct sentences: ask for at most {len(pairs)}"
+            )
     return {"train": pairs[test + validation :], "validation": pairs[test : test + validation], "test": pairs[:test]}
