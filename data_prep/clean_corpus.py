@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,8 @@ def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, prog
             progress(report.counts["lines"]["read"])
             return report
         blocks = 0
-        for result in _in_parallel(pool, at_once, _left_to_do(task, root, progress)):
-            progress(result)
+        for lines in _in_parallel(pool, at_once, partial(clean_block, task), _left_to_do(task, root, progress)):
+            progress(lines)
         report = Report({"lines": {"read": 0, "kept": 0}})
         while task.path(blocks).is_file():
             report.merge(block_report(task.path(blocks)))
@@ -107,9 +108,7 @@ def input_hashes(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
 
 
 def _check_settings(task: CleanTask, root: Path) -> None:
-    layout = {
-        name: value for name, value in asdict(task.source).items() if name in ("kind", "source", "target", "columns")
-    }
+    layout = {name: getattr(task.source, name) for name in ("kind", "source", "target", "columns")}
     if task.source.context_separator is not None:
         layout["context_separator"] = task.source.context_separator
     settings = {
@@ -133,22 +132,20 @@ def _check_settings(task: CleanTask, root: Path) -> None:
         write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1))
 
 
-def _left_to_do(
-    task: CleanTask, root: Path, progress: Callable[[int], None]
-) -> Iterator[tuple[Callable[..., int], CleanTask, Block]]:
+def _left_to_do(task: CleanTask, root: Path, progress: Callable[[int], None]) -> Iterator[Block]:
     for block in read_blocks(task.name, task.source, root, task.block_bytes):
         if task.path(block.number).is_file():
             progress(block.sides[0].count(b"\n"))
         else:
-            yield clean_block, task, block
+            yield block
 
 
-def _in_parallel(pool: Executor, at_once: int, calls: Iterator[tuple]) -> Iterator[Any]:
-    """Results of the calls as they are done, never more than `at_once` calls under way."""
+def _in_parallel(pool: Executor, at_once: int, function: Callable, arguments: Iterator[Any]) -> Iterator[Any]:
+    """What the function returns for each argument, as it is done, never more than `at_once` calls under way."""
     pending: set[Future] = set()
     try:
-        for function, *arguments in calls:
-            pending.add(pool.submit(function, *arguments))
+        for argument in arguments:
+            pending.add(pool.submit(function, argument))
             if len(pending) >= at_once:
                 done, pending = wait(pending, return_when=FIRST_COMPLETED)
                 yield from (each.result() for each in done)

@@ -8,7 +8,7 @@ import logging
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,9 +38,8 @@ def download(sources: dict[str, Source], root: Path, pause: float = 2.0) -> None
     """
     by_hand = []
     for name, source in sources.items():
-        for index, url in enumerate(source.urls):
-            size = source.sizes[index] if index < len(source.sizes) else None
-            digest = source.sha256[index] if index < len(source.sha256) else None
+        known = (chain(values, repeat(None)) for values in (source.sizes, source.sha256))
+        for url, size, digest in zip(source.urls, *known, strict=False):
             path = root / Path(urlsplit(url).path).name
             if path.is_file() and _is_right(path, size, digest):
                 log.info("%s: %s is there", name, path.name)
@@ -63,21 +62,20 @@ def fetch(url: str, path: Path, *, size: int | None = None, sha256: str | None =
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
+    reason = None
     for attempt in range(TRIES):
+        if attempt:
+            log.info("%s: %s; trying again", path.name, reason)
+            time.sleep(pause * 2 ** (attempt - 1))
         try:
             expected = _fetch_rest(url, part)
             break
-        except urllib.error.HTTPError as error:
-            if error.code < 500 and error.code not in (408, 429):
+        except OSError as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code not in (408, 429):
                 raise OSError(
                     f"{url}: the server says {error.code} {error.reason}; is the address still right?"
                 ) from error
-            reason: Exception = error
-        except (urllib.error.URLError, OSError) as error:
             reason = error
-        if attempt + 1 < TRIES:
-            log.info("%s: %s; trying again", path.name, reason)
-            time.sleep(pause * 2**attempt)
     else:
         have = part.stat().st_size if part.is_file() else 0
         raise OSError(
@@ -85,9 +83,7 @@ def fetch(url: str, path: Path, *, size: int | None = None, sha256: str | None =
             f"run goes on from there. Without a network, put the file at {path}"
         ) from reason
     have = part.stat().st_size
-    with open(part, "rb") as stream:
-        head = stream.read(200)
-    if is_web_page(head):
+    if is_web_page(part):
         part.unlink()
         raise ValueError(f"{url}: a web page came instead of the file; fetch it by hand and put it at {path}")
     if (expected is not None and have != expected) or not _is_right(part, size, sha256):
@@ -113,13 +109,9 @@ def _fetch_rest(url: str, part: Path) -> int | None:
         have = have if continued else 0
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
-        name = part.name.removesuffix(".part")
-        with (
-            open(part, "ab" if continued else "wb") as stream,
-            tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=name, disable=None) as bar,
-        ):
-            read: Callable[[int], bytes] = response.read
-            while chunk := read(_CHUNK):
+        bar = tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=part.stem, disable=None)
+        with open(part, "ab" if continued else "wb") as stream, bar:
+            while chunk := response.read(_CHUNK):
                 stream.write(chunk)
                 bar.update(len(chunk))
     if total is not None and part.stat().st_size < total:

@@ -115,15 +115,16 @@ def zip_member(path: Path, name: str) -> Iterator[bytes]:
         raise ValueError(f"{path}: {name} in it is damaged ({error}); fetch it again") from error
 
 
-def is_web_page(head: bytes) -> bool:
-    """Whether a file that starts like this is HTML, such as a server's error page saved under a corpus's name."""
+def is_web_page(head: bytes | Path) -> bool:
+    """Whether a file, or one that starts so, is HTML, such as a server's error page saved under a corpus's name."""
+    if isinstance(head, Path):
+        with open(head, "rb") as stream:
+            head = stream.read(200)
     return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:15].lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _diagnosis(path: Path) -> str:
-    with open(path, "rb") as stream:
-        page = is_web_page(stream.read(200))
-    return "a web page, not a corpus" if page else "damaged or cut short"
+    return "a web page, not a corpus" if is_web_page(path) else "damaged or cut short"
 
 
 def _names(paths: Sequence[Path]) -> str:

@@ -15,14 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_prep.cleaning import (
-    IN_LATIN,
-    LENGTH_SLACK,
-    Cleaning,
-    clean,
-    simplify,
-    traditional,
-)
+from data_prep.cleaning import IN_LATIN, LENGTH_SLACK, Cleaning, clean, simplify, traditional
 from data_prep.rules import UNSPACED
 from data_prep.splitting import text_key
 
