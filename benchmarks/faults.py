@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -197,19 +198,23 @@ def undisturbed(base: Path, program: str, settings: list[str]) -> tuple[Path, fl
     return wholes[key]
 
 
+def going_on(folder: Path, settings: list[str], program: str = "train.py") -> list[str]:
+    """The command that goes on with what was begun in a folder, or begins it."""
+    begun = folder / ("checkpoints/last.ckpt" if program == "train.py" else "decoding.json")
+    return [program, *([f"resume={folder}"] if begun.is_file() else [*settings, f"hydra.run.dir={folder}"])]
+
+
 def kill_until_done(
     case: Case, folder: Path, draw: random.Random, program: str, settings: list[str], kills: int
 ) -> None:
     """Kill a run at random moments, go on, and compare what it ends with; anew, until it was killed so many times."""
     whole, seconds = undisturbed(folder.parent, program, settings)
-    begun = folder / ("checkpoints/last.ckpt" if program == "train.py" else "decoding.json")
     while case.counts["kills"] < kills:
         shutil.rmtree(folder, ignore_errors=True)
         done = None
         while done is None or done.killed:
-            command = [f"resume={folder}"] if begun.is_file() else [*settings, f"hydra.run.dir={folder}"]
             moment = draw.uniform(0.3, 1) * seconds if case.counts["kills"] < kills else None
-            done = call([program, *command], moment, draw.choice(SIGNALS))
+            done = call(going_on(folder, settings, program), moment, draw.choice(SIGNALS))
             if done.killed:
                 case.fault(kill=True)
         succeeded(done)
@@ -231,28 +236,21 @@ def killed_trainings(quick: bool) -> Iterator[Case]:
             *SMALL, *SYSTEMS[system], f"training.schedule={schedule}", f"trainer.devices={devices}",
             f"trainer.accumulate_grad_batches={accumulate}", f"data.batch_cells={cells or 'null'}",
         ]  # fmt: skip
-        kills = 2 if quick else 5
-
-        def run(
-            case: Case, folder: Path, draw: random.Random, settings: list[str] = settings, kills: int = kills
-        ) -> None:
-            kill_until_done(case, folder, draw, "train.py", settings, kills)
-
+        run = partial(kill_until_done, program="train.py", settings=settings, kills=2 if quick else 5)
         yield Case(f"kill train {system} {schedule} devices={devices} accumulate={accumulate} cells={cells}", run)
 
 
 def killed_evaluations(quick: bool) -> Iterator[Case]:
     """Of a trained model at several θ, and of a baseline."""
-    for system, knobs in (("grid", ["policy.theta=[0.3,0.5,0.7]"]), ("waitk", ["k=[1,3]"])):
-        if quick and system == "waitk":
-            continue
 
-        def run(case: Case, folder: Path, draw: random.Random, system: str = system, knobs: list[str] = knobs) -> None:
-            model = undisturbed(folder.parent, "train.py", [*SMALL, *SYSTEMS[system]])[0] / "model"
-            settings = [f"model_folder={model}", *knobs, "batch_size=1", "check_overlap=false"]
-            kill_until_done(case, folder, draw, "evaluate.py", settings, 2 if quick else 10)
+    def run(case: Case, folder: Path, draw: random.Random, system: str, knob: str) -> None:
+        model = undisturbed(folder.parent, "train.py", [*SMALL, *SYSTEMS[system]])[0] / "model"
+        settings = [f"model_folder={model}", knob, "batch_size=1", "check_overlap=false"]
+        kill_until_done(case, folder, draw, "evaluate.py", settings, 2 if quick else 10)
 
-        yield Case(f"kill evaluate {system}", run)
+    yield Case("kill evaluate grid", partial(run, system="grid", knob="policy.theta=[0.3,0.5,0.7]"))
+    if not quick:
+        yield Case("kill evaluate waitk", partial(run, system="waitk", knob="k=[1,3]"))
 
 
 def damaged(path: Path, how: str, draw: random.Random) -> None:
@@ -321,10 +319,10 @@ def damage(quick: bool) -> Iterator[Case]:
 
     for how in ("truncate", "flip"):
         for system in ("grid",) if quick else SYSTEMS:
-            yield Case(f"{how} checkpoint {system}", lambda c, f, d, s=system, h=how: checkpoint(c, f, d, s, h))
-        yield Case(f"{how} model folder", lambda c, f, d, h=how: model(c, f, d, h))
+            yield Case(f"{how} checkpoint {system}", partial(checkpoint, system=system, how=how))
+        yield Case(f"{how} model folder", partial(model, how=how))
         for ending in (".gz",) if quick else ("", ".gz"):
-            yield Case(f"{how} corpus tsv{ending}", lambda c, f, d, e=ending, h=how: corpus(c, f, d, e, h))
+            yield Case(f"{how} corpus tsv{ending}", partial(corpus, ending=ending, how=how))
 
 
 @contextmanager
@@ -352,8 +350,7 @@ def disks(quick: bool) -> Iterator[Case]:
             refused(done, "make room")
             nothing_left(run)
             subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
-            again = [f"resume={run}"] if (run / "checkpoints" / "last.ckpt").is_file() else settings
-            succeeded(call(["train.py", *again, *([] if "resume" in again[0] else [f"hydra.run.dir={run}"])]))
+            succeeded(call(going_on(run, settings)))
             same(whole, run)
 
     def read_only(case: Case, folder: Path, draw: random.Random, program: str) -> None:
@@ -365,8 +362,8 @@ def disks(quick: bool) -> Iterator[Case]:
             refused(call([program, *arguments, f"hydra.run.dir={folder}/run"]), str(folder), "another folder")
 
     able = os.geteuid() == 0
-    cases = [Case(f"full disk at {share:.0%}", lambda c, f, d, s=share: full(c, f, d, s)) for share in (0.1, 0.4, 0.7)]
-    cases += [Case(f"read-only {p}", lambda c, f, d, p=p: read_only(c, f, d, p)) for p in ("train.py", "evaluate.py")]
+    cases = [Case(f"full disk at {share:.0%}", partial(full, share=share)) for share in (0.1, 0.4, 0.7)]
+    cases += [Case(f"read-only {p}", partial(read_only, program=p)) for p in ("train.py", "evaluate.py")]
     for case in cases[2:4] if quick else cases:
         case.skipped = None if able else "wants root, to mount a disk"
         yield case
@@ -397,8 +394,7 @@ def others(quick: bool) -> Iterator[Case]:
         for path in folder.rglob("*"):
             os.utime(path, (ahead, ahead), follow_symlinks=False)  # the clock is a week behind them now
         case.fault(kill=done.killed)
-        begun = (folder / "checkpoints" / "last.ckpt").is_file()
-        succeeded(call(["train.py", *([f"resume={folder}"] if begun else [*settings, f"hydra.run.dir={folder}"])]))
+        succeeded(call(going_on(folder, settings)))
         same(whole, folder)
 
     def sweep(case: Case, folder: Path, draw: random.Random) -> None:
@@ -408,13 +404,9 @@ def others(quick: bool) -> Iterator[Case]:
             done = call(["train.py", *swept], kill, draw.choice(SIGNALS))
             case.fault(kill=done.killed)
             for seed in (1, 2):
-                job = folder / str(seed - 1)
-                whole, _ = undisturbed(
-                    folder.parent, "train.py", [*SMALL, *SYSTEMS["offline"], f"training.seed={seed}"]
-                )
-                begun = (job / "checkpoints" / "last.ckpt").is_file()
-                again = [f"resume={job}"] if begun else [*SMALL, *SYSTEMS["offline"], f"training.seed={seed}"]
-                succeeded(call(["train.py", *again, *([] if begun else [f"hydra.run.dir={job}"])]))
+                job, settings = folder / str(seed - 1), [*SMALL, *SYSTEMS["offline"], f"training.seed={seed}"]
+                whole, _ = undisturbed(folder.parent, "train.py", settings)
+                succeeded(call(going_on(job, settings)))
                 same(whole, job)
 
     def data_prep(case: Case, folder: Path, draw: random.Random) -> None:
@@ -477,9 +469,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--seed", type=int, default=1, help="of moments and places")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/faults"), help="folder of what is made, and results.jsonl"
-    )
+    parser.add_argument("--out", type=Path, default=Path("runs/faults"), help="folder of it all, and results.jsonl")
     asked = parser.parse_args()
     out = asked.out.absolute() / ("quick" if asked.quick else "all") / str(asked.seed)
     out.mkdir(parents=True, exist_ok=True)
