@@ -15,28 +15,20 @@ from ..evaluation.comparing import curves
 from ..evaluation.scoring import QUALITY, Scores, latency_rows, result_rows
 
 log = logging.getLogger(__name__)
-SCATTER = (
-    "wandb/scatter/v0"  # W&B's own chart, on every server; `python -m duplexmt.tracking.dashboard` brings a better one
-)
+SCATTER = "wandb/scatter/v0"  # W&B's own chart, on every server; `duplexmt.tracking.dashboard` brings a better one
 PARETO = "pareto"  # the chart; its table, of which the dashboard's chart is made, is `pareto_table`
 LATENCY = ("AL", "AL_all", "AP", "FRL")
 
 
 def log_artifact(run: Any, paths: Sequence[Path], name: str, kind: str, metadata: Mapping[str, Any]) -> None:
-    """Hand a run files, and all files in folders, as an artifact.
+    """Hand a W&B run files, and all files in folders, as an artifact of a kind, such as `model`.
 
-    Args:
-        run: of W&B.
-        paths: the files; of a folder, all that lie in it.
-        name: of the artifact; what W&B does not allow in one becomes `-`.
-        kind: its type, such as `model`.
-        metadata: shown beside it.
+    What W&B does not allow in a name becomes `-`.
     """
     import wandb
 
-    artifact = wandb.Artifact(
-        re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-")[:120], kind, metadata=dict(metadata)
-    )
+    allowed = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-")[:120]
+    artifact = wandb.Artifact(allowed, kind, metadata=dict(metadata))
     for path in paths:
         where = str(path.resolve())  # a sync may be started from any folder
         if path.is_dir():
@@ -79,15 +71,9 @@ def log_evaluation(
         ) from error
     try:
         started = wandb.init(
-            project=logger["project"],
-            name=name,
-            group=group,
-            job_type="evaluate",
-            mode="offline" if logger["offline"] else None,
-            dir=str(folder),
-            config=dict(settings),
-            reinit="create_new",
-        )
+            project=logger["project"], name=name, group=group, job_type="evaluate",
+            mode="offline" if logger["offline"] else None, dir=str(folder), config=dict(settings), reinit="create_new",
+        )  # fmt: skip
     except wandb.Error as error:
         raise ValueError(
             f"W&B has no run of this evaluation ({error}), all else is written: "
@@ -100,8 +86,8 @@ def log_evaluation(
             if entry.point is not None and entry.point.system == "grid":
                 values["results/theta"] = entry.point.setting
             run.log({key: value for key, value in values.items() if value is not None})
-        logged: dict[str, Any] = {"results/table": _table(result_rows(scores))}
-        logged["results/latency"] = _table(latency_rows(scores))
+        tables = {"results/table": result_rows(scores), "results/latency": latency_rows(scores)}
+        logged: dict[str, Any] = {key: _table(rows) for key, rows in tables.items()}
         if points := pareto_rows(scores):
             logged[PARETO] = wandb.plot_table(
                 SCATTER, _table(points), {"x": "AL", "y": "BLEU"}, {"title": f"Quality against AL, {test_name}"}

@@ -15,15 +15,9 @@ from .artifacts import PARETO
 CHART = "duplexmt-pareto"
 CHART_FILE = Path(__file__).parents[1] / "drawing" / "pareto.vl.json"
 CHART_FIELDS = {
-    "x": "AL",
-    "x_low": "AL low",
-    "x_high": "AL high",
-    "y": "BLEU",
-    "y_low": "BLEU low",
-    "y_high": "BLEU high",
-    "system": "system",
-    "setting": "setting",
-}
+    "x": "AL", "x_low": "AL low", "x_high": "AL high", "y": "BLEU", "y_low": "BLEU low", "y_high": "BLEU high",
+    "system": "system", "setting": "setting",
+}  # fmt: skip
 CHART_STRINGS = {"title": "Quality against AL, 95 % intervals", "quality": "BLEU"}
 CURVES = {  # panel of the training section: its metrics
     "LM loss (nats)": ("train/lm_loss", "validation/lm_loss"),
@@ -104,13 +98,9 @@ def install(entity: str, project: str) -> str:
     view = workspace(entity, project)
     try:
         wandb.Api().create_custom_chart(
-            entity=entity,
-            name=CHART,
-            display_name="duplexmt: quality against latency",
-            spec_type="vega2",
-            access="private",
-            spec=CHART_FILE.read_text(encoding="utf-8"),
-        )
+            entity=entity, name=CHART, display_name="duplexmt: quality against latency", spec_type="vega2",
+            access="private", spec=CHART_FILE.read_text(encoding="utf-8"),
+        )  # fmt: skip
         return view.save().url
     except (wandb.Error, OSError) as error:
         raise ValueError(f"W&B, for {entity}/{project}: {error}; are you logged in (wandb login)?") from error
