@@ -263,12 +263,8 @@ def test_a_stage_still_at_work_after_its_driver_was_killed_is_not_started_twice(
         "experiment.run(stage, pathlib.Path(sys.argv[2]), 1)\n"
     )
     values = [stage.name, str(stage.folder), stage.fresh, stage.resumed, stage.complete, stage.begun]
-    driver = subprocess.Popen(
-        [sys.executable, "-c", code, json.dumps(values), str(tmp_path)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    command = [sys.executable, "-c", code, json.dumps(values), str(tmp_path)]
+    driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         while not (stage.folder / "begun").exists():
             time.sleep(0.02)

@@ -10,19 +10,12 @@ import pytest
 
 from tests.test_imports import ROOT
 
+SCAN = {"float32": {"error": 1e-6}, "bfloat16": {"error": 0.03, "ms": 2.0, "plain_ms": 5.0}}
+SPEEDUPS = {"speedup_vs_recompute": 3, "speedup_vs_recompute_io_off": None}
 MEASURED = {
-    "kernels": {
-        "scan": {"float32": {"error": 1e-6}, "bfloat16": {"error": 0.03, "ms": 2.0, "plain_ms": 5.0}},
-        "seconds": 1,
-    },
+    "kernels": {"scan": SCAN, "seconds": 1},
     "memory": {"peak_memory": {"nothing": 17e9, "layers": 9e9}, "seconds": 2},
-    "decoding": {
-        "speedup_vs_recompute": 3,
-        "speedup_vs_recompute_io_off": None,
-        "seconds": 3,
-        "device": "H200",
-        "commit": "abc",
-    },
+    "decoding": SPEEDUPS | {"seconds": 3, "device": "H200", "commit": "abc"},
 }
 
 
@@ -121,13 +114,8 @@ def test_every_aim_is_of_something_measured_by_a_script_that_is_there(script, tm
 def test_kernels_are_measured_by_emulation_where_there_is_no_gpu():
     pytest.importorskip("triton", reason="Triton is installed on Linux only")
     sizes = ["--pairs=1", "--size=2", "--repeats=1", "--vocabulary=500"]
-    done = subprocess.run(
-        [sys.executable, "benchmarks/triton_kernels.py", *sizes],
-        cwd=ROOT,
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
+    command, environment = [sys.executable, "benchmarks/triton_kernels.py", *sizes], {"TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     for kind in ("scan", "head"):

@@ -33,14 +33,7 @@ from ..model_folder.test_artifact import save
 
 TOKENS = stream_tokens(tiny_tokenizer())
 # Three source tokens and the end token; the columns are known from row 0, 2 (a relapse at 1), 3 and 1 on.
-HEATMAP = torch.tensor(
-    [
-        [1.0, 0.9, 5.0, 4.0],
-        [0.9, 3.0, 5.0, 0.4],
-        [0.7, 0.6, 2.0, 0.1],
-        [0.6, 0.5, 0.5, 0.2],
-    ]
-)
+HEATMAP = torch.tensor([[1.0, 0.9, 5.0, 4.0], [0.9, 3.0, 5.0, 0.4], [0.7, 0.6, 2.0, 0.1], [0.6, 0.5, 0.5, 0.2]])
 
 
 def test_a_token_is_known_from_the_row_on_from_which_its_loss_stays_near_its_final_value():

@@ -47,21 +47,12 @@ def test_json_keeps_full_precision_null_and_order() -> None:
     assert list(document["rows"][1]) == list(ROWS[0])
 
 
-def test_columns_stand_in_the_order_of_the_first_row() -> None:
+def test_columns_keep_their_order_numpy_numbers_are_numbers_and_zero_has_no_sign() -> None:
     assert to_csv([{"b": 1, "a": 2}, {"a": 3, "b": 4}]) == "b,a\n1,2\n4,3\n"
-
-
-def test_numpy_numbers_are_numbers() -> None:
     row = {"AL": np.float32(1.5), "sentences": np.int64(3)}
     assert to_csv([row]) == "AL,sentences\n1.50,3\n"
     assert json.loads(to_json([row]))["rows"] == [{"AL": 1.5, "sentences": 3}]
-
-
-def test_a_small_negative_number_is_not_shown_as_minus_zero() -> None:
     assert to_csv([{"AL": -0.001}]) == "AL\n0.00\n"
-
-
-def test_markdown_cells_stay_on_their_line() -> None:
     assert to_markdown([{"a": "x\ny"}]).splitlines()[2] == "| x y |"
 
 

@@ -141,11 +141,8 @@ def test_options_with_long_names_are_shortened():
 def test_models_that_differ_in_too_many_options_to_name_are_told_apart_by_their_runs():
     paper = {"attention": "approximate", "λ": 0.1, "LM cells": "mask", "EMIT learning rate": None}
     ours = {"attention": "exact", "λ": 0.03, "LM cells": "visits", "EMIT learning rate": 1e-3}
-    points = [
-        point(folder="/r/grid/model", **paper),
-        point(folder="/r/grid-ours/model", **ours),
-        point("offline", None),
-    ]
+    points = [point(folder="/r/grid/model", **paper), point(folder="/r/grid-ours/model", **ours)]
+    points.append(point("offline", None))
     assert [name for name, _ in name_points(points)] == ["grid (grid)", "grid (grid-ours)", "offline"]
     assert differing_options(points) == [
         ["approximate", "λ 0.1", "LM cells mask", "one learning rate"],
@@ -168,11 +165,8 @@ def test_models_without_a_difference_are_told_apart_by_their_runs():
     ]  # fmt: skip
     assert name_points([multi[0], multi[2]]) == [("multi-path wait-k (d)", "k=1"), ("multi-path wait-k (e)", "k=3")]
     alike = [point(folder=f"/{name}/grid/model") for name in ("x/first", "x/second", "y/first")]
-    assert [name for name, _ in name_points(alike)] == [
-        "grid (x/first/grid)",
-        "grid (second/grid)",
-        "grid (y/first/grid)",
-    ]
+    names = ["grid (x/first/grid)", "grid (second/grid)", "grid (y/first/grid)"]
+    assert [name for name, _ in name_points(alike)] == names
     with pytest.raises(ValueError, match="is there twice"):
         name_points([point(), unlike(point(), digest="another")])
 
@@ -188,11 +182,8 @@ def entry(system, setting, bleu, al, scatter=0.5, **columns):
 
 
 SYSTEMS = [
-    entry("grid", 0.9, 24, 4),
-    entry("grid", 0.5, 20, 2),
-    entry("offline", None, 26, 10),
-    entry("waitk", 3, 18, 3),
-]
+    entry("grid", 0.9, 24, 4), entry("grid", 0.5, 20, 2), entry("offline", None, 26, 10), entry("waitk", 3, 18, 3)
+]  # fmt: skip
 
 
 def test_rows_stand_in_the_order_of_the_papers_table():

@@ -30,14 +30,8 @@ def cases() -> list[dict]:
         elif kind % 10 == 3:  # wait-k
             delays = np.minimum(np.arange(length) + int(generator.integers(1, 9)), source_length)
         elapsed = delays + np.cumsum(generator.exponential(generator.choice([0.0, 0.3, 5.0]), size=len(delays)))
-        found.append(
-            {
-                "delays": delays.tolist(),
-                "elapsed": elapsed.tolist(),
-                "source_length": source_length,
-                "reference_length": reference_length,
-            }
-        )
+        lengths = {"source_length": source_length, "reference_length": reference_length}
+        found.append({"delays": delays.tolist(), "elapsed": elapsed.tolist(), **lengths})
     return found
 
 

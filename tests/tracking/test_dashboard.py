@@ -23,15 +23,9 @@ def evaluation(tmp_path_factory):
     scores, _, _ = write_results([folder], folder, **OPTIONS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_SILENT", "true")
-        log_evaluation(
-            scores,
-            folder,
-            "six sentences",
-            logger={"offline": True, "project": "test", "artifacts": True},
-            name="evaluation",
-            group="theta-sweep",
-            settings={"split": "test"},
-        )
+        logger = {"offline": True, "project": "test", "artifacts": True}
+        names = {"name": "evaluation", "group": "theta-sweep", "settings": {"split": "test"}}
+        log_evaluation(scores, folder, "six sentences", logger=logger, **names)
     return folder, scores, finished_run(folder)
 
 
