@@ -23,7 +23,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -43,15 +42,12 @@ NOISE = (  # share of the pairs, and what happens to them
 
 def real_pairs(folder: Path) -> pa.Table:
     """All pairs of a folder of .tsv.gz files but for the public test set."""
-    sources, targets = [], []
+    pairs: list[list[str]] = []
     for path in sorted(folder.glob("*.tsv.gz")):
         if not path.name.startswith("test-"):
             with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
-                for line in lines:
-                    source, target = line.rstrip("\n").split("\t")
-                    sources.append(source)
-                    targets.append(target)
-    return pa.table({"source": pa.array(sources), "target": pa.array(targets)})
+                pairs += (line.rstrip("\n").split("\t") for line in lines)
+    return pa.table(list(map(pa.array, zip(*pairs, strict=True))), ["source", "target"])
 
 
 def grammar_pairs(count: int) -> pa.Table:
@@ -112,17 +108,9 @@ def resident(pid: int) -> int:
     return total
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of a command, with all its processes, its start included."""
-
-    seconds: float
-    processor_seconds: float  # what it would take on one core that it has to itself
-    peak_gb: float
-
-
-def measured(command: list[str]) -> Cost:
-    """What a command takes."""
+def measured(command: list[str]) -> dict[str, float]:
+    """What a command takes with all its processes, its start included; `processor_seconds` are what it would take on
+    one core that it has to itself."""
     start, peak, before = time.perf_counter(), 0, resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         ended = threading.Event()
@@ -142,7 +130,8 @@ def measured(command: list[str]) -> Cost:
         raise SystemExit(f"{' '.join(command)} failed with {code}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(seconds, processor, peak / 1e9)
+    figures = {"seconds": round(seconds, 1), "processor_seconds": round(processor, 1)}
+    return figures | {"peak_rss_gb": round(peak / 1e9, 2)}
 
 
 def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None) -> dict[str, float]:
@@ -162,9 +151,7 @@ def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None)
     shutil.rmtree(output)
     result = {
         "pairs": sum(source["lines"]["read"] for source in manifest["sources"].values()),
-        "seconds": round(cost.seconds, 1),
-        "processor_seconds": round(cost.processor_seconds, 1),
-        "peak_rss_gb": round(cost.peak_gb, 2),
+        **cost,
         "to_sample_from": manifest["pairs_to_sample_from"],
         "looked_at": manifest["sampling"]["looked_at"],
     }
@@ -186,17 +173,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
         runs = [end_to_end(pairs, size, Path(scratch), arguments.tokenizer) for size in counts]
     largest = runs[-1]
-    print(
-        json.dumps(
-            {
-                "pairs": largest["pairs"],
-                "seconds": largest["seconds"],
-                "pairs_per_second": round(largest["pairs"] / largest["seconds"]),
-                "peak_rss_gb": largest["peak_rss_gb"],
-                "scaling": {run["pairs"]: run["seconds"] for run in runs},
-            }
-        )
-    )
+    summary = {name: largest[name] for name in ("pairs", "seconds")}
+    summary["pairs_per_second"] = round(largest["pairs"] / largest["seconds"])
+    summary["peak_rss_gb"] = largest["peak_rss_gb"]
+    print(json.dumps(summary | {"scaling": {run["pairs"]: run["seconds"] for run in runs}}))
 
 
 if __name__ == "__main__":
