@@ -93,7 +93,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
         return manifest
     corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed)
     count = counter.count if counter else None
-    drawn = draw(corpus, plan.sample, count, list(plan.chosen), pool)
+    drawn = draw(corpus, plan.sample, count, pool)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     made = {
@@ -224,7 +224,7 @@ def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]
         "sources": list(plan.chosen),
         "seed": plan.seed,
         "cleaning": asdict(plan.cleaning),
-        "sample": asdict(plan.sample),
+        "sample": asdict(plan.sample) | {"shares": None},  # which could be asked for once
         "tokenizer": {"name": counter.name, "sha256": counter.sha256} if counter else None,
         "block_bytes": plan.block_bytes,
     }

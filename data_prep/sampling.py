@@ -34,46 +34,24 @@ _RANKS = 1 << 64
 
 @dataclass
 class Sampling:
-    """Sizes of the splits, and what a pair must be like to be in one.
+    """Sizes of the splits, and how many tokens either side of a pair may have.
 
-    `train_size` None takes all pairs. `shares` asks for a fixed mixture: how much of each split comes from each source,
-    in any unit; None draws from all pairs alike. `max_tokens` holds for either side; None is no limit.
+    `train_size` None takes all pairs, `max_tokens` None is no limit.
 
     Raises:
-        ValueError: a size or share below 0, no training pairs, shares without a size.
+        ValueError: a size below 0, no training pairs, no tokens.
     """
 
     train_size: int | None
     validation_size: int
     test_size: int
     max_tokens: int | None
-    shares: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("train_size", 1), ("validation_size", 0), ("test_size", 0), ("max_tokens", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"sample.{name}={value}: must be at least {least}")
-        if self.shares is not None:
-            if self.train_size is None:
-                raise ValueError("sample.shares needs a sample.train_size: shares of all pairs are what they are")
-            if not self.shares or min(self.shares.values()) < 0 or not sum(self.shares.values()):
-                raise ValueError(f"sample.shares={self.shares}: shares are numbers of at least 0, not all 0")
-
-    def sizes(self, split: str, sources: Sequence[str]) -> dict[str, int]:
-        """Pairs of a split from each source, or under "" from all of them together."""
-        size = getattr(self, f"{split}_size")
-        if self.shares is None:
-            return {"": size}
-        unknown = sorted(set(self.shares) - set(sources))
-        if unknown:
-            raise ValueError(f"sample.shares names {', '.join(unknown)}; the sources are {', '.join(sources)}")
-        exact = {name: size * share / sum(self.shares.values()) for name, share in self.shares.items()}
-        counts = {name: int(value) for name, value in exact.items()}
-        by_remainder = sorted(exact, key=lambda name: (counts[name] - exact[name], name))
-        for name in by_remainder[: size - sum(counts.values())]:
-            counts[name] += 1
-        return counts
 
 
 @dataclass
@@ -175,9 +153,7 @@ class Sample:
         return [pair for split in HELD_OUT for pair in self.splits[split]]
 
 
-def draw(
-    corpus: CleanedCorpus, wanted: Sampling, count_tokens: CountTokens | None, sources: Sequence[str], pool: Executor
-) -> Sample:
+def draw(corpus: CleanedCorpus, wanted: Sampling, count_tokens: CountTokens | None, pool: Executor) -> Sample:
     """Draw the splits; with `train_size` None only those held out.
 
     Held-out pairs have texts of their own, up to case, spaces and punctuation, and no training pair has one of theirs.
@@ -185,8 +161,8 @@ def draw(
     Raises:
         ValueError: fewer pairs than asked for.
     """
-    sizes = {split: wanted.sizes(split, sources) for split in HELD_OUT}
-    expected = 4 * sum(sum(each.values()) for each in sizes.values()) + 2 * (wanted.train_size or 0)
+    sizes = {"test": {"": wanted.test_size}, "validation": {"": wanted.validation_size}}
+    expected = 4 * (wanted.test_size + wanted.validation_size) + 2 * (wanted.train_size or 0)
 
     def fitting(counts: Counter[str]) -> Iterator[Candidate]:
         candidates = in_random_order(corpus, pool.map, expected)
@@ -203,24 +179,21 @@ def draw(
     if wanted.train_size is None:
         return sample
     known, held = Texts(pair.pair for pair in sample.held_out), set(sample.held_out)
-    left = wanted.sizes("train", sources)
     train = sample.splits["train"] = []
     for pair in fitting(sample.counts):
-        if not any(left.values()):
+        if len(train) == wanted.train_size:
             break
-        stratum = pair.corpus if wanted.shares else ""
-        if pair in held or not left.get(stratum):
+        if pair in held:
             continue
         if known.share(pair.pair):
             sample.counts["shares_held_out"] += 1
         else:
             train.append(pair)
-            left[stratum] -= 1
-    if lacking := {name or "all": count for name, count in left.items() if count}:
+    if len(train) < wanted.train_size:
         raise ValueError(
             f"too few pairs: of all {corpus.pairs:,} clean ones {sample.counts['too_long']:,} have over "
-            f"{wanted.max_tokens} tokens, {sample.counts['shares_held_out']:,} a text of a held-out pair; still "
-            f"wanted: {lacking}; ask for fewer, or raise sample.max_tokens"
+            f"{wanted.max_tokens} tokens, {sample.counts['shares_held_out']:,} a text of a held-out pair; "
+            f"{wanted.train_size - len(train):,} are lacking; ask for fewer, or raise sample.max_tokens"
         )
     return sample
 

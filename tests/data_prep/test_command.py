@@ -69,6 +69,8 @@ def test_a_typo_is_refused(argument):
         ("+corpus.sources.mine={kind: tsv}", r"corpus\.sources\.mine: missing .* 'files', 'source', and 'target'"),
         ("sources=[europarl]", "there is no europarl"),
         ("sample.train_size=0", r"sample\.train_size=0"),
+        ("sample.validation_size=-1", r"sample\.validation_size=-1"),
+        ("sample.max_tokens=0", r"sample\.max_tokens=0"),
         ("block_bytes=0", "block_bytes=0"),
         ("step=some", "step='some': must be one of all, download"),
         ("cleaning.duplicates=all", "duplicates='all'"),
