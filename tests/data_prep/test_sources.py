@@ -1,17 +1,14 @@
 """Each published format comes to its pairs, wherever blocks are cut; damage and mistakes are named."""
 
 import gzip
-import zipfile
 
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.columns import columns_of
 from data_prep.settings import preset
 from data_prep.sources import Block, Source, find_files, read_blocks
-from data_prep.streams import chunks
 from tests.data_prep import formats
 from tests.data_prep.formats import PAIRS, part, side, tsv, write_parts, write_wmt21
 
@@ -90,40 +87,20 @@ def test_several_files_of_a_source_are_read_in_order_and_lines_numbered_through(
     ]
 
 
-def test_zstandard_is_read_and_its_damage_seen(tmp_path):
-    packed = zstandard.compress(tsv(PAIRS))
-    path = write(tmp_path, packed, "corpus.tsv.zst") / "corpus.tsv.zst"
-    assert b"".join(chunks([path])) == tsv(PAIRS)
-    path.write_bytes(packed[:-9])
-    with pytest.raises(ValueError, match=r"corpus\.tsv\.zst: damaged or cut short"):
-        list(chunks([path]))
-
-
 # --- lines that are no pair ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b"", "empty_line"),
-        (b" \t ", "empty_line"),
-        (b"\t", "empty_line"),
-        (b"one column", "wrong_column_count"),
-        (b"one\ttwo\tthree", "wrong_column_count"),
-        (b"\xe5\xad\tbroken", "invalid_utf8"),
-        (b"a\0b\tc", "nul_byte"),
-        (b"only\t", "one_sided"),
-        (b"\tonly", "one_sided"),
-    ],
-)
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
-def test_a_line_that_is_no_pair_is_named_and_the_others_keep_their_numbers(tmp_path, line, reason, ending):
-    good = [b"\xe5\xad\x97\tword", b"a\tb"]
-    write(tmp_path, b"\xef\xbb\xbf" + ending.join([good[0], line, good[1], line, good[0]]) + ending)
-    assert pairs_of(TSV, tmp_path) == [("字", "word"), ("a", "b"), ("字", "word")]
-    assert faults_of(TSV, tmp_path) == [(1, reason), (3, reason)]
+def test_a_line_that_is_no_pair_is_named_and_the_others_keep_their_numbers(tmp_path, ending):
+    bad = [
+        (b"", "empty_line"), (b" \t ", "empty_line"), (b"one column", "wrong_column_count"), (b"\tonly", "one_sided"),
+        (b"one\ttwo\tthree", "wrong_column_count"), (b"\xe5\xad\tbroken", "invalid_utf8"), (b"a\0b\tc", "nul_byte"),
+    ]  # fmt: skip
+    write(tmp_path, b"\xef\xbb\xbf" + b"".join("字\tword".encode() + ending + line + ending for line, _ in bad))
+    assert pairs_of(TSV, tmp_path) == [("字", "word")] * 7
+    assert faults_of(TSV, tmp_path) == [(2 * number + 1, reason) for number, (_, reason) in enumerate(bad)]
     (block,) = read_blocks("test", TSV, tmp_path, 1 << 20)
-    assert columns_of(block, TSV).lines.tolist() == [0, 2, 4]
+    assert columns_of(block, TSV).lines.tolist() == [0, 2, 4, 6, 8, 10, 12]
 
 
 def plain_columns(block, source):
@@ -177,7 +154,6 @@ def test_a_carriage_return_inside_a_line_is_a_space_and_a_last_line_needs_no_end
 
 
 def test_sides_of_a_line_aligned_file_may_be_bad_alone_and_hold_tabs(tmp_path):
-    formats.write_parts(tmp_path, formats.un("甲\n\n乙\t丙\n\xff丁\n".encode("latin-1", "replace"), b"a\nb\nc\td\ne\n"))
     formats.write_parts(tmp_path, formats.un("甲\n\n乙\t丙\n".encode() + b"\xff\n", b"a\nb\nc\td\ne\n"))
     assert pairs_of(TAR, tmp_path) == [("甲", "a"), ("乙 丙", "c d")]
     assert faults_of(TAR, tmp_path) == [(1, "one_sided"), (3, "invalid_utf8")]
@@ -197,22 +173,13 @@ def test_bytes_that_are_no_gb18030_make_their_line_invalid_and_no_other(tmp_path
 # --- damage and mistakes -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", [1, 9, 300])
-def test_a_truncated_gzip_file_is_refused_by_name(tmp_path, cut):
+@pytest.mark.parametrize("cut", [1, 9, 300, None])
+def test_a_gzip_file_cut_short_or_with_a_flipped_bit_is_refused_by_name(tmp_path, cut):
     write_wmt21(tmp_path)
     path = tmp_path / "en-zh-v1.txt.gz"
-    path.write_bytes(path.read_bytes()[:-cut])
+    data = path.read_bytes()
+    path.write_bytes(data[:-cut] if cut else data[:-6] + bytes([data[-6] ^ 1]) + data[-5:])  # of the checksum
     with pytest.raises(ValueError, match=r"en-zh-v1\.txt\.gz: damaged or cut short .*fetch it again"):
-        pairs_of(WMT21["paracrawl"], tmp_path)
-
-
-def test_a_flipped_bit_in_a_gzip_file_is_refused(tmp_path):
-    write_wmt21(tmp_path)
-    path = tmp_path / "en-zh-v1.txt.gz"
-    data = bytearray(path.read_bytes())
-    data[-6] ^= 1  # of the checksum
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match="damaged or cut short"):
         pairs_of(WMT21["paracrawl"], tmp_path)
 
 
@@ -221,24 +188,18 @@ def test_a_truncated_tar_is_refused(tmp_path, packed):
     data = formats.un(side(PAIRS, 0), side(PAIRS, 1))
     data = data[:-200] if packed else gzip.compress(gzip.decompress(data)[:-40_000])
     write_parts(tmp_path, data)
-    with pytest.raises(
-        ValueError, match=r"UNv1\.0\.en-zh\.tar\.gz\.00 … UNv1\.0\.en-zh\.tar\.gz\.01: damaged or cut short"
-    ):
+    with pytest.raises(ValueError, match=r"tar\.gz\.00 … UNv1\.0\.en-zh\.tar\.gz\.01: damaged or cut short"):
         pairs_of(TAR, tmp_path)
 
 
-@pytest.mark.parametrize("missing", [0, 1])
-def test_a_missing_part_is_named(tmp_path, missing):
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [(0, r"part UNv1\.0\.en-zh\.tar\.gz\.00 is missing"), (1, r"gz\.01 is missing"), (2, "damaged or cut short")],
+)
+def test_a_missing_part_is_named_and_a_missing_last_one_is_a_truncated_archive(tmp_path, missing, message):
     write_parts(tmp_path, formats.un(side(PAIRS, 0), side(PAIRS, 1)), count=3)
     (tmp_path / f"UNv1.0.en-zh.tar.gz.{missing:02d}").unlink()
-    with pytest.raises(ValueError, match=rf"part UNv1\.0\.en-zh\.tar\.gz\.{missing:02d} is missing"):
-        pairs_of(TAR, tmp_path)
-
-
-def test_a_missing_last_part_is_a_truncated_archive(tmp_path):
-    write_parts(tmp_path, formats.un(side(PAIRS, 0), side(PAIRS, 1)), count=3)
-    (tmp_path / "UNv1.0.en-zh.tar.gz.02").unlink()
-    with pytest.raises(ValueError, match="damaged or cut short"):
+    with pytest.raises(ValueError, match=message):
         pairs_of(TAR, tmp_path)
 
 
@@ -277,16 +238,13 @@ def test_a_zip_that_is_damaged_is_refused(tmp_path):
         pairs_of(WMT21["ccmt"], tmp_path)
 
 
-def test_a_side_without_its_other_side_is_named(tmp_path):
+def test_files_that_do_not_make_two_sides_are_refused(tmp_path):
     write(tmp_path, b"a\n", "x.en")
     with pytest.raises(ValueError, match=r"x\* has no side 'zh,ch,cn'"):
         pairs_of(PAIRED, tmp_path)
     with pytest.raises(ValueError, match="named as one side"):
         pairs_of(Source("paired", ["*.en"], "zh", "de"), tmp_path)
-
-
-def test_two_files_for_one_side_are_refused(tmp_path):
-    for name in ("x.en", "x.zh", "x.cn"):
+    for name in ("x.zh", "x.cn"):
         write(tmp_path, b"a\n", name)
     with pytest.raises(ValueError, match="two files for one side"):
         pairs_of(PAIRED, tmp_path)
@@ -317,13 +275,6 @@ def test_a_file_without_any_newline_is_refused_before_it_fills_the_memory(tmp_pa
 def test_a_source_that_makes_no_sense_is_refused(values, message):
     with pytest.raises(ValueError, match=message):
         Source(**{"kind": "tsv", "files": ["x"], "source": 0, "target": 1, "columns": 2} | values)
-
-
-def test_a_zip_of_nothing_but_other_files_is_no_source(tmp_path):
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:
-        zipped.writestr("readme.txt", "nothing")
-    with pytest.raises(ValueError, match="named as one side"):
-        pairs_of(Source("paired", ["*.zip"], "zh", "en"), tmp_path)
 
 
 def test_an_empty_file_has_no_pairs(tmp_path):
