@@ -9,24 +9,24 @@ PAPER = Cleaning("zh", "en")
 STRICT = Cleaning("zh", "en", True, True, 1000, True, 0.5, 3.0, "near")
 
 
-@pytest.mark.parametrize("text", ["caf\ufffd", "a\x07\x07b", "\x00\x9d", "要马上\ue01f臀\ue1f0幔"])
-def test_several_control_characters_or_one_mark_of_a_broken_decoding_are_damage(text):
-    assert cleaning.control_characters(text)
+def test_several_control_characters_or_one_mark_of_a_broken_decoding_are_damage_and_nothing_else():
+    for text in ("caf\ufffd", "a\x07\x07b", "\x00\x9d", "要马上\ue01f臀\ue1f0幔"):
+        assert cleaning.control_characters(text)
+    for text in (
+        "tab\tand\nnewline\r",
+        "zero\u200bwidth",
+        "\ufeffmark",
+        "软\u00ad连字符",
+        "♪ 🚀",
+        "Good\ue4d1",
+        "fine\x7f",
+    ):
+        assert not cleaning.control_characters(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["tab\tand\nnewline\r", "zero\u200bwidth", "\ufeffmark", "软\u00ad连字符", "♪ 🚀", "Good\ue4d1", "fine\x7f"]
-)
-def test_white_space_and_invisible_characters_and_a_single_private_one_are_not_damage(text):
-    assert not cleaning.control_characters(text)
-
-
-@pytest.mark.parametrize(("source", "target"), [("iPhone 4", "iPhone 4"), ("ＷＭＴ!", "ＷＭＴ"), ("汉字", "「汉字」")])
-def test_sides_that_say_the_same_are_identical(source, target):
-    assert cleaning.identical_sides(source, target)
-
-
-def test_sides_that_differ_in_a_letter_are_not_identical():
+def test_sides_that_say_the_same_are_identical_and_no_others():
+    for source, target in (("iPhone 4", "iPhone 4"), ("ＷＭＴ!", "ＷＭＴ"), ("汉字", "「汉字」")):
+        assert cleaning.identical_sides(source, target)
     assert not cleaning.identical_sides("iPhone 4", "iPhone 5")
 
 
@@ -113,11 +113,7 @@ def test_a_kept_pair_names_every_rule_that_rewrote_it():
 
 def test_a_single_private_character_goes_and_the_pair_stays():
     assert clean("太好了\ue4d1", "Good.", STRICT) == Fate("太好了", "Good.", None, ("strip_control",))
-    assert clean("太好了\ue4d1", "Good.", PAPER).source == "太好了\ue4d1"
-
-
-def test_without_the_rule_traditional_characters_stay():
-    assert clean("這個", "this", PAPER).source == "這個"
+    assert clean("這好\ue4d1", "Good.", PAPER).source == "這好\ue4d1", "without the rules all stays"
 
 
 @pytest.mark.parametrize(
@@ -137,19 +133,9 @@ def test_a_value_that_breaks_its_rule_is_refused(values, message):
         Cleaning(**{"source_language": "zh", "target_language": "en"} | values)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1" * 1_000_000,
-        "1 " * 500_000,
-        "0000 " * 200_000,
-        "& " * 500_000,
-        "a , " * 250_000,
-        "。" * 1_000_000,
-        "0" * 999_999 + "1",
-    ],
-)
-def test_a_million_characters_take_no_longer_than_their_number(text):
+@pytest.mark.parametrize("part", ["1", "1 ", "0000 ", "& ", "a , ", "。", "0"])
+def test_a_million_characters_take_no_longer_than_their_number(part):
+    text = part * (1_000_000 // len(part)) + "1"
     import time
 
     start = time.process_time()
