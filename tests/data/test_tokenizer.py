@@ -57,9 +57,10 @@ def test_bpe_merges_what_it_has_seen_often():
     assert len(tokens) < len("like the man")
 
 
-def test_a_character_seen_often_is_a_token_and_a_new_one_is_its_bytes():
+def test_a_character_seen_often_is_a_token_and_a_new_one_is_its_bytes_whether_composed_or_not():
     tokenizer = tiny_tokenizer()
     assert tokenizer.convert_ids_to_tokens(token_ids(tokenizer, ["人é"])[0]) == ["人", "<0xC3>", "<0xA9>"]
+    assert token_ids(tokenizer, ["cafe\u0301"]) == token_ids(tokenizer, ["café"])
 
 
 @pytest.mark.parametrize(
@@ -79,11 +80,6 @@ def test_any_text_survives_a_round_trip(build, text):
     ids = token_ids(tokenizer, [text])[0]
     assert decode(tokenizer, ids) == text
     assert not set(ids) & {tokenizer.eos_token_id, tokenizer.bos_token_id}
-
-
-def test_decomposed_characters_are_composed_first():
-    tokenizer = tiny_tokenizer()
-    assert token_ids(tokenizer, ["cafe\u0301"]) == token_ids(tokenizer, ["café"])
 
 
 def test_special_tokens_spelt_out_in_a_text_are_plain_text():
@@ -131,36 +127,22 @@ def test_a_model_configuration_beside_a_tokenizer_changes_nothing_about_it(tmp_p
     assert [decode(loaded, ids) for ids in token_ids(loaded, texts)] == texts
 
 
-def test_a_vocabulary_below_the_bytes_is_refused():
+def test_what_gives_no_tokenizer_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"data\.vocab_size=299: .*at least 300"):
         train_bpe(TEXTS, 299)
-
-
-def test_a_folder_without_a_tokenizer_is_refused_by_name(tmp_path):
-    with pytest.raises(ValueError, match=r"data\.tokenizer='.*nothing here'"):
-        load_tokenizer(str(tmp_path / "nothing here"))
-    with pytest.raises(ValueError, match=r"data\.tokenizer="):
-        load_tokenizer(str(tmp_path))
-
-
-def test_a_model_folder_without_tokenizer_files_is_refused(tmp_path):
+    for folder in (tmp_path / "nothing here", tmp_path):
+        with pytest.raises(ValueError, match=rf"data\.tokenizer='{folder}'"):
+            load_tokenizer(str(folder))
     tiny_backbone().config.save_pretrained(tmp_path)  # of which transformers makes a tokenizer of one entry
     with pytest.raises(ValueError, match=r"data\.tokenizer=.*there are no tokenizer files.*null to train one"):
         load_tokenizer(str(tmp_path))
 
 
-def test_end_is_eos_and_seed_is_bos():
+def test_end_is_eos_and_seed_is_bos_or_else_im_start_or_else_eos():
     assert stream_tokens(tiny_tokenizer()) == StreamTokens(end=0, seed=1)
-    tokenizer = word_tokenizer(["?", "<s>", "<|im_start|>", "</s>"], bos_token="<s>", eos_token="</s>")
-    assert stream_tokens(tokenizer) == StreamTokens(end=3, seed=1)
-
-
-def test_without_bos_the_seed_is_im_start():
-    tokenizer = word_tokenizer(["?", "</s>", "<|im_start|>"], eos_token="</s>")
-    assert stream_tokens(tokenizer) == StreamTokens(end=1, seed=2)
-
-
-def test_without_bos_and_im_start_the_seed_is_eos():
+    words = ["?", "<s>", "<|im_start|>", "</s>"]
+    assert stream_tokens(word_tokenizer(words, bos_token="<s>", eos_token="</s>")) == StreamTokens(end=3, seed=1)
+    assert stream_tokens(word_tokenizer(words, eos_token="</s>")) == StreamTokens(end=3, seed=2)
     assert stream_tokens(word_tokenizer(["?", "</s>"], eos_token="</s>")) == StreamTokens(end=1, seed=1)
 
 

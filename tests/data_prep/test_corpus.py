@@ -61,18 +61,13 @@ def path(tmp_path: Path) -> Path:
     return write(tmp_path / "corpus.tsv", made_up(1000))
 
 
-def test_held_out_sizes_are_exact_and_the_rest_trains(path: Path) -> None:
-    corpus = load_corpus(path, **LANGUAGES, **SIZES)
-    assert list(corpus.splits) == ["train", "validation", "test"]
-    assert (len(corpus.splits["test"]), len(corpus.splits["validation"])) == (30, 20)
-    counts = corpus.report.counts["train"]
-    assert counts["kept"] + counts["shares_held_out"] == corpus.report.counts["train.clean"]["kept"]
-    assert len(corpus.splits["train"]) == counts["kept"]
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_splits_share_neither_source_nor_target(path: Path, seed: int) -> None:
-    splits = load_corpus(path, **LANGUAGES, **SIZES, seed=seed).splits
+def test_held_out_sizes_are_exact_and_splits_share_neither_source_nor_target(path: Path, seed: int) -> None:
+    corpus = load_corpus(path, **LANGUAGES, **SIZES, seed=seed)
+    splits, counts = corpus.splits, corpus.report.counts
+    assert {name: len(pairs) for name, pairs in splits.items() if name != "train"} == {"test": 30, "validation": 20}
+    assert counts["train"]["kept"] + counts["train"]["shares_held_out"] == counts["train.clean"]["kept"]
+    assert len(splits["train"]) == counts["train"]["kept"]
     for side in (0, 1):
         assert not keys(splits["train"], side) & keys(splits["test"] + splits["validation"], side)
         assert len(keys(splits["test"] + splits["validation"], side)) == 50
@@ -125,14 +120,11 @@ def test_splits_do_not_depend_on_the_order_of_lines(path: Path, tmp_path: Path) 
     assert first.report.counts == second.report.counts
 
 
-def test_another_seed_holds_out_other_pairs(path: Path) -> None:
+def test_another_seed_holds_out_other_pairs_and_the_validation_size_leaves_the_test_split_alone(path: Path) -> None:
     first, second = (load_corpus(path, **LANGUAGES, **SIZES, seed=seed).splits["test"] for seed in (0, 1))
     assert len(set(first) & set(second)) < 10
-
-
-def test_the_validation_size_leaves_the_test_split_alone(path: Path) -> None:
-    tests = [load_corpus(path, **LANGUAGES, test_size=30, validation_size=size).splits["test"] for size in (0, 1, 99)]
-    assert tests[0] == tests[1] == tests[2]
+    for size in (0, 1, 99):
+        assert load_corpus(path, **LANGUAGES, test_size=30, validation_size=size).splits["test"] == first
 
 
 def test_more_lines_move_no_source_from_test_to_train_unless_a_lower_rank_comes(path: Path, tmp_path: Path) -> None:
@@ -187,23 +179,19 @@ def test_exact_duplicates_are_dropped_once_clean_and_counted(tmp_path: Path) -> 
     assert corpus.report.examples["train.clean"]["only_numerals"] == [(1, "a.tsv:5", "3\t3", "")]
 
 
-def test_given_files_keep_their_order_and_training_gives_way(tmp_path: Path) -> None:
+def test_given_files_are_taken_whole_and_in_order_and_training_gives_way(tmp_path: Path) -> None:
     pairs = made_up(60)
     test = write(tmp_path / "test.tsv", pairs[:10])
     validation = write(tmp_path / "validation.tsv", pairs[5:30])
-    corpus = load_corpus(write(tmp_path / "train.tsv", pairs), validation, test, **LANGUAGES)
+    corpus = load_corpus(write(tmp_path / "train.tsv", pairs), validation, test, **LANGUAGES, test_size=1)
     assert corpus.splits["test"] == pairs[:10]
     held = corpus.splits["test"] + corpus.splits["validation"]
     for side in (0, 1):
         assert not keys(corpus.splits["test"], side) & keys(corpus.splits["validation"], side)
         assert not keys(corpus.splits["train"], side) & keys(held, side)
     assert corpus.report.counts["validation"]["shares_held_out"] >= 5
-
-
-def test_a_given_test_file_goes_with_a_validation_split_cut_from_training(path: Path, tmp_path: Path) -> None:
-    test = write(tmp_path / "test.tsv", [("题", "A question."), ("答", "An answer.")])
-    splits = load_corpus(path, test=test, **LANGUAGES, validation_size=20, test_size=1).splits
-    assert (len(splits["validation"]), len(splits["test"])) == (20, 2), "a file is taken whole"
+    cut = load_corpus(tmp_path / "train.tsv", test=test, **LANGUAGES, validation_size=9)
+    assert (len(cut.splits["validation"]), cut.splits["test"]) == (9, pairs[:10])
 
 
 def test_several_training_files_are_one_corpus(path: Path, tmp_path: Path) -> None:
@@ -216,9 +204,8 @@ def test_several_training_files_are_one_corpus(path: Path, tmp_path: Path) -> No
 def test_an_empty_corpus_is_an_error_that_says_where_the_pairs_went(path: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text(json.dumps({"zh": "你好", "en": "Hi"}) + "\n", encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=r"(?s)left of .*bad.jsonl \(source_field=cn, .*missing_field +1 .*source_field"
-    ):
+    message = r"(?s)left of .*bad.jsonl \(source_field=cn, .*missing_field +1 .*source_field"
+    with pytest.raises(ValueError, match=message):
         load_corpus(bad, **LANGUAGES, source_field="cn", target_field="en")
     with pytest.raises(ValueError, match=r"(?s)no test pair is left.*one_sided"):
         load_corpus(path, test=write(tmp_path / "test.tsv", [("", "No source")]), **LANGUAGES)
@@ -251,19 +238,10 @@ def test_a_size_beyond_what_is_there_is_an_error_that_says_how_many_are_lacking(
         load_corpus(single, **LANGUAGES, test_size=1)
 
 
-@pytest.mark.parametrize("name", ["validation_size", "test_size"])
-def test_a_negative_size_is_an_error(path: Path, name: str) -> None:
-    size: dict[str, Any] = {name: -1}
-    with pytest.raises(ValueError, match=f"{name} must not be negative, got -1"):
-        load_corpus(path, **LANGUAGES, **size)
-
-
-def test_an_unknown_language_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_negative_size_and_an_unknown_language_are_errors_before_anything_is_read(tmp_path: Path) -> None:
+    for name in ("validation_size", "test_size"):
+        size: dict[str, Any] = {name: -1}
+        with pytest.raises(ValueError, match=f"{name} must not be negative, got -1"):
+            load_corpus(tmp_path / "nowhere.tsv", "nowhere.tsv" if name == "test_size" else None, **LANGUAGES, **size)
     with pytest.raises(ValueError, match="'cn' is not an ISO 639-1 code"):
         load_corpus(tmp_path / "nowhere.tsv", source_language="cn", target_language="en")
-
-
-def test_the_report_of_a_whole_run_is_fit_for_json(path: Path) -> None:
-    corpus = load_corpus(path, **LANGUAGES, **SIZES)
-    assert json.loads(json.dumps(corpus.report.as_dict()))["counts"]["train.read"] == {"pairs": 1000}
-    assert "shares_held_out" in corpus.report.summary()
