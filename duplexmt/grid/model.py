@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from ..kernels.lora import linear
 from ..kernels.norm import rms_norm
-from ..kernels.products import matrix_products
+from ..kernels.products import matrix_products, on_rounded
 from ..kernels.swiglu import gated
 from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
 from .cells import Cells
@@ -211,7 +211,7 @@ class GridModel(nn.Module):
 
     def emit_logits(self, hidden: Tensor) -> Tensor:
         """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
-        return self.emit_head(hidden)
+        return on_rounded(self.emit_head, hidden)
 
     def decide(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
         """p(EMIT) as decoding compares it with θ, and the most probable next token where that had to be known for it.

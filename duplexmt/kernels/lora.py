@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .products import narrow_product, weight_gradient, without_autocast
+from .products import narrow_product, on_rounded, rounded, weight_gradient, without_autocast
 from .products import product as times
 
 
@@ -23,7 +23,7 @@ def linear(layer: nn.Module, states: Tensor) -> Tensor:
     as_it_is = torch.compiler.is_compiling() or not torch.is_grad_enabled() or layer._forward_hooks
     adapter = None if as_it_is else plain_adapter(layer)
     if adapter is None:
-        return layer(states)
+        return on_rounded(layer, states)
     base: Any = layer.base_layer
     device = states.device.type
     product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
@@ -59,24 +59,25 @@ class _LoRALinear(torch.autograd.Function):
         ctx: Any, x: Tensor, W: Tensor, b: Tensor | None, A: Tensor, B: Tensor, scale: float, product: torch.dtype
     ) -> Tensor:
         ctx.dtypes, ctx.scale = (x.dtype, A.dtype, B.dtype), scale
-        x, W, A, B = (part.to(product) for part in (x, W, A, B))
+        n, x = len(x), rounded(x.to(product))
+        W, A, B = (part.to(product) for part in (W, A, B))
         b = None if b is None else b.to(product)
         with without_autocast(x.device.type):
             if product.itemsize >= 4:
                 ctx.save_for_backward(x, W, A, B, None)
-                return times(x, torch.addmm(W, B, A, alpha=scale), b)
+                return times(x, torch.addmm(W, B, A, alpha=scale), b)[:n]
             u = x @ A.T
             ctx.save_for_backward(x, W, A, B, u)
             if len(W) > W.shape[1]:
-                return F.linear(torch.cat((x, u), -1), torch.cat((W, scale * B), -1), b)
-            return torch.addmm(F.linear(x, W, b), u, (scale * B).T)
+                return F.linear(torch.cat((x, u), -1), torch.cat((W, scale * B), -1), b)[:n]
+            return torch.addmm(F.linear(x, W, b), u, (scale * B).T)[:n]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """With `t = s·Bᵀ·∂y`: `∂x = Wᵀ·∂y + Aᵀ·t`, `∂A = t·xᵀ` and `∂B = s·∂y·(A·x)ᵀ`."""
         x, W, A, B, u = ctx.saved_tensors
         (x_dtype, A_dtype, B_dtype), scale = ctx.dtypes, ctx.scale
-        g, d_x = gradients[0], None
+        n, g, d_x = len(gradients[0]), rounded(gradients[0]), None
         with without_autocast(x.device.type):
             t = narrow_product(g, (scale * B).T)
             if ctx.needs_input_grad[0]:
@@ -86,7 +87,7 @@ class _LoRALinear(torch.autograd.Function):
                     d_x = torch.cat((g, t), -1) @ torch.cat((W, A))
                 else:
                     d_x = torch.addmm(g @ W, t, A)
-                d_x = d_x.to(x_dtype)
+                d_x = d_x[:n].to(x_dtype)
             u = narrow_product(x, A) if u is None else u
             d_A, d_B = weight_gradient(t, x), scale * weight_gradient(g, u).contiguous()
         return d_x, None, None, d_A.to(A_dtype), d_B.to(B_dtype), None, None

@@ -9,7 +9,7 @@ AVX-512, for which PyTorch's BLAS is made, it is 135 to 159 by oneDNN and 151 to
 """
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 INTEL = "GenuineIntel"
+FEWEST_ROWS = 16  # that are rounded up to
 NOT_WIDE = 512  # columns, between what was measured
 FAST = 0.8  # of float32's time, from where on bfloat16 pays: far from what was seen on either side
 
@@ -30,7 +31,8 @@ def product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     For the inside of an autograd function; the weight may be a transposed view.
     """
-    return _by_onednn(rows, weight, bias) if _onednn_takes(rows, weight) else F.linear(rows, weight, bias)
+    n, rows = len(rows), rounded(rows)
+    return (_by_onednn if _onednn_takes(rows, weight) else F.linear)(rows, weight, bias)[:n]
 
 
 def narrow_product(rows: Tensor, weight: Tensor) -> Tensor:
@@ -54,6 +56,38 @@ def weight_gradient(outputs: Tensor, inputs: Tensor) -> Tensor:
     if outputs.shape[1] <= inputs.shape[1]:
         return _by_onednn(outputs.T, inputs.T)
     return _by_onednn(inputs.T, outputs.T).T
+
+
+def on_rounded(layer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """`layer(rows)`, of a layer that takes each row by itself: computed for a round number of them."""
+    more = rounded(rows)
+    return layer(rows) if more is rows else layer(more)[: len(rows)]
+
+
+def rounded(rows: Tensor) -> Tensor:
+    """Rows of a product `[n, D]`; where oneDNN computes it in autocast's type, and with rows of zeros up to a round
+    number, at most a sixteenth more.
+
+    oneDNN compiles each product for the number of its rows when it meets that for the first time, and keeps about a
+    thousand of them. Batches all have other numbers of cells. In bfloat16 on one core of an Intel Xeon with AMX, 1,550
+    rows of 256 times 256 columns take 0.2 ms, and 1.6 ms the first time; 768 columns 0.6 and 2.7.
+    """
+    if rows.device.type != "cpu" or rows.dim() != 2 or torch.compiler.is_compiling():
+        return rows
+    autocast = torch.is_autocast_enabled("cpu") and rows.dtype != torch.float64  # which it leaves alone
+    dtype = torch.get_autocast_dtype("cpu") if autocast else rows.dtype
+    step = max(FEWEST_ROWS, 1 << len(rows).bit_length() >> 5)
+    more = -len(rows) % step
+    if not more or not _compiled_for_rows(dtype):
+        return rows
+    return F.pad(rows.to(dtype), (0, 0, 0, more))
+
+
+def _compiled_for_rows(dtype: torch.dtype) -> bool:
+    """Whether products of this type are oneDNN's on this processor."""
+    if not has_onednn(torch.device("cpu")):
+        return False
+    return dtype == torch.bfloat16 or (dtype == torch.float32 and onednn_is_faster())
 
 
 def without_autocast(device_type: str) -> AbstractContextManager[Any]:

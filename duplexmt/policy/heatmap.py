@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.products import product as times
-from ..kernels.products import weight_gradient
+from ..kernels.products import rounded, weight_gradient
 from ..kernels.triton_use import proves_itself, use_triton
 
 IN_CACHE = 128  # cells whose rows of 3,000 logits stay in a processor's cache
@@ -206,17 +206,19 @@ class _TokenLoss(torch.autograd.Function):
             pieces = cells_with_gradient.split(ctx.piece)
         for group in _grouped(pieces, ctx.summed):
             cells = torch.cat([own for _, own in group])
-            states = hidden[cells].to(product)
-            d_logits = states.new_empty(len(cells), len(w)) if kept else times(states, w, b)
+            states = rounded(hidden[cells].to(product))
+            d_logits = states.new_empty(len(states), len(w)) if kept else times(states, w, b)
+            of_cells = d_logits[: len(cells)]
+            d_logits[len(cells) :] = 0
             parts = [(number, at) for number, own in group for at in own.split(at_a_time)]
-            for part, (number, at) in zip(d_logits.split([len(at) for _, at in parts]), parts, strict=True):
+            for part, (number, at) in zip(of_cells.split([len(at) for _, at in parts]), parts, strict=True):
                 if kept:
                     torch.index_select(kept[number], 0, at - number * ctx.piece, out=part)
                 d_loss = gradients[0][at, None].to(log_totals.dtype)
                 d_part = gradients_of_logits_(part, log_totals[at], labels[at], d_loss)
                 if d_bias is not None:
                     d_bias += d_part.sum(0, dtype=log_totals.dtype)
-            d_hidden.index_copy_(0, cells, times(d_logits, w.T).to(hidden.dtype))
+            d_hidden.index_copy_(0, cells, times(d_logits, w.T)[: len(cells)].to(hidden.dtype))
             if ctx.needs_input_grad[1]:
                 d_group = weight_gradient(d_logits, states).to(weight.dtype)
                 d_weight = d_group if d_weight is None else d_weight.add_(d_group)

@@ -5,7 +5,16 @@ import torch
 from torch.nn import functional as F
 
 from duplexmt.kernels import products
-from duplexmt.kernels.products import NOT_WIDE, has_onednn, narrow_product, product, weight_gradient, without_autocast
+from duplexmt.kernels.products import (
+    NOT_WIDE,
+    has_onednn,
+    narrow_product,
+    on_rounded,
+    product,
+    rounded,
+    weight_gradient,
+    without_autocast,
+)
 
 
 @pytest.fixture(params=[True, False], ids=["onednn", "blas"])
@@ -113,3 +122,50 @@ def test_the_time_of_bfloat16_is_that_of_the_fastest_product_of_each_type(monkey
     monkeypatch.setattr(products.F, "linear", linear)
     monkeypatch.setattr(products, "perf_counter", lambda: clock[0])
     assert products.time_of_bfloat16.__wrapped__(4, times=3) == 0.5
+
+
+@pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
+@pytest.mark.parametrize(("rows", "round_number"), [(1, 16), (16, 16), (500, 512), (1025, 1088), (5000, 5120)])
+def test_rows_of_a_product_in_bfloat16_are_a_round_number(rows, round_number):
+    states = torch.randn(rows, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        more = rounded(states)
+    assert len(more) == round_number
+    assert torch.equal(more[:rows], states.bfloat16() if round_number > rows else states)
+    assert not more[rows:].any()
+
+
+def test_few_numbers_of_rows_are_left_and_few_are_added():
+    with torch.autocast("cpu", torch.bfloat16):
+        sizes = [(n, len(rounded(torch.empty(n, 1)))) for n in range(256, 4097)]
+    assert all(n <= more <= n * 17 / 16 for n, more in sizes)
+    if has_onednn(torch.device("cpu")):
+        assert len({more for _, more in sizes}) <= 4 * 16 + 1
+
+
+@pytest.mark.usefixtures("faster_by_onednn")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_layer_on_a_round_number_of_rows_has_the_values_and_gradients_of_the_rows_alone(dtype):
+    torch.manual_seed(0)
+    layer, states = torch.nn.Linear(24, 40, dtype=dtype), torch.randn(37, 24, dtype=dtype, requires_grad=True)
+    found, expected = on_rounded(layer, states), layer(states)
+    inputs, d_outputs = (states, *layer.parameters()), torch.randn_like(expected)
+    torch.testing.assert_close(found, expected)
+    for ours, plain in zip(
+        *(torch.autograd.grad(outputs, inputs, d_outputs) for outputs in (found, expected)), strict=True
+    ):
+        torch.testing.assert_close(ours, plain)
+
+
+def test_a_layer_in_autocast_has_its_gradients_too():
+    torch.manual_seed(0)
+    layer, states = torch.nn.Linear(24, 40), torch.randn(37, 24, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = on_rounded(layer, states), layer(states)
+    assert found.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(found, expected)
+    inputs, d_outputs = (states, *layer.parameters()), torch.randn_like(expected)
+    for ours, plain in zip(
+        *(torch.autograd.grad(outputs, inputs, d_outputs) for outputs in (found, expected)), strict=True
+    ):
+        torch.testing.assert_close(ours, plain, rtol=0.02, atol=0.02)
