@@ -38,13 +38,6 @@ def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
         return pa.Table.from_batches(batches, schema).combine_chunks()
 
 
-def block_pairs(path: Path) -> int:
-    """How many pairs a block has."""
-    with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
-
-
 def block_report(path: Path) -> Report:
     """What became of the lines of a block."""
     with pa.memory_map(str(path)) as file:

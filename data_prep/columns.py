@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from data_prep.reading import split_context
+from data_prep.reading import decode_line, split_context
 from data_prep.sources import Block, Source
 
 
@@ -96,12 +96,7 @@ def _faults(sides: tuple[bytes, ...], width: int) -> dict[int, Fault]:
     faults: dict[int, Fault] = {}
     for index, line in enumerate(zip(*map(_split, sides), strict=True)):
         joined = b"\t".join(line)
-        try:
-            text, reason = joined.decode(), ""
-        except UnicodeDecodeError:
-            text, reason = joined.decode("utf-8", "replace"), "invalid_utf8"
-        if not reason and not text.strip():
-            reason = "empty_line"
+        text, reason = decode_line(joined)
         if not reason and len(line) == 1 and line[0].count(b"\t") + 1 != width:
             reason = "wrong_column_count"
         if not reason and "\0" in text:

@@ -200,7 +200,7 @@ def _tsv_rows(file: Path, source_field: int, target_field: int) -> Iterator[_Row
     counts = [line.count(b"\t") + 1 for _, line in head if line.strip()]
     columns = max(source_field + 1, target_field + 1, mode(counts) if counts else 0)
     for number, line in chain(head, lines):
-        text, bad = _decode(line)
+        text, bad = decode_line(line)
         cells = text.split("\t")
         if bad or len(cells) != columns:
             yield _Row(number, text, None, bad or "wrong_column_count")
@@ -236,7 +236,7 @@ def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> I
     for cells in records:
         check_closed(1)
         held.clear()
-        text, bad = _decode(",".join(cells).encode("utf-8", "surrogateescape"))
+        text, bad = decode_line(",".join(cells).encode("utf-8", "surrogateescape"))
         if bad or len(cells) != len(header):
             yield _Row(records.line_num, text, None, bad or "wrong_column_count")
         else:
@@ -245,7 +245,7 @@ def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> I
 
 def _jsonl_rows(file: Path, source_path: list[str], target_path: list[str]) -> Iterator[_Row]:
     for number, line in enumerate(_lines(file), 1):
-        text, bad = _decode(line)
+        text, bad = decode_line(line)
         if bad:
             yield _Row(number, text, None, bad)
             continue
@@ -299,7 +299,7 @@ def _dig(value: Any, path: list[str]) -> Any:
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
 
-def _decode(line: bytes) -> tuple[str, str | None]:
+def decode_line(line: bytes) -> tuple[str, str | None]:
     """The line's text and None, or a readable form of it and what is wrong."""
     try:
         text = line.decode("utf-8")

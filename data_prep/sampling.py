@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_prep.blocks import block_pairs, read_block
+from data_prep.blocks import read_block
 from data_prep.corpus import CountTokens
 from data_prep.ranking import ranks
 from data_prep.reading import Pair
@@ -74,7 +74,7 @@ def without_duplicates(blocks: list[tuple[str, Path]], duplicates: str, seed: in
     punctuation (`splitting.text_key`). The first one in the order of sources and lines stays.
     """
     report = Report({"duplicates": {}})
-    corpus = CleanedCorpus(blocks, [np.ones(block_pairs(path), bool) for _, path in blocks], seed)
+    corpus = CleanedCorpus(blocks, [np.ones(len(read_block(path, ["line"])), bool) for _, path in blocks], seed)
     kinds = {"none": {}, "exact": {"duplicate": "exact"}, "near": {"duplicate": "exact", "near_duplicate": "near"}}
     for name, column in kinds[duplicates].items():
         hashes = [read_block(path, [column])[column].to_numpy() for _, path in blocks]
