@@ -102,11 +102,13 @@ def test_a_program_comes_back_to_its_server_by_the_route_it_has_chosen(behind):
 
 def test_a_browser_comes_back_to_its_server_by_the_cookie_it_got_with_the_page(behind):
     found = set()
-    for _ in range(6):
+    for _ in range(40):  # each cookie is drawn, so that half of them lead to either server
         with urllib.request.urlopen(f"http://127.0.0.1:{behind.port}/", timeout=10) as answer:
             cookie = answer.headers["set-cookie"]
         assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in cookie.split(";")}
         found.add(come_and_go(behind, behind.address, {"Cookie": cookie.split(";")[0]}))
+        if found == {0, 1}:
+            break
     assert found == {0, 1}
 
 
