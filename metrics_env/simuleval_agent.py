@@ -32,7 +32,7 @@ class DuplexAgent(TextToTextAgent):
         if not python.exists():
             raise SystemExit(f"error: no main environment at {python.parent.parent}: run make setup")
         command = [str(python), "-m", "duplexmt.evaluation.simuleval", "serve", str(Path(args.model_folder).resolve())]
-        command += ["--system", args.system, "--max-target-tokens", str(args.max_target_tokens)]
+        command += ["--run-as", args.run_as, "--max-target-tokens", str(args.max_target_tokens)]
         command += [] if args.setting is None else ["--setting", str(args.setting)]
         command += [] if args.adaptive is None else ["--adaptive", args.adaptive]
         self.decoder = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -84,7 +84,7 @@ class DuplexAgent(TextToTextAgent):
     def add_args(parser: ArgumentParser) -> None:
         """Beside SimulEval's own."""
         parser.add_argument("--model-folder", required=True)
-        parser.add_argument("--system", default="grid", help="grid, waitk, confidence, …: as build_system has them")
+        parser.add_argument("--run-as", default="grid", help="grid, waitk, confidence, …: as build_system has them")
         parser.add_argument("--setting", type=float, help="its knob: θ of grid, k of waitk, ρ of confidence, …")
         parser.add_argument("--adaptive", help="K_MIN,K_MAX,ALPHA,DIVERGENCE of confidence and lsg: 1,4,0.6,paper")
         parser.add_argument("--unit", choices=["token", "word"], default="token")

@@ -165,7 +165,7 @@ def main() -> None:
     exporting.add_argument("out", type=Path)
     serving = commands.add_parser("serve")
     serving.add_argument("model_folder")
-    serving.add_argument("--system", default="grid")
+    serving.add_argument("--run-as", default="grid")
     serving.add_argument("--setting", type=float)
     serving.add_argument("--adaptive", metavar="K_MIN,K_MAX,ALPHA,DIVERGENCE", type=adaptive_of)
     serving.add_argument("--max-target-tokens", type=int, default=64)
@@ -174,7 +174,7 @@ def main() -> None:
         if arguments.command == "export":
             export(arguments.evaluation, arguments.out)
         else:
-            values = arguments.system, arguments.setting, arguments.max_target_tokens, arguments.adaptive
+            values = arguments.run_as, arguments.setting, arguments.max_target_tokens, arguments.adaptive
             serve(arguments.model_folder, *values)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

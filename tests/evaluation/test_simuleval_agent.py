@@ -159,14 +159,14 @@ def test_the_agents_other_half_serves_a_policy_by_its_command(tmp_path):
             [*command, *arguments], cwd=ROOT, input=given, capture_output=True, text=True, timeout=120
         )
 
-    done = served("--system", "confidence", "--setting", "0.4", "--adaptive", "1,3,0.9,paper")
+    done = served("--run-as", "confidence", "--setting", "0.4", "--adaptive", "1,3,0.9,paper")
     ready, *answers = map(json.loads, done.stdout.splitlines())
     assert ready == {"ready": True}
     assert [answer["finished"] for answer in answers] == [False, False, False, True]
     lengths = [len(answer["tokens"]) for answer in answers]
     assert lengths == sorted(lengths)
     assert lengths[-1] > 0
-    done = served("--system", "confidence", "--setting", "0.4")
+    done = served("--run-as", "confidence", "--setting", "0.4")
     assert (done.returncode, done.stdout) == (2, "")
     assert "system='confidence' needs the bounds of its lag" in done.stderr
 
@@ -253,7 +253,7 @@ def test_simuleval_reports_the_delays_of_a_policy(tmp_path):
     folder = save(tmp_path / "model", multi_path(), tokens=stream_tokens(tiny_tokenizer()))
     evaluation(tmp_path / "run", model_folder(tmp_path / "grid"), 0.5)
     export(tmp_path / "run", tmp_path / "out")
-    given = ["--system", "confidence", "--adaptive", "1,4,0.9,paper", "--target", tmp_path / "out" / "target.txt"]
+    given = ["--run-as", "confidence", "--adaptive", "1,4,0.9,paper", "--target", tmp_path / "out" / "target.txt"]
     instances, _ = simuleval(folder, tmp_path / "out", 0.4, *given)
     system = build_system(
         load_model_folder(folder), "confidence", 0.4, max_target_tokens=LIMIT, adaptive=Adaptive(1, 4, 0.9, "paper")
