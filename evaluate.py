@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -24,6 +24,9 @@ from duplexmt.command_line import (
     user_errors,
 )
 from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
+
+if TYPE_CHECKING:
+    from duplexmt.evaluation.job import Job
 
 register_schemas()
 log = logging.getLogger("evaluate")
@@ -51,105 +54,24 @@ def decoded(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[P
         from duplexmt.evaluation.results import evaluations_in
 
         return evaluations_in([Path(rescored) for rescored in cfg.rescored])
-    (decode if cfg.target_al is None else choose_theta)(cfg, arguments, folder)
+    asked = job(cfg, arguments, folder)
+    (asked.decode if cfg.target_al is None else asked.choose_theta)()
     return [folder]
 
 
-def decode(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
-    """Translate what is not yet translated in the folder."""
-    from duplexmt.corpus.overlap import warn_of_overlap
-    from duplexmt.corpus.prepared import corpus_settings
-    from duplexmt.evaluation.decoding import Decoding
-    from duplexmt.evaluation.points import (
-        begun_points,
-        check_frames,
-        check_knobs,
-        check_languages,
-        decode_point,
-        points_of,
-    )
-    from duplexmt.model_folder.artifact import load_model_folder, read_manifest
-    from duplexmt.model_folder.devices import choose_device
+def job(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> "Job":
+    """What the settings and arguments ask to decode."""
+    from duplexmt.evaluation.job import Job
 
-    device, decoding, test = choose_device(cfg.device), None, None
-    compared: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
-    asked = folders_to_run(cfg, arguments, folder)
-    manifests = {path: read_manifest(path) for path in asked}
-    check_knobs({"k": cfg.ks, "agreement": cfg.agreement, **cfg.rivals}, manifests.values())
-    asked = [path.resolve() for path in asked]
-    begun = begun_points(folder, asked)
-    manifests |= {path: read_manifest(path) for path in begun}
-    check_languages(manifests)
-    for model_folder in dict.fromkeys([*asked, *begun]):
-        loaded = with_certainty(cfg, load_model_folder(model_folder, device, quantize=cfg.quantize))
-        if test is None:
-            test, held_out_from = test_pairs(cfg, arguments, loaded, cfg.split, manifests)
-            compared.append(held_out_from)
-            decoding = Decoding.start(folder, test, asked)
-        check_frames(cfg.rivals["alignatt"], loaded, test)
-        bases = [(f"the base of {model_folder}", data) for data in loaded.info.get("trained_before", [])]
-        for name, data in [(str(model_folder), loaded.info["data"]), *bases]:
-            corpus = corpus_settings(asdict(recorded_data(data, DataConfig(corpus="recorded"))))
-            if cfg.check_overlap and corpus not in compared:
-                compared.append(corpus)
-                log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
-                warn_of_overlap(name, corpus, loaded.tokenizer, test.sources)
-        knobs = cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals
-        wanted = points_of(loaded, *knobs) if model_folder in asked else []
-        for system, setting in dict.fromkeys([*wanted, *begun.get(model_folder, [])]):
-            how = limits(cfg) | {"adaptive": cfg.adaptive}
-            decode_point(decoding, test, loaded, model_folder, system, setting, **how)
-    decoding.finish()
+    def data_of(recorded: Any, split: str | None) -> dict[str, Any]:
+        if split is None:
+            return asdict(recorded_data(recorded, DataConfig(corpus="recorded")))
+        other = "validation_path" if split == "test" else "test_path"  # says nothing of this split
+        own = [argument for argument in arguments if not argument.startswith(f"data.{other}=")]
+        return asdict(recorded_data(recorded, replace(cfg.data, **{other: None}), own))
 
-
-def folders_to_run(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:
-    """The model folders asked for; of an evaluation that is gone on with, those it was begun with, unless others are
-    named: `latest` may be another run by now."""
-    from duplexmt.evaluation.decoding import Decoding
-    from duplexmt.evaluation.points import matching_folders
-
-    if cfg.resume and not any(argument.startswith("model_folder=") for argument in arguments):
-        return list(dict.fromkeys(Path(point.model_folder) for point in Decoding.read(folder).points.values()))
-    return matching_folders(cfg.model_folders)
-
-
-def test_pairs(cfg: EvaluateSettings, arguments: list[str], loaded: Any, split: str, manifests: dict[Path, Any]) -> Any:
-    """The pairs of a split, a file's or a corpus's, as the model was trained or as is asked for now."""
-    from duplexmt.evaluation.pairs import read_test_pairs
-
-    other = "data.validation_path" if split == "test" else "data.test_path"  # says nothing of this split
-    own = [argument for argument in arguments if not argument.startswith(f"{other}=")]
-    given = replace(cfg.data, **{other.removeprefix("data."): None})
-    data = asdict(recorded_data(loaded.info["data"], given, own))
-    return read_test_pairs(data, split, loaded, manifests.values(), cfg.references, cfg.limit)
-
-
-def with_certainty(cfg: EvaluateSettings, loaded: Any) -> Any:
-    """The model as its decisions are asked for now: `policy.certainty` in place of what its folder records."""
-    if cfg.policy.certainty is not None:
-        loaded.model.certainty = cfg.policy.certainty  # only a grid reads it
-    return loaded
-
-
-def limits(cfg: EvaluateSettings) -> dict[str, int]:
-    """Of decoding."""
-    return {"max_target_tokens": cfg.policy.max_target_tokens, "batch_size": cfg.batch_size}
-
-
-def choose_theta(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> None:
-    """Find the θ whose AL on the validation pairs meets `target_al`, and record it in the model folder."""
-    from duplexmt.evaluation.search import meet_al
-    from duplexmt.model_folder.artifact import load_model_folder
-    from duplexmt.model_folder.devices import choose_device
-
-    assert cfg.target_al is not None
-    (model_folder, *others) = [path.resolve() for path in folders_to_run(cfg, arguments, folder)]
-    device = choose_device(cfg.device)
-    loaded = with_certainty(cfg, load_model_folder(model_folder, device, quantize=cfg.quantize))
-    if others or loaded.info["system"] != "grid":
-        raise ValueError(f"target_al={cfg.target_al:g} needs one model folder of the grid: only it has a θ")
-    test, _ = test_pairs(cfg, arguments, loaded, "validation", {model_folder: loaded.info})
-    meet_al(cfg.target_al, folder, test, loaded, model_folder, device, source_rate=cfg.source_rate, **limits(cfg))
+    named = any(argument.startswith("model_folder=") for argument in arguments)
+    return Job(cfg, folder, bool(cfg.resume) and not named, data_of)
 
 
 def results(

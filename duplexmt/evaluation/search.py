@@ -73,7 +73,7 @@ def meet_al(
     test: TestSet,
     loaded: ModelFolder,
     model_folder: Path,
-    device: torch.device,
+    device: torch.device | str,
     *,
     source_rate: float,
     max_target_tokens: int,

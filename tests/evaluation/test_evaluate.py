@@ -56,7 +56,7 @@ def arguments(folders, *further):
 def decode(folder, models, *further):
     """Decode as the entry point does; the evaluation."""
     given = arguments(models, *further)
-    evaluate.decode(checked("evaluate", *given), given, folder)
+    evaluate.job(checked("evaluate", *given), given, folder).decode()
     return Decoding.read(folder)
 
 
@@ -94,7 +94,7 @@ def test_a_search_that_goes_on_with_another_target_finishes_what_the_one_before_
 
     def search(target):
         given = arguments([models / "grid"], f"target_al={target}")
-        evaluate.choose_theta(checked("evaluate", *given), given, run)
+        evaluate.job(checked("evaluate", *given), given, run).choose_theta()
         return Decoding.read(run)
 
     first = settings_of(search(100))
@@ -111,7 +111,7 @@ def test_certainty_is_given_to_an_evaluation_and_found_recorded_with_the_theta_i
     with pytest.raises(ValueError, match=r"are stale: the settings have changed.*evaluate into a new folder"):
         decode(run, [models / "grid"], theta)
     given = arguments([models / "grid"], "target_al=100", "policy.certainty=0.25")
-    evaluate.choose_theta(checked("evaluate", *given), given, tmp_path / "search")
+    evaluate.job(checked("evaluate", *given), given, tmp_path / "search").choose_theta()
     assert read_manifest(models / "grid")["operating_point"]["certainty"] == 0.25
     found = decode(tmp_path / "next", [models / "grid"], "policy.theta=recorded")
     assert [point.options["certainty"] for point in found.points.values()] == [0.25]
@@ -152,7 +152,7 @@ def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp
     write_manifest(models / "grid", info | {"trained_before": [info["data"] | data]})
     given = [argument for argument in arguments([models / "grid"]) if not argument.startswith("check_overlap")]
     with caplog.at_level("INFO"):
-        evaluate.decode(checked("evaluate", *given), given, tmp_path / "evaluation")
+        evaluate.job(checked("evaluate", *given), given, tmp_path / "evaluation").decode()
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 1
     assert f"the base of {models / 'grid'} was trained on 3 of these 3 test sentences" in told[0]

@@ -30,7 +30,7 @@ def models(tmp_path_factory):
 def decode(folder, models, *further):
     given = arguments(models, *further)
     cfg = checked("evaluate", *given)
-    evaluate.decode(cfg, given, folder)
+    evaluate.job(cfg, given, folder).decode()
     return cfg, Decoding.read(folder)
 
 

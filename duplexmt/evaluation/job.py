@@ -1,0 +1,117 @@
+"""What an evaluation decodes: model folders, each at the settings asked for and at those that were begun."""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..corpus.overlap import warn_of_overlap
+from ..corpus.prepared import corpus_settings
+from ..model_folder.artifact import ModelFolder, load_model_folder, read_manifest
+from ..model_folder.devices import choose_device
+from .decoding import Decoding, TestSet
+from .pairs import read_test_pairs
+from .points import (
+    begun_points,
+    check_frames,
+    check_knobs,
+    check_languages,
+    decode_point,
+    matching_folders,
+    points_of,
+)
+from .search import meet_al
+
+log = logging.getLogger("evaluate")
+
+
+class Job:
+    """Decoding for one evaluation.
+
+    Args:
+        cfg: settings of `evaluate.py` (`config.EvaluateSettings`).
+        folder: of the evaluation.
+        go_on: whether to take the model folders it was begun with: `latest` may be another run by now.
+        data_of: data settings from those that a model folder records: of a split as asked for now, of None as recorded.
+    """
+
+    def __init__(
+        self, cfg: Any, folder: Path, go_on: bool, data_of: Callable[[Any, str | None], dict[str, Any]]
+    ) -> None:
+        self.cfg, self.folder, self.go_on, self.data_of = cfg, folder, go_on, data_of
+        self.device = choose_device(cfg.device)
+        self.how: dict[str, Any] = {"max_target_tokens": cfg.policy.max_target_tokens, "batch_size": cfg.batch_size}
+
+    def decode(self) -> None:
+        """Translate what is not yet translated in the folder."""
+        cfg, decoding, test = self.cfg, None, None
+        compared: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
+        asked = self.model_folders()
+        manifests = {path: read_manifest(path) for path in asked}
+        check_knobs({"k": cfg.ks, "agreement": cfg.agreement, **cfg.rivals}, manifests.values())
+        asked = [path.resolve() for path in asked]
+        begun = begun_points(self.folder, asked)
+        manifests |= {path: read_manifest(path) for path in begun}
+        check_languages(manifests)
+        for model_folder in dict.fromkeys([*asked, *begun]):
+            loaded = self.load(model_folder)
+            if test is None or decoding is None:
+                test, held_out_from = self.test_pairs(cfg.split, loaded, manifests)
+                compared.append(held_out_from)
+                decoding = Decoding.start(self.folder, test, asked)
+            check_frames(cfg.rivals["alignatt"], loaded, test)
+            if cfg.check_overlap:
+                self.look_for_overlap(test, loaded, model_folder, compared)
+            wanted = points_of(loaded, cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals)
+            points = [*(wanted if model_folder in asked else []), *begun.get(model_folder, [])]
+            for point in dict.fromkeys(points):
+                decode_point(decoding, test, loaded, model_folder, *point, **self.how, adaptive=cfg.adaptive)
+        assert decoding is not None
+        decoding.finish()
+
+    def choose_theta(self) -> None:
+        """Find the θ whose AL on the validation pairs meets `target_al`, and record it in the model folder.
+
+        Raises:
+            ValueError: for several model folders, or one that is no grid's.
+        """
+        target = self.cfg.target_al
+        (model_folder, *others) = [path.resolve() for path in self.model_folders()]
+        loaded = self.load(model_folder)
+        if others or loaded.info["system"] != "grid":
+            raise ValueError(f"target_al={target:g} needs one model folder of the grid: only it has a θ")
+        test, _ = self.test_pairs("validation", loaded, {model_folder: loaded.info})
+        rate = self.cfg.source_rate
+        meet_al(target, self.folder, test, loaded, model_folder, self.device, source_rate=rate, **self.how)
+
+    def model_folders(self) -> list[Path]:
+        """Those asked for, or those the evaluation was begun with."""
+        if self.go_on:
+            return list(dict.fromkeys(Path(point.model_folder) for point in Decoding.read(self.folder).points.values()))
+        return matching_folders(self.cfg.model_folders)
+
+    def load(self, model_folder: Path) -> ModelFolder:
+        """The model as its decisions are asked for now: `policy.certainty` in place of what its folder records."""
+        loaded = load_model_folder(model_folder, self.device, quantize=self.cfg.quantize)
+        if self.cfg.policy.certainty is not None:
+            loaded.model.certainty = self.cfg.policy.certainty  # only a grid reads it
+        return loaded
+
+    def test_pairs(
+        self, split: str, loaded: ModelFolder, manifests: Mapping[Path, Any]
+    ) -> tuple[TestSet, dict[str, Any]]:
+        """The pairs of a split, a file's or a corpus's, and the settings of the corpus they are held out from."""
+        data, cfg = self.data_of(loaded.info["data"], split), self.cfg
+        return read_test_pairs(data, split, loaded, manifests.values(), cfg.references, cfg.limit)
+
+    def look_for_overlap(
+        self, test: TestSet, loaded: ModelFolder, model_folder: Path, compared: list[dict[str, Any]]
+    ) -> None:
+        """Warn of test sentences that the model, or one it began as, was trained on; each corpus is looked at once."""
+        bases = [(f"the base of {model_folder}", data) for data in loaded.info.get("trained_before", [])]
+        for name, data in [(str(model_folder), loaded.info["data"]), *bases]:
+            corpus = corpus_settings(self.data_of(data, None))
+            if corpus not in compared:
+                compared.append(corpus)
+                log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
+                warn_of_overlap(name, corpus, loaded.tokenizer, test.sources)
