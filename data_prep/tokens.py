@@ -1,10 +1,11 @@
 """Token counters of pretrained tokenizers, by the tokenizers library alone."""
 
+import json
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from data_prep.corpus import CountTokens
 
@@ -24,7 +25,7 @@ class TokenCounter:
 
 
 def token_counter(name_or_folder: str) -> TokenCounter:
-    """The counter of a folder with tokenizer.json, or with vocab.json and merges.txt; or of a hub's tokenizer.
+    """The counter of a folder with tokenizer.json, or with Qwen2's vocab.json and merges.txt; or of a hub's tokenizer.
 
     Special tokens are not added, and one spelt out in a text counts as what its characters come to.
 
@@ -44,13 +45,27 @@ def token_counter(name_or_folder: str) -> TokenCounter:
 
 def _load(name_or_folder: str) -> Tokenizer:
     folder = Path(name_or_folder)
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    vocabulary, merges = folder / "vocab.json", folder / "merges.txt"
+    if vocabulary.is_file() and merges.is_file():
+        config = folder / "tokenizer_config.json"
+        kind = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class") if config.is_file() else None
+        if kind not in ("Qwen2Tokenizer", "Qwen2TokenizerFast"):
+            raise ValueError(
+                f"tokenizer={name_or_folder}: vocab.json and merges.txt say how to count for Qwen2 only, and this is "
+                f"{kind!r}; save it with a tokenizer.json: AutoTokenizer.from_pretrained(…).save_pretrained(…)"
+            )
+        tokenizer = Tokenizer(models.BPE.from_file(str(vocabulary), str(merges)))
+        tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(PRETOKEN_PATTERN), behavior="isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        return tokenizer
     try:
-        if (folder / "tokenizer.json").is_file():
-            return Tokenizer.from_file(str(folder / "tokenizer.json"))
-        if (folder / "vocab.json").is_file():
-            from transformers import AutoTokenizer  # a second to import, and only this layout needs it
-
-            return AutoTokenizer.from_pretrained(name_or_folder).backend_tokenizer
         return Tokenizer.from_pretrained(name_or_folder)
     except Exception as error:  # the hub's client raises its own kinds
         raise ValueError(

@@ -126,6 +126,9 @@ def test_a_folder_in_qwen2s_older_layout_is_counted_as_transformers_does(tmp_pat
     loaded = load_tokenizer(str(tmp_path))
     texts = [text for text in TEXTS if "<" not in text]
     assert token_counter(str(tmp_path)).count(texts) == [len(ids) for ids in token_ids(loaded, texts)]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
+    with pytest.raises(ValueError, match="for Qwen2 only, and this is 'GPT2Tokenizer'"):
+        token_counter(str(tmp_path))
 
 
 def test_a_tokenizer_that_is_nowhere_is_refused(tmp_path, monkeypatch):
