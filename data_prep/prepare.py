@@ -91,7 +91,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     folder, aside = plan.output / "splits", plan.output / ".splits.tmp"
     if manifest := _finished(plan.output, settings):
         return manifest
-    corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed)
+    corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool.map)
     count = counter.count if counter else None
     drawn = draw(corpus, plan.sample, count, pool)
     shutil.rmtree(aside, ignore_errors=True)

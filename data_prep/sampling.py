@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from data_prep.blocks import read_block
 from data_prep.corpus import CountTokens
+from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
 from data_prep.reading import Pair
 from data_prep.report import EXAMPLES, Example, Report
@@ -67,19 +68,17 @@ class CleanedCorpus:
         return int(sum(mask.sum() for mask in self.masks))
 
 
-def without_duplicates(blocks: list[tuple[str, Path]], duplicates: str, seed: int) -> tuple[CleanedCorpus, Report]:
-    """A corpus without duplicates ("none", "exact", "near"), and how many there were of either kind.
-
-    Two pairs are exact duplicates if both texts are equal, and near duplicates if both are up to case, spaces and
-    punctuation (`splitting.text_key`). The first one in the order of sources and lines stays.
-    """
-    report = Report({"duplicates": {}})
-    corpus = CleanedCorpus(blocks, [np.ones(len(read_block(path, ["line"])), bool) for _, path in blocks], seed)
+def without_duplicates(
+    blocks: list[tuple[str, Path]], duplicates: str, seed: int, map_shares: Callable = map
+) -> tuple[CleanedCorpus, Report]:
+    """A corpus without duplicates ("none", "exact", "near"), and how many there were of either kind."""
+    paths, report = [path for _, path in blocks], Report({"duplicates": {}})
+    sizes = [len(read_block(path, ["line"])) for path in paths]
+    corpus = CleanedCorpus(blocks, [np.ones(size, bool) for size in sizes], seed)
     kinds = {"none": {}, "exact": {"duplicate": "exact"}, "near": {"duplicate": "exact", "near_duplicate": "near"}}
     for name, column in kinds[duplicates].items():
-        hashes = [read_block(path, [column])[column].to_numpy() for _, path in blocks]
-        masks = [mask & found for mask, found in zip(corpus.masks, repeated(hashes), strict=True)]
-        found = CleanedCorpus(blocks, masks, seed)
+        masks = repeated(paths, sizes, column, map_shares)
+        found = CleanedCorpus(blocks, [mask & each for mask, each in zip(corpus.masks, masks, strict=True)], seed)
         if found.pairs:
             report.add("duplicates", name, found.pairs)
             first = islice(in_random_order(found, map, 200), EXAMPLES)
@@ -87,20 +86,6 @@ def without_duplicates(blocks: list[tuple[str, Path]], duplicates: str, seed: in
             report.add_examples("duplicates", name, examples)
             corpus.masks = [mask & ~each for mask, each in zip(corpus.masks, found.masks, strict=True)]
     return corpus, report
-
-
-def repeated(parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Masks of the hashes (uint64) that stand in an earlier place, too, in 8 bytes of memory a pair beside these."""
-    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
-    hashes.sort()
-    several = hashes[1:][hashes[1:] == hashes[:-1]]
-    del hashes
-    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
-    places = np.flatnonzero(pc.is_in(pa.array(hashes), pa.array(several)).to_numpy(False))
-    places = places[np.argsort(hashes[places], kind="stable")]  # of equal ones the first in place stays first
-    mask = np.zeros(len(hashes), bool)
-    mask[places[1:][hashes[places[1:]] == hashes[places[:-1]]]] = True
-    return np.split(mask, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def in_random_order(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> Iterator[Candidate]:

@@ -13,19 +13,21 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from data_prep import files
-from data_prep.blocks import read_block
+from data_prep.blocks import read_block, write_block
 from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import clean
+from data_prep.duplicates import repeated
 from data_prep.files import locked
 from data_prep.prepare import prepare, read_manifest
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.ranking import ranks
 from data_prep.report import Example, Report
-from data_prep.sampling import Sampling, repeated
+from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
 from data_prep.shards import of_a_shard
 from data_prep.splitting import text_key
@@ -213,11 +215,16 @@ def test_consecutive_blocks_fill_shards_and_none_are_one_empty_shard():
     assert of_a_shard([]) == [slice(0, 0)]
 
 
-def test_of_equal_hashes_all_but_the_first_are_repeated():
-    hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64)
-    masks = repeated(np.split(hashes, [0, 30, 31]))
-    assert [len(mask) for mask in masks] == [0, 30, 1, 69]
-    assert np.concatenate(masks).tolist() == [value in hashes[:index] for index, value in enumerate(hashes)]
+@pytest.mark.parametrize("at_once", [7, 1 << 20])
+@pytest.mark.parametrize("factor", [1, 0x9E3779B97F4A7C15])  # alike in their first bits, or nowhere
+def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_at_once(tmp_path, monkeypatch, at_once, factor):
+    monkeypatch.setattr("data_prep.duplicates._AT_ONCE", at_once)
+    hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64) * np.uint64(factor)
+    paths = [tmp_path / str(number) for number in range(4)]
+    for path, part in zip(paths, np.split(hashes, [0, 30, 31]), strict=True):
+        write_block(pa.table({"exact": part}), Report(), path)
+    expected = [value in hashes[:index] for index, value in enumerate(hashes)]
+    assert np.concatenate(repeated(paths, [0, 30, 1, 69], "exact", map)).tolist() == expected
 
 
 def test_a_run_that_was_stopped_anywhere_or_had_a_full_disk_goes_on_to_the_same_bytes(raw, tmp_path, monkeypatch):
