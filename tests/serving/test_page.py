@@ -72,7 +72,7 @@ def test_panes_stay_at_their_end_unless_one_scrolls_back(page):
     until(page, left, [True, True, False])
     type_in(page, f"{SENTENCE}。\n")
     until(page, f"{WRITTEN}.split('.').length", 32)
-    assert page.run(left) == [True, True, False]
+    until(page, left, [True, True, False])
 
 
 def test_the_figures_grow_with_the_sentence(page):
