@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 INTEL = "GenuineIntel"
-FEWEST_ROWS = 16  # that are rounded up to
+FEWEST_ROWS = 16  # a number of rows is a multiple of it
 NOT_WIDE = 512  # columns, between what was measured
 FAST = 0.8  # of float32's time, from where on bfloat16 pays: far from what was seen on either side
 
@@ -65,12 +65,12 @@ def on_rounded(layer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 
 
 def rounded(rows: Tensor) -> Tensor:
-    """Rows of a product `[n, D]`; where oneDNN computes it in autocast's type, and with rows of zeros up to a round
-    number, at most a sixteenth more.
+    """Rows of a product, `[n, D]` → `[n', D]`: where oneDNN computes it, rows of zeros are added up to a round number,
+    and all are converted to autocast's type. At most a sixteenth is added, of fewer than 256 rows up to 15.
 
-    oneDNN compiles each product for the number of its rows when it meets that for the first time, and keeps about a
-    thousand of them. Batches all have other numbers of cells. In bfloat16 on one core of an Intel Xeon with AMX, 1,550
-    rows of 256 times 256 columns take 0.2 ms, and 1.6 ms the first time; 768 columns 0.6 and 2.7.
+    oneDNN compiles a product when it meets a number of rows for the first time, and keeps about a thousand of them. No
+    two batches have the same number of cells. In bfloat16 on one core of an Intel Xeon with AMX, 1,550 rows of 256
+    times 256 columns take 0.2 ms, and 1.6 ms the first time; 768 columns 0.6 and 2.7.
     """
     if rows.device.type != "cpu" or rows.dim() != 2 or torch.compiler.is_compiling():
         return rows
