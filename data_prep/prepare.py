@@ -224,7 +224,7 @@ def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]
         "sources": list(plan.chosen),
         "seed": plan.seed,
         "cleaning": asdict(plan.cleaning),
-        "sample": asdict(plan.sample) | {"shares": None},  # which could be asked for once
+        "sample": asdict(plan.sample),
         "tokenizer": {"name": counter.name, "sha256": counter.sha256} if counter else None,
         "block_bytes": plan.block_bytes,
     }
