@@ -456,6 +456,8 @@ def test_a_server_that_stops_says_so_ends_sentences_and_hands_back_the_rest(monk
     with serving(monkeypatch) as server:
         speaker, other = Speaker(server.address, START), Speaker(server.address, START)
         speaker.say(type="text", at=0, text="我昨天买了一本书。我们走。他没")
+        while speaker.until("ack")["at"] < 15:  # a server that stops takes no more text
+            pass
         other.until("ack")
         server.server.handle_exit(15, None)
         assert speaker.until("goaway")["in_ms"] == 5000
