@@ -26,7 +26,7 @@ What a step computes depends on tensors and on two sizes only, the longest line 
 replay (`graphs.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -204,47 +204,46 @@ class GridCache(StreamCache):
 
     def _heads(self, steps: Steps, index: int, states: Tensor, rotation: tuple[Tensor, Tensor]) -> Heads:
         """Queries, keys and values of the cells' states after the first layer."""
-        layer, n, W = self.packed[index], steps.n, steps.W
-        padded = steps.spread(layer.project(states, *rotation))
+        layer, m = self.packed[index], steps.m
+        heads = layer.project(states, *rotation)
         if self.model.input_attends_output:
-            line, new = (layer.split(part) for part in padded.unflatten(0, (2, n, W)))
+            line, new = (layer.split(part) for part in heads.unflatten(0, (2, m)))
             q, k, v = new
-            return Heads(line[0], k, v, q, line[1], line[2], (q[:, 0], k[:, 0], v[:, 0]))
-        q, k, v = layer.split(padded[: n * W].unflatten(0, (n, W)))  # of the target stream
-        first: tuple[Tensor, ...] = (q[:, 0], k[:, 0], v[:, 0])
+            return Heads(line[0], k, v, q, line[1], line[2], self._each(steps.first, new))
+        target = q, k, v = layer.split(heads[:m])
+        first: Sequence[Tensor] = self._each(steps.first, target)
         if steps.waits:
-            source = layer.split(padded[n * W :])
-            first = self._either(steps, first, source) if steps.emits else source
-        q_first, k_first, v_first = first
+            source = layer.split(heads[m:])
+            first = self._either(steps.emit, first, source) if steps.emits else source
+        _, k_new, v_new = self._each(steps.at_cells, first)
         cache = self.layers[index]
         keys = (steps.line(cache.k), steps.line(cache.v)) if steps.emits else (k, v)
-        return Heads(q, k_first.unsqueeze(1), v_first.unsqueeze(1), q, *keys, (q_first, k_first, v_first))
+        return Heads(q, k_new, v_new, q, *keys, first)
 
     def _first_heads(self, steps: Steps) -> Heads:
         """The same at the first layer, where only the new token's are not known yet, and are the same at every cell."""
         layer, cache = self.packed[0], self.layers[0]
         states = self.decoder.embed_tokens(steps.new_tokens)
-        first = q, k, v = layer.split(layer.project(states, *self._rotation(steps.new_positions)))
-        steps.put_new(self.first_q, q)
-        q, k, v = (part.unsqueeze(1) for part in first)
-        q_line, q_new = steps.line(self.first_q), q
+        first = layer.split(layer.project(states, *self._rotation(steps.new_positions)))
+        steps.put_new(self.first_q, first[0])
+        q_new, k_new, v_new = self._each(steps.at_cells, first)
+        q_line = steps.line(self.first_q)
         if not self.model.input_attends_output and steps.emits and steps.waits:
-            q_line = q_new = torch.where(steps.emit[:, None, None, None, None], q, q_line)
-        return Heads(q_line, k, v, q_new, steps.line(cache.k), steps.line(cache.v), first)
+            q_line = q_new = self._either(steps.emit_cells, (q_new,), (q_line,))[0]
+        return Heads(q_line, k_new, v_new, q_new, steps.line(cache.k), steps.line(cache.v), first)
 
     def _contexts(self, steps: Steps, attention: StepAttention) -> Tensor:
-        """Contexts of the computed cells, `[m, H·E]`."""
+        """Contexts of the computed cells, `[…, H·E]`."""
         own = attention.own()
         if self.model.input_attends_output:
-            return steps.take(torch.stack((attention.line(), attention.new(own))).flatten(0, 2).flatten(1))
+            return torch.cat((attention.line(), attention.new(own))).flatten(1)
         if steps.emits and steps.waits:
-            target = self._either(steps, (attention.new(own),), (attention.line(),))[0]
+            target = self._either(steps.emit_cells, (attention.new(own),), (attention.line(),))[0]
         else:
             target = attention.new(own) if steps.emits else attention.line()
-        context = target.flatten(0, 1)
         if steps.waits:  # the new source tokens' states have self attention only
-            context = torch.cat((context, own[0]))
-        return steps.take(context.flatten(1))
+            target = torch.cat((target, own[0]))
+        return target.flatten(1)
 
     def _present_context(self, steps: Steps, attention: StepAttention) -> Tensor:
         """Context of the present target cells, `[n, H·E]`: the new stream's in an EMIT, the line's in a WAIT."""
@@ -253,16 +252,21 @@ class GridCache(StreamCache):
             return steps.last(attention.line()).flatten(1)
         context = attention.new_present(attention.own())
         if steps.waits:
-            context = self._either(steps, (context,), (steps.last(attention.line()),))[0]
+            context = self._either(steps.emit, (context,), (steps.last(attention.line()),))[0]
         return context.flatten(1)
 
     @staticmethod
-    def _either(steps: Steps, emitted: Sequence[Tensor], read: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Values `[n, …]` of streams that take a target token, and of those that take a source token."""
-        return tuple(
-            torch.where(steps.emit.view(-1, *[1] * (one.dim() - 1)), one, other)
+    def _either(emit: Tensor, emitted: Sequence[Tensor], read: Sequence[Tensor]) -> list[Tensor]:
+        """Values of streams that take a target token, and of those that take a source token."""
+        return [
+            torch.where(emit.view(-1, *[1] * (one.dim() - 1)), one, other)
             for one, other in zip(emitted, read, strict=True)
-        )
+        ]
+
+    @staticmethod
+    def _each(change: Callable[[Tensor], Tensor], heads: Sequence[Tensor]) -> list[Tensor]:
+        """Query, key and value."""
+        return [change(part) for part in heads]
 
     def _resize(self, slots: int, length: int) -> None:
         """All entries."""

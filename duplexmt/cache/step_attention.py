@@ -1,8 +1,10 @@
 """Attention of one layer in a decoding step: what changes on a line of cells when a stream gains a token (see `cache`).
 
-Shapes: n streams, W cells on a line, T tokens of the new stream; H heads as K key/value heads with G queries each.
+Shapes: n streams, m cells on their lines, T tokens of the longest new stream; H heads as K key/value heads with G
+queries each.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,15 +17,15 @@ FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", N
 
 
 class Heads(NamedTuple):
-    """What a layer's attention needs of a step's cells; a line of one cell stands for `W` equal ones."""
+    """What a layer's attention needs of a step's cells; a single cell stands for `m` equal ones."""
 
-    q_line: Tensor  # line cells' queries [n, W, K, G, E], which meet …
-    k_new: Tensor  # … the new stream's keys at the same cells [n, W, K, E] …
+    q_line: Tensor  # line cells' queries [m, K, G, E], which meet …
+    k_new: Tensor  # … the new stream's keys at the same cells [m, K, E] …
     v_new: Tensor  # … and values
     q_new: Tensor  # the other way round: the new stream's queries …
     k_line: Tensor  # … and the line stream's keys …
     v_line: Tensor  # … and values
-    first: tuple[Tensor, Tensor, Tensor]  # query, key and value of the new stream at the first cell, [n, …]
+    first: Sequence[Tensor]  # query, key and value of the new stream at the first cell, [n, …]
 
 
 class StepAttention:
@@ -63,7 +65,7 @@ class StepAttention:
         return context, lse
 
     def line(self) -> Tensor:
-        """Contexts of the line stream `[n, W, K, G, E]`: one more key each, a step of the online softmax."""
+        """Contexts of the line stream `[m, K, G, E]`: one more key each, a step of the online softmax."""
         steps, cache = self.steps, self.cache
         score = scores(self.heads.q_line, self.heads.k_new, self.scale, cache.lse.dtype)
         context, lse = steps.line(cache.ctx), steps.line(cache.lse)
@@ -75,21 +77,23 @@ class StepAttention:
         return context if cache.own is None else context + steps.line(cache.own)
 
     def new(self, own: tuple[Tensor, Tensor]) -> Tensor:
-        """Contexts of the new stream `[n, W, K, G, E]`: self attention, and a prefix softmax along the line."""
-        steps, (own_context, own_lse) = self.steps, own
+        """Contexts of the new stream `[m, K, G, E]`: self attention, and a prefix softmax along the line."""
+        steps, (own_context, own_lse) = self.steps, map(self.steps.at_cells, own)
         score = scores(self.heads.q_new, self.heads.k_line, self.scale, self.cache.lse.dtype)
-        cross, lse = prefix_softmax(score, self.heads.v_line)
-        context, total = join(own_context.unsqueeze(1), own_lse.unsqueeze(1), cross, lse, self.cache.own is not None)
+        cross, lse = map(steps.unpad, prefix_softmax(steps.pad(score), steps.pad(self.heads.v_line)))
+        context, total = join(own_context, own_lse, cross, lse, self.cache.own is not None)
         last = context if self.cache.own is None else cross
         self._keep(steps.last(last), steps.last(total))
         return context
 
     def new_present(self, own: tuple[Tensor, Tensor]) -> Tensor:
         """The last of `new`'s contexts, `[n, K, G, E]`, without the others."""
-        score = scores(self.heads.q_new, self.heads.k_line, self.scale, self.cache.lse.dtype).movedim(1, -1)
-        if self.steps.line_mask is not None:
-            score = score + self.steps.line_mask
-        cross, lse = attend(score, self.heads.v_line)
+        steps = self.steps
+        score = scores(self.heads.q_new, self.heads.k_line, self.scale, self.cache.lse.dtype)
+        score = steps.pad(score).movedim(1, -1)
+        if steps.line_mask is not None:
+            score = score + steps.line_mask
+        cross, lse = attend(score, steps.pad(self.heads.v_line))
         context, total = join(*own, cross, lse, self.cache.own is not None)
         self._keep(context if self.cache.own is None else cross, total)
         return context
