@@ -155,6 +155,8 @@ class Reference:
 
     Attributes:
         characters, reads, sentences: of all texts so far; a sentence's end is read, too.
+        sources: of each text, the tokens of its sentences.
+        theta: by which all is decided.
     """
 
     def __init__(self, model_folder: str, max_target_tokens: int, max_repeats: int) -> None:
@@ -168,6 +170,8 @@ class Reference:
         engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
         self._known: dict[str, tuple[str, list[int]]] = {}
         self.characters = self.reads = self.sentences = 0
+        self.sources: dict[str, list[list[int]]] = {}
+        self.theta = engine.theta
 
     def __call__(self, text: str) -> str:
         """The translation of a text, a line for each of its lines."""
@@ -204,7 +208,9 @@ class Reference:
                         shown += getattr(found.event, "text", "")
                         sentence = found.event.stream
                         self.reads += isinstance(found.event, Read)
-                        self.sentences += isinstance(found.event, End)
+                        if isinstance(found.event, End):
+                            self.sentences += 1
+                            self.sources.setdefault(text, []).append(translator.sentence.tokens)
                     if isinstance(found, (LineEnd, LiveEvent)):
                         yield shown, min(number, len(text))
 
