@@ -199,18 +199,10 @@ def test_test_sentences_that_a_model_was_trained_on_are_told(trained, evaluated,
 
 
 def test_a_knob_of_a_system_that_no_model_can_be_run_as_is_refused(trained, tmp_path):
-    multi = "system=waitk system.k=multi"
-    for knob, wanted in (
-        ("k=3", "system=waitk or system=offline"),
-        ("agreement=[2]", "system=offline"),
-        ("confidence=[0.3,0.5]", multi),
-        ("lsg=1", f"{multi} or system=offline"),
-        ("alignatt=[1,2]", f"{multi} or system=offline"),
-        ("hold=0", f"{multi} or system=offline"),
-    ):
-        done = run("evaluate.py", f"model_folder='{trained[0] / 'model'}'", knob, f"hydra.run.dir='{tmp_path}'")
-        assert done.returncode == 2
-        assert f"needs a model folder trained by {wanted}, got grid" in done.stderr
+    done = run("evaluate.py", f"model_folder='{trained[0] / 'model'}'", "lsg=1", f"hydra.run.dir='{tmp_path}'")
+    assert done.returncode == 2
+    wanted = "system=waitk system.k=multi or system=offline"
+    assert f"lsg=[1.0]: needs a model folder trained by {wanted}, got grid" in done.stderr
 
 
 def test_a_killed_evaluation_goes_on_from_its_folder_with_the_settings_it_had(trained, evaluated, tmp_path):
@@ -398,7 +390,6 @@ def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trai
         (["train.py", "data=pairs"], "error: data=pairs needs data.path=FILE"),
         (["train.py", "data=pairs", "data.path=/nope"], "error: no corpus at /nope"),
         (["train.py", "-m", "data=pairs", "data.path=/nope", "policy.lam=0.1,1"], "error: no corpus at /nope"),
-        (["train.py", "data=pairs", "data.path=/nope", "trainer.devices=2"], "error: no corpus at /nope"),
         (["train.py", "trainer.max_epochs=0"], "error: trainer.max_epochs=0: nothing would be trained"),
         (["train.py", "experiment=duplex_results"], "error: experiment=duplex_results gives "),
         (["train.py", "resume=no/such/run"], "error: resume=no/such/run: no run with a checkpoint there"),

@@ -1,8 +1,11 @@
-"""A training run small enough for tests; as a script, one by `build_trainer` that keeps its first gradients in a file.
+"""A training run small enough for tests; as a script, some by `build_trainer` that keep their first gradients in files.
 
-python -m tests.training.small_run DEVICES BATCH_SIZE ACCUMULATE OUTPUT [K]    (with K: wait-k, else the grid)
+python -m tests.training.small_run DEVICES FOLDER BATCH_SIZE,ACCUMULATE[,K] …    (with K: wait-k, else the grid)
+
+The gradients of the first run are in FOLDER/0/gradients.pt.
 """
 
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -106,17 +109,30 @@ def small_probes(folder, system="grid", setting=0.5):
     )  # fmt: skip
 
 
-if __name__ == "__main__":
-    devices, batch_size, accumulate = map(int, sys.argv[1:4])
-    k = None if not sys.argv[5:] else sys.argv[5] if sys.argv[5] == "multi" else int(sys.argv[5])
-    folder = Path(sys.argv[4]).parent
-    limits = {"accumulate_grad_batches": accumulate, "max_steps": 1, "limit_val_batches": 0}
-    run.DDPStrategy = partial(DDPStrategy, start_method="fork")  # a process need not import everything again
+def gradients_of_two_processes(folder, *runs):
+    """Folders in which two processes left the gradients of their first step: `BATCH_SIZE,ACCUMULATE[,K]` each."""
+    command = [sys.executable, "-m", "tests.training.small_run", "2", str(folder), *runs]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return [folder / str(number) for number in range(len(runs))]
+
+
+def keep_first_gradients(folder, devices, batch_size, accumulate, k=None):
+    """A run of one step, with a probe before it and after."""
     trainer = built_trainer(
         folder,
         small_probes(folder, *(("waitk", shown_delay(k)) if k else ())),
-        KeepGradients(sys.argv[4]),
+        KeepGradients(folder / "gradients.pt"),
         devices=devices,
-        **limits,
+        accumulate_grad_batches=accumulate,
+        max_steps=1,
+        limit_val_batches=0,
     )
     trainer.fit(small_prefix_module(k=k) if k else small_module(), small_data(batch_size))
+
+
+if __name__ == "__main__":
+    run.DDPStrategy = partial(DDPStrategy, start_method="fork")  # a process need not import everything again
+    for number, values in enumerate(sys.argv[3:]):
+        batch_size, accumulate, *k = (value if value == "multi" else int(value) for value in values.split(","))
+        keep_first_gradients(Path(sys.argv[2]) / str(number), int(sys.argv[1]), batch_size, accumulate, *k)

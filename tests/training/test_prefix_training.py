@@ -1,9 +1,6 @@
 """Training of wait-k and offline: gradients over devices and accumulation, resuming, LoRA, saving, decoding."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +21,7 @@ from tests.helpers import SENTENCES, tiny_backbone, tiny_prefix, tiny_tokenizer
 from .small_run import (
     KeepGradients,
     built_trainer,
+    gradients_of_two_processes,
     small_data,
     small_module,
     small_prefix_module,
@@ -89,13 +87,9 @@ def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, bat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [2, "multi"])
-def test_two_processes_give_the_gradients_of_one(tmp_path, k):
-    out = tmp_path / "ddp.pt"
-    command = [sys.executable, "-m", "tests.training.small_run", "2", "3", "2", str(out), str(k)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert_same(torch.load(out, weights_only=True), first_gradients(tmp_path, 12, k=k))
+def test_two_processes_give_the_gradients_of_one(tmp_path):
+    for folder, k in zip(gradients_of_two_processes(tmp_path, "3,2,2", "3,2,multi"), (2, "multi"), strict=True):
+        assert_same(torch.load(folder / "gradients.pt", weights_only=True), first_gradients(folder, 12, k=k))
 
 
 def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_always_seen():

@@ -1,9 +1,6 @@
 """The training loop: gradients over devices and accumulation, resuming, precision, prefixes, LoRA, loggers."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import lightning as L
@@ -26,7 +23,15 @@ from duplexmt.policy.visits import THETAS
 from duplexmt.training.base import OVERFLOWS_IN_A_ROW
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 
-from .small_run import KeepGradients, built_trainer, small_data, small_module, small_sample, small_trainer
+from .small_run import (
+    KeepGradients,
+    built_trainer,
+    gradients_of_two_processes,
+    small_data,
+    small_module,
+    small_sample,
+    small_trainer,
+)
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj"]}
 
@@ -90,15 +95,11 @@ def test_accumulated_batches_give_the_gradients_of_one_large_batch(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 1), (3, 2)])
-def test_two_processes_give_the_gradients_of_one(tmp_path, batch_size, accumulate):
-    out = tmp_path / "ddp.pt"
-    command = [sys.executable, "-m", "tests.training.small_run", "2", str(batch_size), str(accumulate), str(out)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert_same(torch.load(out, weights_only=True), first_gradients(tmp_path, 12))
-    # The first process has looked at a probe meanwhile, before the step and after it.
-    assert [path.name for path in sorted((tmp_path / "probes").iterdir())] == ["step-000000", "step-000001"]
+def test_two_processes_give_the_gradients_of_one(tmp_path):
+    for folder in gradients_of_two_processes(tmp_path, "6,1", "3,2"):
+        assert_same(torch.load(folder / "gradients.pt", weights_only=True), first_gradients(folder, 12))
+        # The first process has looked at a probe meanwhile, before the step and after it.
+        assert [path.name for path in sorted((folder / "probes").iterdir())] == ["step-000000", "step-000001"]
 
 
 def fit(
