@@ -142,5 +142,7 @@ def _traditional_pattern() -> str:
 
 
 def text_keys(text: pa.Array) -> pa.Array:
-    """`splitting.text_key` of each text of a string array."""
-    return pa.array(map(text_key, text.to_pylist()), pa.string())
+    """`splitting.text_key` of each text of a string array; by columns where its characters are a plain text's."""
+    keys = pc.utf8_lower(pc.replace_substring_regex(text, f"[^0-9{_LETTERS}]+", ""))
+    odd = pa.array(~matches(text, f"^[ {_SILENT}{_LETTERS}]*$"))
+    return pc.replace_with_mask(keys, odd, pa.array(map(text_key, text.filter(odd).to_pylist()), pa.string()))

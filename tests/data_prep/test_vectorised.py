@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.cleaning import Cleaning, clean
-from data_prep.vectorised import clean_columns
+from data_prep.splitting import text_key
+from data_prep.vectorised import clean_columns, text_keys
 from duplexmt.data.grammar import builtin_corpus
 
 PAPER = Cleaning("zh", "en")
@@ -80,6 +81,12 @@ def test_columns_equal_pairs_on_any_text(pairs, rules):
     assert_equal(pairs, rules)
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TEXT, max_size=20))
+def test_keys_of_a_column_are_those_of_its_texts(texts):
+    assert text_keys(pa.array(texts, pa.string())).to_pylist() == list(map(text_key, texts))
+
+
 # What corpora really do to sentences: tokenise them, escape them, take their letters, join them.
 NOISE = [
     lambda text: re.sub(r"([,.!?;:%)'’\]}…]+)", r" \1", text),
@@ -127,3 +134,4 @@ def test_every_character_is_treated_alike():
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
     texts = [f"字a{character}b" for character in characters if ord(character) < 0x3000 or ord(character) % 23 == 0]
     assert_equal([(text, "word") for text in texts], PAPER)
+    assert text_keys(pa.array(texts)).to_pylist() == list(map(text_key, texts))
