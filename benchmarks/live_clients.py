@@ -155,7 +155,7 @@ class Reference:
 
     Attributes:
         characters, reads, sentences: of all texts so far; a sentence's end is read, too.
-        sources: of each text, the tokens of its sentences.
+        sentences_of: of each text, as they were translated.
         theta: by which all is decided.
     """
 
@@ -170,7 +170,7 @@ class Reference:
         engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
         self._known: dict[str, tuple[str, list[int]]] = {}
         self.characters = self.reads = self.sentences = 0
-        self.sources: dict[str, list[list[int]]] = {}
+        self.sentences_of: dict[str, list[Any]] = {}
         self.theta = engine.theta
 
     def __call__(self, text: str) -> str:
@@ -210,7 +210,7 @@ class Reference:
                         self.reads += isinstance(found.event, Read)
                         if isinstance(found.event, End):
                             self.sentences += 1
-                            self.sources.setdefault(text, []).append(translator.sentence.tokens)
+                            self.sentences_of.setdefault(text, []).append(translator.sentence)
                     if isinstance(found, (LineEnd, LiveEvent)):
                         yield shown, min(number, len(text))
 

@@ -5,8 +5,8 @@
     python benchmarks/serve_load.py --model-folder … --only faults,churn --seed 3
 
     load        speakers who speak by the clock, whether answers come or not, beside connected ones who are silent
-    throughput  as many who have said all at once, beside the engine alone: on their sentences, and on equal ones as
-                in `decode_latency.py`; the median of three turns
+    throughput  as many who have said all at once, beside the engine alone: on their sentences, and on equal ones of
+                their mean length along the path of `decode_latency.py`; the median of three turns
     overload    twice as many speakers as there are streams
     churn       connects and aborts at every moment of a session's begin
     faults      see serve_faults.py
@@ -124,14 +124,14 @@ def same_sentences(reference: Reference, streams: int, texts: list[str]) -> floa
     """Events a second of the engine alone on the sentences of the texts, until the first stream has no more."""
     guards = {"max_target_tokens": MAX_TARGET_TOKENS, "max_repeats": MAX_REPEATS}
     engine = bare_engine(reference, streams, reference.theta, **guards)
-    left = [iter(reference.sources[texts[number % len(texts)]]) for number in range(streams)]
+    left = [iter(reference.sentences_of[texts[number % len(texts)]]) for number in range(streams)]
     whose: dict[int, int] = {}
 
     def open_next(number: int) -> bool:
-        if (tokens := next(left[number], None)) is None:
+        if (sentence := next(left[number], None)) is None:
             return False
-        stream = engine.open()
-        stream.read(tokens)
+        stream = engine.open(context=sentence.context if engine.tokens.context else ())
+        stream.read(sentence.tokens)
         stream.end()
         whose[stream.name] = number
         return True
@@ -152,7 +152,7 @@ async def throughput(
     """Speakers who have said all at once, beside the engine alone just before, as a machine is not as fast each minute.
 
     Returns:
-        Events and tokens a second while all are at work; and the speakers.
+        Events and tokens a second while all are at work, and the shares of the engine alone; and the speakers.
     """
     alone = await asyncio.to_thread(engine_alone, reference, active)
     same = await asyncio.to_thread(same_sentences, reference, active, texts)

@@ -13,6 +13,7 @@ from benchmarks import faults
     [
         "kill train grid linear devices=1 accumulate=1 cells=None",
         "kill train grid linear devices=cores accumulate=1 cells=None",
+        "kill train offline linear devices=1 accumulate=1 cells=None",
         "flip checkpoint grid",
         "two runs on one folder",
     ],

@@ -181,7 +181,7 @@ class GridCache(StreamCache):
         Args:
             inputs: rows of `append`, `[6, n]`, on the device.
             W, T: at least the longest line, and the longest stream with its new token.
-            pack: whether to leave cells that do not exist out of the linear layers.
+            pack: whether to leave out cells that do not exist.
             kinds: whether there may be EMITs, and WAITs; what cannot be needed is left out.
 
         Returns:
@@ -211,11 +211,11 @@ class GridCache(StreamCache):
             q, k, v = new
             return Heads(line[0], k, v, q, line[1], line[2], self._each(steps.first, new))
         target = q, k, v = layer.split(heads[:m])
-        first: Sequence[Tensor] = self._each(steps.first, target)
-        if steps.waits:
-            source = layer.split(heads[m:])
-            first = self._either(steps.emit, first, source) if steps.emits else source
-        _, k_new, v_new = self._each(steps.at_cells, first)
+        first: Sequence[Tensor] = layer.split(heads[m:]) if steps.waits else []
+        if steps.emits:
+            emitted = self._each(steps.first, target)
+            first = self._either(steps.emit, emitted, first) if steps.waits else emitted
+        k_new, v_new = self._each(steps.at_cells, first[1:])
         cache = self.layers[index]
         keys = (steps.line(cache.k), steps.line(cache.v)) if steps.emits else (k, v)
         return Heads(q, k_new, v_new, q, *keys, first)
@@ -265,7 +265,7 @@ class GridCache(StreamCache):
 
     @staticmethod
     def _each(change: Callable[[Tensor], Tensor], heads: Sequence[Tensor]) -> list[Tensor]:
-        """Query, key and value."""
+        """Of queries, keys and values."""
         return [change(part) for part in heads]
 
     def _resize(self, slots: int, length: int) -> None:

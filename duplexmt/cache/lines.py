@@ -1,9 +1,9 @@
 """Where a decoding step's cells lie in the cache: one stream by slices, many at once by indices.
 
 A step appends a token to one stream of a pair, the *new* stream, and computes cells along the other, the *line* (see
-`cache`). Both classes list these cells, one line after the other without padding, and read and write the cache's
-entries along the lines. One stream, the live translation on a small machine, is worth its own class: its entries are
-slices, which cost a fraction of gathering and scattering.
+`cache`). Both classes list these cells, one line after the other, and read and write the cache's entries along the
+lines. One stream, the live translation on a small machine, is worth its own class: its entries are slices, which cost a
+fraction of gathering and scattering.
 """
 
 from typing import Any, Protocol
@@ -17,16 +17,17 @@ NO_KEY = float("-inf")
 
 
 class Steps(Protocol):
-    """A step of `n` streams: their lines have `m` cells in all, the longest `W`; the longest new stream has `T` tokens.
+    """A step of `n` streams: their lines have `m` cells in all, at most `W` each; new streams have at most `T` tokens.
 
     Entries of the cache are tensors `[2, slots, length, …]`. The cells to be computed are those of both streams on the
     lines, the line stream's first: `2m`. With I←O off they are those of the target stream, `m`, and behind them, where
-    some streams take a source token, one for each stream's new token.
+    some streams take a source token, the new token of each stream; nobody reads that of a stream that takes none.
 
     Attributes:
         m, n: see above.
         emits, waits: whether some streams take a target token, and a source token.
-        emit, emit_cells: which do, `[n]`, and cells of which, `[m]`; only looked at where there may be both.
+        emit: which streams take a target token, `[n]`; not looked at unless there may be both.
+        emit_cells: the same of each cell, `[m]`.
         tokens, positions: of the cells to be computed.
         new_tokens, new_positions: of the new tokens, `[n]`.
         own_mask: `[n, 1, 1, T]`, added to scores of the new stream's keys; None where all of them exist.
@@ -228,7 +229,7 @@ class ManySteps:
         return entries.flatten(0, 2).index_select(0, self.line_index)
 
     def put_line(self, entries: Tensor, values: Tensor) -> None:
-        """Scattered, what is past a line's end along with it: a token's entries are set when it comes."""
+        """Scattered. What may be past a line's end goes along: a token's entries are set when it comes."""
         entries.flatten(0, 2).index_copy_(0, self.line_index, values)
 
     def new(self, entries: Tensor) -> Tensor:

@@ -127,6 +127,9 @@ def test_sentences_that_need_no_more_than_their_spaces_removed_are_cleaned_by_co
     with mock.patch("data_prep.vectorised.clean", side_effect=AssertionError):
         cleaned = columns(list(zip(source, target, strict=True)), STRICT)
     assert [each[:2] for each in cleaned] == [(None, text.replace(" ", "")) for text in [*source[:-1], "这个问题"]]
+    with mock.patch("data_prep.vectorised.text_key", side_effect=AssertionError):
+        keys = text_keys(pa.array(target)).to_pylist()
+    assert keys == list(map(text_key, target))
 
 
 def test_every_character_is_treated_alike():

@@ -102,6 +102,7 @@ def test_hypotheses_by_other_heads_are_stale(models, tmp_path):
             r"hold=\[1\]: needs a model folder trained by system=waitk system\.k=multi or system=offline, got waitk "
             r"with k=3: add one to model_folder=\[…\], or leave hold out",
         ),
+        ("wait3", "agreement=[2]", r"agreement=\[2\]: needs .* system=offline, got waitk with k=3: add"),
         ("offline", "confidence=0.5", r"confidence=\[0\.5\]: needs .* system=waitk system\.k=multi, got offline: add"),
         ("offline", "alignatt=[1,99]", r"alignatt=99: f is more than the \d+ tokens of the longest source of"),
     ],
