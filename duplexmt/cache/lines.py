@@ -179,7 +179,7 @@ class ManySteps:
 
     def __init__(self, cache: Any, inputs: Tensor, W: int, T: int, kinds: tuple[bool, bool], pack: bool) -> None:
         slots, emit, tokens, lengths, at, start = inputs
-        self.n, self.W, self.pack, (self.emits, self.waits) = len(slots), W, pack, kinds
+        self.n, self.W, (self.emits, self.waits) = len(slots), W, kinds
         self.emit, self.new_tokens = emit.bool(), tokens
         _, all_slots, length = cache.tokens.shape
         begin_line, begin_new = ((stream * all_slots + slots) * length for stream in (1 - emit, emit))
@@ -202,6 +202,7 @@ class ManySteps:
             self.first_index = torch.arange(0, self.n * W, W, device=slots.device)
             self.last_index = self.first_index + lengths - 1
         self.m = len(self.index)
+        self.ragged = self.m < self.n * W
         self.stream_of_cell, along = self.index // W, self.index % W
         self.line_index = begin_line[self.stream_of_cell] + along
         self.emit_cells = self.emit[self.stream_of_cell]
@@ -253,14 +254,14 @@ class ManySteps:
         return values.index_select(0, self.stream_of_cell)
 
     def pad(self, values: Tensor) -> Tensor:
-        """Gathered, where packed."""
-        padded = values.index_select(0, self.place) if self.pack else values
+        """Gathered, unless all lines are as long."""
+        padded = values.index_select(0, self.place) if self.ragged else values
         return padded.unflatten(0, (self.n, self.W))
 
     def unpad(self, padded: Tensor) -> Tensor:
-        """Gathered, where packed."""
+        """Gathered, unless all lines are as long."""
         values = padded.flatten(0, 1)
-        return values.index_select(0, self.index) if self.pack else values
+        return values.index_select(0, self.index) if self.ragged else values
 
     def present(self, values: Tensor) -> Tensor:
         """Gathered."""
