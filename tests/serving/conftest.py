@@ -9,7 +9,7 @@ from .live_server import tiny_folder
 from .scripted_server import serving
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a page that is left open goes on drawing, and takes a tenth of a core
 def browser(tmp_path_factory):
     with Chromium(tmp_path_factory.mktemp("profile")) as chromium:
         yield chromium
