@@ -202,7 +202,7 @@ def test_a_knob_of_a_system_that_no_model_can_be_run_as_is_refused(trained, tmp_
     done = run("evaluate.py", f"model_folder='{trained[0] / 'model'}'", "lsg=1", f"hydra.run.dir='{tmp_path}'")
     assert done.returncode == 2
     wanted = "system=waitk system.k=multi or system=offline"
-    assert f"lsg=[1.0]: needs a model folder trained by {wanted}, got grid" in done.stderr
+    assert f"lsg=[1]: needs a model folder trained by {wanted}, got grid" in done.stderr
 
 
 def test_a_killed_evaluation_goes_on_from_its_folder_with_the_settings_it_had(trained, evaluated, tmp_path):
