@@ -72,7 +72,7 @@ class Steps(Protocol):
         ...
 
     def at_cells(self, values: Tensor) -> Tensor:
-        """Each line's value at all of its cells: `[n, …]` → `[m, …]`."""
+        """Each line's value at all of its cells: `[n, …]` → `[m, …]`, or `[1, …]`, which stands for them."""
         ...
 
     def pad(self, values: Tensor) -> Tensor:
