@@ -9,7 +9,6 @@ the block and the settings. So a run that was killed goes on with the blocks tha
 processes come to the same files. Sources are independent of each other: jobs on several machines may each do some.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from xxhash import xxh3_64_intdigest
 from data_prep.blocks import block_report, write_block
 from data_prep.cleaning import Cleaning, clean_context
 from data_prep.columns import Columns, columns_of
-from data_prep.files import locked, write_whole
+from data_prep.files import locked, sha256_of, write_whole
 from data_prep.ranking import ranks
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.sources import Block, Source, find_files, read_blocks
@@ -99,12 +98,10 @@ def source_blocks(folder: Path) -> list[Path]:
 
 def input_hashes(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
     """Name, size and SHA-256 of each file of a source."""
-    entries = []
-    for path in find_files(name, source, root):
-        with open(path, "rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        entries.append({"file": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": digest})
-    return entries
+    return [
+        {"file": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for path in find_files(name, source, root)
+    ]
 
 
 def _check_settings(task: CleanTask, root: Path) -> None:

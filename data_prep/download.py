@@ -3,7 +3,6 @@
 A file is FILE.part until it is whole. What is there already, of the size and hash it should have, is not fetched again.
 """
 
-import hashlib
 import logging
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
+from data_prep.files import sha256_of
 from data_prep.sources import Source, find_files
 from data_prep.streams import is_web_page
 
@@ -122,7 +122,4 @@ def _fetch_rest(url: str, part: Path) -> int | None:
 def _is_right(path: Path, size: int | None, sha256: str | None) -> bool:
     if size is not None and path.stat().st_size != size:
         return False
-    if sha256 is None:
-        return True
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == sha256
+    return sha256 is None or sha256_of(path) == sha256

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, and folders that one run works in at a time."""
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,12 @@ def write_whole(path: Path, content: str | bytes | Callable[[Any], None]) -> Non
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from hashlib import file_digest
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.files import write_whole
+from data_prep.files import sha256_of, write_whole
 
 SHARD_PAIRS = 500_000
 """In a shard of all pairs of a corpus at least, but for the last one: it ends with a block."""
@@ -39,9 +38,7 @@ def write_shard(path: Path, tables: Iterable[tuple[pa.Table, Counter[str]]]) -> 
                 left_out.update(counts)
 
     write_whole(path, write)
-    with open(path, "rb") as stream:
-        digest = file_digest(stream, "sha256").hexdigest()
-    return {"file": path.name, "pairs": sources.total(), "sha256": digest}, sources, left_out
+    return {"file": path.name, "pairs": sources.total(), "sha256": sha256_of(path)}, sources, left_out
 
 
 def shard_path(folder: Path, split: str, number: int, count: int) -> Path:
