@@ -13,6 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,7 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
     elif ".zst" in suffixes:
         file = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
     try:
-        while chunk := file.read(_CHUNK):
-            yield chunk
+        yield from _read(file)
     except (EOFError, OSError, igzip_lib.IsalError) as error:  # type: ignore[misc]  # as isal's stubs say
         if getattr(error, "errno", None):  # of the disk; that of wrong bytes has no number
             raise
@@ -52,8 +52,11 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
 
 def _chunks_of(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            yield chunk
+        yield from _read(stream)
+
+
+def _read(file: Any) -> Iterator[bytes]:
+    return iter(partial(file.read, _CHUNK), b"")
 
 
 def lines(file: io.BufferedReader, name: str) -> Iterator[bytes]:
@@ -81,14 +84,7 @@ def tar_member(paths: Sequence[Path], name: str) -> Iterator[bytes]:
         with tarfile.open(fileobj=as_file(chunks(paths)), mode="r|", bufsize=_CHUNK) as tar:
             for entry in tar:
                 if entry.isfile() and f"/{entry.name}".endswith(f"/{name}"):
-                    file, left = tar.extractfile(entry), entry.size
-                    assert file is not None
-                    while left:
-                        data = file.read(min(_CHUNK, left))
-                        if not data:
-                            raise tarfile.ReadError("unexpected end of data")
-                        left -= len(data)
-                        yield data
+                    yield from _read(tar.extractfile(entry))
                     return
                 found.append(entry.name)
     except tarfile.TarError as error:
@@ -109,8 +105,7 @@ def zip_member(path: Path, name: str) -> Iterator[bytes]:
     """The bytes of one file in a zip. ValueError where it is damaged."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(name) as stream:
-            while chunk := stream.read(_CHUNK):
-                yield chunk
+            yield from _read(stream)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{path}: {name} in it is damaged ({error}); fetch it again") from error
 
