@@ -103,33 +103,27 @@ class Fate:
 
 def clean(source: str, target: str, rules: Cleaning) -> Fate:
     """One pair through all rules, in order: rewrite, drop what the paper drops, drop what the optional rules drop."""
-    raw = source, target
+    raw = stripped = source, target
     if rules.control_characters:
         if control_characters(source) or control_characters(target):
-            return Fate(source, target, "control_characters")
-        source, target = strip_control(source), strip_control(target)
-    unescaped = unescape(source), unescape(target)
+            return Fate(*raw, "control_characters")
+        stripped = strip_control(source), strip_control(target)
+    unescaped = unescape(stripped[0]), unescape(stripped[1])
     plain = tidy(unescaped[0]), tidy(unescaped[1])
-    reason = rejects(*plain)
-    if reason:
-        return Fate(source, target, reason)
+    if reason := rejects(*plain):
+        return Fate(*stripped, reason)
     spaced = space(plain[0], rules.source_language), space(plain[1], rules.target_language)
     both = rules.simplifies
     clean = simplify(spaced[0]) if both[0] else spaced[0], simplify(spaced[1]) if both[1] else spaced[1]
-    reason = rejects_strictly(plain, clean, rules)
-    if reason:
-        return Fate(source, target, reason)
-    rewritten = ["strip_control"] if (source, target) != raw else []
-    if unescaped != (source, target):
-        rewritten.append("unescape")
-    if plain != unescaped:
-        rewritten.append("normalise")
-    for before, after, language in zip(plain, spaced, rules.languages, strict=True):
-        if before != after:
-            rewritten.append("remove_spaces" if language in UNSPACED else "close_up_punctuation")
-    if clean != spaced:
-        rewritten.append("simplify")
-    return Fate(clean[0], clean[1], rewritten=tuple(dict.fromkeys(rewritten)))
+    if reason := rejects_strictly(plain, clean, rules):
+        return Fate(*stripped, reason)
+    spacing = ("remove_spaces" if language in UNSPACED else "close_up_punctuation" for language in rules.languages)
+    steps = [
+        ("strip_control", raw, stripped), ("unescape", stripped, unescaped), ("normalise", unescaped, plain),
+        *zip(spacing, plain, spaced, strict=True), ("simplify", spaced, clean),
+    ]  # fmt: skip
+    rewritten = dict.fromkeys(rule for rule, before, after in steps if before != after)
+    return Fate(*clean, rewritten=tuple(rewritten))
 
 
 def clean_context(before: str, rules: Cleaning) -> str:
@@ -255,23 +249,14 @@ def traditional() -> frozenset[str]:
     return frozenset(
         character
         for character in map(chr, range(0x4E00, 0xA000))
-        if converter.convert(character) != character and not _in_gb2312(character)
+        if converter.convert(character) != character and not character.encode("gb2312", "ignore")
     )
-
-
-def _in_gb2312(character: str) -> bool:
-    try:
-        return bool(character.encode("gb2312"))
-    except UnicodeEncodeError:
-        return False
 
 
 @cache
 def _converter() -> Any:
-    try:
-        import opencc
-    except ImportError as error:
-        raise ValueError("cleaning.simplify=true needs opencc: pip install opencc") from error
+    import opencc
+
     return opencc.OpenCC("t2s")
 
 

@@ -67,17 +67,15 @@ def composed(text: str) -> str:
 @cache
 def _composing() -> tuple[frozenset[str], frozenset[str]]:
     """Characters that may begin, and that may go on, a canonical composition."""
-    firsts, seconds = set(), set()
-    for code in range(0xC0, 0x30000):
-        parts = unicodedata.decomposition(chr(code)).split()
+    firsts: set[str] = set()
+    seconds: set[str] = set()
+    characters = [chr(code) for code in range(0xC0, 0x30000)]
+    for whole in characters:
+        parts = unicodedata.decomposition(whole).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
-            firsts.add(chr(int(parts[0], 16)))
-            firsts.add(chr(code))  # ế is ê and a further accent
+            firsts |= {chr(int(parts[0], 16)), whole}  # ế is ê and a further accent
             seconds.add(chr(int(parts[1], 16)))
-    for code in range(0xC0, 0x30000):
-        whole = unicodedata.normalize("NFC", chr(code))
-        if whole != chr(code) and whole in firsts:  # Å in its second code
-            firsts.add(chr(code))
+    firsts |= {each for each in characters if unicodedata.normalize("NFC", each) in firsts}  # Å in its second code
     firsts |= {chr(code) for block in (range(0x1100, 0x1113), range(0xAC00, 0xD7A4, 28)) for code in block}
     seconds |= {chr(code) for block in (range(0x1161, 0x1176), range(0x11A8, 0x11C3)) for code in block}
     return frozenset(firsts), frozenset(seconds)
