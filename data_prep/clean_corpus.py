@@ -12,7 +12,7 @@ processes come to the same files. Sources are independent of each other: jobs on
 import json
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, as_completed, wait
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -146,9 +146,7 @@ def _in_parallel(pool: Executor, at_once: int, function: Callable, arguments: It
             if len(pending) >= at_once:
                 done, pending = wait(pending, return_when=FIRST_COMPLETED)
                 yield from (each.result() for each in done)
-        while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            yield from (each.result() for each in done)
+        yield from (each.result() for each in as_completed(pending))
     finally:
         for each in pending:
             each.cancel()

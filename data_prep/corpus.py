@@ -7,6 +7,7 @@ splits["train"] = draw("train", ...)   the first n training pairs that are short
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 from data_prep.cleaning import check_order
@@ -53,15 +54,15 @@ def read_and_split(
         FileNotFoundError: one of the paths leads nowhere.
     """
     languages = check_language(source_language), check_language(target_language)
+    layout: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
+    layout["context_separator"] = context_separator
 
     def read(name: str, paths: Paths) -> list[Pair]:
         """Clean pairs in the order of the files, each exact pair once. Pairs are judged by the source alone."""
         pairs: dict[Pair, None] = {}
         files = [paths] if isinstance(paths, str | os.PathLike) else paths
         for path in files:
-            fields: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
-            how = fields | {"report": report, "stage": f"{name}.read", "context_separator": context_separator}
-            for source, target, before in read_pairs(path, **how):
+            for source, target, before in read_pairs(path, report=report, stage=f"{name}.read", **layout):
                 cleaned = clean_pair(source, target, *languages)
                 pair = None if isinstance(cleaned, str) else Pair(*cleaned, clean_side(before, languages[0]))
                 if pair is None or pair in pairs:
@@ -97,6 +98,16 @@ def read_and_split(
     return {name: splits[name] for name in ("train", "validation", "test")}
 
 
+def fits(
+    pairs: Sequence[Any], max_tokens: int | None, count_source: CountTokens | None, count_target: CountTokens | None
+) -> list[bool]:
+    """Which pairs have at most `max_tokens` tokens on either side: all where that is None."""
+    if max_tokens is None or count_source is None or count_target is None:
+        return [True] * len(pairs)
+    sizes = count_source([pair.source for pair in pairs]), count_target([pair.target for pair in pairs])
+    return [max(both) <= max_tokens for both in zip(*sizes, strict=True)]
+
+
 def draw(
     name: str,
     pairs: list[Pair],
@@ -123,14 +134,10 @@ def draw(
             break
         batch = pairs[start : start + _BATCH]
         looked_at += len(batch)
-        if max_tokens is None:
-            chosen += batch
-            continue
-        counted = count_source([pair.source for pair in batch]), count_target([pair.target for pair in batch])
-        sizes = zip(*counted, strict=True)
-        fitting = [pair for pair, both in zip(batch, sizes, strict=True) if max(both) <= max_tokens]
-        report.add(f"{name}.length", f"over_{max_tokens}_tokens", len(batch) - len(fitting))
-        chosen += fitting
+        fitting = fits(batch, max_tokens, count_source, count_target)
+        if max_tokens is not None:
+            report.add(f"{name}.length", f"over_{max_tokens}_tokens", fitting.count(False))
+        chosen += compress(batch, fitting)
     if pairs and not chosen:
         raise nothing_left(name, report)
     if size is not None and len(chosen) < size:

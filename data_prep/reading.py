@@ -36,8 +36,7 @@ class Pair(NamedTuple):
 
 PathLike = str | os.PathLike[str]
 
-_TEXT_KINDS = ("tsv", "csv", "jsonl")
-_COMPRESSIONS = ("gz", "zst")
+_SUFFIX = re.compile(r"\.(?:(tsv|csv|jsonl)(?:\.(?:gz|zst))?|(parquet))\Z", re.IGNORECASE)
 _FORMATS = (
     ".tsv, .csv and .jsonl (each also .gz or .zst), .parquet, a folder saved by datasets.save_to_disk, "
     "or a folder of such files"
@@ -78,9 +77,9 @@ def read_pairs(
             CSV that is never closed.
     """
     files = _files(Path(path))
-    for file in files:
-        _check_fields(file, source_field, target_field)
     fields = source_field, target_field
+    for file in files:
+        _check_fields(file, *fields)
     return chain.from_iterable(_read(file, *fields, report, stage, context_separator) for file in files)
 
 
@@ -128,11 +127,8 @@ def _kind(path: Path) -> str | None:
     """tsv, csv, jsonl, parquet; "saved" for a folder saved by datasets; None for what is not known."""
     if path.is_dir():
         return "saved" if (path / "state.json").is_file() else None
-    parts = path.name.lower().split(".")[1:]
-    if parts and parts[-1] in _COMPRESSIONS:
-        parts.pop()
-        return parts[-1] if parts and parts[-1] in _TEXT_KINDS else None
-    return parts[-1] if parts and parts[-1] in (*_TEXT_KINDS, "parquet") else None
+    found = _SUFFIX.search(path.name)
+    return (found[1] or found[2]).lower() if found else None
 
 
 def _files(path: Path) -> list[Path]:

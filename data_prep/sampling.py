@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_prep.blocks import read_block
-from data_prep.corpus import CountTokens
+from data_prep.corpus import CountTokens, fits
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
 from data_prep.reading import Pair
@@ -152,7 +152,7 @@ def draw(corpus: CleanedCorpus, wanted: Sampling, count_tokens: CountTokens | No
     def fitting(counts: Counter[str]) -> Iterator[Candidate]:
         candidates = in_random_order(corpus, pool.map, expected)
         while batch := list(islice(candidates, _BATCH)):
-            for pair, fit in zip(batch, fits(batch, count_tokens, wanted.max_tokens), strict=True):
+            for pair, fit in zip(batch, fits(batch, wanted.max_tokens, count_tokens, count_tokens), strict=True):
                 counts["looked_at"] += 1
                 if fit:
                     yield pair
@@ -181,15 +181,6 @@ def draw(corpus: CleanedCorpus, wanted: Sampling, count_tokens: CountTokens | No
             f"{wanted.train_size - len(train):,} are lacking; ask for fewer, or raise sample.max_tokens"
         )
     return sample
-
-
-def fits(pairs: Sequence[Candidate], count_tokens: CountTokens | None, max_tokens: int | None) -> list[bool]:
-    """Which pairs have at most `max_tokens` tokens on either side."""
-    if max_tokens is None or count_tokens is None:
-        return [True] * len(pairs)
-    sources = count_tokens([pair.source for pair in pairs])
-    targets = count_tokens([pair.target for pair in pairs])
-    return [max(sizes) <= max_tokens for sizes in zip(sources, targets, strict=True)]
 
 
 def as_table(pairs: Sequence[Candidate]) -> pa.Table:
