@@ -7,10 +7,10 @@ and each target word knows the source words that determine it, so one can say ho
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from .phrases import Chooser
-from .rules import Derivation, case_study, derive
+from .phrases import Chooser, Node
+from .rules import case_study, derive
 
 SHORTEST, LONGEST = 4, 20  # source words, the final mark included
 MOST = 1_000_000  # sentences asked for at once
@@ -43,11 +43,7 @@ class AlignedPair:
 
     def source_word_spans(self) -> tuple[tuple[int, int], ...]:
         """[start, end) of each source word in `source`, in characters."""
-        spans, start = [], 0
-        for word in self.source_words:
-            spans.append((start, start + len(word)))
-            start += len(word)
-        return tuple(spans)
+        return tuple(pairwise(accumulate(map(len, self.source_words), initial=0)))
 
     def needed_characters(self) -> tuple[int, ...]:
         """Of each target word, how many leading source characters determine it (not made monotone)."""
@@ -58,25 +54,25 @@ class AlignedPair:
         return tuple(needed)
 
 
-def _pair(derivation: Derivation) -> AlignedPair:
-    """Writes a derivation down as strings, spans and indices."""
-    at = {id(word): index for index, word in enumerate(derivation.zh)}
+def _pair(sentence: Node) -> AlignedPair:
+    """Writes a sentence down as strings, spans and indices."""
+    at = {id(word): index for index, word in enumerate(sentence.zh)}
     target, spans, links = "", [], []
-    for index, word in enumerate(derivation.en):
+    for index, word in enumerate(sentence.en):
         if target and word.text not in GLUED:
             target += " "
         spans.append((len(target), len(target) + len(word.text)))
         target += word.text
         links += sorted({(index, at[id(source)]) for source in word.links})
-    words = tuple(word.text for word in derivation.zh)
+    words = tuple(word.text for word in sentence.zh)
     return AlignedPair(
         source="".join(words),
         target=target,
         source_words=words,
-        target_words=tuple(word.text for word in derivation.en),
+        target_words=tuple(word.text for word in sentence.en),
         target_spans=tuple(spans),
         links=tuple(links),
-        content=tuple(word.content for word in derivation.en),
+        content=tuple(word.content for word in sentence.en),
     )
 
 
@@ -132,9 +128,9 @@ def derivations(seed: int) -> Iterator[tuple[AlignedPair, str]]:
     """Endless draws of a pair of admissible length and the name of its construction; repeats occur."""
     ch = Chooser(seed)
     while True:
-        derivation = derive(ch)
-        if SHORTEST <= len(derivation.zh) <= LONGEST:
-            yield _pair(derivation), derivation.construction
+        sentence, construction = derive(ch)
+        if SHORTEST <= len(sentence.zh) <= LONGEST:
+            yield _pair(sentence), construction
 
 
 def builtin_corpus(train: int, validation: int, test: int, seed: int) -> dict[str, list[AlignedPair]]:
@@ -158,13 +154,11 @@ def builtin_corpus(train: int, validation: int, test: int, seed: int) -> dict[st
     while len(pairs) < count:
         pair, _ = next(stream)
         if pair.source not in sources and pair.target not in targets:
-            stale = 0
             sources.add(pair.source)
             targets.add(pair.target)
             pairs.append(pair)
-            continue
-        stale += 1
-        if stale >= PATIENCE:
+            stale = 0
+        elif (stale := stale + 1) >= PATIENCE:
             raise ValueError(
                 f"train + validation + test is {count}, but {PATIENCE} draws in a row brought nothing new after "
                 f"{len(pairs)} distinct sentences: ask for at most {len(pairs)}"

@@ -1,7 +1,7 @@
 """The grammar's constructions with their weights, and the derivation of a sentence."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 
 from . import lexicon as lex
 from .clauses import (
@@ -76,15 +76,11 @@ def profession(who: Node, noun: lex.Noun) -> Node:
     return expand("N", "a<N> N", N=word(noun.zh, noun.en))
 
 
-def identity(marker: str) -> Rule:
+def identity(ch: Chooser, marker: str = "") -> Node:
     """S (曾) 是 N."""
-
-    def rule(ch: Chooser) -> Node:
-        who, noun = described(ch), ch.pick(lex.PROFESSIONS)
-        one = who.agreement != "pl" and ch.chance(0.3)
-        return copula(who, noun_phrase(ch, noun, "one") if one else profession(who, noun), marker)
-
-    return rule
+    who, noun = described(ch), ch.pick(lex.PROFESSIONS)
+    one = who.agreement != "pl" and ch.chance(0.3)
+    return copula(who, noun_phrase(ch, noun, "one") if one else profession(who, noun), marker)
 
 
 def quality(ch: Chooser) -> Node:
@@ -135,15 +131,11 @@ def existence(ch: Chooser) -> Node:
     return expand("T P V N", "V N P T", T=time, P=where, V=Node([has], verb), N=what)
 
 
-def rain(kind: str) -> Rule:
+def rain(ch: Chooser, kind: str) -> Node:
     """It rained ("past"), or, in an if-clause, it rains tomorrow ("future")."""
-
-    def rule(ch: Chooser) -> Node:
-        when, verb = tense(ch, kind), ch.pick(lex.WEATHER)
-        falls = word(verb.zh, verb.past if kind == "past" else lex.s_form(verb.en))
-        return expand("T V Le", "it<V> V<T> T", T=when.time, V=falls, Le=Node(when.le))
-
-    return rule
+    when, verb = tense(ch, kind), ch.pick(lex.WEATHER)
+    falls = word(verb.zh, verb.past if kind == "past" else lex.s_form(verb.en))
+    return expand("T V Le", "it<V> V<T> T", T=when.time, V=falls, Le=Node(when.le))
 
 
 def opinion(ch: Chooser) -> Node:
@@ -167,6 +159,7 @@ def stative(ch: Chooser, when: Tense) -> Predicate:
 
 
 LIKES = does(person, {"present": 1}, stative)
+RAINED, RAINS = partial(rain, kind="past"), partial(rain, kind="future")
 ASKED = does(person, {"did": 4, "future": 4, "do": 1}, asks=True)
 # Weight in percent, and the rule; those of questions end in a question mark.
 CONSTRUCTIONS: dict[str, tuple[float, Rule]] = {
@@ -176,15 +169,15 @@ CONSTRUCTIONS: dict[str, tuple[float, Rule]] = {
     "not stative": (1, does(subject, {"present-not": 1}, stative)),
     "ba": (10, does(subject, {"past": 55, "le": 20, "past-not": 8, "future": 12, "perfect": 5}, ba)),
     "bei": (9, bei_sentence),
-    "identity": (4, identity("")),
-    "formerly": (3, identity("曾")),
+    "identity": (4, identity),
+    "formerly": (3, partial(identity, marker="曾")),
     "quality": (5, quality),
     "comparison": (4, comparison),
     "existence": (4, existence),
     "opinion": (4, opinion),
-    "because": (4, joined("因为 A ， 所以 B", "because<因为> A ,<，> B", rain("past"), does(subject, {"not-done": 1}))),
+    "because": (4, joined("因为 A ， 所以 B", "because<因为> A ,<，> B", RAINED, does(subject, {"not-done": 1}))),
     "but": (4, joined("A ， 但是 B", "A ,<，> but<但是> B", LIKES, LIKES)),
-    "condition": (2, joined("如果 A ， B", "if<如果> A ,<，> B", rain("future"), does(subject, {"then": 1}))),
+    "condition": (2, joined("如果 A ， B", "if<如果> A ,<，> B", RAINS, does(subject, {"then": 1}))),
     "who?": (3, does(lambda ch: word("谁", "who"), {"past": 5, "le": 1, "future": 3, "progressive": 2})),
     "why?": (1.5, joined("为什么 A", "why<为什么> A", ASKED)),
     "polite?": (1, joined("请问 ， A 吗", "excuse<请问> me<请问> ,<，> A", ASKED)),
@@ -200,22 +193,12 @@ ONCE = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Derivation:
-    """A sentence as the grammar derives it: source words, target words, and the name of its construction."""
-
-    zh: tuple[Zh, ...]
-    en: tuple[En, ...]
-    construction: str
-
-
-def finish(sentence: Node, construction: str) -> Derivation:
+def finish(sentence: Node, asks: bool = False) -> Node:
     """Adds the final mark and the capital."""
-    asks = construction.endswith("?")
     mark = Zh("？" if asks else "。")
     first, *rest = [*sentence.en, *en("?" if asks else ".", mark)]
     capital = En(first.text[0].upper() + first.text[1:], first.links, first.content)
-    return Derivation((*sentence.zh, mark), (capital, *rest), construction)
+    return Node([*sentence.zh, mark], [capital, *rest])
 
 
 def derived(ch: Chooser, construction: str) -> Node:
@@ -227,16 +210,16 @@ def derived(ch: Chooser, construction: str) -> Node:
             return sentence
 
 
-def derive(ch: Chooser, construction: str = "") -> Derivation:
-    """One sentence, of the named construction or of one drawn by weight."""
+def derive(ch: Chooser, construction: str = "") -> tuple[Node, str]:
+    """One sentence and its construction: the named one, or one drawn by weight."""
     construction = construction or ch.weigh(WEIGHTS)
-    return finish(derived(ch, construction), construction)
+    return finish(derived(ch, construction), asks=construction.endswith("?")), construction
 
 
-def case_study() -> Derivation:
+def case_study() -> Node:
     """The paper's example, by the rules that everything else is made of."""
     there = next(p for p in lex.PLACES if p.zh == "那边")
     player = next(n for n in lex.PROFESSIONS if n.zh == "棒球手")
     relative = posture_relative(lex.POSTURES[0], there)
     man = noun_phrase(Chooser(0), lex.PEOPLE[0], "the", relative, plain=True)
-    return finish(copula(man, profession(man, player), "曾"), "formerly")
+    return finish(copula(man, profession(man, player), "曾"))
