@@ -9,7 +9,7 @@ from data_prep.corpus import draw
 from data_prep.reading import Pair
 
 from ..data.grammar import AlignedPair, builtin_corpus
-from ..data.tokenizer import SourceTokens, load_tokenizer, token_ids, train_bpe
+from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
 from .settings import CorpusSettings
@@ -28,12 +28,13 @@ class PreparedCorpus:
     splits: Splits
     tokenizer: Any
     report: Report
+    segmentation: str = "tokens"  # of sources, see `source_ids`
     aligned: dict[str, list[AlignedPair]] = field(default_factory=dict)  # the built-in corpus only, same order
-    sources: SourceTokens = field(default=None)  # type: ignore[assignment]
 
-    def __post_init__(self) -> None:
-        if self.sources is None:
-            self.sources = SourceTokens(self.tokenizer)
+    @property
+    def sources(self) -> SourceTokens:
+        """How source texts become tokens."""
+        return SourceTokens(self.tokenizer, self.segmentation)
 
     def summary(self) -> str:
         """What was read and left out, by reason, and the size of each split."""
@@ -78,15 +79,12 @@ def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
     parts = {name: [Pair(pair.source, pair.target) for pair in pairs] for name, pairs in aligned.items()}
     # The corpus knows its words: merges across them would hide most of its few words in many tokens.
     words = [[*pair.source_words] for pair in aligned["train"]]
-    tokenizer = tokenizer_for(asked, parts["train"], words)
-    report, sources = Report(), asked.sources_as(tokenizer)
-    parts = fitting(asked, parts, sources, report)
-    kept = {name: set(pairs) for name, pairs in parts.items()}
-    aligned = {
-        name: [each for each in whole if Pair(each.source, each.target) in kept[name]]
-        for name, whole in aligned.items()
-    }
-    return PreparedCorpus(parts, tokenizer, report, aligned, sources)
+    tokenizer, report = tokenizer_for(asked, parts["train"], words), Report()
+    parts = fitting(asked, parts, tokenizer, report)
+    for name, pairs in parts.items():
+        kept = set(pairs)
+        aligned[name] = [each for each in aligned[name] if Pair(each.source, each.target) in kept]
+    return PreparedCorpus(parts, tokenizer, report, asked.segmentation, aligned)
 
 
 def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
@@ -116,20 +114,18 @@ def prepare_folder(asked: CorpusSettings) -> PreparedCorpus:
 def _with_tokenizer(asked: CorpusSettings, splits: Splits, report: Report) -> PreparedCorpus:
     """The training pairs asked for, once there is a tokenizer to tell lengths with; test pairs are what they are."""
     tokenizer = tokenizer_for(asked, splits["train"][:BPE_PAIRS])
-    sources = asked.sources_as(tokenizer)
     trained = {name: splits[name] for name in ("train", "validation")}
-    splits = splits | fitting(asked, trained, sources, report, asked.train_size)
-    return PreparedCorpus(splits, tokenizer, report, sources=sources)
+    splits = splits | fitting(asked, trained, tokenizer, report, asked.train_size)
+    return PreparedCorpus(splits, tokenizer, report, asked.segmentation)
 
 
 def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:
     """Raw files that `data_prep` prepares, see `prepared_corpus`."""
     splits, report = prepared_corpus(asked)
     tokenizer = tokenizer_for(asked, [])
-    sources = asked.sources_as(tokenizer)
     if asked.segmentation != "tokens":  # they were drawn by their length in tokens
-        splits = fitting(asked, splits, sources, report)
-    return PreparedCorpus(splits, tokenizer, report, sources=sources)
+        splits = fitting(asked, splits, tokenizer, report)
+    return PreparedCorpus(splits, tokenizer, report, asked.segmentation)
 
 
 KINDS: dict[str, Callable[[CorpusSettings], PreparedCorpus]] = {
@@ -156,14 +152,14 @@ def tokenizer_for(asked: CorpusSettings, pairs: Sequence[Pair], words: Sequence[
 
 
 def fitting(
-    asked: CorpusSettings, splits: Splits, sources: SourceTokens, report: Report, train_size: int | None = None
+    asked: CorpusSettings, splits: Splits, tokenizer: Any, report: Report, train_size: int | None = None
 ) -> Splits:
     """The pairs of each split that are short enough, of the training pairs the first `train_size`; see `draw`."""
     return {
         name: draw(
             name, pairs, max_tokens=asked.max_tokens,
-            count_source=lambda texts: [len(ids) for ids in sources.ids(texts)],
-            count_target=lambda texts: [len(ids) for ids in token_ids(sources.tokenizer, texts)],
+            count_source=lambda texts: [len(ids) for ids in source_ids(tokenizer, texts, asked.segmentation)],
+            count_target=lambda texts: [len(ids) for ids in token_ids(tokenizer, texts)],
             size=train_size if name == "train" else None, report=report,
         )
         for name, pairs in splits.items()

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ..data.tokenizer import SourceTokens
-
 
 @dataclass(frozen=True)
 class CorpusSettings:
@@ -52,7 +50,3 @@ class CorpusSettings:
             "target_field": self.target_field,
             "context_separator": self.separator,
         }
-
-    def sources_as(self, tokenizer: Any) -> SourceTokens:
-        """How source texts become tokens."""
-        return SourceTokens(tokenizer, self.segmentation)

@@ -24,7 +24,7 @@ TEXTS, BEFORES = [pair.source for pair in PAIRS], [pair.before for pair in PAIRS
 
 
 def prepared():
-    return PreparedCorpus({"validation": PAIRS, "test": PAIRS}, tiny_tokenizer(), None, sources=SOURCES)
+    return PreparedCorpus({"validation": PAIRS, "test": PAIRS}, tiny_tokenizer(), None)
 
 
 def translated(model, contexts):
