@@ -4,9 +4,8 @@ from collections import Counter
 from itertools import islice
 
 import pytest
-import torch
 
-from duplexmt.data.batch import Batch, Example
+from duplexmt.data.batch import Example
 from duplexmt.data.loader import StepLoader
 
 
@@ -32,11 +31,10 @@ def seen(loader):
     return sorted(pair for batch in loader for pair in names(batch))
 
 
-def steps_of_all_devices(count, batch_size, accumulate, world_size, **options):
+def steps_of_all_devices(pairs, batch_size, accumulate, world_size, **options):
     """The set of pairs of each optimiser step, gathered over devices and accumulated batches."""
     devices = [
-        orders(StepLoader(examples(count), batch_size, 5, accumulate, rank, world_size, **options))
-        for rank in range(world_size)
+        orders(StepLoader(pairs, batch_size, 5, accumulate, rank, world_size, **options)) for rank in range(world_size)
     ]
     assert len({len(batches) for batches in devices}) == 1, "devices must take the same number of steps"
     return [
@@ -79,13 +77,14 @@ def test_lightning_finds_set_epoch_on_the_sampler():
 
 @pytest.mark.parametrize("count", [48, 61, 9], ids=["whole steps", "pairs left over", "less than two steps"])
 def test_a_step_has_the_same_pairs_whatever_devices_and_accumulation_share_it(count):
-    one = steps_of_all_devices(count, 8, 1, 1, pool=24)
+    pairs = examples(count)
+    one = steps_of_all_devices(pairs, 8, 1, 1, pool=24)
     for batch_size, accumulate, world_size in [(4, 1, 2), (2, 1, 4), (1, 1, 8), (4, 2, 1), (2, 2, 2), (1, 2, 4)]:
-        assert steps_of_all_devices(count, batch_size, accumulate, world_size, pool=24) == one
+        assert steps_of_all_devices(pairs, batch_size, accumulate, world_size, pool=24) == one
 
 
 def test_pairs_left_over_make_steps_larger_by_at_most_one_pair_more_than_each_other():
-    sizes = Counter(len(step) for step in steps_of_all_devices(61, 4, 1, 2, pool=24))
+    sizes = Counter(len(step) for step in steps_of_all_devices(examples(61), 4, 1, 2, pool=24))
     assert sizes == {8: 2, 9: 5}  # 61 pairs, 7 steps of 8
 
 
@@ -108,10 +107,10 @@ def test_the_first_batch_of_an_accumulated_step_brings_the_whole_step_along():
     assert all(batch.step is None for batch in StepLoader(examples(24), 2, seed=1))
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_resumed_at_any_batch_an_epoch_goes_on_exactly(accumulate):
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"batch_cells": 165, "pool": 50}])
+def test_resumed_at_any_batch_an_epoch_goes_on_exactly(options):
     def loader():
-        return StepLoader(examples(21), 2, seed=1, accumulate=accumulate)
+        return StepLoader(examples(21), 2, seed=1, **options)
 
     whole = loader()
     whole.set_epoch(4)
@@ -158,31 +157,24 @@ def test_sorting_by_length_leaves_less_padding_than_plain_shuffling():
     assert cells(pool=8) > 1.6 * unpadded  # a pool of one step is not sorted at all
 
 
-def by_cells(count, batch_cells, accumulate=1, world_size=1, pool=60, longest=20):
-    """Cells of each batch, by device, and the set of pairs of each step."""
-    pairs = examples(count, longest)
-    devices = [
-        orders(StepLoader(pairs, 1, 5, accumulate, rank, world_size, pool, batch_cells)) for rank in range(world_size)
-    ]
-    cells = [[sum(pairs[name].cells for name in batch) for batch in batches] for batches in devices]
-    steps = [
-        sorted(pair for batches in devices for batch in batches[begin : begin + accumulate] for pair in batch)
-        for begin in range(0, len(devices[0]), accumulate)
-    ]
-    return cells, steps
+def cells_of_two_devices(count, batch_cells, pool=60):
+    """Cells of each batch, by device."""
+    pairs = examples(count, longest=20)
+    loaders = [StepLoader(pairs, 1, 5, 1, rank, 2, pool, batch_cells) for rank in range(2)]
+    return [[sum(pairs[name].cells for name in batch) for batch in orders(loader)] for loader in loaders]
 
 
-def test_by_cells_every_pair_is_seen_once_and_a_step_has_the_same_pairs_however_it_is_shared():
-    one = by_cells(203, 3200)[1]
-    assert sorted(pair for step in one for pair in step) == list(range(203))
-    assert by_cells(203, 1600, world_size=2)[1] == one
-    assert by_cells(203, 800, accumulate=2, world_size=2)[1] == one
+def test_by_cells_a_step_has_the_same_pairs_however_it_is_shared():
+    pairs = examples(203, longest=20)
+    one = steps_of_all_devices(pairs, 1, 1, 1, pool=60, batch_cells=3200)
+    assert steps_of_all_devices(pairs, 1, 1, 2, pool=60, batch_cells=1600) == one
+    assert steps_of_all_devices(pairs, 1, 2, 2, pool=60, batch_cells=800) == one
 
 
 def test_by_cells_batches_and_devices_are_balanced():
-    cells, steps = by_cells(400, 2400, world_size=2)
+    cells = cells_of_two_devices(400, 2400)
     total = sum(map(sum, cells))
-    assert len(steps) == round(total / 4800)
+    assert len(cells[0]) == round(total / 4800)
     largest = 21 * 22  # cells of the largest pair
     for one, other in zip(*cells, strict=True):
         assert abs(one - other) <= largest
@@ -190,11 +182,11 @@ def test_by_cells_batches_and_devices_are_balanced():
     assert sum(abs(one - other) for one, other in zip(*cells, strict=True)) < 0.05 * total
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize(("world_size", "accumulate"), [(1, 1), (2, 1), (1, 2)])
 @pytest.mark.parametrize("batch_cells", [1, 100, 165, 1000, 10**9])  # a pair has 165 cells in the mean
-def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_cells, world_size):
+def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_cells, world_size, accumulate):
     pairs = examples(203, longest=20)
-    options = {"batch_cells": batch_cells, "pool": 50, "world_size": world_size}
+    options = {"batch_cells": batch_cells, "pool": 50, "world_size": world_size, "accumulate": accumulate}
     loaders = [StepLoader(pairs, 1, seed=1, rank=rank, **options) for rank in range(world_size)]
     count = len(loaders[0])
     for epoch in range(6):
@@ -209,38 +201,13 @@ def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_c
 
 
 def test_by_cells_a_step_may_take_more_pairs_than_a_pool():
-    cells, _ = by_cells(2000, 30_000, world_size=2, pool=60)
+    cells = cells_of_two_devices(2000, 30_000)
     assert sum(map(sum, cells)) / len(cells[0]) == pytest.approx(60_000, rel=0.1)
     for one, other in zip(*cells, strict=True):
         assert abs(one - other) <= 21 * 22
-
-
-def test_by_cells_an_epoch_resumes_exactly():
-    loader = StepLoader(examples(203), 1, seed=1, batch_cells=100, pool=50)
-    loader.set_epoch(4)
-    expected = orders(loader)
-    list(islice(loader, 7))
-    resumed = StepLoader(examples(203), 1, seed=1, batch_cells=100, pool=50)
-    resumed.load_state_dict(loader.state_dict())
-    resumed.set_epoch(4)
-    assert orders(resumed) == expected[7:]
-
-
-@pytest.mark.parametrize("batch_cells", [1, 10**9])
-def test_by_cells_a_batch_has_at_least_one_pair_whatever_the_budget(batch_cells):
-    loader = StepLoader(examples(23), 1, seed=1, accumulate=2, batch_cells=batch_cells, pool=10)
-    assert seen(loader) == list(range(23))
-    assert all(len(batch.shapes) >= 1 for batch in loader)
 
 
 def test_batches_alike_in_length_still_come_in_random_order():
     lengths = [batch.source.shape[1] for batch in StepLoader(examples(200, longest=30), 8, seed=1)]
     assert lengths != sorted(lengths)
     assert lengths != sorted(lengths, reverse=True)
-
-
-def test_batches_are_padded_tensors():
-    batch = next(iter(StepLoader(examples(3), 3, seed=1)))
-    assert isinstance(batch, Batch)
-    assert batch.source.dtype == torch.int64
-    assert batch.source.shape[0] == batch.target.shape[0] == 3

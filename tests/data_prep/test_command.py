@@ -53,10 +53,7 @@ def test_presets_are_the_same_with_and_without_a_command_line(name):
     )
 
 
-@pytest.mark.parametrize(
-    "argument",
-    ["cleaning.simplfy=true", "sample.size=3", "stp=all", "cleaning=gentle"],
-)
+@pytest.mark.parametrize("argument", ["cleaning.simplfy=true", "sample.size=3", "stp=all", "cleaning=gentle"])
 def test_a_typo_is_refused(argument):
     with pytest.raises(ConfigCompositionException, match=r"simplfy|sample\.size|stp|gentle"):
         composed(argument)
@@ -89,16 +86,8 @@ def test_a_corpus_of_ones_own_needs_no_code():
 
 
 def test_the_command_in_the_manifest_leaves_out_what_has_no_bearing_on_the_result():
-    overrides = [
-        "root=r",
-        "processes=2",
-        "output=o",
-        "step=sample",
-        "hydra.run.dir=x",
-        "+hydra/launcher=y",
-        "cleaning=strict",
-    ]
-    assert command(overrides) == "python -m data_prep root=r cleaning=strict"
+    irrelevant = ["processes=2", "output=o", "step=sample", "hydra.run.dir=x", "+hydra/launcher=y"]
+    assert command(["root=r", *irrelevant, "cleaning=strict"]) == "python -m data_prep root=r cleaning=strict"
 
 
 @pytest.mark.parametrize(("step", "message"), [("all", "no file"), ("sample", "is not finished")])

@@ -36,17 +36,11 @@ def test_escaped_punctuation_becomes_plain(text: str, plain: str) -> None:
 
 
 def test_ampersands_that_escape_nothing_stay() -> None:
-    for text in [
-        "AT&T",
-        "rock & roll; jazz",
-        "guitar & amp",
-        "&PyList_Type;",
-        "a?b=1&lt=2",
-        "a?x=1&amplitude=3",
-        "&&",
-        "&#;",
-        "&;",
-    ]:
+    names, addresses = (
+        ["AT&T", "rock & roll; jazz", "guitar & amp", "&PyList_Type;"],
+        ["a?b=1&lt=2", "a?x=1&amplitude=3"],
+    )
+    for text in [*names, *addresses, "&&", "&#;", "&;"]:
         assert rules.unescape(text) == text
 
 
