@@ -103,15 +103,11 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     if plan.sample.train_size is None:
         held = Texts(each.pair for each in drawn.held_out)
         shards = of_a_shard([int(mask.sum()) for mask in corpus.masks])
+        write = partial(write_the_rest, held=held, max_tokens=plan.sample.max_tokens, count_tokens=count)
+        where = pool if count is None else _Here()  # a tokenizer has threads of its own
         waiting = [
-            (pool if count is None else _Here()).submit(  # a tokenizer has threads of its own
-                write_the_rest,
-                shard_path(aside, "train", number, len(shards)),
-                corpus.blocks[part],
-                corpus.masks[part],
-                held,
-                plan.sample.max_tokens,
-                count,
+            where.submit(
+                write, shard_path(aside, "train", number, len(shards)), corpus.blocks[part], corpus.masks[part]
             )
             for number, part in enumerate(shards)
         ]

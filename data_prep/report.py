@@ -116,14 +116,9 @@ def report_page(manifest: dict[str, Any], report: Report, kept: Sequence[tuple[s
         for _, place, before, after in examples:
             change = f" → {_texts(after)}" if after else ""
             lines.append(f"- {place}: {_texts(before)}{change}")
-    lines += [
-        "",
-        "## Kept",
-        "",
-        *(f"- {name}: {_texts(source + chr(9) + target)}" for name, source, target in kept),
-        "",
-    ]
-    return "\n".join(lines)
+    lines += ["", "## Kept", ""]
+    lines += [f"- {name}: {_texts(source + chr(9) + target)}" for name, source, target in kept]
+    return "\n".join([*lines, ""])
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -153,16 +153,8 @@ def stream_tokens(
         seed = tokenizer.bos_token_id
     else:
         seed = tokenizer.get_vocab().get(SEED_TOKEN, end)
-    return StreamTokens(
-        end=end,
-        seed=seed,
-        source_prefix=(
-            *tokenizer(source_prefix, add_special_tokens=False)["input_ids"],
-            *[end] * context_tokens,
-        ),
-        target_prefix=tuple(tokenizer(target_prefix, add_special_tokens=False)["input_ids"]),
-        context=context_tokens,
-    )
+    source, target = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (source_prefix, target_prefix))
+    return StreamTokens(end, seed, (*source, *[end] * context_tokens), tuple(target), context_tokens)
 
 
 def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
@@ -180,9 +172,8 @@ def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
 
 def token_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:
     """Character span `[start, end)` of each token that `token_ids` gives a text (fast tokenizers only)."""
-    return tokenizer(text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)[
-        "offset_mapping"
-    ]
+    how = {"add_special_tokens": False, "split_special_tokens": True, "return_offsets_mapping": True}
+    return tokenizer(text, **how)["offset_mapping"]
 
 
 def source_ids(tokenizer: Any, texts: Sequence[str], segmentation: str = "tokens") -> list[list[int]]:
