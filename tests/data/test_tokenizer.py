@@ -188,16 +188,11 @@ def test_there_is_a_span_for_every_token():
     assert all(text[begin:end] == token for (begin, end), token in whole)
 
 
-def test_no_texts_have_no_tokens():
-    assert token_ids(tiny_tokenizer(), []) == []
-    assert token_ids(tiny_tokenizer(), ["", "a"])[0] == []
-    assert token_spans(tiny_tokenizer(), "") == []
-
-
 # --- sources ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_sentence_before_has_no_tokens():
+def test_no_text_and_an_empty_sentence_before_have_no_tokens():
+    assert token_ids(tiny_tokenizer(), []) == token_spans(tiny_tokenizer(), "") == []
     for segmentation in ("tokens", "characters"):
         sources = SourceTokens(tiny_tokenizer(), segmentation)
         assert sources.ids(["", "我们走。"]) == [[], sources.ids(["我们走。"])[0]]

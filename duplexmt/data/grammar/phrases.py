@@ -22,13 +22,11 @@ FUNCTION_WORDS = lex.cells(
 BE, WAS = {"1sg": "am", "3sg": "is", "pl": "are"}, {"1sg": "was", "3sg": "was", "pl": "were"}
 
 
+@dataclass(eq=False, slots=True)
 class Zh:
     """One occurrence of a source word."""
 
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
