@@ -51,11 +51,12 @@ class PrefixCache:
         """Slots of each stream, L."""
         return self.kinds.shape[1]
 
-    def append(self, slots: Sequence[Sequence[Slot]]) -> Tensor:
+    def append(self, slots: Sequence[Sequence[Slot]], **recording: Any) -> Tensor:
         """Take each stream some tokens further (none, for some streams).
 
         Args:
             slots: what each stream appends; the same streams in the same order at every call.
+            recording: passed on to the attention (`attention.recording`).
 
         Returns:
             Final-normed state of the last token each stream has appended, `[n, D]`; meaningless where there is none.
@@ -63,16 +64,13 @@ class PrefixCache:
         Raises:
             ValueError: if the sequence is longer than a sliding window of the backbone.
         """
-        states = self.append_all(slots)
+        states = self.append_all(slots, **recording)
         last = torch.tensor([max(len(row) - 1, 0) for row in slots], device=states.device)
         return states[torch.arange(len(slots), device=states.device), last]
 
     @torch.no_grad()
     def append_all(self, slots: Sequence[Sequence[Slot]], **recording: Any) -> Tensor:
-        """As `append`, with the states of all tokens, `[n, m, D]`.
-
-        `recording` is passed on to the attention (`attention.recording`).
-        """
+        """As `append`, with the states of all tokens, `[n, m, D]`."""
         m = max(map(len, slots))
         filled = [[*row, *[PADDING] * (m - len(row))] for row in slots]
         tokens, kinds, positions, sees = torch.tensor(filled, device=self.model.device).unbind(-1)

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from ..baselines.attention import AttentionRecord, recording
 from ..baselines.prefix_cache import SOURCE, PrefixCache, Slot
-from ..baselines.prefix_model import PrefixModel
-from ..data.tokenizer import StreamTokens
 from ..policy.knobs import check_alignatt, check_hold
 from .events import Event
 from .prefix_systems import PrefixSystem, Stream
@@ -125,27 +123,19 @@ class DraftSystem(PrefixSystem):
 class LocalAgreementSystem(DraftSystem):
     """Local agreement (LA-n): writes what the last n drafts agree on, once there are n of them.
 
-    Args:
-        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`.
-        n: hypotheses that must agree; with 1 every hypothesis is written at once.
-
-    Raises:
-        ValueError: for n or a limit below 1.
+    The setting is n; with n = 1 every draft is written at once.
     """
 
-    def __init__(
-        self, model: PrefixModel, tokens: StreamTokens, n: int, max_target_tokens: int, batch_size: int = 64
-    ) -> None:
-        super().__init__(model, tokens, max_target_tokens, batch_size)
-        self.n = check_agreement(n)
+    check_setting = staticmethod(check_agreement)
 
     def safe(self, cache: PrefixCache, streams: list[Stream], drafts: list[Draft]) -> list[int]:
         """The longest common prefix of the last n drafts."""
         agreed = []
         for stream, draft in zip(streams, drafts, strict=True):
             stream.hypotheses.append(draft.text)
-            agreed.append(len(common_prefix(stream.hypotheses)) if len(stream.hypotheses) == self.n else 0)
-            if len(stream.hypotheses) == self.n:
+            enough = len(stream.hypotheses) == self.setting
+            agreed.append(len(common_prefix(stream.hypotheses)) if enough else 0)
+            if enough:
                 stream.hypotheses.popleft()
         return agreed
 
@@ -154,26 +144,15 @@ class HoldSystem(DraftSystem):
     """Hold-n (Liu, Spanakis and Niehues, "Low-Latency Sequence-to-Sequence Speech Recognition and Translation by
     Partial Hypothesis Selection", 2020): writes each draft but for its last n tokens (the end token is none of them).
 
-    With n = 0 each draft is written whole, as LA-1 does; with n as large as drafts are long nothing is written before
-    the source has ended, as offline.
-
-    Args:
-        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`.
-        n: tokens held back.
-
-    Raises:
-        ValueError: for n that is no whole number ≥ 0, or a limit below 1.
+    The setting is n. With n = 0 each draft is written whole, as LA-1 does; with n as large as drafts are long nothing
+    is written before the source has ended, as offline.
     """
 
-    def __init__(
-        self, model: PrefixModel, tokens: StreamTokens, n: int, max_target_tokens: int, batch_size: int = 64
-    ) -> None:
-        super().__init__(model, tokens, max_target_tokens, batch_size)
-        self.n = check_hold(n)
+    check_setting = staticmethod(check_hold)
 
     def safe(self, cache: PrefixCache, streams: list[Stream], drafts: list[Draft]) -> list[int]:
         """All but the last n."""
-        return [max(0, len(draft.text) - self.n) for draft in drafts]
+        return [max(0, len(draft.text) - self.setting) for draft in drafts]
 
 
 class AlignAttSystem(DraftSystem):
@@ -182,43 +161,33 @@ class AlignAttSystem(DraftSystem):
 
     A token rests on the source text token that gets most attention where it is predicted; it is safe if that one is not
     among the last f read. With f = 0 all tokens are safe, as LA-1; with f as large as the source none is before the
-    source has ended, as offline. There is no cross-attention to look at. Where the model folder says which heads align
-    best (`python -m duplexmt.analysis.alignment_heads`), attention is their mean. Without that it is the mean over all
-    heads of z: each head's weight on a source token, minus its mean over the tokens of the draft, divided by their
-    standard deviation (plus 0.01). A sink, which everything attends to, so stands out nowhere.
+    source has ended, as offline. The setting is f.
 
-    Args:
-        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`.
-        frames: f.
-
-    Raises:
-        ValueError: for f that is no whole number ≥ 0, or a limit below 1.
+    There is no cross-attention to look at. Where the model folder says which heads align best (`python -m
+    duplexmt.analysis.alignment_heads`), attention is their mean. Without that it is the mean over all heads of z: each
+    head's weight on a source token, minus its mean over the tokens of the draft, divided by their standard deviation
+    (plus 0.01). A sink, which everything attends to, so stands out nowhere.
     """
 
-    def __init__(
-        self, model: PrefixModel, tokens: StreamTokens, frames: int, max_target_tokens: int, batch_size: int = 64
-    ) -> None:
-        super().__init__(model, tokens, max_target_tokens, batch_size)
-        self.frames = check_alignatt(frames)
+    check_setting = staticmethod(check_alignatt)
 
     def append(self, cache: PrefixCache, slots: list[list[Slot]], streams: list[Stream], drafts: list[Draft]) -> Tensor:
         """As for all, and keep what the predicting positions attend to."""
         record = AttentionRecord(self.model.alignment_heads, slice(self.prefix, streams[0].read))
         with recording(self.model):
-            states = cache.append_all(slots, record=record)
+            states = cache.append(slots, record=record)
         for draft, own, weights in zip(drafts, slots, record.weights, strict=True):
             predicted = len(draft.text) - len(draft.attention) + 1  # all of what was forced, at first
             if own:
                 draft.attention += weights[:, len(own) - predicted : len(own)].unbind(1)
-        last = torch.tensor([max(len(own) - 1, 0) for own in slots], device=states.device)
-        return states[torch.arange(len(slots), device=states.device), last]
+        return states
 
     def safe(self, cache: PrefixCache, streams: list[Stream], drafts: list[Draft]) -> list[int]:
         """Up to the first token that rests on one of the last f."""
         found = []
         for stream, draft in zip(streams, drafts, strict=True):
             rests_on = self.rests_on(torch.stack(draft.attention, dim=1))[stream.written : len(draft.text)]
-            first_unsafe = stream.read - self.prefix - self.frames
+            first_unsafe = stream.read - self.prefix - self.setting
             found.append(stream.written + len([*takewhile(first_unsafe.__gt__, rests_on)]))
         return found
 

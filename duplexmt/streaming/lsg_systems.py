@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from ..baselines.prefix_cache import REFERENCE, SOURCE, TARGET, PrefixCache, Slot
-from ..baselines.prefix_model import PrefixModel
-from ..data.tokenizer import StreamTokens
-from ..policy.knobs import Adaptive, check_lsg
+from ..policy.knobs import check_lsg
 from .draft_systems import Draft, DraftSystem
 from .prefix_systems import Stream, WaitKSystem
 
@@ -25,28 +23,11 @@ class LsgSystem(WaitKSystem):
     wait-1 view: the same translation, each token of which has seen what wait-1 had read when it wrote it. That is how
     the paper's text has it; its code takes KL(p_ref ‖ p_now), `adaptive.divergence=code`.
 
-    The wait-1 view is a second copy of the target tokens in the cache, over the same source tokens.
-
-    Args:
-        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`; a multi-path model.
-        delta: δ, in nats.
-        adaptive: bounds of the lag, α, and which divergence.
-
-    Raises:
-        ValueError: for δ that is no finite number above 0, or a limit below 1.
+    The wait-1 view is a second copy of the target tokens in the cache, over the same source tokens. The setting is δ,
+    in nats; the model a multi-path one.
     """
 
-    def __init__(
-        self,
-        model: PrefixModel,
-        tokens: StreamTokens,
-        delta: float,
-        adaptive: Adaptive,
-        max_target_tokens: int,
-        batch_size: int = 64,
-    ) -> None:
-        super().__init__(model, tokens, adaptive.k_min, max_target_tokens, batch_size)
-        self.delta, self.adaptive = check_lsg(delta), adaptive
+    check_setting = staticmethod(check_lsg)
 
     def last_slots(self, stream: Stream, first: int, again: bool = False) -> list[Slot]:
         """Target tokens in both views, the wait-1 view first; in that one no token is ever appended again."""
@@ -73,7 +54,7 @@ class LsgSystem(WaitKSystem):
                 streams[row].references = {streams[row].written: reference}
         reference = torch.stack([stream.references[stream.written] for stream in streams])
         likely, told = now.max(-1), divergence(now, reference, self.adaptive.divergence)
-        certain = (told > self.delta) | (likely.values.exp() > self.adaptive.alpha)
+        certain = (told > self.setting) | (likely.values.exp() > self.adaptive.alpha)
         return [
             (token, tells or self.lag(stream) >= self.adaptive.k_max)
             for token, tells, stream in zip(likely.indices.tolist(), certain.tolist(), streams, strict=True)
@@ -86,27 +67,9 @@ class WholeLsgSystem(DraftSystem):
     p_now is the draft's next token's distribution, the source read so far taken for whole; p_ref is that of the same
     translation where what wait-1 had read is taken for whole. A draft is written up to the first token whose lag is
     below k_min, or which neither differs enough from p_ref nor is certain, at a lag below k_max.
-
-    Args:
-        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`; an offline model.
-        delta: δ, in nats.
-        adaptive: bounds of the lag, α, and which divergence.
-
-    Raises:
-        ValueError: for δ that is no finite number above 0, or a limit below 1.
     """
 
-    def __init__(
-        self,
-        model: PrefixModel,
-        tokens: StreamTokens,
-        delta: float,
-        adaptive: Adaptive,
-        max_target_tokens: int,
-        batch_size: int = 64,
-    ) -> None:
-        super().__init__(model, tokens, max_target_tokens, batch_size)
-        self.delta, self.adaptive = check_lsg(delta), adaptive
+    check_setting = staticmethod(check_lsg)
 
     def observe(self, draft: Draft, stream: Stream, logits: Tensor) -> None:
         """Of the tokens that may be written, the distributions in doubt."""
@@ -135,7 +98,7 @@ class WholeLsgSystem(DraftSystem):
             for row in in_doubt:
                 now = drafts[row].likely[safe[row] - streams[row].written]
                 told = divergence(now, streams[row].references[safe[row]], self.adaptive.divergence)
-                going_on += [row] if told > self.delta else []
+                going_on += [row] if told > self.setting else []
             for row in going_on:
                 safe[row] += 1
             active = going_on

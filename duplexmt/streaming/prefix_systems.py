@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,18 +50,34 @@ class PrefixSystem(ABC):
     Args:
         model: in evaluation mode, on its device.
         tokens: end, seed and prefix tokens the model was trained with.
+        setting: the system's knob.
         max_target_tokens: length at which a translation is stopped.
         batch_size: streams decoded side by side.
+        adaptive: what confidence and LSG have beside their knob.
 
     Raises:
-        ValueError: for a limit below 1.
+        ValueError: for a setting the system cannot take, or a limit below 1.
     """
 
-    def __init__(self, model: PrefixModel, tokens: StreamTokens, max_target_tokens: int, batch_size: int) -> None:
+    @staticmethod
+    @abstractmethod
+    def check_setting(setting: Any, /) -> Any:
+        """Return a setting that the system can take, else raise `ValueError`."""
+
+    def __init__(
+        self,
+        model: PrefixModel,
+        tokens: StreamTokens,
+        setting: float | int | None,
+        max_target_tokens: int,
+        batch_size: int = 64,
+        adaptive: Adaptive | None = None,
+    ) -> None:
         if max_target_tokens < 1:
             raise ValueError(f"policy.max_target_tokens={max_target_tokens}: must be at least 1")
-        self.model, self.tokens = model, tokens
+        self.model, self.tokens, self.setting = model, tokens, self.check_setting(setting)
         self.max_target_tokens, self.batch_size = max_target_tokens, batch_size
+        self.adaptive: Any = adaptive
         self.prefix = len(tokens.source_prefix)
 
     @torch.no_grad()
@@ -143,29 +160,23 @@ class WaitKSystem(PrefixSystem):
     """Reads k tokens, then writes and reads in turn; once the source has ended, writes until the end token.
 
     An end token predicted before the source has ended makes it read one token more and predict again; the schedule then
-    waits until the target has caught up. With `k=None` it is the offline system.
-
-    Args:
-        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`.
-        k: source text tokens read before the first token is written; None for the whole source and its end token.
-
-    Raises:
-        ValueError: for k or a limit below 1.
+    waits until the target has caught up. The setting is k, text tokens; None, the whole source and its end token, is
+    the offline system.
     """
 
-    def __init__(
-        self, model: PrefixModel, tokens: StreamTokens, k: int | None, max_target_tokens: int, batch_size: int = 64
-    ) -> None:
-        super().__init__(model, tokens, max_target_tokens, batch_size)
-        self.k = None if k is None else check_k(k, "k")
+    @staticmethod
+    def check_setting(k: Any, /) -> Any:
+        """A whole number of at least 1, or None."""
+        return None if k is None else check_k(k, "k")
 
     def lag(self, stream: Stream) -> int:
         """Source tokens read, the end token counted, minus target tokens written."""
         return stream.read - self.prefix - stream.written
 
     def reach_k(self, stream: Stream) -> Iterator[Event | None]:
-        """Read until the lag is k, or the source has ended."""
-        while not stream.at_source_end and (self.k is None or self.lag(stream) < self.k):
+        """Read until the lag is k (of an adaptive policy k_min), or the source has ended."""
+        k = self.adaptive.k_min if self.adaptive else self.setting
+        while not stream.at_source_end and (k is None or self.lag(stream) < k):
             yield from self.read(stream)
 
     def translate_batch(self, streams: list[Stream]) -> Iterator[Event | None]:
@@ -220,36 +231,18 @@ class ConfidenceSystem(WaitKSystem):
     k, and draws its curve in two runs: ρ at k_max is 0 and ρ at k_min goes up to 1, then ρ at k_min is 1 and ρ at k_max
     goes up. One knob runs through both: ρ is the mean of the two ends, so ρ_k falls from min(1, 2ρ) at k_min to
     max(0, 2ρ − 1) at k_max. ρ = 0 is wait-k_min. With ρ = 1 no probability is high enough, not even one that rounds to
-    1: that is wait-k_max.
-
-    Args:
-        model, tokens, max_target_tokens, batch_size: as for `PrefixSystem`; a multi-path model.
-        rho: ρ, the mean threshold, in [0, 1].
-        adaptive: bounds of the lag.
-
-    Raises:
-        ValueError: for ρ outside [0, 1] or a limit below 1.
+    1: that is wait-k_max. The setting is ρ, the model a multi-path one.
     """
 
-    def __init__(
-        self,
-        model: PrefixModel,
-        tokens: StreamTokens,
-        rho: float,
-        adaptive: Adaptive,
-        max_target_tokens: int,
-        batch_size: int = 64,
-    ) -> None:
-        super().__init__(model, tokens, adaptive.k_min, max_target_tokens, batch_size)
-        self.rho, self.adaptive = check_confidence(rho), adaptive
+    check_setting = staticmethod(check_confidence)
 
     def threshold(self, lag: int) -> float:
         """ρ_k; 0 for a lag of k_max or more."""
         least, most = self.adaptive.k_min, self.adaptive.k_max
         if lag >= most:
             return 0.0
-        first, last = min(1.0, 2 * self.rho), max(0.0, 2 * self.rho - 1)
-        return first + (last - first) * (lag - least) / (most - least)
+        first, last = min(1.0, 2 * self.setting), max(0.0, 2 * self.setting - 1)
+        return float(first + (last - first) * (lag - least) / (most - least))
 
     def predict(
         self, cache: PrefixCache, slots: Sequence[Sequence[Slot]], streams: Sequence[Stream]

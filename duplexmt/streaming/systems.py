@@ -4,11 +4,10 @@ import logging
 from typing import Any, Protocol
 
 from ..baselines.mask import MULTI_PATH, check_k
-from ..baselines.prefix_model import PrefixModel
 from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
 from ..policy.knobs import Adaptive
-from .draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem, check_agreement
+from .draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem
 from .engine import Engine
 from .events import System
 from .grid_system import GridSystem
@@ -27,6 +26,15 @@ SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k traine
     "alignatt": ("multi", "offline"),
     "lsg": ("multi", "offline"),
     "confidence": ("multi",),
+}
+KINDS: dict[str, type[PrefixSystem]] = {  # on a prefix model
+    "waitk": WaitKSystem,
+    "offline": WaitKSystem,
+    "local_agreement": LocalAgreementSystem,
+    "hold": HoldSystem,
+    "alignatt": AlignAttSystem,
+    "lsg": LsgSystem,
+    "confidence": ConfidenceSystem,
 }
 AGREEMENT = 2  # LA-2, where no n is given
 
@@ -94,8 +102,24 @@ def build_system(
         if isinstance(setting, bool) or not isinstance(setting, int | float):
             raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
         return GridSystem(model, tokens, setting, max_target_tokens, batch_size, static=static)
-    assert isinstance(model, PrefixModel)
-    return _prefix_system(model, tokens, name, setting, adaptive, max_target_tokens, batch_size)
+    if name in ("confidence", "lsg"):
+        if adaptive is None:
+            raise ValueError(f"system={name!r} needs the bounds of its lag: give adaptive")
+    else:
+        adaptive = None
+        if isinstance(setting, float) and setting.is_integer():
+            setting = int(setting)  # as settings arrive that may be fractions, too
+    if name == "offline" and setting is not None:
+        raise ValueError(f"setting={setting!r}: the offline system reads the whole source and has no setting")
+    if name == "local_agreement" and setting is None:
+        setting = AGREEMENT
+    if name == "waitk":
+        setting = check_k(setting, "k")
+        if model.k not in (setting, MULTI_PATH):
+            trained = "the whole source" if model.k is None else f"k = {model.k}"
+            log.info("wait-%d by a model trained with %s", setting, trained)
+    kind = WholeLsgSystem if name == "lsg" and model.k != MULTI_PATH else KINDS[name]
+    return kind(model, tokens, setting, max_target_tokens, batch_size, adaptive)
 
 
 def live_engine(system: System, **options: Any) -> Engine | PrefixEngine:
@@ -109,38 +133,3 @@ def live_engine(system: System, **options: Any) -> Engine | PrefixEngine:
         return system.engine
     assert isinstance(system, PrefixSystem)
     return PrefixEngine(system, **options)
-
-
-def _prefix_system(
-    model: PrefixModel,
-    tokens: StreamTokens,
-    name: str,
-    setting: Any,
-    adaptive: Adaptive | None,
-    max_target_tokens: int,
-    batch_size: int,
-) -> PrefixSystem:
-    """A system on a prefix model that can be run as it."""
-    if name in ("confidence", "lsg"):
-        if adaptive is None:
-            raise ValueError(f"system={name!r} needs the bounds of its lag: give adaptive")
-        kind = ConfidenceSystem if name == "confidence" else LsgSystem if model.k == MULTI_PATH else WholeLsgSystem
-        return kind(model, tokens, setting, adaptive, max_target_tokens, batch_size)
-    if isinstance(setting, float) and setting.is_integer():
-        setting = int(setting)  # as settings arrive that may be fractions, too
-    if name == "hold":
-        return HoldSystem(model, tokens, setting, max_target_tokens, batch_size)
-    if name == "alignatt":
-        return AlignAttSystem(model, tokens, setting, max_target_tokens, batch_size)
-    if name == "local_agreement":
-        n = check_agreement(AGREEMENT if setting is None else setting)
-        return LocalAgreementSystem(model, tokens, n, max_target_tokens, batch_size)
-    if name == "offline":
-        if setting is not None:
-            raise ValueError(f"setting={setting!r}: the offline system reads the whole source and has no setting")
-        return WaitKSystem(model, tokens, None, max_target_tokens, batch_size)
-    k = check_k(setting, "k")
-    if model.k not in (k, MULTI_PATH):
-        trained = "the whole source" if model.k is None else f"k = {model.k}"
-        log.info("wait-%d by a model trained with %s", k, trained)
-    return WaitKSystem(model, tokens, k, max_target_tokens, batch_size)

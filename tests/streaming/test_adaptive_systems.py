@@ -48,7 +48,7 @@ def test_confidence_does_in_a_batch_what_its_definition_does_alone(rho, bounds, 
     delays = set()
     for seed in SEEDS:
         model = model_of(seed)
-        build = partial(ConfidenceSystem, model, tokens, rho, bounds, LIMIT)
+        build = partial(ConfidenceSystem, model, tokens, rho, LIMIT, adaptive=bounds)
         delays |= in_all_batches(build, lambda text, m=model: slow.confidence(m, tokens, text, rho, bounds, LIMIT))
     assert len(delays) > 4
 
@@ -63,7 +63,7 @@ def test_lsg_does_in_a_batch_what_its_definition_does_alone(system, definition, 
     delays = set()
     for seed in SEEDS:
         model = model_of(seed)
-        build = partial(system, model, tokens, delta, bounds, LIMIT)
+        build = partial(system, model, tokens, delta, LIMIT, adaptive=bounds)
         delays |= in_all_batches(build, lambda text, m=model: definition(m, tokens, text, delta, bounds, LIMIT))
     assert len(delays) > 4
 
@@ -99,7 +99,7 @@ def test_divergences_are_those_of_the_definition(system, definition, which, monk
     )
     bounds = Adaptive(k_min=1, k_max=4, alpha=1, divergence=which)
     for seed in SEEDS:
-        list(system(model_of(seed), TOKENS, 0.5, bounds, LIMIT, 1).translate(SOURCES))
+        list(system(model_of(seed), TOKENS, 0.5, LIMIT, 1, bounds).translate(SOURCES))
         for text in sorted(SOURCES, key=len):
             definition(model_of(seed), TOKENS, text, 0.5, bounds, LIMIT, expected)
     found = torch.cat([told.flatten() for told in found])
@@ -117,7 +117,7 @@ def test_a_probability_is_known_to_a_billionth(offset):
     model, text = model_of(1), SOURCES[0]
     p = float(slow.distribution(model, text[:1], [TOKENS.seed], len(text) + 1, [1]).max().exp())
     rho = (p + offset) / 2  # ρ_k at k_min is twice that
-    first = [event for event in ConfidenceSystem(model, TOKENS, rho, BOUNDS, LIMIT).translate([text])][1]
+    first = [event for event in ConfidenceSystem(model, TOKENS, rho, LIMIT, adaptive=BOUNDS).translate([text])][1]
     assert isinstance(first, Write) == (offset < 0)
 
 
@@ -157,10 +157,10 @@ def test_confidence_and_lsg_are_wait_k_at_the_ends(tokens):
         wait = {k: WaitKSystem(model, tokens, k, LIMIT) for k in (2, 3, 5)}
         for least, most, which in ((2, 3, "code"), (2, 5, "paper"), (5, 5, "paper")):
             bounds = Adaptive(least, most, 1, which)
-            same_as(ConfidenceSystem(model, tokens, 0, bounds, LIMIT), wait[least])
-            same_as(ConfidenceSystem(model, tokens, 1, bounds, LIMIT), wait[most])
-            same_as(LsgSystem(model, tokens, 1e-12, bounds, LIMIT), wait[least])
-            same_as(LsgSystem(model, tokens, 1e9, bounds, LIMIT), wait[most])
+            same_as(ConfidenceSystem(model, tokens, 0, LIMIT, adaptive=bounds), wait[least])
+            same_as(ConfidenceSystem(model, tokens, 1, LIMIT, adaptive=bounds), wait[most])
+            same_as(LsgSystem(model, tokens, 1e-12, LIMIT, adaptive=bounds), wait[least])
+            same_as(LsgSystem(model, tokens, 1e9, LIMIT, adaptive=bounds), wait[most])
 
 
 def test_what_drafts_is_offline_or_local_agreement_of_one_at_the_ends():
@@ -173,7 +173,7 @@ def test_what_drafts_is_offline_or_local_agreement_of_one_at_the_ends():
         for late in (
             HoldSystem(model, TOKENS, LIMIT, LIMIT),
             AlignAttSystem(model, TOKENS, 7, LIMIT),
-            WholeLsgSystem(model, TOKENS, 1e9, never, LIMIT),
+            WholeLsgSystem(model, TOKENS, 1e9, LIMIT, adaptive=never),
         ):
             same_as(late, offline)
 
@@ -181,7 +181,7 @@ def test_what_drafts_is_offline_or_local_agreement_of_one_at_the_ends():
 def test_a_certain_token_is_written_however_little_the_source_says_of_it():
     model = model_of(1)
     bounds = Adaptive(k_min=2, k_max=4, alpha=0, divergence="paper")
-    same_as(LsgSystem(model, TOKENS, 1e9, bounds, LIMIT), WaitKSystem(model, TOKENS, 2, LIMIT))
+    same_as(LsgSystem(model, TOKENS, 1e9, LIMIT, adaptive=bounds), WaitKSystem(model, TOKENS, 2, LIMIT))
 
 
 # --- what a system needs, and live ---------------------------------------------------------------------------------
@@ -190,9 +190,9 @@ SYSTEMS = {
     "wait-k": lambda m, t: WaitKSystem(m, t, 2, LIMIT),
     "offline": lambda m, t: WaitKSystem(m, t, None, LIMIT),
     "local agreement": lambda m, t: LocalAgreementSystem(m, t, 2, LIMIT),
-    "confidence": lambda m, t: ConfidenceSystem(m, t, 0.4, BOUNDS, LIMIT),
-    "lsg": lambda m, t: LsgSystem(m, t, 0.3, BOUNDS, LIMIT),
-    "whole lsg": lambda m, t: WholeLsgSystem(m, t, 0.3, BOUNDS, LIMIT),
+    "confidence": lambda m, t: ConfidenceSystem(m, t, 0.4, LIMIT, adaptive=BOUNDS),
+    "lsg": lambda m, t: LsgSystem(m, t, 0.3, LIMIT, adaptive=BOUNDS),
+    "whole lsg": lambda m, t: WholeLsgSystem(m, t, 0.3, LIMIT, adaptive=BOUNDS),
     "alignatt": lambda m, t: AlignAttSystem(m, t, 1, LIMIT),
     "hold": lambda m, t: HoldSystem(m, t, 1, LIMIT),
 }

@@ -10,7 +10,7 @@ import torch
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.streaming.draft_systems import Draft, LocalAgreementSystem, common_prefix
 from duplexmt.streaming.events import End, Hypothesis, Read, Write, collect
-from duplexmt.streaming.prefix_systems import PrefixSystem, WaitKSystem
+from duplexmt.streaming.prefix_systems import WaitKSystem
 
 from ..helpers import float64, tiny_prefix
 
@@ -206,8 +206,8 @@ class Scripted(LocalAgreementSystem):
     """Local agreement whose hypotheses come from a table: one text for each number of source tokens read."""
 
     def __init__(self, n, table):
-        PrefixSystem.__init__(self, small_talk(), TOKENS, 9, 64)
-        self.n, self.table = n, table
+        super().__init__(small_talk(), TOKENS, n, 9)
+        self.table = table
 
     def drafts(self, cache, streams):
         return [Draft(list(self.table[stream.read - 1]), "end_token") for stream in streams]

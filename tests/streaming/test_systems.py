@@ -19,14 +19,6 @@ TOKENS = StreamTokens(end=0, seed=1)
 MODELS = {"grid": tiny_grid(), "waitk": tiny_prefix(3), "offline": tiny_prefix(), "multi": tiny_prefix("multi")}
 SETTINGS = {"grid": 0.5, "waitk": 3, "offline": None, "local_agreement": 2}
 SETTINGS |= {"confidence": 0.5, "lsg": 0.3, "alignatt": 2, "hold": 1}
-KNOBS = {
-    "grid": "theta",
-    "local_agreement": "n",
-    "confidence": "rho",
-    "lsg": "delta",
-    "alignatt": "frames",
-    "hold": "n",
-}
 KINDS = {"grid": GridSystem, "local_agreement": LocalAgreementSystem, "confidence": ConfidenceSystem}
 KINDS |= {"lsg": LsgSystem, "alignatt": AlignAttSystem, "hold": HoldSystem}
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
@@ -46,7 +38,7 @@ def test_each_system_runs_on_the_models_it_can_with_the_limits_given(name, held)
     assert type(system) is kind
     limited, streams = (system.engine, "max_streams") if name == "grid" else (system, "batch_size")
     assert (limited.max_target_tokens, getattr(limited, streams)) == (8, 4)
-    assert getattr(limited, KNOBS.get(name, "k")) == SETTINGS[name]
+    assert (limited.theta if name == "grid" else limited.setting) == SETTINGS[name]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +94,7 @@ def test_a_setting_the_system_cannot_take_is_refused(held, name, setting, messag
 
 @pytest.mark.parametrize("name", ["waitk", "local_agreement", "hold", "alignatt"])
 def test_a_whole_number_may_come_as_a_fraction(name):
-    setting = getattr(build("offline", name, 2.0), KNOBS.get(name, "k"))
+    setting = build("offline", name, 2.0).setting
     assert (type(setting), setting) == (int, 2)
 
 
@@ -121,7 +113,7 @@ def test_what_policies_have_beside_their_knob_is_checked(values, message):
 
 
 def test_local_agreement_compares_two_hypotheses_where_nothing_is_said():
-    assert build("offline", "local_agreement", None).n == 2
+    assert build("offline", "local_agreement", None).setting == 2
 
 
 @pytest.mark.parametrize(
@@ -135,5 +127,5 @@ def test_local_agreement_compares_two_hypotheses_where_nothing_is_said():
 )
 def test_decoding_with_another_k_than_in_training_is_said(held, k, said, caplog):
     caplog.set_level(logging.INFO)
-    assert build(held, "waitk", k).k == k
+    assert build(held, "waitk", k).setting == k
     assert [record.message for record in caplog.records] == said
