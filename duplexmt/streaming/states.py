@@ -1,8 +1,9 @@
 """Where a decoder's predictions come from: the incremental cache, the cache in fixed shapes, or the grid recomputed."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,29 +28,17 @@ class StreamState:
     written: list[int] = field(default_factory=list)
 
 
-class States(Protocol):
-    """Predictions at the present cells of streams."""
-
-    def __call__(self, states: Sequence[StreamState]) -> list[float]:
-        """Take each stream to its present cell; p(EMIT) there."""
-        ...
-
-    def tokens(self, states: Sequence[StreamState]) -> list[int]:
-        """Most probable next token at the cells last reached, which need not be asked for where p(EMIT) decides."""
-        ...
-
-    def forget(self, state: StreamState) -> None:
-        """Free what is held for a stream."""
-        ...
-
-
-class PresentCells:
-    """What is read from the target states of the streams' present cells."""
+class States(ABC):
+    """Predictions at the present cells of streams, read from the target states there."""
 
     def __init__(self, model: GridModel) -> None:
         self.model = model
         self.hidden: dict[int, Tensor] = {}  # by sentence
         self.likely: dict[int, int] = {}  # next tokens, where deciding has shown them
+
+    @abstractmethod
+    def __call__(self, states: Sequence[StreamState]) -> list[float]:
+        """Take each stream to its present cell; p(EMIT) there."""
 
     def decide(self, states: Sequence[StreamState]) -> list[float]:
         """p(EMIT) as decoding compares it with θ (`GridModel.decide`)."""
@@ -59,18 +48,18 @@ class PresentCells:
         return p_emit.tolist()
 
     def tokens(self, states: Sequence[StreamState]) -> list[int]:
-        """Read from the target states of the present cells, unless known."""
+        """Most probable next token at the cells last reached, which need not be asked for where p(EMIT) decides."""
         if self.model.certainty:
             return [self.likely[state.index] for state in states]
         return self.model.text_logits(torch.stack([self.hidden[state.index] for state in states])).argmax(-1).tolist()
 
     def forget(self, state: StreamState) -> None:
-        """Drop the stream's last target state."""
+        """Free what is held for a stream."""
         self.hidden.pop(state.index, None)
         self.likely.pop(state.index, None)
 
 
-class RecomputedStates(PresentCells):
+class RecomputedStates(States):
     """The grid of all that is visible, computed every time: oracle of `CachedStates`, and all that some models have."""
 
     def __call__(self, states: Sequence[StreamState]) -> list[float]:
@@ -87,20 +76,20 @@ class RecomputedStates(PresentCells):
         return self.decide(states)
 
 
-class CachedStates(PresentCells):
-    """Keeps the streams in an incremental cache, and takes each to its present cell a row or column at a time."""
+class CachedStates(States):
+    """Keeps the streams in an incremental cache, and takes each to its present cell a row or column at a time.
 
-    def __init__(self, model: GridModel) -> None:
+    Args:
+        model: in evaluation mode, on its device.
+        cache: by default the one that fits the model.
+    """
+
+    def __init__(self, model: GridModel, cache: StreamCache | None = None) -> None:
         super().__init__(model)
-        self.cache = self.cache_of(model)
+        self.cache = cache or (RowCache(model) if model.row_cacheable else GridCache(model))
         self.slots: dict[int, int] = {}  # by sentence
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
         self.free: list[int] = []  # slots that were left
-
-    @staticmethod
-    def cache_of(model: GridModel, **sizes: int) -> StreamCache:
-        """The cache that fits a model."""
-        return RowCache(model, **sizes) if model.row_cacheable else GridCache(model, **sizes)
 
     def __call__(self, states: Sequence[StreamState]) -> list[float]:
         """One step where a stream has one more token, several where it has a prefix."""
@@ -163,10 +152,8 @@ class StaticStates(CachedStates):
     """
 
     def __init__(self, model: GridModel, streams: int, **values: Any) -> None:
-        PresentCells.__init__(self, model)
         self.steps = StaticSteps(model, streams, **values)
-        self.cache = self.steps.cache
-        self.slots, self.reached, self.free = {}, {}, []
+        super().__init__(model, self.steps.cache)
         self.predicted: dict[int, tuple[float, int]] = {}
 
     def forget(self, state: StreamState) -> None:
