@@ -8,7 +8,7 @@ Symbols, as in SimulEval's `latency_scorer.py`:
 None of them counts end or seed tokens; having read the source's end token counts as S. Every metric of a sentence
 takes `(delays, source_length, reference_length)`, all in one unit of source and one unit of target (model tokens, or
 characters in and words out), and returns a float in units of source, except AP, which is a ratio, and YAAL, which some
-sentences do not have. It raises `ValueError` for what `check_sentence` refuses.
+sentences do not have. A sentence must have delays that `check_sentence` accepts; `sentence_latency` sees to that.
 
 Computation-aware metrics, marked `_CA`, count the time of computing, too. SimulEval measures speech so, in
 milliseconds; between texts it has no clock.
@@ -26,10 +26,12 @@ def average_lagging(delays: Sequence[float], source_length: float, reference_len
     """AL as SimulEval computes it: mean over i <= tau of `d_i - (i - 1) S / R`.
 
     `tau` is the first i with `d_i >= S`, or n if the source was never read to its end. An offline system scores
-    exactly S. This is not the number the paper prints: see `average_lagging_all`.
+    exactly S. With computing time `d_1` may exceed S: AL is `d_1` then, as in SimulEval. This is not the number the
+    paper prints: see `average_lagging_all`.
     """
-    check_sentence(delays, source_length, reference_length)
-    return lagging(delays, source_length, reference_length)
+    if delays[0] > source_length:
+        return float(delays[0])
+    return fmean(_lags(delays[: bisect_left(delays, source_length) + 1], source_length / reference_length))
 
 
 def average_lagging_all(delays: Sequence[float], source_length: float, reference_length: float) -> float:
@@ -37,38 +39,35 @@ def average_lagging_all(delays: Sequence[float], source_length: float, reference
 
     The paper's AL (`tab:duplex-results`) fits this definition: its offline row has AL 9.39 where S is 18.06.
     """
-    check_sentence(delays, source_length, reference_length)
     return fmean(_lags(delays, source_length / reference_length))
 
 
 def length_adaptive_average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float:
     """LAAL (arXiv 2206.05807): AL with `max(n, R)` for R, so that a long hypothesis earns no negative lag."""
-    check_sentence(delays, source_length, reference_length)
-    return lagging(delays, source_length, max(len(delays), reference_length))
+    return average_lagging(delays, source_length, max(len(delays), reference_length))
 
 
 def yet_another_average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float | None:
     """YAAL (arXiv 2509.17349): LAAL over the tokens written before the source had ended, `d_i < S`, and no others.
 
     What is written after the end of a source cut into sentences comes at once, and says nothing of the policy. A
-    sentence with no token before that has no YAAL; over how many the mean of a corpus is, is its `coverage`.
+    sentence with no token before that has no YAAL; over how many the mean of a corpus is, is its `coverage`. With
+    computing time a token computed after the source's end counts as one written after it.
     """
-    check_sentence(delays, source_length, reference_length)
-    return lagging_before_end(delays, source_length, max(len(delays), reference_length))
+    before = delays[: bisect_left(delays, source_length)]
+    return fmean(_lags(before, source_length / max(len(delays), reference_length))) if len(before) > 0 else None
 
 
 def average_proportion(delays: Sequence[float], source_length: float, reference_length: float) -> float:
     """AP with the reference length, as SimulEval: `sum d_i / (S R)`. A ratio; above 1 where n is well above R."""
-    check_sentence(delays, source_length, reference_length)
     return float(sum(delays)) / (source_length * reference_length)
 
 
 def differentiable_average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float:
     """DAL (arXiv 1906.05218): `g_1 = d_1`, `g_i = max(d_i, g_{i-1} + S/n)`, mean of `g_i - (i - 1) S / n`.
 
-    Its length is that of the hypothesis, so the value of `reference_length` plays no part; it is still checked.
+    Its length is that of the hypothesis: `reference_length` plays no part.
     """
-    check_sentence(delays, source_length, reference_length)
     step = source_length / len(delays)
     spaced = [float(delays[0])]
     for delay in delays[1:]:
@@ -84,9 +83,8 @@ def average_token_delay(delays: Sequence[float], source_length: float, reference
     and moved back by what the hypothesis was ahead of the source when this chunk (tokens of equal delay) began.
 
     Raises:
-        ValueError: for delays that are not whole numbers of tokens, too.
+        ValueError: for delays that are not whole numbers of tokens.
     """
-    check_sentence(delays, source_length, reference_length)
     read_before, written_before, end, lags = 0.0, 0, 0.0, []
     for index, delay in enumerate(delays):
         if delay != int(delay):
@@ -101,7 +99,6 @@ def average_token_delay(delays: Sequence[float], source_length: float, reference
 
 def first_response_latency(delays: Sequence[float], source_length: float, reference_length: float) -> float:
     """FRL, SimulEval's StartOffset: `d_1`, what was read of the source when the first target token was written."""
-    check_sentence(delays, source_length, reference_length)
     return float(delays[0])
 
 
@@ -142,13 +139,8 @@ def computation_aware_delays(delays: Sequence[float], elapsed: Sequence[float], 
     return [float(delay) + seconds * units_per_second for delay, seconds in zip(delays, elapsed, strict=True)]
 
 
-# Over `computation_aware_delays`, which may exceed S. Where `d_1 > S`, AL and LAAL are `d_1`, as in SimulEval; YAAL
-# takes a token computed after the source's end for one written after it.
-COMPUTATION_AWARE_METRICS: dict[str, Metric] = {
-    "AL_CA": lambda d, S, R: lagging(d, S, R),
-    "LAAL_CA": lambda d, S, R: lagging(d, S, max(len(d), R)),
-    "YAAL_CA": lambda d, S, R: lagging_before_end(d, S, max(len(d), R)),
-}
+# Over `computation_aware_delays`, which may exceed S.
+COMPUTATION_AWARE_METRICS = {f"{name}_CA": SENTENCE_METRICS[name] for name in ("AL", "LAAL", "YAAL")}
 
 
 def real_time_factor(seconds: Sequence[float], source_lengths: Sequence[float], units_per_second: float) -> float:
@@ -180,8 +172,8 @@ def sentence_latency(
     """Each metric of `SENTENCE_METRICS` for each sentence of a corpus, `None` for empty hypotheses.
 
     Raises:
-        ValueError: no sentences, arguments of different lengths, or a sentence that `check_sentence` refuses for
-            more than an empty hypothesis; the message names the sentence, counted from 0.
+        ValueError: no sentences, arguments of different lengths, or a sentence that `check_sentence` refuses; the
+            message names the sentence, counted from 0.
     """
     if not len(delays) == len(source_lengths) == len(reference_lengths):
         raise ValueError(
@@ -195,8 +187,7 @@ def sentence_latency(
         zip(delays, source_lengths, reference_lengths, strict=True)
     ):
         try:
-            if len(hypothesis) == 0:
-                check_lengths(source_length, reference_length)
+            check_sentence(hypothesis, source_length, reference_length)
             for name, metric in SENTENCE_METRICS.items():
                 value = metric(hypothesis, source_length, reference_length) if len(hypothesis) > 0 else None
                 result[name].append(value)
@@ -229,46 +220,21 @@ def mean_of_known(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def check_lengths(source_length: float, reference_length: float) -> None:
-    """Refuse lengths that no metric is defined for.
+def check_sentence(delays: Sequence[float], source_length: float, reference_length: float) -> None:
+    """Refuse a sentence that no metric is defined for; an empty hypothesis has none, and is no fault.
 
     Raises:
-        ValueError: `source_length` or `reference_length` below 1, infinite or NaN. (SimulEval counts an empty
-            reference as length 1.)
+        ValueError: `source_length` or `reference_length` below 1, infinite or NaN (SimulEval counts an empty
+            reference as length 1); a delay outside 0..S, or smaller than the one before it.
     """
     if not (isfinite(source_length) and source_length >= 1):
         raise ValueError(f"the source length must be at least 1, got {source_length}")
     if not (isfinite(reference_length) and reference_length >= 1):
         raise ValueError(f"the reference must not be empty: its length must be at least 1, got {reference_length}")
-
-
-def check_sentence(delays: Sequence[float], source_length: float, reference_length: float) -> None:
-    """Refuse a sentence that no metric is defined for.
-
-    Raises:
-        ValueError: what `check_lengths` refuses; no delays (an empty hypothesis); a delay outside 0..S, or smaller
-            than the one before it.
-    """
-    check_lengths(source_length, reference_length)
-    if len(delays) == 0:
-        raise ValueError("an empty hypothesis has no latency: got no delays")
     for index, delay in enumerate(delays):
         if not 0 <= delay <= source_length:
             raise ValueError(f"delay {index} must be within 0..{source_length} (the source length), got {delay}")
     check_rising(delays, "delays")
-
-
-def lagging(delays: Sequence[float], source_length: float, target_length: float) -> float:
-    """`d_1` if even the first token came after the source's end, else the mean lag until a token reaches that end."""
-    if delays[0] > source_length:
-        return float(delays[0])
-    return fmean(_lags(delays[: bisect_left(delays, source_length) + 1], source_length / target_length))
-
-
-def lagging_before_end(delays: Sequence[float], source_length: float, target_length: float) -> float | None:
-    """The mean lag of the tokens written before the source's end; None without any."""
-    before = delays[: bisect_left(delays, source_length)]
-    return fmean(_lags(before, source_length / target_length)) if len(before) > 0 else None
 
 
 def _lags(delays: Sequence[float], step: float) -> list[float]:

@@ -123,7 +123,6 @@ def test_numpy_numbers_are_accepted_and_plain_floats_returned() -> None:
 
 
 BAD_SENTENCES = {
-    "empty hypothesis": (([], 3, 3), "an empty hypothesis has no latency"),
     "empty reference": (([1], 3, 0), "the reference must not be empty.*got 0"),
     "reference of unknown length": (([1], 3, float("nan")), "the reference must not be empty.*got nan"),
     "empty source": (([0], 0, 3), "source length must be at least 1, got 0"),
@@ -136,13 +135,13 @@ BAD_SENTENCES = {
 }
 
 
-@pytest.mark.parametrize("name", SENTENCE_METRICS)
 @pytest.mark.parametrize(("arguments", "message"), BAD_SENTENCES.values(), ids=BAD_SENTENCES)
-def test_a_sentence_without_meaning_is_refused_with_the_reason(
-    arguments: tuple[list[float], float, float], message: str, name: str
+def test_a_sentence_without_meaning_is_refused_with_its_number_and_the_reason(
+    arguments: tuple[list[float], float, float], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
-        SENTENCE_METRICS[name](*arguments)
+    sound = ([1, 2], 2, 2)
+    with pytest.raises(ValueError, match=f"sentence 1: .*{message}"):
+        sentence_latency(*zip(sound, arguments, strict=True))
 
 
 def means(*corpus) -> dict[str, float | None]:
@@ -163,8 +162,6 @@ def test_empty_hypotheses_are_left_out_of_the_means() -> None:
 
 
 def test_corpus_errors_name_the_sentence_or_the_counts() -> None:
-    with pytest.raises(ValueError, match="sentence 1: delays must not decrease"):
-        sentence_latency([[1], [2, 1]], [3, 3], [3, 3])
     with pytest.raises(ValueError, match="sentence 0: the reference must not be empty"):
         sentence_latency([[]], [3], [0])
     with pytest.raises(ValueError, match="got 2 hypotheses, 1 source lengths and 3 reference lengths"):
