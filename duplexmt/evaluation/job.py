@@ -7,20 +7,13 @@ from typing import Any
 
 from ..corpus.overlap import warn_of_overlap
 from ..corpus.prepared import corpus_settings
-from ..model_folder.artifact import ModelFolder, load_model_folder, read_manifest
+from ..model_folder.artifact import ModelFolder, load_model_folder, read_manifest, record_operating_point
 from ..model_folder.devices import choose_device
 from .decoding import Decoding, TestSet
 from .pairs import read_test_pairs
-from .points import (
-    begun_points,
-    check_frames,
-    check_knobs,
-    check_languages,
-    decode_point,
-    matching_folders,
-    points_of,
-)
-from .search import meet_al
+from .points import begun_points, check_frames, check_knobs, check_languages, decode_point, matching_folders, points_of
+from .scoring import score
+from .search import TOLERANCE, find_theta
 
 log = logging.getLogger("evaluate")
 
@@ -73,7 +66,8 @@ class Job:
         """Find the θ whose AL on the validation pairs meets `target_al`, and record it in the model folder.
 
         Raises:
-            ValueError: for several model folders, or one that is no grid's.
+            ValueError: for several model folders, or one that is no grid's; if AL is above the target even at θ = 0, or
+                all hypotheses of a θ are empty.
         """
         target = self.cfg.target_al
         (model_folder, *others) = [path.resolve() for path in self.model_folders()]
@@ -81,8 +75,29 @@ class Job:
         if others or loaded.info["system"] != "grid":
             raise ValueError(f"target_al={target:g} needs one model folder of the grid: only it has a θ")
         test, _ = self.test_pairs("validation", loaded, {model_folder: loaded.info})
-        rate = self.cfg.source_rate
-        meet_al(target, self.folder, test, loaded, model_folder, self.device, source_rate=rate, **self.how)
+        languages = test.source_language, test.target_language
+        decoding = Decoding.start(self.folder, test, [model_folder])
+
+        def al_at(theta: float) -> float:
+            point = decode_point(decoding, test, loaded, model_folder, "grid", theta, **self.how)
+            al = score(decoding.sorted(point.digest), *languages, source_rate=self.cfg.source_rate).row["AL"]
+            if al is None:
+                raise ValueError(f"target_al={target:g}: at θ = {theta:g} every hypothesis is empty")
+            log.info("θ = %g: AL %.2f", theta, al)
+            return al
+
+        found = find_theta(al_at, target)
+        for home, begun in begun_points(self.folder, [model_folder]).items():  # by a search for another AL
+            model = loaded if home == model_folder else load_model_folder(home, self.device)
+            for system, setting in begun:
+                decode_point(decoding, test, model, home, system, setting, **self.how)
+        decoding.finish()
+        what = {"theta": found.theta, "certainty": loaded.model.certainty, "AL": round(found.al, 4)}
+        further = {"target_al": target, "validation": test.name, "sentences": len(test.sources)}
+        record_operating_point(model_folder, what | further)
+        log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
+        if found.al < target - TOLERANCE:
+            log.warning("target_al=%g: no θ that was tried has an AL between %.2f and that", target, found.al)
 
     def model_folders(self) -> list[Path]:
         """Those asked for, or those the evaluation was begun with."""
