@@ -30,9 +30,8 @@ def comparisons(scores: Sequence[Scores]) -> list[dict[str, Any]]:
 def _compare(curve: Sequence[Scores], other: Scores, metric: str) -> dict[str, Any] | None:
     wanted = other.samples["AL"]
     found = quality_at_latency(_resampled(curve, "AL"), _resampled(curve, metric), wanted)
-    differences = found - other.samples[metric]
-    bounds = interval(differences)
-    if bounds is None:  # out of reach in some resample
+    chance = _chance(found - other.samples[metric])
+    if chance["p"] is None:  # out of reach in some resample
         return None
     at = other.row["AL"]
     value = quality_at_latency(_measured(curve, "AL"), _measured(curve, metric), np.array([at]))
@@ -44,10 +43,16 @@ def _compare(curve: Sequence[Scores], other: Scores, metric: str) -> dict[str, A
         "score": float(value[0]),
         "other": other.row[metric],
         "difference": float(value[0]) - other.row[metric],
-        "low": bounds[0],
-        "high": bounds[1],
-        "p": f"{paired_p_value(differences):.3f}",
+        **chance,
     }
+
+
+def _chance(differences: Array) -> dict[str, Any]:
+    """95 % interval and p-value of paired resampled differences `[B]`; None where a resample has no difference."""
+    bounds = interval(differences)
+    if bounds is None:
+        return {"low": None, "high": None, "p": None}
+    return {"low": bounds[0], "high": bounds[1], "p": f"{paired_p_value(differences):.3f}"}
 
 
 def curve_means(scores: Sequence[Scores]) -> list[dict[str, Any]]:
@@ -78,8 +83,7 @@ def curve_means(scores: Sequence[Scores]) -> list[dict[str, Any]]:
         order = sorted(values, key=lambda name: -values[name])
         for name in order:
             best = order[0] if name != order[0] else order[1]
-            differences = samples[name] - samples[best]
-            own, between = interval(samples[name]), interval(differences)
+            own = interval(samples[name])
             rows.append(
                 {
                     "system": name,
@@ -90,9 +94,7 @@ def curve_means(scores: Sequence[Scores]) -> list[dict[str, Any]]:
                     "±": None if own is None else (own[1] - own[0]) / 2,
                     "against": best,
                     "difference": values[name] - values[best],
-                    "low": None if between is None else between[0],
-                    "high": None if between is None else between[1],
-                    "p": None if between is None else f"{paired_p_value(differences):.3f}",
+                    **_chance(samples[name] - samples[best]),
                 }
             )
     return rows

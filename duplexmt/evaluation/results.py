@@ -120,10 +120,7 @@ def of_one_test_set(folders: Sequence[Path]) -> list[Decoding]:
 
 
 def scored_by_networks(
-    records: Mapping[str, Sequence[Record]],
-    checkpoints: Mapping[str, str | None],
-    kept: Sequence[Path],
-    **how: Any,
+    records: Mapping[str, Sequence[Record]], checkpoints: Mapping[str, str | None], kept: Sequence[Path], **how: Any
 ) -> tuple[dict[str, dict[str, list[float]]], list[str], list[str]]:
     """COMET and BLEURT of all hypotheses at once, as far as checkpoints are given.
 
@@ -157,7 +154,7 @@ def scored_by_networks(
 
 def give_names(scores: Sequence[Scores]) -> list[str]:
     """Name systems and settings so that they are told apart; what a name has no room for, as a note each."""
-    named = named_apart([entry.point for entry in scores if entry.point is not None])
+    named = named_apart([entry.point for entry in scores])
     for entry, (system, setting) in zip(scores, name_points(named), strict=True):
         entry.system, entry.setting = system, setting
     found = zip(scores, differing_options(named), strict=True)
@@ -208,7 +205,6 @@ def by_tokenisation(scores: Sequence[Scores]) -> list[list[Scores]]:
 
 
 def _with_kind(entry: Scores) -> dict[str, Any]:
-    assert entry.point is not None
     point, kind = entry.point, entry.point.system
     # The claims are of wait-k models run at the k they were trained with.
     untrained = point.options.get("trained as") == "offline"

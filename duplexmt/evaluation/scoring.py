@@ -25,12 +25,16 @@ COLUMNS = (  # of the main table, after quality
     *("AL", "AL_all", "YAAL", "YAAL %", "SWF", "AP", "FRL", *ALIGNED, "RTF"),
     *("tokens", "reference", "source", "empty", "cut off", "calls", "sentences"),
 )
-KNOBS = {"grid": "θ", "waitk": "k", "local_agreement": "n"}
-KNOBS |= {"hold": "n", "alignatt": "f", "lsg": "δ", "confidence": "ρ"}
-NAMES = {"grid": "grid", "waitk": "wait-k", "offline": "offline", "local_agreement": "local agreement"}
-NAMES |= {"hold": "hold-n", "alignatt": "AlignAtt", "lsg": "LSG", "confidence": "confidence"}
-# of rows, as in tab:duplex-results
-ORDER = ("offline", "waitk", "local_agreement", "hold", "alignatt", "lsg", "confidence", "grid")
+SHOWN = {  # name and knob of each system, in the order of rows (tab:duplex-results)
+    "offline": ("offline", ""),
+    "waitk": ("wait-k", "k"),
+    "local_agreement": ("local agreement", "n"),
+    "hold": ("hold-n", "n"),
+    "alignatt": ("AlignAtt", "f"),
+    "lsg": ("LSG", "δ"),
+    "confidence": ("confidence", "ρ"),
+    "grid": ("grid", "θ"),
+}
 
 
 @dataclass
@@ -42,7 +46,7 @@ class Scores:
     row: dict[str, Any]  # everything measured, by column
     samples: dict[str, Array] = field(default_factory=dict)  # resampled corpus scores `[B]`, by column
     notes: list[str] = field(default_factory=list)
-    point: Point | None = None
+    point: Point = None  # type: ignore[assignment]  # there wherever entries are compared or named
     spread: dict[str, float] = field(default_factory=dict)  # standard deviation over trainings, by column (`seeds`)
     models: list[str] = field(default_factory=list)  # folders of these trainings
 
@@ -117,7 +121,7 @@ def score(
         f"AL_CA, LAAL_CA and YAAL_CA with computing time, RTF seconds of it a second of source, the source arriving at "
         f"{rate}; seconds: computation a sentence (in a batch, the wall clock of the steps it took part in)",
     ]
-    return Scores("", "", row, samples, notes, point)
+    return Scores("", "", row, samples, notes, point)  # type: ignore[arg-type]
 
 
 def calls_a_token(records: Sequence[Record]) -> float | None:
@@ -164,10 +168,9 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
     shown = []
     for point, options in zip(points, differing_options(points), strict=True):
         differing = options if len(options) <= MOST_NAMED else []
-        system = NAMES.get(point.system, point.system)
+        system, knob = SHOWN[point.system]
         if point.options.get(TRAINED_K) == MULTI_PATH:
             system = f"multi-path {system}"
-        knob = KNOBS.get(point.system)
         setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
         shown.append((" ".join([system, *differing]), setting))
     # The same kind of model, trained twice, or with more differences than a name has room for: its run tells. A curve
@@ -189,10 +192,8 @@ def in_order(scores: Sequence[Scores]) -> list[Scores]:
     """As in `tab:duplex-results`: offline first, the grid last, each system's settings from fast to slow."""
 
     def place(entry: Scores) -> tuple[Any, ...]:
-        assert entry.point is not None
-        system = entry.point.system
-        known = ORDER.index(system) if system in ORDER else len(ORDER)
-        return known, entry.system, -1 if entry.point.setting is None else entry.point.setting
+        setting = entry.point.setting
+        return list(SHOWN).index(entry.point.system), entry.system, -1 if setting is None else setting
 
     return sorted(scores, key=place)
 

@@ -38,15 +38,14 @@ def mean_over_seeds(scores: Sequence[Scores]) -> list[Scores]:
     """
     alike: dict[str, list[Scores]] = {}
     for entry in scores:
-        point = _point(entry)
-        alike.setdefault(json.dumps([_kind(point), point.setting]), []).append(entry)
-    groups = [sorted(entries, key=lambda entry: _point(entry).model_folder) for entries in alike.values()]
+        alike.setdefault(json.dumps([_kind(entry.point), entry.point.setting]), []).append(entry)
+    groups = [sorted(entries, key=lambda entry: entry.point.model_folder) for entries in alike.values()]
     _check_same_models(groups)
     generator = np.random.default_rng([SEED, 1])  # other draws than those of the sentences
     draws: dict[tuple[str, ...], Array] = {}
     means = []
     for entries in groups:
-        models = tuple(_point(entry).model for entry in entries)
+        models = tuple(entry.point.model for entry in entries)
         if models not in draws:
             resamples = max((len(sample) for entry in entries for sample in entry.samples.values()), default=0)
             drawn = generator.integers(0, len(models), size=(resamples, len(models)))
@@ -69,7 +68,7 @@ def _mean(entries: Sequence[Scores], shares: Array) -> Scores:
         values = [row[name] for row in rows if row.get(name) is not None]
         if len(values) > 1:
             spread[name] = stdev(values)
-    models = [os.path.relpath(_point(entry).model_folder) for entry in entries]
+    models = [os.path.relpath(entry.point.model_folder) for entry in entries]
     return replace(first, row=row, samples=samples, spread=spread, models=models)
 
 
@@ -85,10 +84,10 @@ def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
     """Whether each model has all settings of its system: a curve is to be one of the same models throughout."""
     found: dict[str, dict[frozenset[str], str]] = {}
     for entries in groups:
-        point = _point(entries[0])
-        models = frozenset(_point(entry).model for entry in entries)
+        point = entries[0].point
+        models = frozenset(entry.point.model for entry in entries)
         if len(models) < len(entries):
-            folders = ", ".join(_point(entry).model_folder for entry in entries)
+            folders = ", ".join(entry.point.model_folder for entry in entries)
             raise ValueError(f"over_seeds=true: one model is there twice ({folders}); name each once")
         if not point.own_model:
             found.setdefault(_kind(point), {}).setdefault(models, f"{point.system} at {point.setting}")
@@ -103,8 +102,3 @@ def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
 def _kind(point: Point) -> str:
     """What makes models one system: all but weights, seeds and setting."""
     return json.dumps([point.system, point.options, point.recipe], sort_keys=True, ensure_ascii=False)
-
-
-def _point(entry: Scores) -> Point:
-    assert entry.point is not None
-    return entry.point
