@@ -2,6 +2,7 @@
 
 import logging
 import random
+from collections.abc import Callable
 from math import inf, isfinite
 from typing import Any
 
@@ -92,12 +93,43 @@ class TranslationModule(L.LightningModule):
         self.last_losses: dict[str, Tensor] = {}  # of the step at hand, by name
         self.skipped = 0  # optimiser steps left out in a row
         self.validated_step: int | None = None  # optimiser steps at the last validation
+        self.weights_of_step: Tensor | None = None  # see `step_weights`
         self.train()  # Hugging Face hands out pretrained models in evaluation mode
         self.strict_loading = False  # checkpoints leave frozen weights out; on_load_checkpoint checks the rest
 
     def reduce_sum(self, values: Tensor) -> Tensor:
         """Sum of a tensor over all devices."""
         return self.trainer.strategy.reduce(values.clone(), reduce_op="sum")
+
+    def step_weights(self, batch: Batch, own: Tensor, weights_of: Callable[[Batch], Tensor]) -> Tensor:
+        """Denominators of the losses: their weights summed over a step's devices and accumulated batches.
+
+        With accumulation those of later batches are needed before the first backward pass, so the first batch of a
+        step, which brings the others along, asks for them without gradients.
+
+        Args:
+            batch: at hand.
+            own: its weights.
+            weights_of: gives those of another batch.
+        """
+        if self.trainer.accumulate_grad_batches == 1:
+            return self.reduce_sum(own)
+        if batch.step is not None:
+            with torch.no_grad():
+                others = [weights_of(other) for other in batch.step[1:]]
+            self.weights_of_step = self.reduce_sum(torch.stack([own, *others]).sum(0))
+        assert self.weights_of_step is not None, "the first batch of a step brings the whole step"
+        return self.weights_of_step
+
+    def undo_means(self) -> int:
+        """By what to multiply a loss whose denominators run over the whole step: Lightning averages gradients over
+        devices, and divides by the number of accumulated batches."""
+        return self.trainer.world_size * self.trainer.accumulate_grad_batches
+
+    def precise_zeros(self, *size: int) -> Tensor:
+        """Where sums over the validation set begin: in float64, if the device has it."""
+        precise = torch.float32 if self.device.type == "mps" else torch.float64
+        return torch.zeros(*size, dtype=precise, device=self.device)
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
         """Draw dropout by the batch, so that a run that goes on draws what it would have drawn."""
@@ -179,11 +211,15 @@ class TranslationModule(L.LightningModule):
         if not self.trainer.sanity_checking:
             self.validated_step = self.global_step
 
+    def trained(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Of the module's weights by name those that are trained."""
+        names = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
+        return {name: weight for name, weight in weights.items() if name in names}
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep trained weights only: frozen ones come from the backbone. And the precision they were trained in."""
         checkpoint[PRECISION] = self.trainer.precision
-        trained = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
-        checkpoint["state_dict"] = {name: w for name, w in checkpoint["state_dict"].items() if name in trained}
+        checkpoint["state_dict"] = self.trained(checkpoint["state_dict"])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse a checkpoint that does not hold exactly the trained weights.
@@ -191,9 +227,8 @@ class TranslationModule(L.LightningModule):
         Raises:
             ValueError: naming a weight that is missing or unknown.
         """
-        trained = {name for name, weight in self.named_parameters(remove_duplicate=False) if weight.requires_grad}
         shapes = {name: weight.shape for name, weight in checkpoint["state_dict"].items()}
-        own = {name: weight.shape for name, weight in self.state_dict().items() if name in trained}
+        own = {name: weight.shape for name, weight in self.trained(self.state_dict()).items()}
         odd = sorted(name for name in shapes.keys() | own.keys() if shapes.get(name) != own.get(name))
         if odd:
             raise ValueError(

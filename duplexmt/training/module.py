@@ -57,24 +57,20 @@ class GridTranslation(TranslationModule):
         if rows is not None:
             model.check_rows()
         self.lam, self.regret, self.emit_weight = check_lam(lam), emit_loss == "regret", emit_weight
-        self.cells_of_step: tuple[Tensor, Tensor] | None = None
-        self.validation_sums: Tensor | None = None
-        self.calibration: Tensor | None = None
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch of the self-guided loop; returns the loss whose gradient is that of the whole step's mean."""
         loss, area = self.losses(batch)
-        lm_weights, emit_weights = self.step_cells(batch, loss)
-        # Lightning averages gradients over devices and divides by the number of accumulated batches; both are undone
-        # here, as the denominators already run over the whole step.
-        share = self.trainer.world_size * self.trainer.accumulate_grad_batches
+        # `|M_+|` and `|𝒱|` of the whole step
+        step_weights = self.step_weights(batch, weights_of(loss), lambda other: weights_of(self.losses(other)[0]))
+        lm_weights, emit_weights = step_weights.unbind()
         lm_loss, emit_loss = loss.lm_sum.detach() / loss.lm_weights, loss.emit_sum.detach() / loss.emit_weights
         self.keep_losses(batch, LM=lm_loss, EMIT=emit_loss)
         self.log("train/lm_loss", lm_loss, prog_bar=True)
         self.log("train/emit_loss", emit_loss)
         self.log("train/area", area)
         self.log("train/emit_accuracy", loss.correct / loss.valid_cells)
-        return loss.total(lm_weights, emit_weights, self.emit_weight) * share
+        return loss.total(lm_weights, emit_weights, self.emit_weight) * self.undo_means()
 
     def step_flops(self, batch: Batch) -> int:
         """Model FLOPs of a training step on a batch."""
@@ -100,33 +96,9 @@ class GridTranslation(TranslationModule):
         loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, stand_for(guided))
         return guided, loss, emit_logits
 
-    def step_cells(self, batch: Batch, loss: GridLoss) -> tuple[Tensor, Tensor]:
-        """Sums of the weights of cells (`|M_+|`) and decisions (`|𝒱|`), over a step's devices and accumulated batches.
-
-        With accumulation the masks of later batches are needed before the first backward pass, so the first batch of a
-        step runs all of them once without gradients.
-        """
-        if self.trainer.accumulate_grad_batches == 1:
-            return self.over_devices([loss])
-        if batch.step is not None:
-            with torch.no_grad():
-                sums = [self.losses(other)[0] for other in batch.step[1:]]
-            self.cells_of_step = self.over_devices([loss, *sums])
-        assert self.cells_of_step is not None, "the first batch of a step brings the whole step"
-        return self.cells_of_step
-
-    def over_devices(self, losses: list[GridLoss]) -> tuple[Tensor, Tensor]:
-        """The two denominators, summed over some batches and over devices."""
-        kind = torch.promote_types(losses[0].lm_weights.dtype, losses[0].emit_weights.dtype)
-        parts = [torch.stack((loss.lm_weights.to(kind), loss.emit_weights.to(kind))) for loss in losses]
-        lm_weights, emit_weights = self.reduce_sum(torch.stack(parts).sum(0)).unbind()
-        return lm_weights, emit_weights
-
     def on_validation_epoch_start(self) -> None:
         """Start the sums of `validation_step` afresh."""
-        precise = torch.float32 if self.device.type == "mps" else torch.float64
-        self.validation_sums = torch.zeros(8, dtype=precise, device=self.device)
-        self.calibration = torch.zeros(BINS, 3, dtype=precise, device=self.device)
+        self.validation_sums, self.calibration = self.precise_zeros(8), self.precise_zeros(BINS, 3)
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add one batch to the sums of the validation set."""
@@ -136,19 +108,21 @@ class GridTranslation(TranslationModule):
             loss.lm_sum, loss.lm_weights, loss.emit_sum, loss.emit_weights, loss.correct, loss.valid_cells,
             guided.area * pairs, pairs,
         )  # fmt: skip
-        assert self.validation_sums is not None
-        assert self.calibration is not None
         self.validation_sums += torch.stack([part.to(self.validation_sums.dtype) for part in parts])
         probabilities = emit_logits.to(self.calibration.dtype).softmax(-1)[:, EMIT]
         self.calibration += calibration_sums(probabilities, guided.mask)
 
     def on_validation_epoch_end(self) -> None:
         """Log the means over all validation cells of all devices."""
-        assert self.validation_sums is not None
-        assert self.calibration is not None
         lm, lm_weights, emit, emit_weights, correct, valid, area, pairs = self.reduce_sum(self.validation_sums).unbind()
         self.log("validation/lm_loss", lm / lm_weights, prog_bar=True)
         self.log("validation/emit_loss", emit / emit_weights)
         self.log("validation/emit_accuracy", correct / valid)
         self.log("validation/area", area / pairs)
         self.log("validation/emit_calibration", calibration_error(self.reduce_sum(self.calibration)))
+
+
+def weights_of(loss: GridLoss) -> Tensor:
+    """The weights of a batch's cells and decisions, `[2]`."""
+    kind = torch.promote_types(loss.lm_weights.dtype, loss.emit_weights.dtype)
+    return torch.stack((loss.lm_weights.to(kind), loss.emit_weights.to(kind)))

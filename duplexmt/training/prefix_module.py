@@ -28,18 +28,15 @@ class PrefixTranslation(TranslationModule):
         super().__init__(model, tokens, **optimisation)
         if model.causal_lm.config._attn_implementation == "sdpa":
             model.causal_lm.config._attn_implementation = FUSED
-        self.tokens_of_step: Tensor | None = None
-        self.validation_sums: Tensor | None = None
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch; returns the loss whose gradient is that of the mean over the whole step's target tokens."""
         lm_sum = self.lm_sum(batch, self.current_epoch)
-        # As for the grid: the denominator runs over the whole step, so Lightning's own averages are undone.
-        share = self.trainer.world_size * self.trainer.accumulate_grad_batches
-        lm_loss = lm_sum.detach() / self.scored(batch)
+        scored = self.scored(batch)
+        lm_loss = lm_sum.detach() / scored
         self.keep_losses(batch, LM=lm_loss)
         self.log("train/lm_loss", lm_loss, prog_bar=True)
-        return lm_sum / self.step_tokens(batch) * share
+        return lm_sum / self.step_weights(batch, scored, self.scored) * self.undo_means()
 
     def step_flops(self, batch: Batch) -> int:
         """Model FLOPs of a training step on a batch."""
@@ -70,27 +67,15 @@ class PrefixTranslation(TranslationModule):
         """Target tokens of a batch that the loss counts."""
         return (batch.target_lengths - len(self.tokens.target_prefix)).sum()
 
-    def step_tokens(self, batch: Batch) -> Tensor:
-        """Target tokens over all devices and all accumulated batches of this optimiser step."""
-        if self.trainer.accumulate_grad_batches == 1:
-            return self.reduce_sum(self.scored(batch))
-        if batch.step is not None:
-            self.tokens_of_step = self.reduce_sum(torch.stack([self.scored(part) for part in batch.step]).sum())
-        assert self.tokens_of_step is not None, "the first batch of a step brings the whole step"
-        return self.tokens_of_step
-
     def on_validation_epoch_start(self) -> None:
         """Start the sums of `validation_step` afresh."""
-        precise = torch.float32 if self.device.type == "mps" else torch.float64
-        self.validation_sums = torch.zeros(2, dtype=precise, device=self.device)
+        self.validation_sums = self.precise_zeros(2)
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add one batch to the sums of the validation set."""
-        assert self.validation_sums is not None
         self.validation_sums += torch.stack((self.lm_sum(batch), self.scored(batch))).to(self.validation_sums.dtype)
 
     def on_validation_epoch_end(self) -> None:
         """Log the mean over all validation tokens of all devices."""
-        assert self.validation_sums is not None
         lm, tokens = self.reduce_sum(self.validation_sums).unbind()
         self.log("validation/lm_loss", lm / tokens, prog_bar=True)
