@@ -13,8 +13,12 @@ CHOSEN_PRECISION = "DUPLEXMT_PRECISION"  # of the first process, in the environm
 PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
 
 
-def settled_precision(precision: str, accelerator: str, num_nodes: int, resume_from: Path | None) -> str:
-    """The precision asked for; `auto` is what a run that goes on was begun with, else what this machine is fastest in.
+def settled_precision(precision: str, accelerator: str, num_nodes: int = 1, resume_from: Path | None = None) -> str:
+    """The precision asked for; `auto` is what a run that goes on was begun with, else what this machine is fastest in:
+    bf16-mixed where it multiplies faster in bfloat16, else 32.
+
+    The first process measures, and those it starts take its choice; under `torchrun` each measures for itself.
+    Several CPU nodes, which may be unlike, take 32.
 
     Args:
         precision: `trainer.precision`.
@@ -29,27 +33,13 @@ def settled_precision(precision: str, accelerator: str, num_nodes: int, resume_f
         raise ValueError(
             f"trainer.precision={precision!r}: trained weights stay in float32; must be one of {', '.join(PRECISIONS)}"
         )
-    if precision == "auto" and resume_from is not None:
-        precision = begun_precision(resume_from)
-    return choose_precision(precision, accelerator, num_nodes)
-
-
-def choose_precision(precision: str, accelerator: str, num_nodes: int = 1) -> str:
-    """`auto` is bf16-mixed where the machine multiplies faster in bfloat16, else 32; anything else stays as it is.
-
-    The first process measures, and those it starts take its choice; under `torchrun` each measures for itself.
-    Several CPU nodes, which may be unlike, take 32.
-    """
     if precision != "auto":
         return precision
+    if resume_from is not None:
+        return str(read_checkpoint(resume_from, mmap=True)[PRECISION])
     if "LOCAL_RANK" not in os.environ or CHOSEN_PRECISION not in os.environ:
         os.environ[CHOSEN_PRECISION] = fastest_precision(accelerator, num_nodes)
     return os.environ[CHOSEN_PRECISION]
-
-
-def begun_precision(checkpoint: Path) -> str:
-    """The precision of a run that goes on, as its checkpoint tells."""
-    return str(read_checkpoint(checkpoint, mmap=True)[PRECISION])
 
 
 def fastest_precision(accelerator: str, num_nodes: int) -> str:

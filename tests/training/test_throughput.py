@@ -12,7 +12,7 @@ from duplexmt.data.batch import collate
 from duplexmt.grid.backbone import add_lora, freeze_in
 from duplexmt.grid.model import GridModel
 from duplexmt.training import throughput
-from duplexmt.training.precision import choose_precision, half_precision
+from duplexmt.training.precision import half_precision, settled_precision
 from duplexmt.training.run import build_trainer
 from duplexmt.training.sharing import choose_strategy, share_batches
 from duplexmt.training.throughput import linear_layers, matmul_rate, step_flops
@@ -123,9 +123,9 @@ def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_le
     capabilities = {} if instructions is None else {"avx512_bf16": instructions}
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: capabilities, raising=False)
     monkeypatch.setattr("duplexmt.kernels.products.time_of_bfloat16", lambda: time)
-    assert choose_precision("auto", "cpu") == expected
-    assert choose_precision("16-mixed", "cpu") == "16-mixed"
-    assert choose_precision("auto", "cpu", num_nodes=2) == "32", "nodes may be unlike"
+    assert settled_precision("auto", "cpu") == expected
+    assert settled_precision("16-mixed", "cpu") == "16-mixed"
+    assert settled_precision("auto", "cpu", num_nodes=2) == "32", "nodes may be unlike"
     assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32-true")] == [torch.float16, torch.bfloat16, None]
 
 
