@@ -144,13 +144,7 @@ class Engine:
         self.check_tokens(name, [*context, *target_prefix])
         target = [self.tokens.seed, *self.tokens.target_prefix, *target_prefix]
         room = self.window_room(len(target), len(prefix) + 2)
-        state = StreamState(
-            index=name,
-            source=list(prefix),
-            target=target,
-            source_length=length,
-            read=len(prefix),
-        )
+        state = StreamState(index=name, source=list(prefix), target=target, source_length=length, read=len(prefix))
         theta = self.theta if theta is None else theta
         stream = Stream(self, state, theta, min(self.max_source_tokens, room))
         self.streams[name] = stream

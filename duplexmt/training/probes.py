@@ -220,11 +220,7 @@ class ProbeCallback(L.Callback):
         return rows
 
     def send(
-        self,
-        logger: WandbLogger,
-        images: dict[str, tuple[Path, str]],
-        rows: list[dict[str, Any]],
-        step: int,
+        self, logger: WandbLogger, images: dict[str, tuple[Path, str]], rows: list[dict[str, Any]], step: int
     ) -> None:
         """Log the files and the table to a W&B run."""
         import wandb

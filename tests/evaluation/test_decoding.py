@@ -5,14 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from duplexmt.evaluation.decoding import (
-    SCORED,
-    Decoding,
-    TestSet,
-    check_models,
-    model_digest,
-    telling_apart,
-)
+from duplexmt.evaluation.decoding import SCORED, Decoding, TestSet, check_models, model_digest, telling_apart
 from duplexmt.evaluation.named import named_apart
 from duplexmt.evaluation.pairs import further_references
 from duplexmt.evaluation.recipe import recipe_of

@@ -3,13 +3,7 @@
 import pytest
 
 from duplexmt.metrics.latency import average_lagging
-from duplexmt.metrics.units import (
-    Unit,
-    count_units,
-    delays_in_characters_and_words,
-    last_tokens,
-    text_unit,
-)
+from duplexmt.metrics.units import Unit, count_units, delays_in_characters_and_words, last_tokens, text_unit
 
 
 @pytest.mark.parametrize(

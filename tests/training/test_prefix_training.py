@@ -112,11 +112,7 @@ def fit(folder, *, k=2, resume=False, accumulate=2, **limits):
     """Train wait-k in a folder as `train.py` does, with the sample that is translated after each validation."""
     module = small_prefix_module(k=k)
     trainer = built_trainer(
-        folder,
-        small_sample(4, "waitk", 2),
-        accumulate_grad_batches=accumulate,
-        gradient_clip_val=1.0,
-        **limits,
+        folder, small_sample(4, "waitk", 2), accumulate_grad_batches=accumulate, gradient_clip_val=1.0, **limits
     )
     checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
     trainer.fit(module, small_data(1), ckpt_path=checkpoint, weights_only=True)
