@@ -15,12 +15,12 @@ from duplexmt.streaming.prefix_systems import ConfidenceSystem, WaitKSystem
 
 from ..helpers import float64, tiny_prefix
 from . import slow_policies as slow
-from .test_prefix_systems import BATCH_SIZES, PREFIXED, SEEDS, SOURCES, TOKENS, small_talk, timeless
+from .test_grid_system import PREFIXED, SOURCES, TOKENS, both_tokens
+from .test_prefix_systems import BATCH_SIZES, SEEDS, always, small_talk, timeless
 
 BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 UNSURE = Adaptive(k_min=2, k_max=3, alpha=1, divergence="code")
 LIMIT = 6
-both_tokens = pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
 
 
 def model_of(seed, heads=None, **options):
@@ -150,7 +150,7 @@ def same_as(system, other):
         assert timeless(system.translate([source])) == timeless(other.translate([source]))
 
 
-@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@both_tokens
 def test_confidence_and_lsg_are_wait_k_at_the_ends(tokens):
     for seed in SEEDS:
         model = model_of(seed)
@@ -200,7 +200,7 @@ every_system = pytest.mark.parametrize("name", SYSTEMS)
 
 
 @every_system
-@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@both_tokens
 def test_a_source_that_arrives_piece_by_piece_is_translated_as_one_that_is_known(name, tokens):
     draw = random.Random(name)
     for seed in SEEDS[:2]:
@@ -263,8 +263,6 @@ def test_a_live_stream_says_what_it_cannot_do():
 
 
 def test_a_live_stream_is_stopped_where_it_repeats_itself():
-    from .test_prefix_systems import always
-
     engine = PrefixEngine(WaitKSystem(always(small_talk(), 3), TOKENS, 1, 40), max_repeats=4)
     stream = engine.open(source_length=2)
     stream.read([2, 4])

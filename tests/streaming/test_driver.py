@@ -6,17 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import clean_side
-from data_prep.live import settled_side
 from data_prep.rules import invisible
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
-from duplexmt.streaming.live_text import LineEnd, LiveText, TextEnd
-from duplexmt.streaming.settled import SettledTokens
+from duplexmt.streaming.live_text import LineEnd, TextEnd
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from .live_texts import cut_at_random, live_text
 
 TOKENIZER = tiny_tokenizer(460)
 PLAIN, CONTEXT = stream_tokens(TOKENIZER), stream_tokens(TOKENIZER, context_tokens=4)
@@ -42,13 +40,7 @@ def driver_of(tokens=PLAIN, max_streams=64, park_after=float("inf"), text_second
 
 
 def join(driver, limit=20, **values):
-    text = LiveText(
-        SettledTokens(TOKENIZER),
-        partial(clean_side, language="zh"),
-        partial(settled_side, language="zh"),
-        max_sentence_tokens=limit,
-        invisible=partial(invisible, language="zh"),
-    )
+    text = live_text(TOKENIZER, max_sentence_tokens=limit, invisible=partial(invisible, language="zh"))
     return driver.join(text, **values)
 
 
@@ -73,14 +65,6 @@ def alone(text, tokens=PLAIN, limit=20):
     return without_boundaries(stepped(driver, {}).get(translator, []))
 
 
-def cuts(text, draw):
-    begin = 0
-    while begin < len(text):
-        size = draw.randint(1, 6)
-        yield text[begin : begin + size]
-        begin += size
-
-
 @settings(max_examples=7, deadline=None)
 @given(TEXTS, st.sampled_from([PLAIN, CONTEXT]), st.sampled_from([4, 20]), st.randoms(use_true_random=False))
 def test_each_text_leads_to_what_it_leads_to_alone_however_they_arrive_and_however_few_the_streams(
@@ -89,7 +73,7 @@ def test_each_text_leads_to_what_it_leads_to_alone_however_they_arrive_and_howev
     driver = driver_of(tokens, max_streams=draw.choice([1, 2, 64]), park_after=draw.choice([0.0, float("inf")]))
     found, waiting = {}, {}
     for text in texts:
-        waiting[join(driver, limit)] = list(cuts(text, draw))[::-1]
+        waiting[join(driver, limit)] = list(cut_at_random(text, draw))[::-1]
     order = list(waiting)
     while waiting:
         translator = draw.choice(list(waiting))
@@ -111,7 +95,7 @@ def test_each_text_leads_to_what_it_leads_to_alone_however_they_arrive_and_howev
 @given(TEXTS, st.randoms(use_true_random=False))
 def test_a_change_of_theta_changes_its_own_text_alone(texts, draw):
     """Each is made once all that has arrived is translated, so that alone it comes at the same event."""
-    scripts = [[(part, draw.choice([0.0, 0.3, 0.6, 1.0])) for part in cuts(text, draw)] for text in texts]
+    scripts = [[(part, draw.choice([0.0, 0.3, 0.6, 1.0])) for part in cut_at_random(text, draw)] for text in texts]
 
     def say(driver, translator, found, part, theta):
         translator.give(translator.text.take(part))
@@ -149,7 +133,7 @@ def test_a_change_of_theta_changes_its_own_text_alone(texts, draw):
 def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happened(text, tokens, limit, draw):
     """As the server does it: it knows the last boundary, the text since then, and what was read and written since."""
     state, read, written, over, given_since = None, 0, [], False, ""
-    parts, found = list(cuts(text, draw))[::-1], []
+    parts, found = list(cut_at_random(text, draw))[::-1], []
     while True:
         driver = driver_of(tokens)
         translator = join(driver, limit)

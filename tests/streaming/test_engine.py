@@ -1,7 +1,8 @@
 """Live streams: what they write does not depend on how their source arrives, or on who else is there."""
 
+from functools import cache
+
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,34 +12,28 @@ from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.grid_system import GridSystem
 
 from ..helpers import spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
+from .test_grid_system import END, PREFIXED, SEED, SOURCES, TOKENS, always, both_tokens
+from .test_grid_system import small_talk as model_of
 
-END, SEED = 0, 1
-TOKENS = StreamTokens(end=END, seed=SEED)
-PREFIXED = StreamTokens(end=END, seed=SEED, source_prefix=(3, 4, 2), target_prefix=(5, 2))
-SOURCES = [[2, 3, 4, 5, 6, 2, 3], [4], [6, 6, 5], [5, 2, 2, 4, 3], [3, 2]]
 ROWS = {"attention": "exact", "input_attends_output": False}
 OPTIONS = [{}, {"input_attends_output": False}, {"anchor": 0}, {"attention": "exact"}, ROWS]
-MODELS = {}
-
-
-def model_with(seed=0, **options):
-    """A float64 model of seven words, so that it often predicts the end token; kept between examples."""
-    key = seed, str(options)
-    if key not in MODELS:
-        MODELS[key] = tiny_grid(tiny_backbone(vocab_size=7, layers=2, seed=seed), seed=seed, **options).double()
-    return MODELS[key]
+model_with = cache(model_of)  # the same between examples
 
 
 def engine_of(model=None, tokens=TOKENS, theta=0.5, limit=6, **values):
     return Engine(model or model_with(), tokens, theta=theta, max_target_tokens=limit, **values)
 
 
-def alone(model, source, tokens=TOKENS, theta=0.5, limit=6):
-    """Events of a source that is known from the start, in an engine of its own."""
-    stream = engine_of(model, tokens, theta, limit).open(name=0, source_length=len(source))
+def whole(stream, source):
+    """Give a stream its whole source."""
     stream.read(source)
     stream.end()
-    return list(stream.write())
+    return stream
+
+
+def alone(model, source, tokens=TOKENS, theta=0.5, limit=6):
+    """Events of a source that is known from the start, in an engine of its own."""
+    return list(whole(engine_of(model, tokens, theta, limit).open(name=0, source_length=len(source)), source).write())
 
 
 def assert_same(found, expected):
@@ -117,24 +112,19 @@ def test_the_slot_of_a_sentence_that_has_ended_is_taken_by_the_next():
     engine = engine_of(max_streams=2)
     for _ in range(5):
         for name, source in enumerate(SOURCES[:2]):
-            stream = engine.open(name=name, source_length=len(source))
-            stream.read(source)
-            stream.end()
+            whole(engine.open(name=name, source_length=len(source)), source)
         while engine.streams:
             engine.step()
     assert engine.states.cache.tokens.shape[1] == 2
     assert engine.states.hidden == engine.states.slots == {}
 
 
-@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@both_tokens
 def test_streams_the_cache_had_no_room_for_go_on_once_there_is_some(tokens):
     engine = engine_of(tokens=tokens, max_streams=2)
 
     def live(name):
-        stream = engine.open(name=name, source_length=len(SOURCES[name]))
-        stream.read(SOURCES[name])
-        stream.end()
-        return stream
+        return whole(engine.open(name=name, source_length=len(SOURCES[name])), SOURCES[name])
 
     assert list(live(2).write())  # leaves its slot to the next
     engine.states.cache.max_bytes = engine.states.cache.bytes
@@ -163,13 +153,9 @@ def test_a_stream_stalls_at_a_wait_until_there_is_more_source():
 
 
 def test_the_text_head_is_read_only_where_a_token_may_be_written():
-    model, asked = tiny_grid(tiny_backbone(vocab_size=7, layers=2), anchor=0).double(), []
-
-    def text_logits(hidden):
-        asked.append(len(hidden))
-        return torch.eye(7, dtype=hidden.dtype)[3].expand(len(hidden), 7)
-
-    model.text_logits = text_logits
+    model, asked = always(model_of(anchor=0), token=3), []
+    logits = model.text_logits
+    model.text_logits = lambda hidden: asked.append(len(hidden)) or logits(hidden)
     stream = engine_of(model, theta=1.0, limit=4).open()
     stream.read([2, 3, 4])
     assert len(list(stream.write())) == 3
@@ -181,9 +167,7 @@ def test_the_text_head_is_read_only_where_a_token_may_be_written():
 
 
 def test_theta_may_be_changed_while_a_stream_waits():
-    model = tiny_grid(tiny_backbone(vocab_size=7, layers=2), anchor=0).double()
-    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[3].expand(len(hidden), 7)
-    stream = engine_of(model, theta=1.0).open()
+    stream = engine_of(always(model_of(anchor=0), token=3), theta=1.0).open()
     stream.read([2])
     assert [type(event) for event in stream.write()] == [Read]
     stream.theta = 0.0
@@ -197,9 +181,7 @@ def test_theta_may_be_changed_while_a_stream_waits():
 def test_a_forced_target_prefix_is_read_by_the_model_and_not_written():
     model = model_with(anchor=0)
     engine = engine_of(model)
-    stream = engine.open(name=0, target_prefix=[5, 2])
-    stream.read(SOURCES[0])
-    stream.end()
+    stream = whole(engine.open(name=0, target_prefix=[5, 2]), SOURCES[0])
     forced = StreamTokens(end=END, seed=SEED, target_prefix=(5, 2))
     assert_same(list(stream.write()), alone(model, SOURCES[0], forced))
 
@@ -208,9 +190,7 @@ def test_events_carry_the_time_computed_and_the_text_that_is_certain():
     tokenizer = tiny_tokenizer()
     model = spoken_grid(seed=1, anchor=0)
     engine = engine_of(model, TOKENS, theta=0.3, limit=12, tokenizer=tokenizer)
-    stream = engine.open()
-    stream.read([200, 201, 202])
-    stream.end()
+    stream = whole(engine.open(), [200, 201, 202])
     events = list(stream.write())
     times = [event.elapsed for event in events]
     assert times == sorted(times)
@@ -236,22 +216,17 @@ def test_the_context_takes_the_place_kept_for_it():
 def test_a_source_of_unknown_length_is_taken_to_be_of_typical_length_and_keeps_that_anchor():
     with pytest.raises(ValueError, match=r"anchor source_length.*: give the stream's source_length, or typical"):
         engine_of(model_with()).open()
-    stream = engine_of(model_with(), typical_source_length=9).open(name=0)
-    stream.read(SOURCES[0])
-    stream.end()
+    stream = whole(engine_of(model_with(), typical_source_length=9).open(name=0), SOURCES[0])
     told = engine_of(model_with()).open(name=0, source_length=8)  # and its end token
-    told.read(SOURCES[0])
-    told.end()
+    whole(told, SOURCES[0])
     assert stream.state.source_length == told.state.source_length == 9
     assert_same(list(stream.write()), list(told.write()))
     assert int(stream.engine.states.cache.start[0]) == 9
 
 
 def test_a_constant_anchor_needs_no_length():
-    with_length, without = (engine_of(model_with(anchor=0)).open(name=0, source_length=n) for n in (7, None))
-    for stream in (with_length, without):
-        stream.read(SOURCES[0])
-        stream.end()
+    streams = (engine_of(model_with(anchor=0)).open(name=0, source_length=n) for n in (7, None))
+    with_length, without = (whole(stream, SOURCES[0]) for stream in streams)
     assert_same(list(without.write()), list(with_length.write()))
 
 
@@ -259,9 +234,7 @@ def test_a_constant_anchor_needs_no_length():
 
 
 def test_a_translation_that_repeats_itself_is_stopped_with_that_reason():
-    model = tiny_grid(tiny_backbone(vocab_size=7, layers=2), anchor=0).double()
-    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[3].expand(len(hidden), 7)
-    stream = engine_of(model, theta=0.0, limit=50, max_repeats=4).open()
+    stream = engine_of(always(model_of(anchor=0), token=3), theta=0.0, limit=50, max_repeats=4).open()
     stream.read([2])
     events = list(stream.write())
     assert [type(event) for event in events] == [Read, *[Write] * 4, End]
@@ -293,8 +266,7 @@ def test_a_sliding_window_limits_the_source_so_that_no_stream_outgrows_it():
     stream = engine_of(model, theta=1.0, limit=5).open()
     with pytest.raises(ValueError, match=r"a source of 7 tokens, .* exceeds max_source_tokens=6"):
         stream.read([2] * 6)
-    stream.read([2] * 5)
-    stream.end()
+    whole(stream, [2] * 5)
     list(stream.write())
 
 

@@ -28,6 +28,7 @@ OPTIONS = [
     {"emit_hidden": 5, "attention": "exact", "input_attends_output": False},
 ]
 SOURCES = [[2, 3, 4, 5, 6, 2, 3], [4], [6, 6, 5], [5, 2, 2, 4, 3], [3, 2]]
+both_tokens = pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
 
 
 def small_talk(seed=0, **options):
@@ -105,7 +106,7 @@ def delays(system, sources):
 CASES = list(zip(range(3), (0.35, 0.5, 0.65), strict=True))  # seed and θ
 
 
-@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@both_tokens
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_batch_of_streams_does_what_each_does_alone_step_by_step(options, tokens):
     for seed, theta in CASES:
@@ -239,7 +240,7 @@ def test_a_translation_that_ends_at_its_limit_has_ended():
     assert (hypothesis.tokens, hypothesis.stopped) == ([3, 3], "end_token")
 
 
-@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@both_tokens
 @pytest.mark.parametrize("theta", [0.0, 0.3, 0.5, 0.7, 1.0])
 def test_delays_count_source_text_alone_and_never_fall(tokens, theta):
     for seed in range(3):
@@ -249,7 +250,7 @@ def test_delays_count_source_text_alone_and_never_fall(tokens, theta):
             assert all(1 <= value <= len(source) for value in values)
 
 
-@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@both_tokens
 def test_reads_are_the_text_and_the_end_token_without_prefix(tokens):
     events = by_stream(GridSystem(small_talk(), tokens, 1.0, 3).translate(SOURCES), len(SOURCES))
     assert [[event[1] for event in stream if event[0] == "read"] for stream in events] == [

@@ -18,12 +18,11 @@ from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.grid_system import GridSystem
 from duplexmt.streaming.live import LiveDriver, longest_sentence
-from duplexmt.streaming.live_text import LiveText
 from duplexmt.streaming.pipe import arriving, decoded
 from duplexmt.streaming.sentences import CLOSING, cut_sentences, ends_sentence
-from duplexmt.streaming.settled import SettledTokens
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from .live_texts import cut_at_random, live_text
 
 TOKENIZER = tiny_tokenizer(460)
 TOKENS = stream_tokens(TOKENIZER)
@@ -45,13 +44,8 @@ def translator_of(language="zh", segmentation="tokens", tokens=TOKENS, theta=0.5
         typical_source_length=9,
         tokenizer=TOKENIZER,
     )
-    text = LiveText(
-        SettledTokens(TOKENIZER, segmentation),
-        partial(clean_side, language=language),
-        partial(settled_side, language=language),
-        **{"max_sentence_tokens": longest_sentence(engine)} | values,
-    )
-    return LiveDriver(engine).join(text)
+    values = {"max_sentence_tokens": longest_sentence(engine)} | values
+    return LiveDriver(engine).join(live_text(TOKENIZER, language, segmentation, **values))
 
 
 def fed(translator, chunks):
@@ -65,14 +59,6 @@ def tokens_read(live, end=TOKENS.end):
         if isinstance(entry.event, Read) and entry.event.token != end:
             sentences.setdefault(entry.event.stream, []).append(entry.event.token)
     return list(sentences.values())
-
-
-def cut_at_random(text, draw):
-    begin = 0
-    while begin < len(text):
-        size = draw.randint(1, 6)
-        yield text[begin : begin + size]
-        begin += size
 
 
 # --- what nobody sees ---------------------------------------------------------------------------------------------

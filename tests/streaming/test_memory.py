@@ -6,21 +6,17 @@ import os
 import random
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from data_prep import clean_side
-from data_prep.live import settled_side
 from duplexmt.data.grammar import builtin_corpus
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
 from duplexmt.streaming.live import LiveDriver
-from duplexmt.streaming.live_text import LiveText
-from duplexmt.streaming.settled import SettledTokens
 from tests.helpers import spoken_grid, tiny_tokenizer
+from tests.streaming.live_texts import live_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,14 +24,13 @@ ROOT = Path(__file__).parents[2]
 def resident_after(sentences: int) -> list[float]:
     """Resident memory of this process, MiB, after each tenth of so many sentences of one text, fed in odd pieces."""
     pairs, tokenizer = builtin_corpus(500, 10, 10, 1)["train"], tiny_tokenizer()
-    # By characters, so that no tokenizer's cache fills up first.
-    settled = SettledTokens(tokenizer, "characters")
     engine = Engine(
         spoken_grid(anchor=64), stream_tokens(tokenizer), theta=0.5, max_target_tokens=4, max_streams=1,
         typical_source_length=10, tokenizer=tokenizer,
     )  # fmt: skip
-    cleaning = partial(clean_side, language="zh"), partial(settled_side, language="zh")
-    translator = LiveDriver(engine).join(LiveText(settled, *cleaning, max_sentence_tokens=48))
+    # By characters, so that no tokenizer's cache fills up first.
+    arriving = live_text(tokenizer, segmentation="characters", max_sentence_tokens=48)
+    translator = LiveDriver(engine).join(arriving)
     draw, ended, memory = random.Random(1), 0, []
     while len(memory) < 10:
         text = "".join(draw.choice(pairs).source for _ in range(10))

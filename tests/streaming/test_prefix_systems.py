@@ -13,11 +13,9 @@ from duplexmt.streaming.events import End, Hypothesis, Read, Write, collect
 from duplexmt.streaming.prefix_systems import WaitKSystem
 
 from ..helpers import float64, tiny_prefix
+from .test_grid_system import END, SEED, SOURCES, TOKENS, both_tokens
+from .test_grid_system import always as always_on
 
-END, SEED = 0, 1
-TOKENS = StreamTokens(end=END, seed=SEED)
-PREFIXED = StreamTokens(end=END, seed=SEED, source_prefix=(3, 4, 2), target_prefix=(5, 2))
-SOURCES = [[2, 3, 4, 5, 6, 2, 3], [4], [6, 6, 5], [5, 2, 2, 4, 3], [3, 2]]
 SEEDS = range(4)
 BATCH_SIZES = (1, 3, 64)
 
@@ -96,7 +94,7 @@ def agreement_one_by_one(model, tokens, text, n, limit):
 
 
 @pytest.mark.parametrize("anchor", ["source_length", 12])
-@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@both_tokens
 @pytest.mark.parametrize("k", [1, 2, 4, None])
 def test_wait_k_does_in_a_batch_what_the_literal_loop_does_alone(k, tokens, anchor):
     for seed in SEEDS:
@@ -107,7 +105,7 @@ def test_wait_k_does_in_a_batch_what_the_literal_loop_does_alone(k, tokens, anch
             assert [timeless(events, index) for index in range(len(SOURCES))] == alone
 
 
-@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@both_tokens
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_local_agreement_does_in_a_batch_what_the_literal_loop_does_alone(n, tokens):
     for seed in SEEDS:
@@ -141,9 +139,7 @@ def test_the_streams_compared_above_show_every_case():
 
 def always(model, token):
     """A model that predicts one token whatever it sees."""
-    model = copy.copy(model)
-    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[token].expand(len(hidden), 7)
-    return model
+    return always_on(copy.copy(model), token)
 
 
 @pytest.mark.parametrize(

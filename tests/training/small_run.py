@@ -15,8 +15,10 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 
 from duplexmt.baselines.mask import shown_delay
+from duplexmt.config import DataConfig
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.training import run
 from duplexmt.training.data import GridDataModule
 from duplexmt.training.module import GridTranslation
@@ -54,6 +56,31 @@ def small_prefix_module(model=None, k=2, **values):
     model = model or tiny_prefix(k, vocab_size=len(tiny_tokenizer()), seed=5).double()
     return PrefixTranslation(
         model, stream_tokens(tiny_tokenizer()), **{"learning_rate": 1e-3, "warmup_steps": 2} | values
+    )
+
+
+def first_gradients(tmp_path, batch_size, accumulate=1, made=small_module, **values):
+    """Gradients of the first optimiser step of a run, by name."""
+    path = tmp_path / f"{batch_size}-{accumulate}.pt"
+    trainer = small_trainer(accumulate_grad_batches=accumulate, max_steps=1, callbacks=[KeepGradients(path)])
+    trainer.fit(made(**values), small_data(batch_size))
+    return torch.load(path, weights_only=True)
+
+
+def assert_same(one, other, tolerance=1e-12):
+    """Gradients by name are the same, and not all zero."""
+    assert one.keys() == other.keys()
+    assert any((gradient != 0).any() for gradient in one.values())
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def saved(folder, model, tokens=None, **given):
+    """A model folder."""
+    usual = {"data": vars(DataConfig(corpus="builtin")), "policy": {"lam": 0.1, "theta": 0.5}, "training": {}}
+    tokens = tokens or stream_tokens(tiny_tokenizer())
+    return save_model_folder(
+        folder, model, tiny_tokenizer(), tokens, **{"backbone": None, "scores": {}} | usual | given
     )
 
 

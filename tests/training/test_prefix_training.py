@@ -1,6 +1,7 @@
 """Training of wait-k and offline: gradients over devices and accumulation, resuming, LoRA, saving, decoding."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -8,20 +9,20 @@ from torch.nn import functional as F
 
 from duplexmt.baselines.mask import drawn_delays, visible_source
 from duplexmt.baselines.prefix_model import PrefixModel
-from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
-from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from tests.helpers import SENTENCES, tiny_backbone, tiny_prefix, tiny_tokenizer
 
+from . import small_run
 from .small_run import (
-    KeepGradients,
     built_trainer,
     gradients_of_two_processes,
+    saved,
     small_data,
     small_module,
     small_prefix_module,
@@ -33,21 +34,11 @@ LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "v_p
 SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
 
 
-def assert_same(one, other, tolerance=1e-8):  # Hugging Face's RMSNorm computes in float32
-    assert one.keys() == other.keys()
-    assert any((gradient != 0).any() for gradient in one.values())
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+first_gradients = partial(small_run.first_gradients, made=small_prefix_module)
+assert_same = partial(small_run.assert_same, tolerance=1e-8)  # Hugging Face's RMSNorm computes in float32
 
 
 # --- one optimiser step --------------------------------------------------------------------------------------------
-
-
-def first_gradients(tmp_path, batch_size, accumulate=1, k=2):
-    path = tmp_path / f"{batch_size}-{accumulate}.pt"
-    trainer = small_trainer(accumulate_grad_batches=accumulate, max_steps=1, callbacks=[KeepGradients(path)])
-    trainer.fit(small_prefix_module(k=k), small_data(batch_size))
-    return torch.load(path, weights_only=True)
 
 
 @pytest.mark.parametrize("k", [2, "multi", None])
@@ -83,7 +74,7 @@ def test_recomputing_layers_keeps_less_and_changes_no_gradient():
 
 @pytest.mark.parametrize(("batch_size", "accumulate", "k"), [(6, 2, 2), (4, 3, 2), (4, 3, "multi")])
 def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate, k):
-    assert_same(first_gradients(tmp_path, batch_size, accumulate, k), first_gradients(tmp_path, 12, k=k))
+    assert_same(first_gradients(tmp_path, batch_size, accumulate, k=k), first_gradients(tmp_path, 12, k=k))
 
 
 @pytest.mark.slow
@@ -184,28 +175,7 @@ def test_frozen_weights_in_half_precision_train_and_the_sample_is_translated_in_
     assert all(weight.dtype == torch.float32 for weight in module.parameters() if weight.requires_grad)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be above 0"),
-        ({"warmup_steps": -5}, "training.warmup_steps=-5"),
-        ({"schedule": "cosine"}, "training.schedule='cosine': must be one of constant, linear"),
-    ],
-)
-def test_bad_settings_are_refused_by_value_and_rule(values, message):
-    with pytest.raises(ValueError, match=message):
-        small_prefix_module(**values)
-
-
 # --- a model folder --------------------------------------------------------------------------------------------------
-
-
-def save(folder, model, backbone=None):
-    return save_model_folder(
-        folder, model, tiny_tokenizer(), stream_tokens(tiny_tokenizer()),
-        backbone=backbone, data=vars(DataConfig(corpus="builtin")), policy={}, training={},
-        scores={"validation/BLEU": 1.5},
-    )  # fmt: skip
 
 
 def translations(trained, name, setting):
@@ -235,7 +205,7 @@ def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, s
     changed = {name for name, weight in module.named_parameters() if not torch.equal(weight, before[name])}
     trained = {name for name in before if not lora or "lora_" in name or "lm_head.modules_to_save" in name}
     assert changed == trained
-    folder = save(tmp_path / "model", module.model, str(tmp_path / "base") if lora else None)
+    folder = saved(tmp_path / "model", module.model, backbone=str(tmp_path / "base") if lora else None)
     info = json.loads((folder / "duplexmt.json").read_text(encoding="utf-8"))
     assert (info["system"], info["prefix"]["k"]) == ("waitk" if k else "offline", k)
     assert not (folder / "emit_head.safetensors").exists()
@@ -251,7 +221,7 @@ def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, s
 def test_a_base_model_that_is_not_trained_is_a_model_folder_too(tmp_path):
     """The prompted base model of Section VI: what `trainer.max_steps=0` saves."""
     base = tiny_backbone(vocab_size=len(tiny_tokenizer()), scale=0.15)
-    loaded = load_model_folder(save(tmp_path / "model", PrefixModel(base)))
+    loaded = load_model_folder(saved(tmp_path / "model", PrefixModel(base)))
     weights = base.state_dict()
     assert all(torch.equal(weight, weights[name]) for name, weight in loaded.model.causal_lm.state_dict().items())
 
@@ -259,7 +229,8 @@ def test_a_base_model_that_is_not_trained_is_a_model_folder_too(tmp_path):
 @pytest.mark.parametrize(("k", "words"), [(5, "wait-k, k = 5, anchor 7"), (None, "the whole source is read before")])
 def test_the_model_card_says_which_baseline_it_is(tmp_path, k, words):
     model = tiny_prefix(k, anchor=7, vocab_size=len(tiny_tokenizer()))
-    card = (save(tmp_path / "model", model) / "README.md").read_text(encoding="utf-8")
+    folder = saved(tmp_path / "model", model, policy={}, scores={"validation/BLEU": 1.5})
+    card = (folder / "README.md").read_text(encoding="utf-8")
     assert words in card
     assert "λ" not in card
     assert "| validation/BLEU | 1.5 |" in card

@@ -16,8 +16,7 @@ from duplexmt.policy.visits import decoding_shares
 from tests.helpers import spoken_grid
 from tests.test_entry_points import run, succeeded
 
-from .small_run import small_data, small_module
-from .test_training import assert_same, first_gradients
+from .small_run import assert_same, first_gradients, small_data, small_module
 
 
 def exact_module(**values):

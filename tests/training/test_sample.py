@@ -6,7 +6,6 @@ from data_prep.reading import Pair
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.drawing.staircase import staircase
-from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.grid_system import GridSystem
 from duplexmt.training import sample as sample_module
@@ -15,7 +14,7 @@ from duplexmt.training.module import GridTranslation
 from duplexmt.training.sample import SimultaneousSample
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
-from .small_run import small_trainer
+from .small_run import saved, small_trainer
 
 TOKENS = stream_tokens(tiny_tokenizer(), context_tokens=4)
 SOURCES = SourceTokens(tiny_tokenizer())
@@ -58,17 +57,7 @@ def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
         "source_language": "zh", "target_language": "en", "licence": "CC0", "path": "-", "max_tokens": None,
         "context_tokens": 4, "context_separator": "|||",
     }  # fmt: skip
-    folder = save_model_folder(
-        tmp_path / "model",
-        model,
-        tiny_tokenizer(),
-        TOKENS,
-        backbone=None,
-        data=data,
-        policy={"lam": 0.1, "theta": 0.5},
-        training={},
-        scores={},
-    )
+    folder = saved(tmp_path / "model", model, TOKENS, data=data)
     shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8)
     system = GridSystem(model, TOKENS, 0.4, 8)
     events = system.translate(SOURCES.ids(TEXTS[:1]), SOURCES.ids(BEFORES[:1]))

@@ -9,12 +9,11 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.path_loss import threshold_rows
-from duplexmt.config import DataConfig
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import EMIT, GridModel
-from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.calibration import calibration_error, calibration_sums
 from duplexmt.policy.guide import guide
 from duplexmt.policy.path import best_path, emit_mask
@@ -24,9 +23,11 @@ from duplexmt.training.base import OVERFLOWS_IN_A_ROW
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 
 from .small_run import (
-    KeepGradients,
+    assert_same,
     built_trainer,
+    first_gradients,
     gradients_of_two_processes,
+    saved,
     small_data,
     small_module,
     small_sample,
@@ -34,21 +35,6 @@ from .small_run import (
 )
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj"]}
-
-
-def first_gradients(tmp_path, batch_size, accumulate=1, **values):
-    path = tmp_path / f"{batch_size}-{accumulate}.pt"
-    callbacks = [KeepGradients(path)]
-    trainer = small_trainer(accumulate_grad_batches=accumulate, max_steps=1, callbacks=callbacks)
-    trainer.fit(small_module(**values), small_data(batch_size))
-    return torch.load(path, weights_only=True)
-
-
-def assert_same(one, other, tolerance=1e-12):
-    assert one.keys() == other.keys()
-    assert any((gradient != 0).any() for gradient in one.values())
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
 
 
 LOSSES = [("mask", 1.0, "mask"), ("mask", 0.25, "mask"), ("regret", 1.0, "mask"), ("regret", 0.5, "visits")]
@@ -311,21 +297,8 @@ def test_lora_trains_adapters_text_head_and_emit_head_and_nothing_else_then_surv
     assert changed == {n for n in before if "lora_" in n or "lm_head.modules_to_save" in n or n.startswith("emit_head")}
     embedding = model.causal_lm.model.embed_tokens.weight
     assert torch.equal(embedding, base.model.embed_tokens.weight)  # the tied head was untied first
-    tokenizer, tokens = tiny_tokenizer(), stream_tokens(tiny_tokenizer())
-    data = vars(DataConfig(corpus="builtin"))
-    save_model_folder(
-        tmp_path / "model",
-        model,
-        tokenizer,
-        tokens,
-        backbone=str(tmp_path / "base"),
-        data=data,
-        policy={"lam": 0.1, "theta": 0.5},
-        training={},
-        scores={},
-    )
-    loaded = load_model_folder(tmp_path / "model").model
-    source, target = (torch.tensor(token_ids(tokenizer, [text])) for text in SENTENCES[0])
+    loaded = load_model_folder(saved(tmp_path / "model", model, backbone=str(tmp_path / "base"))).model
+    source, target = (torch.tensor(token_ids(tiny_tokenizer(), [text])) for text in SENTENCES[0])
     model.eval()
     with torch.no_grad():
         expected, got = model(source, target), loaded(source, target)
