@@ -70,6 +70,17 @@ def written(system, known, finished, length, filler):
     return writes, finished
 
 
+def answers(live, system, number, source, lengths, filler):
+    """What a stream that goes on has written after each token: what a system has that is run anew."""
+    for read, length in enumerate(lengths, start=1):
+        finished = read == len(source)
+        found, ended = live(number, source[:read], finished, length)
+        expected, expected_end = written(system, source[:read], finished, length, filler)
+        assert [(w.token, w.delay) for w in found] == [(w.token, w.delay) for w in expected]
+        assert ended == expected_end
+        yield found
+
+
 def evaluation(folder, model, theta):
     """Decode the fifty sentences as evaluate.py does; the records in order."""
     loaded = load_model_folder(model)
@@ -107,18 +118,9 @@ def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options
         steps = []
         monkeypatch.setattr(live.engine, "states", Counted(live.engine.states, steps))
         assert live(number, [], False, 1) == ([], False)
-        for read in range(1, len(source) + 1):
-            finished = read == len(source)
-            length = len(source) if model.anchor == "source_length" else read + 1
-            (found, ended), (expected, expected_end) = (
-                live(number, source[:read], finished, length),
-                written(system, source[:read], finished, length, filler=tokens.seed),
-            )
-            assert [(w.token, w.delay) for w in found] == [(w.token, w.delay) for w in expected]
-            assert ended == expected_end
-            if ended:
-                break
-        assert len(steps) <= read + 2 + LIMIT, "each state is computed once"
+        lengths = [len(source) if model.anchor == "source_length" else read + 1 for read in range(1, len(source) + 1)]
+        found = list(answers(live, system, number, source, lengths, tokens.seed))
+        assert len(steps) <= len(found) + 2 + LIMIT, "each state is computed once"
         monkeypatch.undo()
     for number in (8, 9):  # an unfinished sentence is left for the next
         live(number, source[:1], False, 3)
@@ -135,13 +137,8 @@ def test_streams_of_other_systems_answer_as_ones_decoded_again_at_each_unit(name
     system = build_system(loaded, name, setting, max_target_tokens=LIMIT, adaptive=Adaptive(1, 4, 0.9, "paper"))
     live, early = LiveAnswers(live_engine(system)), 0
     for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
-        for read in range(1, len(source) + 1):
-            finished = read == len(source)
-            found, ended = live(number, source[:read], finished, len(source))
-            expected, expected_end = written(system, source[:read], finished, len(source), filler=tokens.seed)
-            assert [(w.token, w.delay) for w in found] == [(w.token, w.delay) for w in expected]
-            assert ended == expected_end
-            early += len(found) if not finished else 0
+        *before, _ = answers(live, system, number, source, [len(source)] * len(source), tokens.seed)
+        early += sum(map(len, before))
     assert early
 
 
