@@ -26,6 +26,10 @@ OTHER_TOKENS = (
 )
 IN_FILES = ("chrF ±", "AP", "RTF", "tokens", "reference", "source", "calls", "sentences")  # for want of room
 FAULTS = ("empty", "cut off")  # shown there where there are any
+HEADINGS = {
+    "comparisons": "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value",
+    "curves": "Mean quality of each curve's upper envelope over the AL that all share, against the best of the others",
+}
 FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
 
@@ -176,17 +180,11 @@ def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequenc
     (into / "results.tex").write_text(latex, encoding="utf-8", newline="\n")
     fitting = [c for c in rows[0] if c not in IN_FILES and (c not in FAULTS or any(row[c] for row in rows))]
     shown = [f"{caption}\n{summary([{column: row[column] for column in fitting} for row in rows])}"]
-    found = [row for alike in by_tokenisation(scores) for row in comparisons(alike)]
-    if found:
-        heading = "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value"
-        write_tables(found, into, "comparisons", f"{heading}; {caption}", notes)
-        shown.append(f"{heading}\n{summary(found)}")
-    if means:
-        heading = (
-            "Mean quality of each curve's upper envelope over the AL that all share, against the best of the others"
-        )
-        write_tables(means, into, "curves", f"{heading}; {caption}", notes)
-        shown.append(f"{heading}\n{summary(means)}")
+    compared = [row for alike in by_tokenisation(scores) for row in comparisons(alike)]
+    for name, table in (("comparisons", compared), ("curves", means)):
+        if table:
+            write_tables(table, into, name, f"{HEADINGS[name]}; {caption}", notes)
+            shown.append(f"{HEADINGS[name]}\n{summary(table)}")
     if lines := curves(scores):
         pareto_figure(lines, metrics, into)
     if claims:
