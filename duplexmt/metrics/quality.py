@@ -67,9 +67,6 @@ def corpus_statistics(
         ValueError: no hypotheses; hypotheses and references of different number; a sentence without reference, or
             with an empty one; `target_language` is no language code.
     """
-    for name, values in (("hypotheses", hypotheses), ("references", references)):
-        if isinstance(values, str):
-            raise ValueError(f"{name} must be a list with one entry a sentence, got the string {values!r}")
     if len(hypotheses) != len(references):
         raise ValueError(
             f"one entry a sentence is needed, got {len(hypotheses)} hypotheses and {len(references)} references"
