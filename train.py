@@ -41,9 +41,8 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     import lightning as L
 
     from duplexmt.kernels.allocator import keep_freed_memory
-    from duplexmt.training.processes import other_processes
+    from duplexmt.training.processes import other_processes, share_batches
     from duplexmt.training.run import build_trainer
-    from duplexmt.training.sharing import share_batches
 
     L.seed_everything(cfg.training.seed, verbose=False)
     sizes = {"batch_size": cfg.data.batch_size, "batch_cells": cfg.data.batch_cells}

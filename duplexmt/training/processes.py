@@ -1,4 +1,4 @@
-"""The other processes of a run on one machine: started before the data is prepared, so that all prepare at once."""
+"""The processes of a run: how they share its batches, DDP, and when the others on this machine are started."""
 
 import signal
 from collections.abc import Iterator
@@ -6,18 +6,64 @@ from contextlib import contextmanager
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.fabric.strategies.launchers.subprocess_script import _launch_process_observer
+from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
+from data_prep.cores import usable_cores
+
 from .termination import EXIT_STATUS, may_handle
+
+CORES = "cores"  # a number of devices
+LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
+Batches = dict[str, int | None]  # `batch_size` in pairs, `batch_cells` in cells or None
+
+
+def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, Any], Batches]:
+    """`devices=cores`: on a CPU, one process for each core, which share what one would take as a batch.
+
+    Where the matrices are small, threads help one process little, while processes of one thread each have nothing to
+    wait for but each other's gradients. What is trained stays the same. Where there is a GPU, it trains alone.
+
+    Args:
+        trainer: settings of the trainer.
+        batches: size of a whole batch.
+
+    Returns:
+        Both, with a number of devices and the share of each; any other number of devices stays as it is.
+    """
+    if trainer["devices"] != CORES:
+        return trainer, batches
+    processes = 1
+    if trainer["accelerator"] == "cpu" or not torch.accelerator.is_available():
+        pairs = batches["batch_size"] or 1
+        most = min(usable_cores(), pairs // LEAST_PAIRS)
+        processes = max((n for n in range(1, most + 1) if pairs % n == 0), default=1)
+    shares = {name: None if size is None else max(1, size // processes) for name, size in batches.items()}
+    return trainer | {"devices": processes}, shares
+
+
+def choose_strategy(strategy: str, devices: Any, num_nodes: int, accumulate: int) -> Any:
+    """DDP, by name or by `auto` with several devices, with a static graph and no search for unused weights.
+
+    The grid step runs the same graph whatever the batch, so gradients need no second buffer and no search. With
+    accumulated batches the graph is not declared static: DDP records it in its first backward pass, which must then be
+    a synchronised one (https://github.com/pytorch/pytorch/issues/143580).
+    """
+    several = num_nodes > 1 or devices not in (1, "1", "auto")
+    if strategy == "ddp" or (strategy == "auto" and several):
+        return DDPStrategy(static_graph=accumulate == 1, find_unused_parameters=False, gradient_as_bucket_view=True)
+    return strategy
 
 
 @contextmanager
 def other_processes(trainer: L.Trainer) -> Iterator[None]:
     """Start at once the processes that Lightning would start in `fit`; what goes wrong inside ends them.
 
-    Started in `fit`, each begins with what the first has done by then: imports, and the preparation of the data. Where
-    `torchrun` or SLURM starts all processes, or one process is all there is, nothing is to be done.
+    So all prepare the data together. Started in `fit`, each begins with what the first has done by then: imports, and
+    that preparation. Where `torchrun` or SLURM starts all processes, or one process is all there is, nothing is to be
+    done.
     """
     launcher = trainer.strategy.launcher
     if not isinstance(launcher, _SubprocessScriptLauncher) or launcher.cluster_environment.creates_processes_externally:

@@ -19,8 +19,8 @@ from data_prep.cores import usable_cores
 from .checkpoint import LastCheckpoint, WholeCheckpoints
 from .loggers import run_loggers
 from .precision import settled_precision
+from .processes import choose_strategy
 from .progress_log import ProgressBar, ProgressLog
-from .sharing import choose_strategy
 from .termination import StopOnTermination
 from .throughput import ThroughputMonitor
 

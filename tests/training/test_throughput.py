@@ -13,8 +13,8 @@ from duplexmt.grid.backbone import add_lora, freeze_in
 from duplexmt.grid.model import GridModel
 from duplexmt.training import throughput
 from duplexmt.training.precision import half_precision, settled_precision
+from duplexmt.training.processes import choose_strategy, share_batches
 from duplexmt.training.run import build_trainer
-from duplexmt.training.sharing import choose_strategy, share_batches
 from duplexmt.training.throughput import linear_layers, matmul_rate, step_flops
 from tests.accelerator import accelerator
 from tests.helpers import tiny_backbone, tiny_tokenizer
@@ -158,7 +158,7 @@ def test_frozen_weights_are_kept_in_half_precision_and_trained_ones_are_not():
     ("cores", "pairs", "processes"), [(2, 16, 2), (1, 16, 1), (16, 16, 4), (3, 16, 2), (8, 4, 1), (8, 3, 1), (5, 20, 5)]
 )
 def test_the_cores_of_a_cpu_share_a_batch_of_at_least_four_pairs_each(monkeypatch, cores, pairs, processes):
-    monkeypatch.setattr("duplexmt.training.sharing.usable_cores", lambda: cores)
+    monkeypatch.setattr("duplexmt.training.processes.usable_cores", lambda: cores)
     trainer = {"devices": "cores", "accelerator": "cpu"}
     shared, batches = share_batches(trainer, {"batch_size": pairs, "batch_cells": None})
     assert shared["devices"] == processes
@@ -177,7 +177,7 @@ def test_a_gpu_trains_alone(monkeypatch):
         {"devices": 1, "accelerator": "auto"},
         batches,
     )
-    monkeypatch.setattr("duplexmt.training.sharing.usable_cores", lambda: 2)
+    monkeypatch.setattr("duplexmt.training.processes.usable_cores", lambda: 2)
     shared, halves = share_batches({"devices": "cores", "accelerator": "cpu"}, batches)
     assert (shared["devices"], halves) == (2, {"batch_size": 8, "batch_cells": 450})
 
