@@ -203,21 +203,16 @@ def result_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
     too), and latency in model tokens."""
     rows = []
     for entry in scores:
-        row: dict[str, Any] = {"system": entry.system, "setting": entry.setting}
+        row: dict[str, Any] = {"system": entry.system, "setting": entry.setting} | entry.row
         for name in QUALITY:
-            if name in entry.row:
-                row[name] = entry.row[name]
-                if name in entry.samples:
-                    middle = interval(entry.samples[name])
-                    row[f"{name} ±"] = None if middle is None else (middle[1] - middle[0]) / 2
-                if name in entry.spread:
-                    row[f"{name} sd"] = entry.spread[name]
-        row |= {name: entry.row[name] for name in COLUMNS if name in entry.row}
+            if name in entry.row and name in entry.samples:
+                middle = interval(entry.samples[name])
+                row[f"{name} ±"] = None if middle is None else (middle[1] - middle[0]) / 2
+        row |= {f"{name} sd": deviation for name, deviation in entry.spread.items()}
         rows.append(row | ({"trainings": len(entry.models)} if entry.models else {}))
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    quality = [c for name in QUALITY for c in (name, f"{name} ±", f"{name} sd") if c in columns]
-    columns = ["system", "setting", *quality, *[c for c in columns[2:] if c not in quality]]
-    return [{column: row.get(column) for column in columns} for row in rows]
+    quality = [column for name in QUALITY for column in (name, f"{name} ±", f"{name} sd")]
+    known = [c for c in (*quality, *COLUMNS, "trainings") if any(c in row for row in rows)]
+    return [{column: row.get(column) for column in ("system", "setting", *known)} for row in rows]
 
 
 def latency_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
