@@ -68,19 +68,11 @@ class SettledTokens:
                 self.of_bytes = "ByteLevel" in json.dumps(description["pre_tokenizer"])
                 self.letters: dict[str, bool] = {}
 
-    def __call__(self, text: str) -> list[int]:
-        """Settled tokens of a text.
-
-        Args:
-            text: what has arrived, cleaned as in training; characters that normalisation may still change left out.
-        """
-        return self.after(text, 0)[0]
-
     def after(self, text: str, cut: int) -> tuple[list[int], int, int]:
         """Settled tokens of a text from a cut on; how many of them there are up to the next cut; and that cut.
 
         Args:
-            text: see `__call__`.
+            text: what has arrived, cleaned as in training; characters that normalisation may still change left out.
             cut: 0, or one that was returned for an earlier part of this text.
         """
         rest = text[cut:]
