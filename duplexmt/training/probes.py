@@ -172,14 +172,9 @@ class ProbeCallback(L.Callback):
             return {}
         for number, probe in enumerate(self.probes, start=1):
             with spared(f"probe {number} at step {step}"):
+                pair = probe.source_tokens, probe.target_tokens
                 grid = sentence_grid(
-                    module.model,
-                    module.tokens,
-                    self.tokenizer,
-                    probe.source_tokens,
-                    probe.target_tokens,
-                    self.lam,
-                    context=probe.context,
+                    module.model, module.tokens, self.tokenizer, *pair, self.lam, context=probe.context
                 )
                 for name, figure in FIGURES.items():
                     (path,) = figure(grid, folder, f"{number}-{name}", formats=("png",))
