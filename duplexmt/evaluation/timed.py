@@ -29,12 +29,10 @@ class Timed(NamedTuple):
     def latency(self) -> Values:
         """Each metric for each sentence, None for empty hypotheses."""
         found = sentence_latency(self.delays, self.source_lengths, self.reference_lengths)
-        sentences = list(zip(*self, strict=True))
-        for name, metric in COMPUTATION_AWARE_METRICS.items():
-            found[name] = [
-                metric(computation_aware_delays(d, e, rate), S, R) if len(d) > 0 else None
-                for d, e, S, R, rate in sentences
-            ]
+        for delays, elapsed, S, R, rate in zip(*self, strict=True):
+            late = computation_aware_delays(delays, elapsed, rate)
+            for name, metric in COMPUTATION_AWARE_METRICS.items():
+                found.setdefault(name, []).append(metric(late, S, R) if late else None)
         return found
 
     def columns(self, latency: Values) -> dict[str, float | None]:
