@@ -17,6 +17,7 @@ from .sentences import LINE_ENDS, LOOK_BACK, cut_sentences, ends_sentence
 from .settled import SettledTokens
 
 MOST_NAMED = 5  # kinds of invisible characters in a warning
+KEPT = ("position", "returned", "line_is_open", "context", "carried")  # of a text that is gone on with elsewhere
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 
 
@@ -284,20 +285,13 @@ class LiveText:
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, where a sentence or a line has just ended: plain values."""
-        return {
-            "position": self.position,
-            "returned": self.returned,
-            "line_is_open": self.line_is_open,
-            "context": list(self.context),
-            "carried": list(self.carried),
-            "source": self.source.state(),
-            "passed_over": dict(self.passed_over),
-        }
+        kept = {name: copy(getattr(self, name)) for name in KEPT}
+        return kept | {"source": self.source.state(), "passed_over": dict(self.passed_over)}
 
     def restore(self, state: dict[str, Any]) -> Iterator[Part | None]:
         """Stand where another one stood, to take what comes after its `position`."""
-        self.position, self.returned, self.line_is_open = state["position"], state["returned"], state["line_is_open"]
-        self.context, self.carried = state["context"], state["carried"]
+        for name in KEPT:
+            setattr(self, name, state[name])
         self.source.restore(state["source"])
         self.passed_over = Counter(state["passed_over"])
         yield from self._settle([])
