@@ -1,5 +1,7 @@
 """What an operator watches; neither texts nor tokens nor addresses are in it."""
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -12,16 +14,12 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         of = self.registry
-        self.step = Histogram("duplexmt_step_seconds", "One step of the engine", buckets=SECONDS, registry=of)
+        seconds = partial(Histogram, buckets=SECONDS, registry=of)
+        self.step = seconds("duplexmt_step_seconds", "One step of the engine")
         self.batch = Histogram("duplexmt_step_events", "Events of one step", buckets=STREAMS, registry=of)
-        self.queue = Histogram("duplexmt_queue_seconds", "Sentences' wait for a stream", buckets=SECONDS, registry=of)
-        self.delay = Histogram(
-            "duplexmt_delay_seconds",
-            "From text to the frame that reads it",
-            buckets=SECONDS,
-            registry=of,
-        )
-        self.lag = Histogram("duplexmt_loop_lag_seconds", "Lateness of the event loop", buckets=SECONDS, registry=of)
+        self.queue = seconds("duplexmt_queue_seconds", "Sentences' wait for a stream")
+        self.delay = seconds("duplexmt_delay_seconds", "From text to the frame that reads it")
+        self.lag = seconds("duplexmt_loop_lag_seconds", "Lateness of the event loop")
         self.sessions = Gauge("duplexmt_sessions", "Sessions, connected or waited for", registry=of)
         self.streams = Gauge("duplexmt_streams", "Sentences being translated", registry=of)
         self.waiting = Gauge("duplexmt_waiting", "Sentences that wait for a stream", registry=of)
