@@ -41,26 +41,20 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
         super().__init__(config)
         self.hub = hub
+        self._stops = False  # whether a signal has come
         self._draining: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal has come."""
-        if self.hub.draining:
+        if self._stops:
             super().handle_exit(sig, frame)
-        else:
-            self._loop.call_soon_threadsafe(self._begin_drain)
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes."""
-        self._loop = asyncio.get_running_loop()
-        await super().serve(sockets)
+        self._stops = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to exit: also where there will be no engine."""
+        """Whether to exit, asked ten times a second: also where there will be no engine."""
+        if self._stops and self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
         return await super().on_tick(counter) or self.hub.link.failed is not None
-
-    def _begin_drain(self) -> None:
-        self._draining = self._loop.create_task(self._drain())
 
     async def _drain(self) -> None:
         await self.hub.drain()
