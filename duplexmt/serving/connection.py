@@ -11,20 +11,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from .hub import Hub
 from .limits import Bucket, Refused
-from .protocol import (
-    Ack,
-    Close,
-    CloseSession,
-    End,
-    Flush,
-    Ping,
-    Resume,
-    Set,
-    Start,
-    Text,
-    as_json,
-    client_message,
-)
+from .protocol import Ack, Close, CloseSession, End, Flush, Ping, Resume, Set, Start, Text, as_json, client_message
 from .session import Frame, Session
 
 FAREWELL = 2.0  # seconds to send what is left
@@ -79,7 +66,7 @@ class Connection:
                 first = await self._message()
         except TimeoutError:
             told = f"no message within {self.limits.start_seconds:g} s: begin with start or resume"
-            raise Refused(Close.IDLE, "idle", told) from None
+            raise Refused(Close.IDLE, told) from None
         self._greet(first)
         assert self.session is not None
         while self._last is None:
@@ -103,16 +90,16 @@ class Connection:
             raise WebSocketDisconnect(received.get("code", 1006))
         frame = received.get("text")
         if frame is None:
-            raise Refused(Close.BAD_MESSAGE, "bad_message", "a binary frame: messages are text")
+            raise Refused(Close.BAD_MESSAGE, "a binary frame: messages are text")
         if len(frame) > self.limits.frame_bytes:
-            raise Refused(Close.TOO_BIG, "too_big", f"a frame of more than {self.limits.frame_bytes} bytes")
+            raise Refused(Close.TOO_BIG, f"a frame of more than {self.limits.frame_bytes} bytes")
         if not self.messages.take(1):
             rate = self.limits.messages_per_second
-            raise Refused(Close.RATE, "rate", f"more than {rate:g} messages a second: put text together", 1 / rate)
+            raise Refused(Close.RATE, f"more than {rate:g} messages a second: put text together", 1 / rate)
         try:
             return client_message(frame)
         except ValueError as error:
-            raise Refused(Close.BAD_MESSAGE, "bad_message", str(error)) from None
+            raise Refused(Close.BAD_MESSAGE, str(error)) from None
 
     def _greet(self, first: Any) -> None:
         """Begin a session, or go on with one."""
@@ -123,7 +110,7 @@ class Connection:
         elif isinstance(first, Resume):
             session, seq = self.hub.resume(self, first), first.seq
         else:
-            raise Refused(Close.BAD_MESSAGE, "bad_message", f"type={first.type}: begin with start or resume")
+            raise Refused(Close.BAD_MESSAGE, f"type={first.type}: begin with start or resume")
         self.session = session
         session.heard = monotonic()
         ready: dict[str, Any] = {
@@ -148,7 +135,7 @@ class Connection:
 
     def _check_token(self, token: str | None) -> None:
         if self.token is not None and not hmac.compare_digest((token or "").encode(), self.token.encode()):
-            raise Refused(Close.TOKEN, "token", "the server's token is missing or wrong: give it in start")
+            raise Refused(Close.TOKEN, "the server's token is missing or wrong: give it in start")
 
     def _act(self, session: Session, message: Any) -> None:
         """Do what a message asks for."""
@@ -170,16 +157,17 @@ class Connection:
             self.hub.forget(session)
             self._say_last(None, Close.NORMAL)
         else:
-            raise Refused(Close.BAD_MESSAGE, "bad_message", f"type={message.type}: the session has begun already")
+            raise Refused(Close.BAD_MESSAGE, f"type={message.type}: the session has begun already")
 
     def _take(self, session: Session, message: Text) -> None:
         if len(message.text) > self.limits.message_characters:
             most = self.limits.message_characters
-            raise Refused(Close.TOO_BIG, "too_big", f"a text of {len(message.text)} characters: {most} at most")
+            raise Refused(Close.TOO_BIG, f"a text of {len(message.text)} characters: {most} at most")
         if session.open_text.ended and message.at + len(message.text) > session.received:
-            raise Refused(Close.BAD_MESSAGE, "bad_message", "text after end: start a new session")
+            raise Refused(Close.BAD_MESSAGE, "text after end: start a new session")
         if not self.hub.draining:
-            self.hub.check_text(session)
+            if not session.received:
+                self.hub.check_streams()
             if new := session.take(message.at, message.text):
                 self.hub.link.ask(**session.open_text.add(new))
         self.tell(session.ack())
@@ -206,7 +194,7 @@ class Connection:
             or self._bytes > self.limits.unsent_bytes + self._spare_bytes
         ):
             told = f"more than {self.limits.unsent_events} events or {self.limits.unsent_bytes} bytes wait to be sent"
-            self.leave(Refused(Close.TOO_SLOW, "too_slow", f"{told}: resume"))
+            self.leave(Refused(Close.TOO_SLOW, f"{told}: resume"))
 
     def finish(self) -> None:
         """Everything has been translated."""

@@ -72,21 +72,18 @@ class Hub:
         Raises:
             Refused: where there is no room for it.
         """
-        self._check_restart()
+        if self.draining:
+            raise self._restart()
         if self.model is None:
             raise self._busy("the model is being loaded")
         there = [session for session in self.sessions.values() if not session.done]
         if len(there) >= self.limits.sessions:
             raise self._busy(f"{self.limits.sessions} sessions are open")
-        self._check_streams()
+        self.check_streams()
         same = sum(session.address == connection.address for session in there)
         if not _is_local(connection.address) and same >= self.limits.sessions_per_address:
-            raise Refused(
-                Close.RATE,
-                "rate",
-                f"{same} sessions from one address are all there may be: close one",
-                self.limits.retry_seconds,
-            )
+            told = f"{same} sessions from one address are all there may be: close one"
+            raise Refused(Close.RATE, told, self.limits.retry_seconds)
         if done := [session for session in self.sessions.values() if session.done][: -self.limits.sessions]:
             self.forget(done[0])  # whose client has not come back for the end of it
         session = Session(self.limits, connection.address, start.theta, start.source_length)
@@ -103,45 +100,34 @@ class Hub:
         Raises:
             Refused: where there is none of that name, or its key is another one.
         """
-        self._check_restart()
+        if self.draining:
+            raise self._restart()
         session = self.sessions.get(resume.session)
         if session is None:
-            raise Refused(Close.UNKNOWN_SESSION, "unknown_session", "no such session, or not its key: start anew")
+            raise Refused(Close.UNKNOWN_SESSION, "no such session, or not its key: start anew")
         if not session.attach(connection, resume.key):
-            reused = Refused(Close.UNKNOWN_SESSION, "unknown_session", "a key was used twice: the session has ended")
+            reused = Refused(Close.UNKNOWN_SESSION, "a key was used twice: the session has ended")
             if session.connection is not None:
                 session.connection.leave(reused)
             self.forget(session)
             raise reused
         if resume.seq > session.seq:
-            raise Refused(Close.BAD_MESSAGE, "bad_message", f"seq={resume.seq}: the last frame is {session.seq}")
+            raise Refused(Close.BAD_MESSAGE, f"seq={resume.seq}: the last frame is {session.seq}")
         self.metrics.resumed.inc()
         return session
 
-    def check_text(self, session: Session) -> None:
-        """Refuse a session's first text where the engine has as many at work as it can take.
-
-        Raises:
-            Refused: then.
-        """
-        if not session.received:
-            self._check_streams()
-
-    def _check_streams(self) -> None:
+    def check_streams(self) -> None:
+        """Refuse one more text, where the engine has as many at work as it can take."""
         now = monotonic()
         if sum(session.is_active(now) for session in self.sessions.values()) >= self.max_streams:
             raise self._busy(f"{self.max_streams} sessions are being translated")
 
     def _busy(self, why: str) -> Refused:
         retry = self.limits.retry_seconds
-        return Refused(Close.BUSY, "busy", f"{why}: try again in {retry:g} s", retry)
-
-    def _check_restart(self) -> None:
-        if self.draining:
-            raise self._restart()
+        return Refused(Close.BUSY, f"{why}: try again in {retry:g} s", retry)
 
     def _restart(self) -> Refused:
-        return Refused(Close.RESTART, "restart", "the server stops", self.limits.retry_seconds)
+        return Refused(Close.RESTART, "the server stops", self.limits.retry_seconds)
 
     def detach(self, session: Session, connection: Client) -> None:
         """A connection has ended; its session waits for the client to come back, if there is anything to go on with."""
@@ -222,14 +208,14 @@ class Hub:
         if now - session.began > limits.session_seconds:
             if connection is not None:
                 told = f"a session lasts {limits.session_seconds:g} s at most: start anew"
-                connection.leave(Refused(Close.IDLE, "expired", told))
+                connection.leave(Refused(Close.IDLE, told, code="expired"))
             self.forget(session)
         elif connection is None:
             if silent > limits.grace_seconds:
                 self.forget(session)
         elif silent > limits.idle_seconds:
             told = f"nothing was heard for {limits.idle_seconds:g} s: send ping"
-            connection.leave(Refused(Close.IDLE, "idle", told))
+            connection.leave(Refused(Close.IDLE, told))
         elif session.credit_told < limits.message_characters and session.characters.held > session.credit_told + 1:
             connection.tell(session.ack())
 

@@ -61,18 +61,18 @@ class Refused(Exception):
 
     Args:
         close: its close code.
-        code: the same as a word.
         message: what is wrong, and the way out.
         retry_after: seconds after which it may be tried again.
+        code: the error's word, where it is not the name of the close code.
     """
 
-    def __init__(self, close: Close, code: str, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, close: Close, message: str, retry_after: float | None = None, code: str | None = None) -> None:
         super().__init__(message)
-        self.close, self.code, self.message, self.retry_after = close, code, message, retry_after
+        self.close, self.retry_after, self.code = close, retry_after, code or close.name.lower()
 
     def error(self) -> dict[str, object]:
         """The protocol's message."""
-        told = {"type": "error", "code": self.code, "fatal": True, "message": self.message}
+        told = {"type": "error", "code": self.code, "fatal": True, "message": str(self)}
         return told if self.retry_after is None else told | {"retry_after": self.retry_after}
 
 

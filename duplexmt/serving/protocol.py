@@ -15,7 +15,7 @@ MOST_OF_A_VALUE = 40  # characters of a refused value that are told
 
 
 class Close(IntEnum):
-    """Why a connection was closed."""
+    """Why a connection was closed; the error before it has the same name as its code."""
 
     NORMAL = 1000
     TOO_BIG = 1009

@@ -93,10 +93,10 @@ class Session:
             elif self._key_before is None or not self._same(key, self._key_before):
                 if any(self._same(key, used) for used in self._used_keys):
                     return False
-                raise Refused(Close.UNKNOWN_SESSION, "unknown_session", "no such session, or not its key: start anew")
+                raise Refused(Close.UNKNOWN_SESSION, "no such session, or not its key: start anew")
             self.key = secrets.token_hex(16)
         if self.connection is not None:
-            self.connection.leave(Refused(Close.REPLACED, "replaced", "another connection goes on with this session"))
+            self.connection.leave(Refused(Close.REPLACED, "another connection goes on with this session"))
         self.connection = connection
         return True
 
@@ -120,12 +120,9 @@ class Session:
             return ""
         new = text[self.received - at :]
         if not self.characters.take(len(new)):
-            raise Refused(
-                Close.RATE,
-                "rate",
-                f"{len(new)} characters, where {int(self.characters.held)} were allowed: wait for credit",
-                max(0.0, len(new) - self.characters.held) / self.characters.rate,
-            )
+            held, more = self.characters.held, len(new)
+            told = f"{more} characters, where {int(held)} were allowed: wait for credit"
+            raise Refused(Close.RATE, told, max(0.0, more - held) / self.characters.rate)
         if new:
             self.received += len(new)
             self.texted = monotonic()
@@ -166,7 +163,7 @@ class Session:
             Refused: for frames that were never sent.
         """
         if seq > self.seq:
-            raise Refused(Close.BAD_MESSAGE, "bad_message", f"seq={seq}: the last frame is {self.seq}")
+            raise Refused(Close.BAD_MESSAGE, f"seq={seq}: the last frame is {self.seq}")
         self.acknowledged = max(seq, self.acknowledged)
         while self.frames and self.frames[0].seq <= seq:
             self._drop()
