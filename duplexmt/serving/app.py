@@ -1,6 +1,5 @@
 """The server as an ASGI application: page, WebSocket, health and metrics on one port."""
 
-import ipaddress
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from .connection import Connection
-from .hub import Hub
+from .hub import Hub, ip_address
 from .protocol import SUBPROTOCOL
 
 PAGE = Path(__file__).parent / "web"
@@ -121,25 +120,12 @@ class Guard:
         await self.app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
     def _is_ours(self, host: str) -> bool:
-        name = host_name(host)
-        return name == "localhost" or name in self.hosts or is_address(name)
-
-
-def host_name(host: str) -> str:
-    """A `Host` without its port, in small letters."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
-
-
-def is_address(name: str) -> bool:
-    """Whether it is an IP address: no name that could be made to lead elsewhere."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+        try:
+            name = urlsplit(f"//{host}").hostname or ""  # without its port, in small letters
+        except ValueError:
+            return False
+        # An address is no name that could be made to lead elsewhere.
+        return name == "localhost" or name in self.hosts or ip_address(name) is not None
 
 
 def origin_is_allowed(headers: Headers, origins: Sequence[str]) -> bool:

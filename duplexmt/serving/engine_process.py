@@ -113,11 +113,9 @@ class Worker:
             self.texts[name], self.names[translator] = translator, name
             if values["restore"] is not None:
                 translator.restore(**values["restore"])
-        elif name in self.texts:  # else it has left
-            self._do_for(self.texts[name], do, name, **values)
-
-    def _do_for(self, translator: LiveTranslator, do: str, name: str, **values: Any) -> None:
-        if do == "text":
+        elif (translator := self.texts.get(name)) is None:
+            pass  # it has left
+        elif do == "text":
             translator.give(translator.text.take(values["text"]))
         elif do == "flush":
             translator.give(translator.text.pause())

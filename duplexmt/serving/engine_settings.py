@@ -5,25 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What the engine is and how it steps.
+    """What the engine is and how it steps."""
 
-    Attributes:
-        model_folder, device, quantize: see `load_live_model`.
-        threads: of torch; None for one a core.
-        max_streams: sentences translated side by side.
-        max_target_tokens, max_repeats: see `Engine`.
-        max_sentence_tokens, cut: see `live_text`.
-        text_seconds, park_after: see `LiveDriver`.
-    """
-
-    model_folder: str
+    model_folder: str  # this and the next two: see `load_live_model`
     device: str
     quantize: str | None
-    threads: int | None
-    max_streams: int
-    max_target_tokens: int
-    max_repeats: int | None
-    max_sentence_tokens: int | None
-    cut: bool
-    text_seconds: float
-    park_after: float
+    threads: int | None  # of torch; None for one a core
+    max_streams: int  # sentences translated side by side
+    max_target_tokens: int  # see `Engine`
+    max_repeats: int | None  # see `Engine`
+    max_sentence_tokens: int | None  # see `live_text`
+    cut: bool  # see `live_text`
+    text_seconds: float  # see `LiveDriver`
+    park_after: float  # see `LiveDriver`

@@ -81,7 +81,9 @@ class Hub:
             raise self._busy(f"{self.limits.sessions} sessions are open")
         self.check_streams()
         same = sum(session.address == connection.address for session in there)
-        if not _is_local(connection.address) and same >= self.limits.sessions_per_address:
+        address = ip_address(connection.address)
+        is_local = address is not None and address.is_loopback
+        if same >= self.limits.sessions_per_address and not is_local:
             told = f"{same} sessions from one address are all there may be: close one"
             raise Refused(Close.RATE, told, self.limits.retry_seconds)
         if done := [session for session in self.sessions.values() if session.done][: -self.limits.sessions]:
@@ -244,8 +246,9 @@ class Hub:
             await asyncio.sleep(DRAIN_LOOK)
 
 
-def _is_local(address: str) -> bool:
+def ip_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address a text stands for; None for other names."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
+        return None

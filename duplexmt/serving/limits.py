@@ -4,56 +4,36 @@ from dataclasses import dataclass
 from time import monotonic
 
 from .protocol import Close
+from .protocol import Limits as Told
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of the protocol (docs/protocol.md); the values are in conf/serve.yaml.
+    """Of the protocol (docs/protocol.md); the values are in conf/serve.yaml."""
 
-    Attributes:
-        frame_bytes, message_characters: of one message.
-        characters_per_second, characters_burst: of a session's text.
-        messages_per_second, messages_burst: of a connection.
-        unsent_bytes, unsent_events: that may wait for a slow reader.
-        kept_bytes, kept_events: that a session keeps for one who comes back.
-        start_seconds: until the first message.
-        idle_seconds: without any message.
-        grace_seconds: that a session waits for its client to come back.
-        session_seconds: that a session may last.
-        sessions: at a time.
-        sessions_per_address: of one address that is not this machine's own.
-        active_seconds: after its last text a session counts as active, of which there may be as many as streams.
-        drain_seconds: to end sentences in when the server stops.
-        retry_seconds: after which who was refused may try again.
-    """
-
-    frame_bytes: int
-    message_characters: int
-    characters_per_second: float
+    frame_bytes: int  # of one message
+    message_characters: int  # of one text message
+    characters_per_second: float  # of a session's text
     characters_burst: int
-    messages_per_second: float
+    messages_per_second: float  # of a connection
     messages_burst: int
-    unsent_bytes: int
+    unsent_bytes: int  # that may wait for a slow reader
     unsent_events: int
-    kept_bytes: int
+    kept_bytes: int  # that a session keeps for one who comes back
     kept_events: int
-    start_seconds: float
-    idle_seconds: float
-    grace_seconds: float
-    session_seconds: float
-    sessions: int
-    sessions_per_address: int
-    active_seconds: float
-    drain_seconds: float
-    retry_seconds: float
+    start_seconds: float  # until the first message
+    idle_seconds: float  # without any message
+    grace_seconds: float  # that a session waits for its client to come back
+    session_seconds: float  # that a session may last
+    sessions: int  # at a time
+    sessions_per_address: int  # of one address that is not this machine's own
+    active_seconds: float  # after its last text a session counts as active; as many may as there are streams
+    drain_seconds: float  # to end sentences in when the server stops
+    retry_seconds: float  # after which who was refused may try again
 
     def told(self) -> dict[str, float]:
         """What a client is told of them."""
-        names = (
-            "frame_bytes", "message_characters", "characters_per_second", "characters_burst", "messages_per_second",
-            "messages_burst", "idle_seconds", "grace_seconds",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in Told.model_fields}
 
 
 class Refused(Exception):

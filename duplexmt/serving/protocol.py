@@ -292,22 +292,18 @@ def client_message(frame: str) -> Any:
         raise ValueError(f"{place}={str(first['input'])[:MOST_OF_A_VALUE]}: {first['msg']}") from error
 
 
-def schema() -> dict[str, Any]:
-    """Both sides' messages as a JSON schema: `$defs/client` and `$defs/server`."""
+def schema_text() -> str:
+    """Both sides' messages as a JSON schema, `$defs/client` and `$defs/server`, as in `protocol.schema.json`."""
     client = TypeAdapter(ClientMessage).json_schema(ref_template="#/$defs/{model}")
     server = TypeAdapter(ServerMessage).json_schema(ref_template="#/$defs/{model}")
     definitions = client.pop("$defs") | server.pop("$defs")
-    return {
+    schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SUBPROTOCOL,
         "anyOf": [{"$ref": "#/$defs/client"}, {"$ref": "#/$defs/server"}],
         "$defs": definitions | {"client": client, "server": server},
     }
-
-
-def schema_text() -> str:
-    """As it stands in `protocol.schema.json`."""
-    return json.dumps(schema(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return json.dumps(schema, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":
