@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 ACKNOWLEDGE = 0.5  # seconds between two acknowledgements
 PING = 20.0  # seconds of silence after which the server is asked whether it is there
 ANSWER = 10.0  # seconds it has to say so
-OPENING = 10.0  # seconds for a handshake
+OPTIONS: Any = {"open_timeout": 10.0, "compression": None, "max_size": None, "ping_interval": None}  # of a connection
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries, doubled from try to try
 AGAIN = {Close.BUSY, Close.RATE, Close.TOO_SLOW}
 FATAL = {Close.TOO_BIG, Close.RESTART, Close.BAD_MESSAGE, Close.TOKEN, Close.UNKNOWN_SESSION, Close.REPLACED}
@@ -150,16 +150,8 @@ class AsyncClient:
                 before = self._heard
                 wait: float | None = None
                 try:
-                    async with asyncio.timeout(OPENING) as opening:
-                        async with connect(
-                            self.url,
-                            subprotocols=[Subprotocol(SUBPROTOCOL)],
-                            compression=None,
-                            max_size=None,
-                            ping_interval=None,
-                        ) as socket:
-                            opening.reschedule(None)
-                            wait = await self._talk(socket)
+                    async with connect(self.url, subprotocols=[Subprotocol(SUBPROTOCOL)], **OPTIONS) as socket:
+                        wait = await self._talk(socket)
                 except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake) as error:
                     if isinstance(error, InvalidStatus) and error.response.status_code < 500:
                         raise self._failure("refused", f"{self.url} refuses the connection: {error}") from error
