@@ -21,6 +21,14 @@ from .protocol import SUBPROTOCOL
 
 PAGE = Path(__file__).parent / "web"
 STYLE = Path(__file__).parents[1] / "report" / "web" / "report.css"  # the page looks like the report
+
+
+async def style(request: Request) -> Response:
+    """The report's style sheet."""
+    return FileResponse(STYLE)
+
+
+FILES = [Route("/report.css", style), Mount("/", StaticFiles(directory=PAGE, html=True))]
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
@@ -73,16 +81,12 @@ def create_app(
     async def metrics(request: Request) -> Response:
         return PlainTextResponse(hub.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def style(request: Request) -> Response:
-        return FileResponse(STYLE)
-
     routes = [
         WebSocketRoute("/v1/live", live),
         Route("/livez", livez),
         Route("/readyz", readyz),
         Route("/metrics", metrics),
-        Route("/report.css", style),
-        Mount("/", StaticFiles(directory=PAGE, html=True)),
+        *FILES,
     ]
     return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard, hosts=hosts)])
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.responses import Response
-from starlette.routing import Mount, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
+from starlette.middleware import Middleware
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
 import duplexmt
+from duplexmt.serving.app import FILES, Guard
 from duplexmt.serving.protocol import SUBPROTOCOL, client_message, server_messages
 
 PACKAGE = Path(duplexmt.__file__).parent
@@ -198,24 +198,7 @@ class ScriptedServer:
 
 def app(server):
     """The page and its server, with the policy of the real one."""
-
-    async def style(request):
-        return Response((PACKAGE / "report" / "web" / "report.css").read_text(encoding="utf-8"), media_type="text/css")
-
-    policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'"
-    )
-    files = StaticFiles(directory=PACKAGE / "serving" / "web", html=True)
-
-    async def guarded(scope, receive, send):
-        async def with_policy(message):
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"content-security-policy", policy.encode())]
-            await send(message)
-
-        await files(scope, receive, with_policy)
-
-    return Starlette(routes=[WebSocketRoute("/v1/live", server.live), Route("/report.css", style), Mount("/", guarded)])
+    return Starlette(routes=[WebSocketRoute("/v1/live", server.live), *FILES], middleware=[Middleware(Guard, hosts=())])
 
 
 @contextmanager
