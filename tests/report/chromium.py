@@ -147,7 +147,40 @@ class Chromium:
                 found.append(parameters["entry"]["text"])
         return found
 
+    def slide(self, name, value):
+        """Move a slider."""
+        self.run(
+            f"(() => {{ const slider = document.getElementById('{name}'); slider.value = {value};"
+            " slider.dispatchEvent(new Event('input')) })()"
+        )
 
+    def outside(self, *exempt):
+        """Elements that reach beyond the window's right side."""
+        assert self.run("document.documentElement.scrollWidth <= innerWidth")
+        return self.run(
+            f"[...document.querySelectorAll('body *')].filter(e => !e.closest('{', '.join(exempt)}') &&"
+            " e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
+        )
+
+    def stopped(self):
+        """What the page's policy stops of four things that it must: sorted directives."""
+        found = self.run(FORBIDDEN)
+        assert self.run("window.ran") is None
+        return found
+
+
+FORBIDDEN = """new Promise(done => {
+    const stopped = [];
+    addEventListener("securitypolicyviolation", ({effectiveDirective}) => {
+        if (stopped.push(effectiveDirective) === 4) done(stopped.sort());
+    });
+    fetch("https://example.org/").catch(() => 0);
+    new Image().src = "https://example.org/x.png";
+    const script = document.createElement("script");
+    script.textContent = "window.ran = true";
+    document.body.append(script);
+    document.body.setAttribute("style", "color: red");
+})"""
 KEYS = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 
 

@@ -48,24 +48,9 @@ def test_it_opens_without_a_complaint_and_asks_for_nothing_but_itself(browser, p
     assert not any(method == "Page.javascriptDialogOpening" for method, _ in browser.events)
 
 
-STOPPED = """new Promise(done => {
-    const stopped = [];
-    addEventListener("securitypolicyviolation", ({effectiveDirective}) => {
-        if (stopped.push(effectiveDirective) === 4) done(stopped.sort());
-    });
-    fetch("https://example.org/").catch(() => 0);
-    new Image().src = "https://example.org/x.png";
-    const script = document.createElement("script");
-    script.textContent = "window.ran = true";
-    document.body.append(script);
-    document.body.setAttribute("style", "color: red");
-})"""
-
-
 def test_the_policy_stops_whoever_would_ask(browser, page):
     opened(browser, page)
-    assert browser.run(STOPPED) == ["connect-src", "img-src", "script-src-elem", "style-src-attr"]
-    assert browser.run("window.ran") is None
+    assert browser.stopped() == ["connect-src", "img-src", "script-src-elem", "style-src-attr"]
 
 
 def test_markup_in_texts_is_text(browser, page):
@@ -80,10 +65,7 @@ def test_the_slider_changes_the_text_and_both_grids(browser, page):
     opened(browser, page)
     seen = []
     for index in (0, 2, 4):
-        browser.run(
-            f"(() => {{ const slider = document.getElementById('theta'); slider.value = {index};"
-            " slider.dispatchEvent(new Event('input')) })()"
-        )
+        browser.slide("theta", index)
         seen.append(
             (browser.run(WRITTEN), drawing(browser, "loss"), drawing(browser, "emit"), drawing(browser, "steps"))
         )
@@ -99,10 +81,7 @@ def test_the_boundary_follows_the_threshold_where_the_text_stays(browser, page):
     browser.run("document.querySelector('input[value=reference]').click()")
     boundaries, texts = [], []
     for index in (1, 2):
-        browser.run(
-            f"(() => {{ const slider = document.getElementById('theta'); slider.value = {index};"
-            " slider.dispatchEvent(new Event('input')) })()"
-        )
+        browser.slide("theta", index)
         boundaries.append(browser.run("document.querySelector('#emit .boundary').getAttribute('d')"))
         texts.append(browser.run(WRITTEN))
     assert boundaries[0] != boundaries[1]
@@ -177,12 +156,7 @@ def test_nothing_overflows_a_window(browser, tmp_path, width):
     path.write_text(render(Report(title="t" * 120, facts=wide, viewer=viewer(long), configuration=[("c" * 90, wide)])))
     opened(browser, path.as_uri(), width=width)
     browser.run("document.querySelectorAll('details').forEach(part => part.open = true)")
-    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
-    outside = browser.run(
-        "[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, .legend, .skip') &&"
-        " e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
-    )
-    assert outside == []
+    assert browser.outside(".scroll", ".legend", ".skip") == []
 
 
 def test_dark_windows_have_light_text(browser, page):

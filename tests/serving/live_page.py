@@ -38,13 +38,6 @@ def type_in(page, text):
     page.send("Input.insertText", text=text)
 
 
-def move(page, name, value):
-    page.run(
-        f"(() => {{ const slider = document.getElementById('{name}'); slider.value = {value};"
-        " slider.dispatchEvent(new Event('input')) })()"
-    )
-
-
 def numbers(count, first=0):
     """What the script writes."""
     return " ".join(NAMES[i % 10] for i in range(first, first + count))

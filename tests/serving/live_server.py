@@ -80,9 +80,9 @@ def loaded():
     )
 
 
-def translated(text, theta=None):
+def translated(text, max_target_tokens=ENGINE["max_target_tokens"]):
     """What translate.py writes for a text: its driver with one client, and its report."""
-    engine = live_engine(loaded(), theta, ENGINE["max_target_tokens"], ENGINE["max_repeats"], max_streams=1)
+    engine = live_engine(loaded(), None, max_target_tokens, ENGINE["max_repeats"], max_streams=1)
     driver = LiveDriver(engine)
     translator = driver.join(live_text(loaded(), engine, None, True))
     translator.give(translator.text.take(text))

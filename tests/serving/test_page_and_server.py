@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SOURCE, STATE, WRITTEN, connected, move, type_in, until
+from .live_page import PALE, SOURCE, STATE, WRITTEN, connected, type_in, until
 from .scripted_server import PACKAGE
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -42,7 +42,7 @@ def test_one_types_moves_theta_reloads_loses_the_network_and_goes_on(browser, se
     until(browser, f"{WRITTEN}.replaceAll('\\n', '')", expected, patience=20)
     written = browser.run(WRITTEN)
 
-    move(browser, "theta", 0.0)
+    browser.slide("theta", 0.0)
     type_in(browser, "她的哥")
     until(browser, f"{WRITTEN}.length > {len(written)}", True)
     connected(browser, server)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, move, numbers, type_in, until
+from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
 from .scripted_server import NAMES
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -15,7 +15,7 @@ pytestmark = [needs_chromium, pytest.mark.slow]
 def test_a_reload_takes_nothing_away_and_the_session_goes_on(page, scripted):
     type_in(page, SENTENCE)
     until(page, WRITTEN, numbers(5))
-    move(page, "theta", 0.75)
+    page.slide("theta", 0.75)
     words = page.run(UNDER)
     connected(page, scripted)
     assert (page.run(WRITTEN), page.run(UNDER), page.run(SOURCE)) == (numbers(5), words, SENTENCE)
@@ -28,7 +28,7 @@ def test_a_reload_takes_nothing_away_and_the_session_goes_on(page, scripted):
 
 
 def test_a_sample_goes_on_after_a_reload_and_a_new_beginning_is_empty(page, scripted):
-    move(page, "speed", 15)
+    page.slide("speed", 15)
     page.run("document.getElementById('play').click()")
     until(page, f"{SOURCE}.length > 3", True)
     connected(page, scripted)
