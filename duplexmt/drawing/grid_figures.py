@@ -61,15 +61,6 @@ class SentenceGrid:
         return SentenceGrid(self.source[:X], self.target[:Y], *parts, [*heights, Y], self.lam)
 
 
-def path_line(y_at: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Corners of the path from (0, 0) to (X, Y): EMIT goes up along the left side of a row's cells, WAIT right."""
-    xs, ys = [0], [0]
-    for x, height in enumerate(y_at):
-        xs += [x, x + 1]
-        ys += [height, height]
-    return xs, ys
-
-
 def heatmap_figure(
     grid: SentenceGrid, folder: Path, name: str = "heatmap", formats: Sequence[str] = style.FORMATS
 ) -> list[Path]:
@@ -100,7 +91,7 @@ def output_figure(
     with style.figure_style():
         part = grid.cut(MOST_CELLS)
         X, Y = len(part.source), len(part.target)
-        texts = [[_drawn(token) for token in row] for row in part.top]
+        texts = [[shown(token) for token in row] for row in part.top]
         widths = sorted(text_width(text, CELL_SIZE) for row in texts for text in row)
         usual = widths[int(0.95 * (len(widths) - 1))]  # a few long tokens are shortened
         width = min(max(usual + 5, 20), 44 if X <= 20 else 34)
@@ -119,10 +110,6 @@ def output_figure(
         return style.save(axes.figure, folder, name, formats=formats)
 
 
-def _drawn(token: str) -> str:
-    return token if token == style.END else shown(token)
-
-
 def _canvas(grid: SentenceGrid, width: float, height: float) -> "tuple[Any, Axes]":
     """Axes for cells of `width` × `height` inches in a figure of their own, tokens along them, and a colour bar's."""
     from matplotlib.figure import Figure
@@ -132,8 +119,7 @@ def _canvas(grid: SentenceGrid, width: float, height: float) -> "tuple[Any, Axes
     (texts, rotation), source_room = _source_labels(grid.source, width * POINTS)
     every = ceil(LABEL_SIZE * 1.25 / (height * POINTS))
     target = [
-        shortened(_drawn(token), LABEL_SIZE, MOST_LABEL) if y % every == 0 else ""
-        for y, token in enumerate(grid.target)
+        shortened(shown(token), LABEL_SIZE, MOST_LABEL) if y % every == 0 else "" for y, token in enumerate(grid.target)
     ]
     target_room = max(text_width(text, LABEL_SIZE) for text in target)
     left, below, right, above = target_room / POINTS + 0.4, source_room / POINTS + 0.3, 0.85, 0.35
@@ -159,15 +145,13 @@ def _source_labels(tokens: Sequence[str], cell: float) -> tuple[tuple[list[str],
     Side by side where they fit into `cell` points; else Chinese is written downwards, and other text turned; where even
     that is too close, some are left out.
     """
-    texts = [_drawn(token) for token in tokens]
+    texts = [shown(token) for token in tokens]
     if all(text_width(text, LABEL_SIZE) <= cell - 2 for text in texts):
         return (texts, 0.0), LABEL_SIZE * 1.4
     line = LABEL_SIZE * 1.5
     every = ceil(line / cell)
     texts = [shortened(text, LABEL_SIZE, MOST_LABEL) if x % every == 0 else "" for x, text in enumerate(texts)]
-    if all(
-        character >= "\u2e80" for text in texts for character in text if character not in style.END + style.ELLIPSIS
-    ):
+    if style.goes_downwards(texts):
         return (["\n".join(text) for text in texts], 0.0), max(map(len, texts)) * LABEL_SIZE * 1.25
     return (texts, 90.0), max(text_width(text, LABEL_SIZE) for text in texts)
 
@@ -184,11 +168,13 @@ def _colour(axes: Any, bar: "Axes", label: str, values: Sequence[Sequence[float]
 
 
 def _path(axes: "Axes", grid: SentenceGrid) -> None:
-    """The staircase, black with a white edge, so that it is seen on any colour."""
+    """The staircase: EMIT goes up along the left side of a row's cells, WAIT right; seen on any colour."""
     from matplotlib.patheffects import Normal, Stroke
 
     axes.plot(
-        *path_line(grid.y_at),
+        range(len(grid.y_at) + 1),
+        [0, *grid.y_at],
+        drawstyle="steps-pre",
         color="black",
         linewidth=1.8,
         solid_joinstyle="miter",

@@ -125,26 +125,21 @@ def staircase_figure(source: Sequence[str], delays: Mapping[str, Sequence[int]],
         figure = Figure(figsize=(width, max(height, named)), layout="constrained")
         axes = figure.subplots()
         for number, (reads, systems) in enumerate(ways.items()):
-            xs, ys = [0.0], [0.0]
-            for written, read in enumerate(reads):
-                xs += [read, read]
-                ys += [written, written + 1]
             # Where systems go the same way their lines stay visible side by side.
             shift = 0.05 * (number - (len(ways) - 1) / 2)
             axes.plot(
-                [x + shift for x in [*xs, S]],
-                [y - shift for y in [*ys, len(reads)]],
-                **style.line(number), linewidth=1.6, solid_joinstyle="miter", label="\n".join(systems),
+                [read + shift for read in (0, *reads, S)],
+                [written - shift for written in (*range(len(reads) + 1), len(reads))],
+                **style.line(number), drawstyle="steps-post", linewidth=1.6, solid_joinstyle="miter",
+                label="\n".join(systems),
             )  # fmt: skip
         every = -(-S // MOST_LABELS)
         axes.set_xticks(range(0, S + 1, every), [])
         labelled = range(0, S, every)
         texts = [shortened(shown(source[x]), SIZE, 40) for x in labelled]
-        chinese = all(character >= "\u2e80" or character == style.ELLIPSIS for text in texts for character in text)
-        axes.set_xticks(
-            [x + 0.5 for x in labelled], ["\n".join(text) if chinese else text for text in texts], minor=True
-        )
-        axes.tick_params(axis="x", which="minor", length=0, labelsize=SIZE, rotation=0 if chinese else 90)
+        down = style.goes_downwards(texts)
+        axes.set_xticks([x + 0.5 for x in labelled], ["\n".join(text) if down else text for text in texts], minor=True)
+        axes.tick_params(axis="x", which="minor", length=0, labelsize=SIZE, rotation=0 if down else 90)
         axes.tick_params(axis="y", labelsize=SIZE)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(-0.2, S + 0.3)

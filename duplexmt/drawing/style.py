@@ -106,6 +106,11 @@ def text_width(text: str, size: float) -> float:
     return sum(map(advance, text)) * size
 
 
+def goes_downwards(texts: Sequence[str]) -> bool:
+    """Whether labels can be written downwards: all is Chinese, or our own marks."""
+    return all(character >= "\u2e80" or character in END + ELLIPSIS for text in texts for character in text)
+
+
 def has_glyph(character: str) -> bool:
     """Whether one of the fonts can draw a character."""
     return any(ord(character) in characters for _, characters in _fonts())

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from duplexmt.drawing import style
-from duplexmt.drawing.grid_figures import SentenceGrid, heatmap_figure, output_figure, path_line
+from duplexmt.drawing.grid_figures import SentenceGrid, heatmap_figure, output_figure
 
 from .test_style import NASTY
 
@@ -30,7 +30,7 @@ def random_grid(X, Y, source=CHINESE, target=WORDS, seed=0):
 
 
 def drawn(monkeypatch, draw, grid, folder):
-    """The figure a function saves, and the boxes of all texts in it by axes, measured as they are drawn."""
+    """The figure a function saves, its files, and the boxes of all texts in it, measured as they are drawn."""
     kept = []
     save = style.save
     monkeypatch.setattr(
@@ -49,7 +49,7 @@ def drawn(monkeypatch, draw, grid, folder):
         boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
         inside = kept[0].bbox
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 for _, box in boxes)
-    return paths, boxes
+    return kept[0], paths, boxes
 
 
 def collisions(boxes):
@@ -66,7 +66,7 @@ def collisions(boxes):
 @pytest.mark.parametrize("source", [CHINESE, WORDS, [*CHINESE, *WORDS]])
 def test_no_labels_collide_at_32_by_32(monkeypatch, tmp_path, draw, source):
     grid = random_grid(32, 32, source=source)
-    _, boxes = drawn(monkeypatch, draw, grid, tmp_path)
+    *_, boxes = drawn(monkeypatch, draw, grid, tmp_path)
     assert len(boxes) >= 66
     assert collisions(boxes) == []
 
@@ -74,7 +74,7 @@ def test_no_labels_collide_at_32_by_32(monkeypatch, tmp_path, draw, source):
 @pytest.mark.parametrize("draw", [heatmap_figure, output_figure])
 def test_characters_of_any_kind_are_drawn_without_missing_glyphs_or_collisions(monkeypatch, tmp_path, draw):
     grid = random_grid(9, 14, source=NASTY, target=NASTY[::-1])
-    paths, boxes = drawn(monkeypatch, draw, grid, tmp_path)
+    _, paths, boxes = drawn(monkeypatch, draw, grid, tmp_path)
     assert collisions(boxes) == []
     assert b"<b>" not in paths[0].read_bytes()
 
@@ -82,7 +82,7 @@ def test_characters_of_any_kind_are_drawn_without_missing_glyphs_or_collisions(m
 @pytest.mark.parametrize("draw", [heatmap_figure, output_figure])
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (130, 2), pytest.param((130, 90), marks=pytest.mark.slow)])
 def test_sentences_of_any_length_fit(monkeypatch, tmp_path, draw, size):
-    paths, boxes = drawn(monkeypatch, draw, random_grid(*size), tmp_path)
+    _, paths, boxes = drawn(monkeypatch, draw, random_grid(*size), tmp_path)
     assert collisions(boxes) == []
     for path in paths:
         assert path.stat().st_size < 2_000_000
@@ -91,9 +91,10 @@ def test_sentences_of_any_length_fit(monkeypatch, tmp_path, draw, size):
     assert height < 3000
 
 
-def test_the_path_encloses_the_mask():
+def test_the_path_encloses_the_mask(monkeypatch, tmp_path):
     grid = random_grid(6, 5)
-    xs, ys = path_line(grid.y_at)
+    figure, *_ = drawn(monkeypatch, heatmap_figure, grid, tmp_path)
+    xs, ys = figure.axes[0].lines[0].get_path().vertices.T
     assert (xs[0], ys[0], xs[-1], ys[-1]) == (0, 0, 6, 5)
     below = sum((b - a) * y for a, b, y in zip(xs, xs[1:], ys, strict=False))
     assert below == sum(grid.y_at) == pytest.approx(grid.area * 30)
