@@ -14,6 +14,7 @@ HELD, NOT_HELD, UNKNOWN = "yes", "no", "not checked"
 QUALITY = ("COMET", "BLEURT", "BLEU", "chrF")
 # tab:duplex-results: gains of the grid over wait-k at comparable FRL.
 GAINS = {3: {"BLEURT": 5.66, "COMET": 10.36}, 5: {"BLEURT": 5.54, "COMET": 9.80}}
+RISES = {"COMET": "59.59 → 64.73", "BLEURT": "47.01 → 50.74"}
 
 
 def check_claims(rows: Sequence[Row]) -> list[dict[str, str]]:
@@ -38,16 +39,13 @@ def _claims_of_one(rows: Sequence[Row]) -> list[dict[str, str]]:
     waits = sorted((row for row in rows if row["kind"] == "waitk"), key=lambda row: row["value"])
     offline = [row for row in rows if row["kind"] == "offline"]
     metrics = [name for name in QUALITY if any(row.get(name) is not None for row in rows)]
-    claims = [_rises(grid, metric, PAPER_RISES.get(metric, "—")) for metric in metrics]
+    claims = [_rises(grid, metric, RISES.get(metric, "—")) for metric in metrics]
     claims += [_rises(grid, "AL_all", "0.23 → 4.39"), _rises(grid, "FRL", "2.76 → 6.09")]
     claims += [_gain(grid, waits, k, metric) for k in (3, 5) for metric in metrics]
     claims += [_beats_offline(grid, offline, metric) for metric in metrics]
     claims += [_below_waitk(grid, waits, "AL_all", "4.39 < 4.98"), _below_waitk(grid, waits, "AP", "0.65 < 0.79")]
     claims += [_dominates(grid, waits, metric) for metric in metrics]
     return claims
-
-
-PAPER_RISES = {"COMET": "59.59 → 64.73", "BLEURT": "47.01 → 50.74"}
 
 
 def _claim(claim: str, paper: str, found: str, holds: bool | None) -> dict[str, str]:
@@ -59,9 +57,14 @@ def _missing(claim: str, paper: str, what: str) -> dict[str, str]:
     return _claim(claim, paper, f"{what} not evaluated", None)
 
 
+def _with(rows: Sequence[Row], *columns: str) -> list[Row]:
+    """The rows that have numbers in these columns."""
+    return [row for row in rows if all(row.get(column) is not None for column in columns)]
+
+
 def _rises(grid: Sequence[Row], column: str, paper: str) -> dict[str, str]:
     claim = f"{column} rises with θ at every step"
-    values = [row[column] for row in grid if row.get(column) is not None]
+    values = [row[column] for row in _with(grid, column)]
     if len(values) < 2:
         return _missing(claim, paper, "the grid at two θ or more")
     found = " → ".join(f"{value:.2f}" for value in values)
@@ -71,9 +74,9 @@ def _rises(grid: Sequence[Row], column: str, paper: str) -> dict[str, str]:
 def _gain(grid: Sequence[Row], waits: Sequence[Row], k: int, metric: str) -> dict[str, str]:
     claim = f"at the FRL of wait-{k} the grid has the higher {metric}"
     paper = f"+{GAINS[k][metric]:.2f}" if metric in GAINS[k] else "—"
-    wait = next((row for row in waits if row["value"] == k and row.get(metric) is not None), None)
-    near = [row for row in grid if row.get("FRL") is not None and row.get(metric) is not None]
-    if wait is None or wait.get("FRL") is None or not near:
+    wait = next((row for row in _with(waits, metric, "FRL") if row["value"] == k), None)
+    near = _with(grid, metric, "FRL")
+    if wait is None or not near:
         return _missing(claim, paper, f"wait-{k}" if wait is None else "the grid")
     nearest = min(near, key=lambda row: abs(row["FRL"] - wait["FRL"]))
     gain = nearest[metric] - wait[metric]
@@ -84,9 +87,9 @@ def _gain(grid: Sequence[Row], waits: Sequence[Row], k: int, metric: str) -> dic
 def _beats_offline(grid: Sequence[Row], offline: Sequence[Row], metric: str) -> dict[str, str]:
     claim = f"the grid at θ = 0.9 has a higher {metric} than offline, at a fraction of its FRL"
     paper = {"COMET": "64.73 > 63.85, FRL 6.09 of 18.06", "BLEURT": "50.74 < 54.03: not claimed"}.get(metric, "—")
-    row = next((row for row in grid if row["value"] == 0.9 and row.get(metric) is not None), None)
-    base = next((row for row in offline if row.get(metric) is not None), None)
-    if row is None or base is None or row.get("FRL") is None or base.get("FRL") is None:
+    row = next((row for row in _with(grid, metric, "FRL") if row["value"] == 0.9), None)
+    base = next(iter(_with(offline, metric, "FRL")), None)
+    if row is None or base is None:
         return _missing(claim, paper, "the grid at θ = 0.9" if row is None else "offline")
     found = f"{row[metric]:.2f} and {base[metric]:.2f}, FRL {row['FRL']:.2f} of {base['FRL']:.2f}"
     return _claim(claim, paper, found, row[metric] > base[metric] and row["FRL"] < base["FRL"])
@@ -94,8 +97,7 @@ def _beats_offline(grid: Sequence[Row], offline: Sequence[Row], metric: str) -> 
 
 def _below_waitk(grid: Sequence[Row], waits: Sequence[Row], column: str, paper: str) -> dict[str, str]:
     claim = f"{column} of the grid is below that of every wait-k at every θ"
-    ours = [row[column] for row in grid if row.get(column) is not None]
-    theirs = [row[column] for row in waits if row.get(column) is not None]
+    ours, theirs = ([row[column] for row in _with(rows, column)] for rows in (grid, waits))
     if not ours or not theirs:
         return _missing(claim, paper, "the grid" if not ours else "wait-k")
     found = f"{min(ours):.2f}–{max(ours):.2f} and {min(theirs):.2f}–{max(theirs):.2f}"
@@ -105,8 +107,7 @@ def _below_waitk(grid: Sequence[Row], waits: Sequence[Row], column: str, paper: 
 def _dominates(grid: Sequence[Row], waits: Sequence[Row], metric: str) -> dict[str, str]:
     claim = f"for every wait-k there is a θ with higher {metric} and lower AL"
     paper = "all (fig:al-bleurt)"
-    waits = [row for row in waits if row.get(metric) is not None and row.get("AL_all") is not None]
-    grid = [row for row in grid if row.get(metric) is not None and row.get("AL_all") is not None]
+    waits, grid = _with(waits, metric, "AL_all"), _with(grid, metric, "AL_all")
     if not waits or not grid:
         return _missing(claim, paper, "the grid" if not grid else "wait-k")
     beaten = [
