@@ -3,6 +3,7 @@
 A table is a list of rows, each a mapping from column to cell with the same columns; the first row's order is the
 table's. Cells are text, numbers or None. Texts show floats with two decimals and None as a dash; a column that holds
 a float shows its integers so too, while a column of integers (counts) stays as it is. JSON keeps full precision.
+All that makes a table raises ValueError for what `check_rows` refuses.
 """
 
 import csv
@@ -21,14 +22,8 @@ MISSING = "—"
 
 
 def to_markdown(rows: Sequence[Row], caption: str = "", footnotes: Sequence[str] = ()) -> str:
-    """A Markdown table, numbers to the right, under its caption and above its footnotes (metric signatures, say).
-
-    Raises:
-        ValueError: what `check_rows` refuses.
-    """
-    table = check_rows(rows)
-    numeric = [is_numeric([row[column] for row in table]) for column in table[0]]
-    header, *body = shown_cells(table)
+    """A Markdown table, numbers to the right, under its caption and above its footnotes (metric signatures, say)."""
+    (header, *body), numeric = shown_cells(rows)
     rule = ["---:" if right else "---" for right in numeric]
     lines = ["| " + " | ".join(map(_escape, line)) + " |" for line in (header, rule, *body)]
     blocks = [caption] if caption else []
@@ -39,13 +34,9 @@ def to_markdown(rows: Sequence[Row], caption: str = "", footnotes: Sequence[str]
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """A CSV table: a header, then one line a row, as shown. It has no place for caption and footnotes.
-
-    Raises:
-        ValueError: what `check_rows` refuses.
-    """
+    """A CSV table: a header, then one line a row, as shown. It has no place for caption and footnotes."""
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows(shown_cells(check_rows(rows)))
+    csv.writer(buffer, lineterminator="\n").writerows(shown_cells(rows)[0])
     return buffer.getvalue()
 
 
@@ -55,11 +46,7 @@ def to_json(
     footnotes: Sequence[str] = (),
     further: Mapping[str, Sequence[Row]] | None = None,
 ) -> str:
-    """`{"caption", "rows", "footnotes"}` and further tables by name, numbers in full precision and null for None.
-
-    Raises:
-        ValueError: what `check_rows` refuses.
-    """
+    """`{"caption", "rows", "footnotes"}` and further tables by name, numbers in full precision and null for None."""
     document = {"caption": caption, "rows": check_rows(rows), "footnotes": list(footnotes)}
     document |= {name: check_rows(more) for name, more in (further or {}).items()}
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
@@ -74,10 +61,7 @@ def write_tables(
     further: Mapping[str, Sequence[Row]] | None = None,
 ) -> list[Path]:
     """Write `name.md`, `name.csv` and `name.json` into `folder`, made if need be, and return their paths; `further`
-    tables go into the JSON alone.
-
-    Raises:
-        ValueError: what `check_rows` refuses; nothing is written then.
+    tables go into the JSON alone. Where `check_rows` refuses one, nothing is written.
     """
     contents = {
         "md": to_markdown(rows, caption, footnotes),
@@ -98,14 +82,10 @@ def summary(rows: Sequence[Row]) -> str:
     """A plain-text table for terminals, without a newline at its end.
 
     Columns align by terminal cells, of which a Chinese, Japanese or Korean character takes two.
-
-    Raises:
-        ValueError: what `check_rows` refuses.
     """
-    table = check_rows(rows)
-    numeric = [is_numeric([row[column] for row in table]) for column in table[0]]
-    header, *body = [[" ".join(text.split()) for text in line] for line in shown_cells(table)]
-    widths = [max(terminal_width(line[index]) for line in (header, *body)) for index in range(len(header))]
+    cells, numeric = shown_cells(rows)
+    header, *body = [[" ".join(text.split()) for text in line] for line in cells]
+    widths = [max(map(terminal_width, column)) for column in zip(header, *body, strict=True)]
     lines = []
     for line in (header, ["-" * width for width in widths], *body):
         padding = [" " * (width - terminal_width(text)) for text, width in zip(line, widths, strict=True)]
@@ -148,16 +128,13 @@ def _cell(value: object, place: str) -> Cell:
     raise ValueError(f"{place}: a cell must be text, a number or None, got {value!r}")
 
 
-def is_numeric(cells: Sequence[Cell]) -> bool:
-    """Whether a column holds numbers only, which stand to the right."""
-    return not any(isinstance(cell, str | bool) for cell in cells)
-
-
-def shown_cells(table: Sequence[Mapping[str, Cell]]) -> list[list[str]]:
-    """Header and rows as text, of rows that `check_rows` has checked."""
+def shown_cells(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool]]:
+    """Header and rows as text; and of each column whether it holds numbers only, which stand to the right."""
+    table = check_rows(rows)
     columns = list(table[0])
+    numeric = [not any(isinstance(row[column], str | bool) for row in table) for column in columns]
     with_decimals = {column for column in columns if any(isinstance(row[column], float) for row in table)}
-    return [columns] + [[_show(row[column], column in with_decimals) for column in columns] for row in table]
+    return [columns] + [[_show(row[column], column in with_decimals) for column in columns] for row in table], numeric
 
 
 def _show(cell: Cell, decimals: bool) -> str:

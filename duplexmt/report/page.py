@@ -17,7 +17,7 @@ from typing import Any
 from ..drawing.grid_figures import heatmap_figure, output_figure
 from ..drawing.step_figures import emission_figure, staircase_figure
 from ..drawing.style import CHINESE_FONT
-from ..drawing.table import Row, check_rows, is_numeric, shown_cells
+from ..drawing.table import Row, shown_cells
 from ..drawing.training_figure import PANELS, TRANSLATIONS, Curve, training_figure
 from .examples import GROUPS, Example
 from .legible import legible
@@ -225,9 +225,8 @@ def _template() -> Any:
 
 def _cells(rows: Sequence[Row]) -> tuple[list[tuple[str, bool]], list[list[tuple[str, bool]]]]:
     """Header and body of a table as texts, each with whether its column holds numbers."""
-    table = check_rows(rows)
-    numeric = [is_numeric([row[column] for row in table]) for column in table[0]]
-    header, *body = [list(zip(line, numeric, strict=True)) for line in shown_cells(table)]
+    lines, numeric = shown_cells(rows)
+    header, *body = [list(zip(line, numeric, strict=True)) for line in lines]
     return header, body
 
 
