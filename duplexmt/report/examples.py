@@ -17,23 +17,15 @@ GROUPS = ("best", "worst", "random")
 
 @dataclass(frozen=True)
 class Example:
-    """One translated sentence.
-
-    Latency is in model tokens; `steps` holds each source token with what was written before the next was read.
-    """
+    """One translated sentence."""
 
     group: str  # best | worst | random
-    number: int  # of the sentence in its test set
-    source: str
-    references: Sequence[str]
-    text: str
+    record: Record
     bleu: float  # of the sentence, 0..100
     chrf: float
-    al: float | None  # None for an empty translation
+    al: float | None  # in model tokens; None for an empty translation
     source_tokens: Sequence[str]
-    steps: Sequence[tuple[str, str]]
-    delays: Sequence[int]
-    stopped: str  # end_token, or what stopped it
+    steps: Sequence[tuple[str, str]]  # each source token, and what was written before the next was read
     staircases: Mapping[str, Sequence[int]]  # delays of all systems that read the same source tokens, by name
 
 
@@ -73,12 +65,12 @@ def choose(scores: Sequence[tuple[float, float]], each: int) -> list[tuple[str, 
 def examples(
     records: Sequence[Record], target_language: str, each: int, *, systems: Mapping[str, Mapping[int, Record]]
 ) -> list[Example]:
-    """The best, worst and random translations of one system at one setting.
+    """The best, worst and random translations of one system at one setting, `each` of them.
 
     Args:
         records: of that system at that setting.
         target_language: decides how BLEU splits words.
-        each: sentences a group.
+        each: see `choose`.
         systems: records of all systems at all settings by name and sentence, for the staircases.
 
     Raises:
@@ -94,17 +86,12 @@ def examples(
         found.append(
             Example(
                 group=group,
-                number=record["id"] + 1,
-                source=record["source"],
-                references=record["references"],
-                text=record["text"],
+                record=record,
                 bleu=bleu,
                 chrf=chrf,
                 al=sentence_latency([delays], [len(tokens)], [record["reference_lengths"][0]])["AL"][0],
-                steps=steps(source, record["text"], record["token_ends"], delays),
-                delays=delays,
-                stopped=record["stopped"],
                 source_tokens=source,
+                steps=steps(source, record["text"], record["token_ends"], delays),
                 staircases={name: r["delays"] for name, r in others.items() if r["source_tokens"] == tokens},
             )
         )

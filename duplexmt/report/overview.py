@@ -179,8 +179,11 @@ def own_examples(
 def shown_in_viewer(sentences: Sequence[tuple[str, str]], chosen: Sequence[Example]) -> list[tuple[str, str, str]]:
     """Label, source and reference: the sentences given, then the examples."""
     by_rank = sorted(chosen, key=lambda example: example.group != "random")
-    of_examples = [(f"{e.group}, number {e.number}, chrF {e.chrf:.0f}", e.source, e.references[0]) for e in by_rank]
-    return [*(("given", source, reference) for source, reference in sentences), *of_examples]
+    of_examples = [
+        (f"{e.group}, number {e.record['id'] + 1}, chrF {e.chrf:.0f}", e.record["source"], e.record["references"][0])
+        for e in by_rank
+    ]
+    return [*(("given", *pair) for pair in sentences), *of_examples]
 
 
 def no_viewer(info: Mapping[str, Any] | None, shown: Sequence[tuple[str, str, str]]) -> str:

@@ -114,26 +114,25 @@ def render(report: Report, tell: Callable[[str], object] = lambda doing: None) -
     tell("figures: one sentence")
     sentence = _sentence_figures(viewer.sentences[0], viewer.thetas) if viewer else []
     tell("page")
+    script = _own("viewer.js") if viewer else ""
     text = _template().render(
         report=report,
         notes=notes,
         viewer=viewer,
-        viewer_json=_markup(script_json(viewer_data(viewer))) if viewer else "",
+        viewer_json=script_json(viewer_data(viewer)) if viewer else "",
         most_tokens=MOST_TOKENS,
         start=_nearest(viewer.thetas, 0.5) if viewer else 0,
         training=training,
         last_values=_last_values(report.curves, logged),
         examples=[(group, [entry for entry in shown if entry[0].group == group]) for group in GROUPS],
         sentence_figures=sentence,
-        script=_markup(_own("viewer.js")) if viewer else "",
+        script=script,
     )
-    font = embedded_font(text)
     style = _own("report.css")
-    if font:
+    if font := embedded_font(text):
         style = f'@font-face{{font-family:"Duplexmt Sans SC";src:url({font}) format("woff")}}\n{style}'
-    script = _hashed(_own("viewer.js")) if viewer else "'none'"
     policy = (
-        f"default-src 'none'; script-src {script}; style-src {_hashed(style)}; img-src data:; font-src data:; "
+        f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(style)}; img-src data:; font-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     # Both are filled in last, as the font depends on all the text.
@@ -219,7 +218,7 @@ def _template() -> Any:
         loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["legible"] = legible
-    environment.globals.update(cells=_cells, POLICY=POLICY, STYLE=_markup(STYLE))
+    environment.globals.update(cells=_cells, POLICY=POLICY, STYLE=STYLE)
     return environment.get_template("report.html")
 
 
@@ -255,10 +254,7 @@ def _own(name: str) -> str:
 
 
 def _hashed(text: str) -> str:
+    """What a policy allows a text by; nothing where there is none."""
+    if not text:
+        return "'none'"
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode('ascii')}'"
-
-
-def _markup(text: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(text)

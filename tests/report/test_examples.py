@@ -67,7 +67,7 @@ def test_an_example_says_what_was_written_after_which_token():
     with pytest.raises(ValueError, match="3 tokens has 1 delays"):
         steps(["人"], "abc", [1, 2, 3], [1])
     found = examples(RECORDS[:1], "en", 1, systems={"grid θ=0.5": {0: RECORDS[0]}, "offline": {}})[0]
-    assert (found.group, found.number, found.al) == ("best", 1, 2.0)
+    assert (found.group, found.record["id"], found.al) == ("best", 0, 2.0)
     assert found.steps == [("人", ""), ("好", "a cat sat")]
     assert list(found.staircases) == ["grid θ=0.5"]
 
