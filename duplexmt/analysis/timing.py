@@ -60,7 +60,6 @@ class TokenTiming:
 class SentenceTiming:
     """One translation."""
 
-    id: int
     source: str
     reference: str
     tokens: list[TokenTiming]
@@ -103,14 +102,14 @@ def token_timings(
 
 @torch.no_grad()
 def timings(
-    decoding: Decoding, judge: ModelFolder, sentences: int | None, epsilon: float
+    decoding: Decoding, judge: ModelFolder, sentences: int, epsilon: float
 ) -> dict[tuple[str, str], list[SentenceTiming]]:
     """The first sentences of a finished evaluation, by the label and setting of what translated them.
 
     Args:
         decoding: the evaluation.
         judge: a grid model with the tokenizer of the systems.
-        sentences: how many; None for all.
+        sentences: how many.
         epsilon: in nats.
 
     Raises:
@@ -121,7 +120,6 @@ def timings(
         raise ValueError(f"the model that judges must be a grid, not {judge.info['system']}: its heatmap is asked for")
     if tokens.context:
         raise ValueError("results do not hold the previous sentence, which this model was trained with")
-    device = model.device
     found = {}
     names = name_points(named_apart(list(decoding.points.values())))
     for label, (key, point) in zip(names, decoding.points.items(), strict=True):
@@ -135,15 +133,11 @@ def timings(
                     f"{decoding.folder}: {point.system} {point.setting} has other tokens than the model that judges; "
                     "give a grid model of the same tokenizer"
                 )
-            batch = collate([tokens.example(ids, written)]).to(device)
+            batch = collate([tokens.example(ids, written)]).to(model.device)
             guided = guide(model, tokens, batch, lam=0.0)
             heatmap = guided.heatmap.view(guided.cells.shapes[0])[:, : len(written)]
-            judged.append(
-                SentenceTiming(
-                    record["id"], record["source"], record["references"][0],
-                    token_timings(heatmap, record["tokens"], record["delays"], epsilon),
-                )
-            )  # fmt: skip
+            timing = token_timings(heatmap, record["tokens"], record["delays"], epsilon)
+            judged.append(SentenceTiming(record["source"], record["references"][0], timing))
         found[label] = judged
     return found
 
@@ -153,9 +147,6 @@ def row(system: str, setting: str, judged: Sequence[SentenceTiming]) -> dict[str
     tokens = [token for sentence in judged for token in sentence.tokens]
     by = {verdict: [token for token in tokens if token.verdict == verdict] for verdict in (EARLY, FINE, LATE)}
 
-    def share(part: Sequence[TokenTiming]) -> float | None:
-        return 100 * len(part) / len(tokens) if tokens else None
-
     def mean(values: Sequence[float]) -> float | None:
         return sum(values) / len(values) if values else None
 
@@ -163,7 +154,7 @@ def row(system: str, setting: str, judged: Sequence[SentenceTiming]) -> dict[str
         "system": system,
         "setting": setting,
         "tokens": len(tokens),
-        **{f"{verdict} %": share(part) for verdict, part in by.items()},
+        **{f"{verdict} %": mean([100 * (token.verdict == verdict) for token in tokens]) for verdict in by},
         "early by": mean([-token.lag for token in by[EARLY]]),
         "late by": mean([token.lag for token in by[LATE]]),
         "regret of an early token (nats)": mean([token.regret for token in by[EARLY]]),

@@ -66,8 +66,8 @@ def test_offline_translation_is_never_early_and_what_is_known_at_once_is_late_by
 
 
 def test_the_row_of_the_table_counts_shares_lags_and_costs():
-    sentence = Sentence(0, "源", "r", token_timings(HEATMAP, list("abcd"), [1, 1, 3, 3], 0.5))
-    other = Sentence(1, "源", "r", token_timings(HEATMAP[:, :2], list("ab"), [2, 3], 9.0))
+    sentence = Sentence("源", "r", token_timings(HEATMAP, list("abcd"), [1, 1, 3, 3], 0.5))
+    other = Sentence("源", "r", token_timings(HEATMAP[:, :2], list("ab"), [2, 3], 9.0))
     found = row("grid", "θ=0.5", [sentence, other])
     assert found["tokens"] == 6
     assert found["too early %"] == pytest.approx(100 / 6)
@@ -81,7 +81,7 @@ def test_the_row_of_the_table_counts_shares_lags_and_costs():
     assert row("grid", "θ=1", [])["too early %"] is None, "where nothing is written nothing is early"
     text = page({("grid", "θ=0.5"): [sentence, other]}, 0.5, 2)
     assert "| grid" in text
-    regretted = Sentence(2, "源", "r", [TokenTiming("x", delay=1, known=2, due=2, regret=3.0)])
+    regretted = Sentence("源", "r", [TokenTiming("x", delay=1, known=2, due=2, regret=3.0)])
     text = page({("grid", "θ=0.5"): [sentence, regretted]}, 0.5, 2)
     assert text.index("x⟨−1⟩") < text.index("ab⟨−2⟩cd"), "the most regretted first"
 
