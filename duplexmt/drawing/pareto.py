@@ -30,12 +30,8 @@ def pareto_figure(
     """
     if not curves or not metrics:
         raise ValueError("a figure needs at least one system and one quality metric")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "pareto.pdf"
     with style.figure_style():
-        figure = _panels(curves, metrics)
-        figure.savefig(path, metadata={"CreationDate": None})
-        return [path, *style.save(figure, folder, "pareto", dpi=160)]
+        return style.save(_panels(curves, metrics), folder, "pareto", dpi=160, formats=("pdf", *style.FORMATS))
 
 
 def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str]) -> "Figure":

@@ -24,6 +24,7 @@ MARKERS = "os^Dv*PX"
 END = "■"  # how the end token is shown
 ELLIPSIS = "…"
 FORMATS = ("svg", "png")
+DATES = {"svg": "Date", "pdf": "CreationDate"}  # that a format puts down, if it is let
 
 
 def line(number: int) -> dict[str, Any]:
@@ -51,11 +52,11 @@ def figure_style() -> Iterator[None]:
 
 
 def save(figure: "Figure", folder: Path, name: str, dpi: int = 120, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write `name.svg` and `name.png`, the same bytes for the same figure; the folder is made if need be."""
+    """Write `name.svg` and so on, the same bytes for the same figure; the folder is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{suffix}" for suffix in formats]
     for path, suffix in zip(paths, formats, strict=True):
-        figure.savefig(path, **({"metadata": {"Date": None}} if suffix == "svg" else {"dpi": dpi}))
+        figure.savefig(path, **({"metadata": {DATES[suffix]: None}} if suffix in DATES else {"dpi": dpi}))
     return paths
 
 
