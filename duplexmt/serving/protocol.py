@@ -265,12 +265,6 @@ def _client_messages() -> TypeAdapter[Any]:
     return TypeAdapter(ClientMessage)
 
 
-@cache
-def server_messages() -> TypeAdapter[Any]:
-    """For what a client receives."""
-    return TypeAdapter(ServerMessage)
-
-
 def client_message(frame: str) -> Any:
     """One of the client's messages, from the text of its frame.
 

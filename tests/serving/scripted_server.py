@@ -20,7 +20,9 @@ from starlette.websockets import WebSocketDisconnect
 
 import duplexmt
 from duplexmt.serving.app import FILES, Guard
-from duplexmt.serving.protocol import SUBPROTOCOL, client_message, server_messages
+from duplexmt.serving.protocol import SUBPROTOCOL, client_message
+
+from .live_server import validator
 
 PACKAGE = Path(duplexmt.__file__).parent
 NAMES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -145,7 +147,7 @@ class ScriptedServer:
     async def converse(self, connection):
         async def send(kind, **fields):
             message = {"type": kind, **fields}
-            server_messages().validate_python(message)
+            validator("server").validate(message)
             await connection.send_text(json.dumps(message))
 
         async def fail(code, name, message="no", **fields):
