@@ -140,10 +140,11 @@ class Killed(Exception):
 def serving(monkeypatch, token=None, hosts=(), origins=(), proxies=(), step_deadline=10.0, engine=None, **limits):
     """A server; `address`, `hub`, `port`, and `kill`, whose set event has the engine die at its next step."""
     kill = threading.Event()
+    settings = EngineSettings(**ENGINE | (engine or {}))
     step = Worker.step
 
     def mortal(self):
-        if kill.is_set():
+        if self.settings is settings and kill.is_set():  # not an engine of another server's
             kill.clear()
             raise Killed
         return step(self)
@@ -154,7 +155,7 @@ def serving(monkeypatch, token=None, hosts=(), origins=(), proxies=(), step_dead
         patch.setattr("duplexmt.serving.engine_process.load_live_model", lambda *values, **options: loaded())
         patch.setattr(Worker, "step", mortal)
         values = Limits(**LIMITS | limits)
-        hub = Hub(EngineSettings(**ENGINE | (engine or {})), values, step_deadline=step_deadline, start_deadline=60)
+        hub = Hub(settings, values, step_deadline=step_deadline, start_deadline=60)
         app = create_app(hub, token=token, hosts=hosts, origins=origins)
         listening = listen("127.0.0.1", 0)
         config = uvicorn.Config(
