@@ -162,6 +162,14 @@ class Chromium:
             " e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
         )
 
+    def roles(self):
+        """The names of all that a screen reader meets, by role."""
+        found = {}
+        for node in self.send("Accessibility.getFullAXTree")["nodes"]:
+            if not node.get("ignored"):
+                found.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
+        return found
+
     def stopped(self):
         """What the page's policy stops of four things that it must: sorted directives."""
         found = self.run(FORBIDDEN)

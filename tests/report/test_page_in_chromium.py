@@ -30,17 +30,12 @@ def page(tmp_path_factory):
     return path.as_uri()
 
 
-def opened(browser, page, **window):
-    browser.open(page, **window)
-    return browser
-
-
 def drawing(browser, part):
     return browser.run(f"document.getElementById('{part}').innerHTML")
 
 
 def test_it_opens_without_a_complaint_and_asks_for_nothing_but_itself(browser, page):
-    opened(browser, page)
+    browser.open(page)
     for step in ("later", "later", "earlier"):
         browser.run(f"document.getElementById('{step}').click()")
     assert browser.complaints() == []
@@ -49,12 +44,12 @@ def test_it_opens_without_a_complaint_and_asks_for_nothing_but_itself(browser, p
 
 
 def test_the_policy_stops_whoever_would_ask(browser, page):
-    opened(browser, page)
+    browser.open(page)
     assert browser.stopped() == ["connect-src", "img-src", "script-src-elem", "style-src-attr"]
 
 
 def test_markup_in_texts_is_text(browser, page):
-    opened(browser, page)
+    browser.open(page)
     assert browser.run("document.querySelectorAll('main script, main img[onerror], main [onload]').length") == 0
     assert SCRIPT in browser.run("document.querySelector('h1').textContent")
     assert SCRIPT in browser.run("document.getElementById('source').textContent")
@@ -62,7 +57,7 @@ def test_markup_in_texts_is_text(browser, page):
 
 
 def test_the_slider_changes_the_text_and_both_grids(browser, page):
-    opened(browser, page)
+    browser.open(page)
     seen = []
     for index in (0, 2, 4):
         browser.slide("theta", index)
@@ -77,7 +72,7 @@ def test_the_slider_changes_the_text_and_both_grids(browser, page):
 
 
 def test_the_boundary_follows_the_threshold_where_the_text_stays(browser, page):
-    opened(browser, page)
+    browser.open(page)
     browser.run("document.querySelector('input[value=reference]').click()")
     boundaries, texts = [], []
     for index in (1, 2):
@@ -89,7 +84,7 @@ def test_the_boundary_follows_the_threshold_where_the_text_stays(browser, page):
 
 
 def test_picking_a_sentence_changes_texts_and_figures(browser, page):
-    opened(browser, page)
+    browser.open(page)
     before = (browser.run(WRITTEN), drawing(browser, "loss"), drawing(browser, "emit"))
     browser.run("document.querySelector('input[name=sentence]').focus()")
     browser.press("ArrowDown")
@@ -99,7 +94,7 @@ def test_picking_a_sentence_changes_texts_and_figures(browser, page):
 
 
 def test_the_reference_has_a_grid_of_its_own_and_the_page_says_whose_it_is(browser, page):
-    opened(browser, page)
+    browser.open(page)
     browser.run("document.getElementById('later').click()")
     own = drawing(browser, "emit")
     assert browser.run("document.querySelectorAll('#emit .taken').length") == 1
@@ -111,7 +106,7 @@ def test_the_reference_has_a_grid_of_its_own_and_the_page_says_whose_it_is(brows
 
 
 def test_the_keyboard_alone_moves_threshold_and_cells(browser, page):
-    opened(browser, page)
+    browser.open(page)
     browser.run(FOCUS.format("theta"))
     before = (browser.run(THETA), browser.run(WRITTEN))
     browser.press("End")
@@ -134,13 +129,8 @@ def test_the_keyboard_alone_moves_threshold_and_cells(browser, page):
 
 
 def test_everything_that_can_be_operated_has_a_name(browser, page):
-    opened(browser, page)
-    nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
-    roles = {}
-    for node in nodes:
-        role, name = node.get("role", {}).get("value"), node.get("name", {}).get("value", "")
-        if not node.get("ignored"):
-            roles.setdefault(role, []).append(name)
+    browser.open(page)
+    roles = browser.roles()
     for role in ("slider", "button", "radio", "application", "img", "image", "link", "table"):
         named = roles.get(role, [])
         assert all(named) or role == "table", (role, named)
@@ -154,7 +144,7 @@ def test_nothing_overflows_a_window(browser, tmp_path, width):
     long = sentence(label="a label that is longer than a narrow window is wide " * 2, source=("人" * 40, "w" * 90, "x"))
     wide = [("name" * 40, "value" * 40)]
     path.write_text(render(Report(title="t" * 120, facts=wide, viewer=viewer(long), configuration=[("c" * 90, wide)])))
-    opened(browser, path.as_uri(), width=width)
+    browser.open(path.as_uri(), width=width)
     browser.run("document.querySelectorAll('details').forEach(part => part.open = true)")
     assert browser.outside(".scroll", ".legend", ".skip") == []
 
@@ -162,14 +152,14 @@ def test_nothing_overflows_a_window(browser, tmp_path, width):
 def test_dark_windows_have_light_text(browser, page):
     lights = {}
     for scheme in ("light", "dark"):
-        opened(browser, page, scheme=scheme)
+        browser.open(page, scheme=scheme)
         lights[scheme] = browser.run("getComputedStyle(document.body).backgroundColor")
     assert lights == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 26)"}
 
 
 def test_chinese_is_drawn_by_the_machines_chinese_font_or_the_pages_own(browser, page):
     listed = subprocess.run(["fc-list", ":lang=zh", "family"], capture_output=True, text=True, check=True).stdout
-    opened(browser, page)
+    browser.open(page)
     for selector in ("#source", ".list bdi", "#emit .label[text-anchor=middle]"):
         root = browser.send("DOM.getDocument")["root"]["nodeId"]
         node = browser.send("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
@@ -184,7 +174,7 @@ def test_long_sentences_scroll_and_say_how_much_is_drawn(browser, tmp_path, monk
     long = sentence(("a", "b", "c"), "long")
     object.__setattr__(long, "grids", [grid(["人"] * 60, words)] * 3)
     path.write_text(render(Report(title="long", viewer=viewer(long))), encoding="utf-8")
-    opened(browser, path.as_uri(), width=400)
+    browser.open(path.as_uri(), width=400)
     assert "the first 40 of 60 source and 40 of 50 target" in browser.run(
         "document.getElementById('which').textContent"
     )
@@ -194,7 +184,7 @@ def test_long_sentences_scroll_and_say_how_much_is_drawn(browser, tmp_path, monk
 
 
 def test_on_paper_everything_is_open(browser, page):
-    opened(browser, page)
+    browser.open(page)
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.run("[...document.querySelectorAll('details')].every(part => part.open)")
     assert len(browser.send("Page.printToPDF")["data"]) > 10_000

@@ -164,10 +164,7 @@ def test_markup_and_whatever_turns_text_is_text(page):
 
 
 def test_everything_that_can_be_operated_has_a_name(page):
-    roles = {}
-    for node in page.send("Accessibility.getFullAXTree")["nodes"]:
-        if not node.get("ignored"):
-            roles.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
+    roles = page.roles()
     for role in ("slider", "button", "combobox", "textbox", "image", "region", "log"):
         assert roles[role], role
         assert all(roles[role]), (role, roles[role])
