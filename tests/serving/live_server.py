@@ -237,6 +237,12 @@ class Speaker:
         except ConnectionClosed as closed:
             return closed.rcvd.code if closed.rcvd else 1006
 
+    def whole(self):
+        """End the text, hear until all is said, and return it."""
+        self.say(type="end")
+        assert self.rest() == 1000
+        return self.text
+
     def again(self, address, **values):
         """Resume on another connection, which knows what this one knew."""
         other = Speaker(address)

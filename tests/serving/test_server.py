@@ -35,6 +35,16 @@ def get(server, path, **headers):
         return error.code, error.headers, error.read().decode()
 
 
+def begun(server, text=""):
+    """A speaker whose session has begun and has this text."""
+    speaker = Speaker(server.address, START)
+    speaker.until("ack")
+    if text:
+        speaker.say(type="text", at=0, text=text)
+        speaker.until("ack")
+    return speaker
+
+
 def no_streams(server):
     until(lambda: all(session.done for session in server.hub.sessions.values()))
     until(lambda: server.hub.metrics.streams._value.get() == 0)
@@ -66,9 +76,7 @@ def test_a_client_written_from_the_protocol_gets_the_text_of_translate_py(server
     speaker = Speaker(server.address, START)
     for at in range(0, len(TEXT), size):
         speaker.say(type="text", at=at, text=TEXT[at : at + size])
-    speaker.say(type="end")
-    assert speaker.rest() == 1000
-    assert speaker.text == translated(TEXT)
+    assert speaker.whole() == translated(TEXT)
     assert speaker.events[-1]["source"] == len(TEXT)
     positions = [event["source"] for event in speaker.events]
     assert positions == sorted(positions)
@@ -76,8 +84,7 @@ def test_a_client_written_from_the_protocol_gets_the_text_of_translate_py(server
 
 
 def test_overlapping_text_is_passed_over_and_a_gap_is_told_the_position_expected(server):
-    speaker = Speaker(server.address, START)
-    speaker.until("ack")
+    speaker = begun(server)
     for at, text, expected in [(3, TEXT[3:], 0), (0, TEXT[:5], 5), (2, TEXT[2:9], 9), (0, TEXT[:4], 9), (10, "x", 9)]:
         speaker.say(type="text", at=at, text=text)
         assert speaker.until("ack")["at"] == expected
@@ -120,8 +127,7 @@ def test_a_pause_lets_go_what_is_held_back(server):
 
 
 def test_a_session_goes_on_after_each_lost_connection_and_a_key_that_was_confirmed_is_used_once(server):
-    speaker = Speaker(server.address, START)
-    speaker.until("ack")
+    speaker = begun(server)
     for at in range(0, len(TEXT), 9):
         speaker.say(type="text", at=at, text=TEXT[at : at + 9])
         speaker.hear()
@@ -134,16 +140,11 @@ def test_a_session_goes_on_after_each_lost_connection_and_a_key_that_was_confirm
         if speaker.at < at + 9:  # from where the server says: more than the last frame may be lost with a connection
             speaker.say(type="text", at=speaker.at, text=TEXT[speaker.at : at + 9])
         speaker.say(type="ack", seq=speaker.seq)
-    speaker.say(type="end")
-    assert speaker.rest() == 1000
-    assert speaker.text == translated(TEXT)
+    assert speaker.whole() == translated(TEXT)
 
 
 def test_a_second_use_of_a_key_ends_the_session_for_all(server):
-    speaker = Speaker(server.address, START)
-    speaker.until("ack")
-    speaker.say(type="text", at=0, text="我们")
-    speaker.until("ack")
+    speaker = begun(server, "我们")
     stolen = speaker.key
     holder = speaker.again(server.address)
     assert speaker.rest() == 4409
@@ -159,25 +160,17 @@ def test_a_second_use_of_a_key_ends_the_session_for_all(server):
 
 
 def test_a_key_whose_answer_was_lost_may_be_used_again(server):
-    speaker = Speaker(server.address, START)
-    speaker.until("ack")
-    speaker.say(type="text", at=0, text="我们")
-    speaker.until("ack")
+    speaker = begun(server, "我们")
     for _ in range(3):  # a `ready` that never arrives
         speaker.again(server.address).drop()
     last = speaker.again(server.address)
     last.until("ack")
     last.say(type="text", at=2, text="走。")
-    last.say(type="end")
-    assert last.rest() == 1000
-    assert last.text == translated("我们走。")
+    assert last.whole() == translated("我们走。")
 
 
 def test_another_key_is_refused_and_harms_nobody(server):
-    speaker = Speaker(server.address, START)
-    speaker.until("ack")
-    speaker.say(type="text", at=0, text="我们")
-    speaker.until("ack")
+    speaker = begun(server, "我们")
     assert speaker.again(server.address, key="0" * 32).rest() == 4404
     assert speaker.again(server.address, session="another").rest() == 4404
     speaker.say(type="end")
@@ -186,29 +179,20 @@ def test_another_key_is_refused_and_harms_nobody(server):
 
 def test_who_has_missed_more_than_is_kept_gets_the_text_so_far(monkeypatch):
     with serving(monkeypatch, kept_events=5) as server:
-        speaker = Speaker(server.address, START)
-        speaker.until("ack")
-        speaker.say(type="text", at=0, text=TEXT)
-        speaker.until("ack")
+        speaker = begun(server, TEXT)
         speaker.drop()
         session = server.hub.sessions[speaker.session]
         until(lambda: session.open_text.position >= len(TEXT) - 4 and session.seq > 20)
         back = speaker.again(server.address)
         snapshot = back.until("ready")["snapshot"]
         back.text, back.seq = snapshot["text"], snapshot["seq"]
-        back.say(type="end")
-        assert back.rest() == 1000
-        assert back.text == translated(TEXT)
+        assert back.whole() == translated(TEXT)
 
 
 def test_a_session_without_text_ends_with_its_connection_and_one_with_text_after_its_grace(monkeypatch):
     with serving(monkeypatch, grace_seconds=0.1) as server:
         for text in ("", "我们"):
-            speaker = Speaker(server.address, START)
-            speaker.until("ack")
-            if text:
-                speaker.say(type="text", at=0, text=text)
-                speaker.until("ack")
+            speaker = begun(server, text)
             speaker.drop()
             no_streams(server)
             assert speaker.again(server.address).rest() == 4404
@@ -298,9 +282,7 @@ def test_a_full_server_says_so_at_once_and_those_who_are_there_go_on(monkeypatch
         assert late.error["retry_after"] == 3.0
         for speaker in there:
             speaker.say(type="text", at=0, text=TEXT)
-            speaker.say(type="end")
-            assert speaker.rest() == 1000
-            assert speaker.text == translated(TEXT)
+            assert speaker.whole() == translated(TEXT)
 
 
 def test_more_sessions_than_streams_may_be_open_but_no_more_active_ones_begin(monkeypatch):
@@ -325,8 +307,7 @@ def test_more_sessions_than_streams_may_be_open_but_no_more_active_ones_begin(mo
 
 def test_a_reader_who_stalls_is_let_go_and_comes_back(monkeypatch):
     with serving(monkeypatch, unsent_events=10, engine={"max_target_tokens": 40}) as server:
-        speaker = Speaker(server.address, START)
-        speaker.until("ack")
+        speaker = begun(server)
         session = server.hub.sessions[speaker.session]
 
         async def never(text):
@@ -337,9 +318,7 @@ def test_a_reader_who_stalls_is_let_go_and_comes_back(monkeypatch):
         until(lambda: session.connection is None)
         assert speaker.rest() == 4413
         back = speaker.again(server.address)
-        back.say(type="end")
-        assert back.rest() == 1000
-        assert back.text == translated(TEXT, 40)
+        assert back.whole() == translated(TEXT, 40)
 
 
 # --- security --------------------------------------------------------------------------------------------------------
@@ -417,9 +396,7 @@ def test_the_engine_dies_again_and_again_and_no_client_sees_it(monkeypatch):
             until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.model is not None)
         for number, speaker in enumerate(speakers):
             speaker.say(type="text", at=10 * number + 5, text=TEXT[10 * number + 5 :])
-            speaker.say(type="end")
-            assert speaker.rest() == 1000
-            assert speaker.text == translated(TEXT)
+            assert speaker.whole() == translated(TEXT)
 
 
 def test_a_fault_of_the_servers_own_ends_it_with_a_reason(monkeypatch, caplog):
