@@ -83,8 +83,8 @@ def summary(rows: Sequence[Row]) -> str:
 
     Columns align by terminal cells, of which a Chinese, Japanese or Korean character takes two.
     """
-    cells, numeric = shown_cells(rows)
-    header, *body = [[" ".join(text.split()) for text in line] for line in cells]
+    shown, numeric = shown_cells(rows)
+    header, *body = [[" ".join(text.split()) for text in line] for line in shown]
     widths = [max(map(terminal_width, column)) for column in zip(header, *body, strict=True)]
     lines = []
     for line in (header, ["-" * width for width in widths], *body):
