@@ -109,10 +109,10 @@ class Worker:
             self.asked = True
         elif do == "join":
             text = live_text(self.loaded, self.engine, self.settings.max_sentence_tokens, self.settings.cut)
-            translator = self.driver.join(text, theta=values["theta"], source_length=values["source_length"])
-            self.texts[name], self.names[translator] = translator, name
+            new = self.driver.join(text, theta=values["theta"], source_length=values["source_length"])
+            self.texts[name], self.names[new] = new, name
             if values["restore"] is not None:
-                translator.restore(**values["restore"])
+                new.restore(**values["restore"])
         elif (translator := self.texts.get(name)) is None:
             pass  # it has left
         elif do == "text":
