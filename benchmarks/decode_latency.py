@@ -25,37 +25,31 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
+from benchmarks.measuring import QWEN, QWEN_VOCABULARY, check_counts, check_device, qwen
 from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.grid.backbone import random_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.streaming.engine import Engine, Stream
 from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.states import CachedStates, RecomputedStates, StreamState
 
-QWEN = {
-    "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2,
-    "num_hidden_layers": 24, "vocab_size": 151_936, "tie_word_embeddings": True,
-}  # fmt: skip
-SMALL = {
-    "hidden_size": 128, "intermediate_size": 384, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "num_hidden_layers": 3, "vocab_size": 3_000, "tie_word_embeddings": True,
-}  # fmt: skip
+SMALL = qwen(128, 384, layers=3, heads=4), 3_000
 MODELS: dict[str, dict[str, Any]] = {"": {}, "_io_off": {"input_attends_output": False}}
 EXACT: dict[str, dict[str, Any]] = {"_exact_io_off": {"attention": "exact", "input_attends_output": False}}
 LENGTH, K = 32, 3
 TOKENS = StreamTokens(end=0, seed=1)
 
 
-def backbone(shape: dict[str, Any], device: str) -> Any:
-    """Random weights in float32 on CPU, in bfloat16 on CUDA."""
+def backbone(shape: dict[str, Any], vocabulary: int, device: str) -> Any:
+    """Random weights in float32 on CPU, in bfloat16 on CUDA; nothing ends what `generate` writes."""
     torch.manual_seed(0)
-    config = AutoConfig.for_model("qwen2", **shape, bos_token_id=None, eos_token_id=None, pad_token_id=0)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    return AutoModelForCausalLM.from_config(config, dtype=dtype).eval().to(device)
+    return random_backbone(shape, vocabulary, end_token=None).eval().to(device, dtype)
 
 
 def grid(causal_lm: Any, options: dict[str, Any]) -> GridModel:
@@ -67,8 +61,9 @@ def grid(causal_lm: Any, options: dict[str, Any]) -> GridModel:
     return model.eval()
 
 
-class Synchronised:
-    """Seconds since it was made, after all that was asked of the device is done.
+class Laps:
+    """Seconds of each step of a sentence, what it asked of the device included; to `generate` it is a streamer, told of
+    every token.
 
     Attributes:
         now: the clock, `perf_counter` or `process_time`.
@@ -78,27 +73,17 @@ class Synchronised:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.begin = self._now()
+        self.seconds: list[float] = []
+        self.before = self._now()
 
     def _now(self) -> float:
         if self.device == "cuda":
             torch.cuda.synchronize()
-        return Synchronised.now()
-
-    def __call__(self) -> float:
-        return self._now() - self.begin
-
-
-class Laps:
-    """Seconds of each step of a sentence; to `generate` it is a streamer, told of every token."""
-
-    def __init__(self, device: str) -> None:
-        self.clock, self.before = Synchronised(device), 0.0
-        self.seconds: list[float] = []
+        return Laps.now()
 
     def put(self, tokens: Any = None) -> None:
         """A step is over."""
-        now = self.clock()
+        now = self._now()
         self.seconds.append(now - self.before)
         self.before = now
 
@@ -169,11 +154,12 @@ def recompute(model: GridModel, device: str, read: int, written: int) -> float:
     """One step by the grid of all that is visible, text head where it is needed."""
     states, source = RecomputedStates(model), [*range(2, LENGTH + 1), TOKENS.end]
     state = StreamState(0, source, [TOKENS.seed, *range(2, written + 2)], LENGTH, read)
-    clock = Synchronised(device)
+    laps = Laps(device)
     states([state])
     if written + K <= read or read == LENGTH:
         states.tokens([state])
-    return clock()
+    laps.put()
+    return laps.seconds[0]
 
 
 def offline_generate(causal_lm: Any, device: str) -> list[float]:
@@ -212,17 +198,16 @@ def reencode_waitk(causal_lm: Any, device: str) -> list[float]:
 
 def straight_line(sizes: list[tuple[int, bool]], seconds: list[float]) -> dict[str, float]:
     """Least squares of a step's milliseconds in x + y and in whether the text head was read, and what that explains."""
-    y = 1000 * torch.tensor(seconds, dtype=torch.float64)
-    columns = torch.tensor([[1.0, size, head] for size, head in sizes], dtype=torch.float64)
-    found = torch.linalg.lstsq(columns, y[:, None]).solution[:, 0]
-    rest = y - columns @ found
+    y = 1000 * np.array(seconds)
+    columns = np.array([[1.0, size, head] for size, head in sizes])
+    found = np.linalg.lstsq(columns, y, rcond=None)[0]
     names = ("at_0", "per_x_plus_y", "text_head")
-    return dict(zip(names, found.tolist(), strict=True)) | {"r2": float(1 - rest.var() / y.var())}
+    return dict(zip(names, found.tolist(), strict=True)) | {"r2": float(1 - (y - columns @ found).var() / y.var())}
 
 
 def milliseconds(seconds: list[float], share: float) -> float:
     """A quantile."""
-    return round(1000 * float(torch.tensor(seconds, dtype=torch.float64).quantile(share)), 3)
+    return round(1000 * float(np.quantile(seconds, share)), 3)
 
 
 def engine_of(model: GridModel, streams: int, compiled: bool, length: int = LENGTH) -> Engine:
@@ -330,33 +315,25 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="4 layers, few repeats, short sentences for many streams")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--layers", type=int, help="of the Qwen2.5-0.5B shape; by default 24 on CUDA, 4 on CPU")
-    parser.add_argument(
-        "--compile",
-        action="store_true",
-        help="CUDA only: steps compiled before they are recorded, some 30 shapes of them",
-    )
+    parser.add_argument("--compile", action="store_true", help="CUDA only: compile the steps, some 30 shapes of them")
     parser.add_argument("--exact", action="store_true", help="exact attention with I←O off, too")
-    parser.add_argument(
-        "--processor-time", action="store_true", help="of this process, in place of wall clock; CPU only"
-    )
+    parser.add_argument("--processor-time", action="store_true", help="of this process, not wall clock; CPU only")
     arguments = parser.parse_args()
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: PyTorch sees no GPU on this machine; take --device cpu")
+    check_device(parser, arguments.device)
+    check_counts(parser, arguments, "layers")
     if arguments.compile and arguments.device == "cpu":
         parser.error("--compile: steps are compiled on CUDA only; leave it out")
-    if arguments.layers is not None and arguments.layers < 1:
-        parser.error(f"--layers {arguments.layers}: must be at least 1")
     if arguments.processor_time:
         if arguments.device == "cuda":
             parser.error("--processor-time leaves out what the GPU computes: use it on CPU")
-        Synchronised.now = process_time
+        Laps.now = process_time
     quick, device = arguments.quick, arguments.device
     layers = arguments.layers or (4 if quick or device == "cpu" else 24)
     counts = [8, 64, 256] if device == "cuda" and not quick else [8, 64]
     many_length, repeats, every = (4, 2, 12) if quick and device == "cpu" else (LENGTH, 5, 1)
     kinds = MODELS | (EXACT if arguments.exact else {})
     compiled = device == "cuda" and arguments.compile
-    causal_lm = backbone(QWEN | {"num_hidden_layers": layers}, device)
+    causal_lm = backbone(QWEN | {"num_hidden_layers": layers}, QWEN_VOCABULARY, device)
     result = {
         "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads",
         "clock": "processor time" if arguments.processor_time else "wall clock",
@@ -371,7 +348,7 @@ def main() -> None:
     # Small steps are short, so more of them fit: the least of many is steadier.
     small = 10 if quick else 20
     result["small"] = measure(
-        backbone(SMALL, device), device, kinds, counts, many_length, small, min(every, 4), compiled
+        backbone(*SMALL, device), device, kinds, counts, many_length, small, min(every, 4), compiled
     )
     print(json.dumps(rounded(result)))
 

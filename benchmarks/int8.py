@@ -21,20 +21,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from decode_latency import EXACT, LENGTH, QWEN, Synchronised, backbone, decode, engine_of, grid
-
+from benchmarks.decode_latency import EXACT, LENGTH, Laps, backbone, decode, engine_of, grid
+from benchmarks.measuring import BASE, BASE_VOCABULARY, QWEN, QWEN_VOCABULARY
 from duplexmt.kernels.int8 import Int8Embedding, Int8Linear, to_int8
 
-SMALL = {
-    "hidden_size": 256, "intermediate_size": 768, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "num_hidden_layers": 4, "vocab_size": 8_000, "tie_word_embeddings": True,
-}  # fmt: skip
 (OPTIONS,) = EXACT.values()
 
 
-def variants(shape: dict[str, Any]) -> dict[str, Any]:
+def variants(shape: dict[str, Any], vocabulary: int) -> dict[str, Any]:
     """The same weights three times."""
-    float32 = grid(backbone(shape, "cpu"), OPTIONS)
+    float32 = grid(backbone(shape, vocabulary, "cpu"), OPTIONS)
     small = grid(copy.deepcopy(float32.causal_lm), OPTIONS)
     to_int8(small.backbone)
     half = grid(copy.deepcopy(float32.causal_lm).bfloat16(), OPTIONS)
@@ -52,16 +48,16 @@ def model_bytes(model: Any) -> int:
     return total
 
 
-def measure(shape: dict[str, Any], repeats: int, length: int) -> dict[str, Any]:
+def measure(shape: dict[str, Any], vocabulary: int, repeats: int) -> dict[str, Any]:
     """Of one shape."""
-    models = variants(shape)
-    engines = {name: engine_of(model, 1, False, length) for name, model in models.items()}
+    models = variants(shape, vocabulary)
+    engines = {name: engine_of(model, 1, False) for name, model in models.items()}
     steps: dict[str, list[float]] = {name: [] for name in models}
     for engine in engines.values():
         decode(engine, 1, 4, "cpu")
     for _ in range(repeats):
         for name, engine in engines.items():
-            steps[name] += decode(engine, 1, length, "cpu")[0]
+            steps[name] += decode(engine, 1, LENGTH, "cpu")[0]
     times = {name: 1000 * median(seconds) for name, seconds in steps.items()}
     sizes = {name: model_bytes(model) for name, model in models.items()}
     return {
@@ -81,7 +77,7 @@ def main() -> None:
     parser.add_argument("--processor-time", action="store_true", help="in place of wall clock")
     arguments = parser.parse_args()
     if arguments.processor_time:
-        Synchronised.now = process_time
+        Laps.now = process_time
     result: dict[str, Any] = {
         "benchmark": "int8",
         "clock": "processor" if arguments.processor_time else "wall",
@@ -89,8 +85,9 @@ def main() -> None:
         "layers": arguments.layers,
     }
     if not arguments.quick:
-        result["qwen2.5-0.5b"] = measure(QWEN | {"num_hidden_layers": arguments.layers}, arguments.repeats, LENGTH)
-    result["small"] = measure(SMALL, 1 if arguments.quick else 4 * arguments.repeats, LENGTH)
+        slice_ = QWEN | {"num_hidden_layers": arguments.layers}
+        result["qwen2.5-0.5b"] = measure(slice_, QWEN_VOCABULARY, arguments.repeats)
+    result["small"] = measure(BASE, BASE_VOCABULARY, 1 if arguments.quick else 4 * arguments.repeats)
     print(json.dumps(result))
 
 

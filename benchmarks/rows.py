@@ -18,10 +18,10 @@ largest_difference   of states, losses and gradients from the full grid in float
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,21 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from train_step import LORA, TOKENS, growth, hold_memory
-
+from benchmarks.measuring import (
+    BASE,
+    BASE_VOCABULARY,
+    LORA,
+    QWEN,
+    QWEN_VOCABULARY,
+    check_counts,
+    growth,
+    hold_memory,
+    medians,
+    training_step,
+)
 from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.batch import Batch, Example, collate
+from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.grid.backbone import add_lora, random_backbone
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
@@ -40,42 +51,33 @@ from duplexmt.grid.rows import Rows
 from duplexmt.kernels.allocator import keep_freed_memory
 from duplexmt.policy.rows import drawn_rows, mean_cells
 from duplexmt.training.module import GridTranslation
-from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.prefix_module import PrefixTranslation
 
 LENGTHS, ROWS = (9, 17, 33, 65), (2, 3, 4, 6)
-SHAPES: dict[str, dict[str, Any]] = {
-    "small": {
-        "model_type": "qwen2", "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True,
-    },
-    "slice": {
-        "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 4,
-        "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True,
-    },
-}  # fmt: skip
-VOCABULARY = {"small": 8000, "slice": 151_936}
+SHAPES = {"small": (BASE, BASE_VOCABULARY), "slice": (QWEN | {"num_hidden_layers": 4}, QWEN_VOCABULARY)}
 PAIRS = {"small": {9: 56, 17: 32, 33: 16, 65: 8}, "slice": {9: 28, 17: 16, 33: 8, 65: 4}}
 MOST_CELLS = {"small": 16 * 33 * 33, "slice": 16 * 17 * 17}  # of a step on all rows that is worth waiting for
+TOKENS = StreamTokens(end=0, seed=1)
 PAST_PAPER = {"attention": "exact", "input_attends_output": False, "emit_hidden": 256}
 LOSSES = {"lam": 0.03, "lm_cells": "visits", "emit_loss": "regret", "learning_rate": 1e-4, "warmup_steps": 0}
 
 
-def pairs_of(length: int, count: int, vocabulary: int) -> Batch:
+def pairs_of(shape: str, length: int) -> Batch:
     """Pairs of random tokens, `length` on either side with the end token, that four rows make a typical step of."""
     draw = torch.Generator().manual_seed(length)
+    size = PAIRS[shape][length], 2, length - 1
     while True:
-        texts = torch.randint(2, vocabulary, (count, 2, length - 1), generator=draw).tolist()
+        texts = torch.randint(2, SHAPES[shape][1], size, generator=draw).tolist()
         batch = collate([Example((*source, 0), (1, *target, 0)) for source, target in texts])
         rows = drawn_rows(batch.source, batch.labels, batch.shapes, 4, epoch=0)
         if sum(map(sum, rows.columns)) == mean_cells(batch.shapes, 4):  # not fewer or more pairs in whole than usual
             return batch
 
 
-def training_step(shape: str, kind: str, batch: Batch) -> Callable[[], None]:
-    """A whole step of `waitk`, of all rows (`all`) or of so many."""
+def step_of(shape: str, kind: str, batch: Batch) -> Callable[[int], None]:
+    """A whole step of `waitk`, of all rows (`all`) or of so many; its turn does not matter."""
     torch.manual_seed(0)
-    backbone = random_backbone(SHAPES[shape], VOCABULARY[shape], end_token=0)
+    backbone = random_backbone(*SHAPES[shape], end_token=0)
     if shape == "slice":
         backbone = add_lora(backbone, **LORA)
     if kind == "waitk":
@@ -84,42 +86,19 @@ def training_step(shape: str, kind: str, batch: Batch) -> Callable[[], None]:
     else:
         grid = GridModel(backbone, **PAST_PAPER).train()
         module = GridTranslation(grid, TOKENS, **LOSSES, rows=None if kind == "all" else int(kind))
-    module.to(batch.source.device)
-    optimizer = optimizer_of("adam", module, 1e-4, (0.9, 0.98))
-    trained = [weight for weight in module.parameters() if weight.requires_grad]
 
-    def step() -> None:
+    def loss_of(turn: int) -> torch.Tensor:
         if kind == "waitk":
-            loss = module.lm_sum(batch) / module.scored(batch)
-        else:
-            sums, _ = module.losses(batch)
-            loss = sums.total(sums.lm_weights, sums.emit_weights)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if batch.source.is_cuda:
-            torch.cuda.synchronize()
+            return module.lm_sum(batch) / module.scored(batch)
+        sums, _ = module.losses(batch)
+        return sums.total(sums.lm_weights, sums.emit_weights)
 
-    return step
-
-
-def medians(steps: dict[str, Callable[[], None]], turns: int, device: str) -> dict[str, float]:
-    """Median seconds of each step, taken in turn after one to warm up."""
-    clock = time.perf_counter if device == "cuda" else time.process_time
-    taken: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(turns + 1):
-        for name, step in steps.items():
-            begin = clock()
-            step()
-            if turn:
-                taken[name].append(clock() - begin)
-    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+    return training_step(module.to(batch.source.device), loss_of)
 
 
 def peak_memory(shape: str, kind: str, length: int, device: str) -> int:
     """Bytes that a step takes beside weights and optimiser: allocated on CUDA, growth of the process on a CPU."""
-    step = training_step(shape, kind, pairs_of(length, PAIRS[shape][length], VOCABULARY[shape]).to(device))
+    step = partial(step_of(shape, kind, pairs_of(shape, length).to(device)), 0)
     step()
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -132,7 +111,7 @@ def peak_memory(shape: str, kind: str, length: int, device: str) -> int:
 def largest_difference() -> float:
     """Of states, and of losses and gradients through the text head, between chosen rows and the full grid's."""
     torch.manual_seed(0)
-    backbone = random_backbone(SHAPES["small"] | {"num_hidden_layers": 2}, 500, end_token=0)
+    backbone = random_backbone(BASE | {"num_hidden_layers": 2}, 500, end_token=0)
     model, worst = GridModel(backbone, **PAST_PAPER).double(), 0.0
     batch = collate([Example((*range(5, 5 + X), 0), (1, *range(9, 9 + Y), 0)) for X, Y in ((7, 9), (12, 5), (1, 3))])
     full = Cells.of(batch.shapes)
@@ -162,32 +141,33 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="turns of each step")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
+    check_counts(parser, arguments, "steps")
     keep_freed_memory()  # as train.py does
     hold_memory(2**31)  # as a training does after its first steps
-    turns = arguments.steps or (2 if arguments.quick else 9)
+    turns, cuda = arguments.steps or (2 if arguments.quick else 9), arguments.device == "cuda"
+    clock = time.perf_counter if cuda else time.process_time
     results: dict[str, Any] = {}
     for shape in ("small",) if arguments.quick else ("small", "slice"):
         waitk: dict[str, dict[str, float]] = {}
         every: dict[str, dict[str, float]] = {}
+        peaks: dict[str, float] = {}
         for length in LENGTHS:
-            batch = pairs_of(length, PAIRS[shape][length], VOCABULARY[shape]).to(arguments.device)
+            batch = pairs_of(shape, length).to(arguments.device)
             kinds = ["waitk", *map(str, (4,) if arguments.quick else ROWS)]
             if PAIRS[shape][length] * length**2 <= MOST_CELLS[shape]:
                 kinds.append("all")
-            seconds = medians({kind: training_step(shape, kind, batch) for kind in kinds}, turns, arguments.device)
+            seconds = medians({kind: step_of(shape, kind, batch) for kind in kinds}, turns, cuda, clock)
             if "all" not in seconds and shape == "small":  # once is enough: a step of some ten seconds
-                seconds |= medians({"all": training_step(shape, "all", batch)}, 1, arguments.device)
+                seconds |= medians({"all": step_of(shape, "all", batch)}, 1, cuda, clock)
             waitk[str(length)] = {kind: own / seconds["waitk"] for kind, own in seconds.items()}
             if "all" in seconds:
                 every[str(length)] = {kind: seconds["all"] / own for kind, own in seconds.items()}
             shown = ", ".join(f"{kind} {waitk[str(length)][kind]:.2f}" for kind in seconds)
             print(f"{shape}, {length} × {length}: {1000 * seconds['waitk']:.0f} ms wait-k; over it {shown}", flush=True)
-        results[shape] = {"ratio_vs_waitk": waitk, "ratio_vs_all_rows": every}
-        results[shape]["peak_memory"] = {
-            str(length): peak_memory(shape, "4", length, arguments.device)
-            / peak_memory(shape, "waitk", length, arguments.device)
-            for length in LENGTHS
-        }
+        for length in LENGTHS:
+            ours, theirs = (peak_memory(shape, kind, length, arguments.device) for kind in ("4", "waitk"))
+            peaks[str(length)] = ours / theirs
+        results[shape] = {"ratio_vs_waitk": waitk, "ratio_vs_all_rows": every, "peak_memory": peaks}
     small = results["small"]
     result = {
         **{key: {n: own["4"] for n, own in small[key].items()} for key in ("ratio_vs_waitk", "ratio_vs_all_rows")},

@@ -22,7 +22,6 @@ scaling             X = Y from 8 on: ms and bytes of a step, exact and approxima
 """
 
 import argparse
-import ctypes
 import json
 import platform
 import random
@@ -41,29 +40,28 @@ from torch.autograd import DeviceType
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.triton_kernels import commit, seconds_of
+from benchmarks.measuring import (
+    LORA,
+    QWEN,
+    QWEN_VOCABULARY,
+    check_counts,
+    check_device,
+    commit,
+    growth,
+    hold_memory,
+    medians,
+    qwen,
+    training_step,
+)
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.allocator import keep_freed_memory
 from duplexmt.training.module import GridTranslation
-from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.throughput import matmul_rate, step_flops
 
-SMALL = {
-    "model_type": "qwen2", "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True,
-}  # fmt: skip
-QWEN = {  # Qwen2.5-0.5B
-    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
-    "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True, "rms_norm_eps": 1e-6,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
-}  # fmt: skip
-LORA = {
-    "rank": 64, "alpha": 128, "dropout": 0.0,
-    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
-}  # fmt: skip
+SMALL = qwen(256, 1024, layers=4, heads=4)
 TOKENS = StreamTokens(end=0, seed=1, source_prefix=(), target_prefix=())
 PRECISIONS = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 GEMM = (
@@ -79,7 +77,7 @@ class Bench:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.device, self.half = torch.device(arguments.device), PRECISIONS[arguments.precision]
         self.cuda, self.compile = self.device.type == "cuda", arguments.compile
-        self.shape, self.vocab = (QWEN, 151_936) if self.cuda else (SMALL, 4000)
+        self.shape, self.vocab = (QWEN, QWEN_VOCABULARY) if self.cuda else (SMALL, 4000)
         self.steps = arguments.steps or (3 if arguments.quick else 15)
         self.pairs = arguments.pairs or (24 if self.cuda else 3 if arguments.quick else 6)  # a batch
         self.lengths = json.loads((Path(__file__).parent / "lengths.json").read_text())
@@ -111,24 +109,6 @@ class Bench:
         source, target = ([draw.randrange(2, self.vocab) for _ in range(size - 1)] for size in (X, Y))
         return TOKENS.example(source, target)
 
-    def trainer(self, model: torch.nn.Module, loss_of: Callable[..., torch.Tensor]) -> Callable[..., None]:
-        """A whole training step: loss, backward, clipping, Adam."""
-        trained = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = optimizer_of("adam", model, 1e-4, (0.9, 0.999))
-        scaler = torch.amp.GradScaler(self.device.type, enabled=self.half is torch.float16)
-
-        def step(*inputs: object) -> None:
-            with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
-                loss = loss_of(*inputs)
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(trained, 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad(set_to_none=True)
-
-        return step
-
     def grid_step(self, model: GridModel) -> Callable[..., None]:
         """The product's step on a batch."""
         module = GridTranslation(model, TOKENS, lam=0.1, learning_rate=1e-4, warmup_steps=0)
@@ -137,7 +117,7 @@ class Bench:
             loss, _ = module.losses(batch)
             return loss.total(loss.lm_weights, loss.emit_weights)
 
-        return self.trainer(model, loss_of)
+        return training_step(model, loss_of, self.half)
 
     def plain_step(self) -> Callable[..., None]:
         """A Hugging Face + PEFT fine-tuning step, text head and loss on the last half of each sequence."""
@@ -147,17 +127,11 @@ class Bench:
             logits = model(input_ids=ids, logits_to_keep=ids.shape[1] // 2 + 1, use_cache=False).logits[:, :-1]
             return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, ids.shape[1] // 2 :].flatten())
 
-        return self.trainer(model, loss_of)
+        return training_step(model, loss_of, self.half)
 
-    def compare(self, *works: Callable[[int], None]) -> list[float]:
+    def compare(self, *works: Callable[[int], object]) -> list[float]:
         """Median seconds of each, taking turns; each gets the number of the turn."""
-        for work in works:
-            work(0)
-        times: list[list[float]] = [[] for _ in works]
-        for turn in range(self.steps):
-            for own, work in zip(times, works, strict=True):
-                own.append(seconds_of(partial(work, turn), self.cuda))
-        return [statistics.median(own) for own in times]
+        return list(medians(dict(enumerate(works)), self.steps, self.cuda).values())
 
     def memory(self, work: Callable[[], None]) -> int:
         """Peak bytes while some work is done: allocated on CUDA, `growth` on a CPU."""
@@ -167,35 +141,6 @@ class Bench:
             work()
             return torch.cuda.max_memory_allocated()
         return growth(work)
-
-
-def hold_memory(size: int) -> None:
-    """Have this process hold so many bytes before anything is measured, as training does after its first steps.
-
-    Otherwise steps, and what the profiler notes down between them, wait for new pages: 100,000 in five profiled steps
-    of six news pairs, a tenth of their time, most of it in no product.
-    """
-    torch.ones(size, dtype=torch.uint8)  # written to, which zeros would not be
-
-
-def growth(work: Callable[[], None]) -> int:
-    """Bytes by which this process grows while some work is done (Linux).
-
-    What earlier steps left free goes back first: a step that fits into it would seem to take nothing.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc
-    if trim is not None:
-        trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
-    work()
-    return resident("VmHWM") - before
-
-
-def resident(name: str) -> int:
-    """Bytes of memory of this process, now (VmRSS) or at most (VmHWM)."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) * 1024
 
 
 def cells_of(batch: Batch) -> int:
@@ -316,12 +261,8 @@ def main() -> None:
     parser.add_argument("--precision", choices=PRECISIONS)
     parser.add_argument("--compile", action="store_true", help="torch.compile the grid's blocks")
     arguments = parser.parse_args()
-    for name in ("steps", "pairs"):
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name} {value}: must be at least 1")
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: PyTorch sees no GPU on this machine; take --device cpu")
+    check_counts(parser, arguments, "steps", "pairs")
+    check_device(parser, arguments.device)
     arguments.precision = arguments.precision or ("bf16" if arguments.device == "cuda" else "32")
     if arguments.device == "cpu":
         keep_freed_memory()  # as train.py does; all steps of the comparison profit

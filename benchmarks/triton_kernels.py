@@ -18,9 +18,7 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -32,6 +30,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
+from benchmarks.measuring import check_counts, commit, seconds_of
 from duplexmt.grid.cells import Cells, Lines
 from duplexmt.grid.scan import hadamard_scores, joint_scan
 from duplexmt.kernels.triton_use import refused, triton_runs
@@ -98,23 +97,6 @@ def error(case: Case, dtype: torch.dtype, device: str) -> float:
     return max(((ours.float() - theirs).abs().max() / theirs.abs().max()).item() for ours, theirs in pairs)
 
 
-def seconds_of(work: Callable[[], object], cuda: bool) -> float:
-    """Seconds of some work, until the device has done it."""
-    if cuda:
-        torch.cuda.synchronize()
-    begin = time.perf_counter()
-    work()
-    if cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin
-
-
-def commit() -> str | None:
-    """Of this repository."""
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return git.stdout.strip() or None
-
-
 def measure(cases: Sequence[Case], dtype: torch.dtype, device: str, repeats: int) -> dict[str, float]:
     """All numbers of one kind of kernel in one precision."""
     given = [(case, case.inputs(dtype, device)) for case in cases]
@@ -144,9 +126,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--vocabulary", type=int, default=151_936)
     arguments = parser.parse_args()
-    for name in ("pairs", "size", "repeats", "vocabulary"):
-        if (value := getattr(arguments, name)) < 1:
-            parser.error(f"--{name} {value}: must be at least 1")
+    check_counts(parser, arguments, "pairs", "size", "repeats", "vocabulary")
     if find_spec("triton") is None:
         parser.error("Triton is not installed: it comes with PyTorch on Linux, and nothing needs it elsewhere")
     device = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
