@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["reset", "half_open", "stall", "drip"]
-LOCAL = "127.0.0.1"
+from benchmarks.live_clients import LOCAL
+
+Kind = Literal["none", "reset", "half_open", "stall", "drip"]
 CHUNK = 4096
 LONGEST = 60.0  # seconds that anything is held
 
@@ -26,17 +28,15 @@ class Fault:
     """
 
     kind: Kind
-    after: int = 0
+    after: float = 0
     seconds: float = 2.0
 
 
-class FaultProxy:
-    """Leads to a port of this machine; an async context manager.
+NONE = Fault("none", after=math.inf)
 
-    Args:
-        port: to which it leads.
-        faults: of the first connections, in their order; those after them go undisturbed.
-    """
+
+class FaultProxy:
+    """Leads to a port of this machine; its first connections have these faults, in order. An async context manager."""
 
     def __init__(self, port: int, faults: Iterable[Fault]) -> None:
         self._upstream, self._faults = port, list(faults)
@@ -56,7 +56,7 @@ class FaultProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        fault = self._faults.pop(0) if self._faults else None
+        fault = self._faults.pop(0) if self._faults else NONE
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -65,7 +65,7 @@ class FaultProxy:
         try:
             there = socket.socket()
             there.setblocking(False)
-            if fault is not None and fault.kind == "stall":
+            if fault.kind == "stall":
                 there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CHUNK)  # so that the server notices it
             await asyncio.get_running_loop().sock_connect(there, (LOCAL, self._upstream))
             up_reader, up_writer = await asyncio.open_connection(sock=there, limit=CHUNK)
@@ -77,7 +77,7 @@ class FaultProxy:
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
             if lost.is_set():
                 await asyncio.sleep(LONGEST)  # the server is told nothing, also once the client has gone
-            elif fault is None or fault.kind != "reset":
+            elif fault.kind != "reset":
                 await asyncio.wait((up, down), timeout=1)
             up.cancel()
             down.cancel()
@@ -85,13 +85,13 @@ class FaultProxy:
         except (OSError, asyncio.CancelledError):
             pass  # the server is gone, or the proxy ends; so does this connection
         finally:
-            if fault is not None and fault not in self.injected:
+            if fault not in (NONE, *self.injected):
                 self._faults.insert(0, fault)  # for the next connection, as this one has ended before
             for end in ends:
                 reset(end)
 
     async def _up(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault | None, lost: asyncio.Event
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault, lost: asyncio.Event
     ) -> None:
         while data := await reader.read(CHUNK):
             if not lost.is_set():
@@ -100,13 +100,13 @@ class FaultProxy:
             writer.write_eof()
 
     async def _down(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault | None, lost: asyncio.Event
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault, lost: asyncio.Event
     ) -> None:
         passed = 0
-        if fault is not None and fault.kind == "drip":
+        if fault.kind == "drip":
             self.injected.append(fault)
         while data := await reader.read(CHUNK):
-            if fault is None or fault.kind == "drip" or passed + len(data) <= fault.after:
+            if fault.kind == "drip" or passed + len(data) <= fault.after:
                 await self._pass(data, writer, fault)
             else:
                 self.injected.append(fault)
@@ -120,19 +120,16 @@ class FaultProxy:
                     await asyncio.sleep(LONGEST)
                     return
                 await asyncio.sleep(fault.seconds)
-                await self._pass(data, writer, None)
-                fault = None
+                fault = NONE
+                await self._pass(data, writer, fault)
             passed += len(data)
         writer.write_eof()
 
     @staticmethod
-    async def _pass(data: bytes, writer: asyncio.StreamWriter, fault: Fault | None) -> None:
-        if fault is None or fault.kind != "drip":
-            writer.write(data)
-            await writer.drain()
-            return
-        for byte in data:
-            writer.write(bytes((byte,)))
+    async def _pass(data: bytes, writer: asyncio.StreamWriter, fault: Fault) -> None:
+        size = 1 if fault.kind == "drip" else len(data)
+        for begin in range(0, len(data), size):
+            writer.write(data[begin : begin + size])
             await writer.drain()
             await asyncio.sleep(0)
 

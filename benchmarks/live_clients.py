@@ -14,7 +14,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,12 @@ LOCAL = "127.0.0.1"
 TICK = 0.2  # seconds between two messages of a speaker
 ACKNOWLEDGE = 0.5
 LONGEST_START, LONGEST_STOP = 300.0, 30.0  # seconds
+SETTLED = 90.0  # seconds in which sessions without a client have to be gone
 RESTART, BUSY, UNKNOWN_SESSION = 1012, 1013, 4404
 
 
 class Served:
-    """`serve.py` as a user has it; a context manager.
-
-    Args:
-        model_folder: of its model.
-        settings: as on the command line.
-    """
+    """`serve.py` with settings, as a user has it; a context manager."""
 
     def __init__(self, model_folder: str, *settings: str, python: str = sys.executable) -> None:
         command = [python, "serve.py", f"model_folder={model_folder}", "port=0", *settings]
@@ -86,15 +83,10 @@ class Served:
                     continue  # it has ended meanwhile
         return None
 
-    def memory(self) -> dict[str, int]:
-        """Resident bytes."""
+    def each(self, figure: Callable[[int], float]) -> dict[str, float]:
+        """A figure of the server's process, and of the engine's; 0 without one."""
         engine = self.engine()
-        return {"server": resident(self.process.pid), "engine": 0 if engine is None else resident(engine)}
-
-    def processor_seconds(self) -> dict[str, float]:
-        """That server and engine have computed so far."""
-        engine = self.engine()
-        return {"server": processor(self.process.pid), "engine": 0.0 if engine is None else processor(engine)}
+        return {"server": figure(self.process.pid), "engine": 0 if engine is None else figure(engine)}
 
     def stop(self) -> float:
         """SIGTERM; seconds until it has ended. RuntimeError if it does not, or not well."""
@@ -114,17 +106,25 @@ class Served:
 
     def __exit__(self, *exception: object) -> None:
         if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(LONGEST_STOP)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
+            with suppress(RuntimeError):
+                self.stop()
 
 
 def resident(pid: int) -> int:
     """Bytes of a process in memory."""
     (line,) = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(line) * 1024
+
+
+async def settle(served: Served, holds: Callable[[], bool] = lambda: True) -> dict[str, float]:
+    """Wait until no session is left, and something holds; the metrics then, or once that takes too long."""
+    until = time.monotonic() + SETTLED
+    while True:
+        found = await asyncio.to_thread(served.metrics)
+        left = found["duplexmt_sessions"] or found["duplexmt_streams"] or not holds()
+        if not left or time.monotonic() > until:
+            return found
+        await asyncio.sleep(0.5)
 
 
 def processor(pid: int) -> float:
@@ -147,72 +147,68 @@ def histogram_quantile(before: Mapping[str, float], after: Mapping[str, float], 
 
 
 class Reference:
-    """What translate.py shows of a text: its driver, with one client.
-
-    Args:
-        model_folder: of the model.
-        max_target_tokens, max_repeats: as in the server's settings.
+    """What translate.py shows of a text: its driver, with one client, and guards as in the server's settings.
 
     Attributes:
         characters, reads, sentences: of all texts so far; a sentence's end is read, too.
         sentences_of: of each text, as they were translated.
-        theta: by which all is decided.
+        engine: that translates them.
     """
 
     def __init__(self, model_folder: str, max_target_tokens: int, max_repeats: int) -> None:
         from data_prep.rules import UNSPACED
-        from duplexmt.model_folder.live import live_engine, live_text, load_live_model
-        from duplexmt.streaming.live import LiveDriver
+        from duplexmt.model_folder.live import live_engine, load_live_model
 
         self.loaded = load_live_model(model_folder, "cpu")
         self.between = "" if self.loaded.info["data"]["target_language"] in UNSPACED else " "
-        self.join = lambda: LiveDriver(engine).join(live_text(self.loaded, engine, None, True))
-        engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
-        self._known: dict[str, tuple[str, list[int]]] = {}
+        self.engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
+        self._known: dict[str, list[tuple[str, int]]] = {}
         self.characters = self.reads = self.sentences = 0
         self.sentences_of: dict[str, list[Any]] = {}
-        self.theta = engine.theta
 
     def __call__(self, text: str) -> str:
         """The translation of a text, a line for each of its lines."""
-        return self._found(text)[0]
+        return "".join(shown for shown, _ in self._found(text))
 
     def due(self, text: str) -> list[int]:
         """Of each event that a text brings about, the lines' among them: how many characters have to be there."""
-        return self._found(text)[1]
+        return [characters for _, characters in self._found(text)]
 
-    def _found(self, text: str) -> tuple[str, list[int]]:
+    def _found(self, text: str) -> list[tuple[str, int]]:
         if text not in self._known:
-            parts, due = zip(*self._parts(text), strict=True)
-            self._known[text] = "".join(parts), list(due)
+            self._known[text] = list(self._parts(text))
             self.characters += len(text)
         return self._known[text]
 
+    def pace(self, tokens_per_second: float) -> float:
+        """Characters a second with so many tokens, on average of all texts so far."""
+        return tokens_per_second * self.characters / (self.reads - self.sentences)
+
     def _parts(self, text: str) -> Iterator[tuple[str, int]]:
         """What each event of a text shows, and after how many characters."""
+        from duplexmt.model_folder.live import live_text
         from duplexmt.streaming.events import End, Read
-        from duplexmt.streaming.live import LiveEvent
+        from duplexmt.streaming.live import LiveDriver, LiveEvent
         from duplexmt.streaming.live_text import LineEnd
 
-        translator, sentence = self.join(), None  # the last one of this line
+        translator = LiveDriver(self.engine).join(live_text(self.loaded, self.engine, None, True))
+        sentence = None  # the last one of this line
         given = [translator.text.take(character) for character in text]
         for number, parts in enumerate([*given, translator.text.end()], start=1):
             translator.give(parts)
             while translator.driver.goes_on:
                 for _, found in translator.driver.step():
-                    shown = ""
                     if isinstance(found, LineEnd):
-                        shown, sentence = "\n", None
+                        sentence = None
+                        yield "\n", min(number, len(text))
                     elif isinstance(found, LiveEvent):
-                        shown = self.between if sentence not in (None, found.event.stream) else ""
-                        shown += getattr(found.event, "text", "")
+                        between = "" if sentence in (None, found.event.stream) else self.between
                         sentence = found.event.stream
                         self.reads += isinstance(found.event, Read)
                         if isinstance(found.event, End):
                             self.sentences += 1
                             self.sentences_of.setdefault(text, []).append(translator.sentence)
-                    if isinstance(found, (LineEnd, LiveEvent)):
-                        yield shown, min(number, len(text))
+                        yield between + getattr(found.event, "text", ""), min(number, len(text))
 
 
 @dataclass
@@ -307,7 +303,7 @@ class Speaker:
             self.closes.append(1006)
             socket.transport.abort()
         except ConnectionClosed as closed:
-            self._closed(closed.rcvd.code if closed.rcvd is not None else 1006)
+            self._closed(code_of(closed))
         finally:
             if writer is not None:
                 writer.cancel()
@@ -327,12 +323,8 @@ class Speaker:
 
     def _over(self) -> int:
         """Number of events after which the last line, or sentence that has all its text, was over."""
-        over = [
-            number
-            for number, (_, event) in enumerate(self.events, start=1)
-            if event["event"] == "line" or event.get("reason") == "end_token"
-        ]
-        return over[-1] if over else 0
+        ends = [event["event"] == "line" or event.get("reason") == "end_token" for _, event in self.events]
+        return max((number for number, end in enumerate(ends, start=1) if end), default=0)
 
     def _take(self, message: dict[str, Any], now: float) -> None:
         kind = message["type"]
@@ -374,6 +366,11 @@ class Speaker:
             await asyncio.sleep(max(0.0, next_tick - clock()))
 
 
+def code_of(closed: ConnectionClosed) -> int:
+    """With which a connection was closed; 1006 for a lost one."""
+    return closed.rcvd.code if closed.rcvd is not None else 1006
+
+
 def text_message(at: int, text: str) -> str:
     """A message with text."""
     return json.dumps({"type": "text", "at": at, "text": text}, ensure_ascii=False)
@@ -382,17 +379,9 @@ def text_message(at: int, text: str) -> str:
 def opened(url: str, headers: Mapping[str, str] | None = None) -> connect:
     """A connection, as a context manager."""
     return connect(
-        url,
-        additional_headers=headers,
-        subprotocols=[Subprotocol("duplexmt.v1")],
-        compression=None,
-        max_size=None,
-        max_queue=None,
-        ping_interval=None,
-        open_timeout=None,
-        close_timeout=1,
-        proxy=None,
-    )
+        url, additional_headers=headers, subprotocols=[Subprotocol("duplexmt.v1")], compression=None, max_size=None,
+        max_queue=None, ping_interval=None, open_timeout=None, close_timeout=1, proxy=None,
+    )  # fmt: skip
 
 
 def latencies(speaker: Speaker, due: Sequence[int], step: float) -> list[float]:

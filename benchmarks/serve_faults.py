@@ -12,8 +12,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from benchmarks.fault_proxy import Fault, FaultProxy, Kind, reset
 from benchmarks.faults import FaultError, expect
-from benchmarks.live_clients import LOCAL, RESTART, Reference, Served, Speaker, opened, text_message
+from benchmarks.live_clients import LOCAL, RESTART, Reference, Served, Speaker, code_of, opened, settle, text_message
 
 STREAMS = 32
 SETTINGS = (  # short times, so that what waits for them comes to pass; room for all invisible characters at once
@@ -38,6 +39,7 @@ AT_ONCE = 6  # faults at a time
 BYSTANDERS = 4
 LONGEST_DRAIN = 10.0
 BAD_MESSAGE, UNKNOWN_SESSION, IDLE, REPLACED, TOO_BIG, INVALID = 4400, 4404, 4408, 4409, 1009, 1007
+NO_UTF8 = [b'{"type":"ping\xff"}', b"\xed\xa0\x80", b"\xc0\xaf"]
 
 
 @dataclass
@@ -62,14 +64,7 @@ class Mistaken(Speaker):
 
 
 class Campaign:
-    """Faults at one server.
-
-    Args:
-        model_folder: of its model.
-        reference: of that model.
-        texts: that are spoken, known to `reference`.
-        seed: of moments and places.
-    """
+    """Faults at one server of a model folder, while texts are spoken; `seed` is that of moments and places."""
 
     def __init__(self, model_folder: str, reference: Reference, texts: list[str], seed: int) -> None:
         self.model_folder, self.reference, self.texts = model_folder, reference, texts
@@ -89,14 +84,15 @@ class Campaign:
         """Inject these faults, and report."""
         begun = time.monotonic()
         with Served(self.model_folder, *SETTINGS) as self.served:
-            files = open_files(self.served.process.pid)
+            files = len(self.open_files())
             waiting = list(reversed(kinds))
             standing_by = [asyncio.create_task(self._stand_by()) for _ in range(BYSTANDERS)]
             await asyncio.gather(*(self._work(waiting) for _ in range(AT_ONCE)))
             self.over = True
             await asyncio.gather(*standing_by)
-            left = await self._left(files)
-            engines = (await asyncio.to_thread(self.served.metrics))["duplexmt_engines_total"]
+            found = await settle(self.served, lambda: len(self.open_files()) <= files)
+            if (more := len(self.open_files()) - files) > 0:
+                print(f"{more} more files are open: {sorted(self.open_files())}", file=sys.stderr)
             await asyncio.to_thread(self.served.stop)
         return {
             "faults": sum(self.faults.values()),
@@ -107,8 +103,10 @@ class Campaign:
             "texts_lost_or_changed": self.changed,
             "bystanders": self.bystanders,
             "bystanders_affected": self.affected,
-            "engines_started": int(engines),
-            **left,
+            "engines_started": int(found["duplexmt_engines_total"]),
+            "sessions_left": int(found["duplexmt_sessions"]),
+            "streams_left": int(found["duplexmt_streams"]),
+            "files_left": max(0, more),
             "seconds": round(time.monotonic() - begun),
         }
 
@@ -136,18 +134,17 @@ class Campaign:
                 print(self.failures[-1], file=sys.stderr, flush=True)
             self.bystanders += 1
 
-    async def _left(self, files: int) -> dict[str, int]:
-        """What is left once all waits are over."""
-        until = time.monotonic() + 90
-        while True:
-            found = await asyncio.to_thread(self.served.metrics)
-            more = open_files(self.served.process.pid) - files
-            sessions, streams = int(found["duplexmt_sessions"]), int(found["duplexmt_streams"])
-            if not (sessions or streams or more > 0) or time.monotonic() > until:
-                if more > 0:
-                    print(f"{more} more files are open: {names_of_files(self.served.process.pid)}", file=sys.stderr)
-                return {"sessions_left": sessions, "streams_left": streams, "files_left": max(0, more)}
-            await asyncio.sleep(0.5)
+    def open_files(self) -> list[str]:
+        """Files and sockets the server has open."""
+        names = []
+        for file in Path(f"/proc/{self.served.process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # it has just been closed
+                names.append(os.readlink(file))
+        return names
+
+    async def engines(self) -> float:
+        """How many engines the server has started so far."""
+        return (await asyncio.to_thread(self.served.metrics))["duplexmt_engines_total"]
 
     def speaker(
         self, url: str, draw: random.Random, text: str = "", kind: type[Speaker] = Speaker, **values: Any
@@ -159,51 +156,33 @@ class Campaign:
     async def whole(self, speaker: Speaker) -> None:
         """Have one speak, who must be shown all of the translation, and nothing else."""
         await speaker.run()
-        self.compare(speaker, self.reference(speaker.text))
+        told = f"done={speaker.done}, closes {speaker.closes}, {speaker.errors[-1:]}"
+        self.compare(speaker.written, speaker.text, told, well=speaker.done)
 
-    def compare(self, speaker: Speaker, expected: str) -> None:
-        """Count a text that was shown."""
+    def compare(self, written: str, text: str, told: str = "", *, well: bool = True, whole: bool = True) -> None:
+        """Count what was shown of a text: it must be all of its translation, or (not `whole`) a beginning, and have
+        ended well; else raise `FaultError`, with what else is told."""
+        expected = self.reference(text)
+        begins = expected.startswith(written)
+        right = written == expected if whole else begins
         self.compared += 1
-        if not speaker.done or speaker.written != expected:
-            self.changed += not expected.startswith(speaker.written)
-            raise FaultError(
-                f"done={speaker.done}, closes {speaker.closes}, {speaker.errors[-1:]}\n"
-                f"{speaker.written!r} was shown, where it is\n{expected!r}"
-            )
-
-
-def open_files(pid: int) -> int:
-    """Files and sockets a process has open."""
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-
-
-def names_of_files(pid: int) -> list[str]:
-    """What these are."""
-    return sorted(os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir())
+        self.changed += not (right if well else begins)
+        expect(well and right, f"{told}: {written!r} was shown, where it is\n{expected!r}")
 
 
 # --- what networks do ------------------------------------------------------------------------------------------------
 
 
-def network(kind: Kind) -> Callable[[Campaign, random.Random], Awaitable[None]]:
+async def network(campaign: Campaign, draw: random.Random, kind: Kind) -> None:
     """Something happens to a connection, early or late."""
-
-    async def case(campaign: Campaign, draw: random.Random) -> None:
-        after = draw.randrange(0, 600) if draw.random() < 0.3 else draw.randrange(600, 4_000)
-        fault = Fault(kind, after, draw.uniform(0.5, 3.0))
-        async with FaultProxy(campaign.served.port, [fault]) as proxy:
-            await campaign.whole(campaign.speaker(proxy.url, draw))
-            expect(proxy.injected == [fault], "nothing has happened")
-
-    return case
+    after = draw.randrange(0, 600) if draw.random() < 0.3 else draw.randrange(600, 4_000)
+    fault = Fault(kind, after, draw.uniform(0.5, 3.0))
+    async with FaultProxy(campaign.served.port, [fault]) as proxy:
+        await campaign.whole(campaign.speaker(proxy.url, draw))
+        expect(proxy.injected == [fault], "nothing has happened")
 
 
 # --- what clients do -------------------------------------------------------------------------------------------------
-
-
-def code_of(closed: ConnectionClosed) -> int:
-    """With which a connection was closed; 1006 for a lost one."""
-    return closed.rcvd.code if closed.rcvd is not None else 1006
 
 
 class Raw:
@@ -274,9 +253,7 @@ async def cut_oddly(campaign: Campaign, draw: random.Random, place: Callable[[in
             await asyncio.sleep(0.05)  # the protocol allows 20 messages a second
         await raw.say(type="end")
         code = await raw.rest()
-    campaign.compared += 1
-    campaign.changed += raw.written != campaign.reference(text)
-    expect(code == 1000 and raw.written == campaign.reference(text), f"{code}: {raw.written!r} was shown")
+    campaign.compare(raw.written, text, f"{code}", well=code == 1000)
 
 
 async def two_on_one_key(campaign: Campaign, draw: random.Random) -> None:
@@ -302,17 +279,13 @@ async def two_on_one_key(campaign: Campaign, draw: random.Random) -> None:
         if draw.random() < 0.5:
             await second.say(type="end")
             code = await second.rest()
-            campaign.compared += 1
-            campaign.changed += second.written != campaign.reference(text)
-            expect(code == 1000 and second.written == campaign.reference(text), f"{code}: {second.written!r}")
+            campaign.compare(second.written, text, f"{code}", well=code == 1000)
         else:
             third = Raw(await stack.enter_async_context(opened(url)))
             await third.say(**again, seq=0)
             codes = await third.rest(), await second.rest()
             expect(codes == (UNKNOWN_SESSION, UNKNOWN_SESSION), f"a used key ended them with {codes}")
-            shown = campaign.reference(text).startswith(second.written)
-            campaign.changed += not shown
-            expect(shown, f"{second.written!r} was shown")
+            campaign.compare(second.written, text, whole=False)
 
 
 async def abandoned(campaign: Campaign, draw: random.Random) -> None:
@@ -337,28 +310,24 @@ async def abandoned(campaign: Campaign, draw: random.Random) -> None:
     expect(code == IDLE, f"a handshake without a message ended with {code}")
 
 
-def mistake(code: int, named: str, *frames: str | bytes) -> Callable[[Campaign, random.Random], Awaitable[None]]:
+async def mistake(campaign: Campaign, draw: random.Random, code: int, named: str, frames: list[str | bytes]) -> None:
     """In the middle of a session a frame comes that is none; its client comes back and goes on."""
+    frame = draw.choice(frames)
 
-    async def case(campaign: Campaign, draw: random.Random) -> None:
-        frame = draw.choice(frames)
+    async def send(socket: ClientConnection) -> None:
+        await socket.send(frame, text=True)
 
-        async def send(socket: ClientConnection) -> None:
-            await socket.send(frame, text=True)
-
-        speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken, mistake=send, after=draw.uniform(0.0, 1.0))
-        await campaign.whole(speaker)
-        expect(speaker.closes == [code, 1000], f"ended with {speaker.closes}")
-        told = " ".join(error["message"] for error in speaker.errors)
-        expect(named in told, f"{named!r} is not named in {told!r}")
-
-    return case
+    speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken, mistake=send, after=draw.uniform(0.0, 1.0))
+    await campaign.whole(speaker)
+    expect(speaker.closes == [code, 1000], f"ended with {speaker.closes}")
+    told = " ".join(error["message"] for error in speaker.errors)
+    expect(named in told, f"{named!r} is not named in {told!r}")
 
 
 async def nan(campaign: Campaign, draw: random.Random) -> None:
     """θ is no number, from the start or later."""
     if draw.random() < 0.5:
-        await mistake(BAD_MESSAGE, "theta", '{"type":"set","id":1,"theta":NaN}')(campaign, draw)
+        await mistake(campaign, draw, BAD_MESSAGE, "theta", ['{"type":"set","id":1,"theta":NaN}'])
         return
     async with opened(campaign.served.url) as socket:
         raw = Raw(socket)
@@ -379,8 +348,7 @@ async def storm(campaign: Campaign, draw: random.Random) -> None:
 
     async def one() -> str:
         async with opened(campaign.served.url) as socket:
-            raw = Raw(socket)
-            await raw.say(type="start")
+            await socket.send('{"type":"start"}')
             async with asyncio.timeout(PATIENCE):
                 message = json.loads(await socket.recv())
             socket.transport.abort()
@@ -393,26 +361,21 @@ async def storm(campaign: Campaign, draw: random.Random) -> None:
 # --- what becomes of the engine and of the server --------------------------------------------------------------------
 
 
-def engine(number: int) -> Callable[[Campaign, random.Random], Awaitable[None]]:
+async def engine(campaign: Campaign, draw: random.Random, number: int) -> None:
     """The engine gets a signal, while all speak."""
-
-    async def case(campaign: Campaign, draw: random.Random) -> None:
-        async with campaign.engine_is_mine:
-            speaker = campaign.speaker(campaign.served.url, draw)
-            speaking = asyncio.create_task(campaign.whole(speaker))
-            await asyncio.sleep(draw.uniform(0.2, 2.0))
-            before = (await asyncio.to_thread(campaign.served.metrics))["duplexmt_engines_total"]
-            pid = campaign.served.engine()
-            expect(pid is not None, "there is no engine")
-            os.kill(pid or 0, number)
-            await speaking
-            expect(speaker.closes == [1000], f"its clients' connections ended with {speaker.closes}")
-            until = time.monotonic() + PATIENCE
-            while (await asyncio.to_thread(campaign.served.metrics))["duplexmt_engines_total"] == before:
-                expect(time.monotonic() < until, "no other engine was started")
-                await asyncio.sleep(0.2)
-
-    return case
+    async with campaign.engine_is_mine:
+        speaker = campaign.speaker(campaign.served.url, draw)
+        speaking = asyncio.create_task(campaign.whole(speaker))
+        await asyncio.sleep(draw.uniform(0.2, 2.0))
+        before, pid = await campaign.engines(), campaign.served.engine()
+        expect(pid is not None, "there is no engine")
+        os.kill(pid or 0, number)
+        await speaking
+        expect(speaker.closes == [1000], f"its clients' connections ended with {speaker.closes}")
+        until = time.monotonic() + PATIENCE
+        while await campaign.engines() == before:
+            expect(time.monotonic() < until, "no other engine was started")
+            await asyncio.sleep(0.2)
 
 
 async def terminated(campaign: Campaign, draw: random.Random) -> None:
@@ -426,37 +389,34 @@ async def terminated(campaign: Campaign, draw: random.Random) -> None:
         await asyncio.gather(*speaking)
     expect(seconds < LONGEST_DRAIN, f"the server took {seconds:.1f} s to end")
     for speaker in speakers:
-        expected = campaign.reference(speaker.text)
-        campaign.compared += 1
-        shown = expected.startswith(speaker.written)
-        campaign.changed += not shown
-        expect(shown, f"{speaker.written!r} was shown, where it is {expected!r}")
+        campaign.compare(speaker.written, speaker.text, whole=False)
         if speaker.done:
             continue
         expect(speaker.closes[-1:] == [RESTART], f"ended with {speaker.closes}")
         rest = campaign.speaker(campaign.served.url, draw, speaker.text[speaker.handed_back :])
         await rest.run()
         expect(rest.done, f"elsewhere it ended with {rest.closes}, {rest.errors}")
+        expected = campaign.reference(speaker.text)
         whole = (speaker.kept() + " " + rest.written).split()  # what another server begins has no space before it
         expect(whole == expected.split(), f"{whole} was shown, where it is {expected!r}")
 
 
 KINDS: dict[str, tuple[Callable[[Campaign, random.Random], Awaitable[None]], int]] = {  # and how many of 300
-    "reset": (network("reset"), 50),
-    "half_open": (network("half_open"), 30),
-    "stall": (network("stall"), 20),
-    "drip": (network("drip"), 15),
+    "reset": (partial(network, kind="reset"), 50),
+    "half_open": (partial(network, kind="half_open"), 30),
+    "stall": (partial(network, kind="stall"), 20),
+    "drip": (partial(network, kind="drip"), 15),
     "duplicated": (duplicated, 20),
     "gapped": (gapped, 20),
     "two_on_one_key": (two_on_one_key, 30),
     "abandoned": (abandoned, 20),
-    "oversize": (mistake(TOO_BIG, "", "x" * 20_000, text_message(0, "我" * 2_001)), 20),
-    "invalid_utf8": (mistake(INVALID, "", b'{"type":"ping\xff"}', b"\xed\xa0\x80", b"\xc0\xaf"), 20),
+    "oversize": (partial(mistake, code=TOO_BIG, named="", frames=["x" * 20_000, text_message(0, "我" * 2_001)]), 20),
+    "invalid_utf8": (partial(mistake, code=INVALID, named="", frames=NO_UTF8), 20),
     "nan": (nan, 20),
     "joiners": (joiners, 5),
     "storm": (storm, 6),
-    "engine_killed": (engine(signal.SIGKILL), 10),
-    "engine_hung": (engine(signal.SIGSTOP), 8),
+    "engine_killed": (partial(engine, number=signal.SIGKILL), 10),
+    "engine_hung": (partial(engine, number=signal.SIGSTOP), 8),
     "terminated": (terminated, 6),
 }
 

@@ -29,9 +29,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import torch
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
@@ -47,9 +49,13 @@ from benchmarks.live_clients import (
     histogram_quantile,
     latencies,
     opened,
+    processor,
     quantile,
+    resident,
+    settle,
     text_message,
 )
+from benchmarks.measuring import check_counts
 from benchmarks.serve_faults import Campaign, faults_of
 from duplexmt.data.grammar import builtin_corpus
 from duplexmt.streaming.engine import Engine
@@ -63,7 +69,6 @@ AT_ONCE = 50  # connects
 TURNS = 3  # of the throughput
 AT_ONCE_SAID = 400  # characters of those who have said all at once
 OVERLOAD = 60.0  # seconds, at most
-SETTLED = 60.0  # seconds in which sessions without a client have to be gone
 LOOK = 0.02  # seconds between two looks at the event loop of the clients
 
 
@@ -71,16 +76,13 @@ class Texts:
     """Lines of two sentences of the built-in corpus, without end."""
 
     def __init__(self, seed: int) -> None:
-        self.sources = [pair.source for pair in builtin_corpus(4000, 0, 0, seed=seed)["train"]]
-        self._next = 0
+        self._sources = cycle(pair.source for pair in builtin_corpus(4000, 0, 0, seed=seed)["train"])
 
     def __call__(self, characters: int) -> str:
         """A text of so many characters, or a few more."""
         lines: list[str] = []
         while sum(map(len, lines)) < characters:
-            two = [self.sources[(self._next + number) % len(self.sources)] for number in range(2)]
-            lines.append("".join(two) + "\n")
-            self._next += 2
+            lines.append("".join(islice(self._sources, 2)) + "\n")
         return "".join(lines)
 
 
@@ -88,14 +90,8 @@ def engine_alone(reference: Reference, streams: int) -> dict[str, float]:
     """The engine without a server, in decode_latency.py's way: every stream a sentence of the texts' mean length."""
     length = max(2, round(reference.reads / reference.sentences))
     model, end = reference.loaded.model, reference.loaded.tokens.end
-    text_logits = model.text_logits
-
-    def without_end(hidden: Any) -> Any:
-        logits = text_logits(hidden)
-        logits[..., end] = -math.inf
-        return logits
-
-    model.text_logits = without_end
+    text_logits, ends = model.text_logits, torch.tensor([end])
+    model.text_logits = lambda hidden: text_logits(hidden).index_fill(-1, ends, -math.inf)
     try:
         engine = bare_engine(reference, streams, 0.5, max_target_tokens=length)
         decode_latency.decode(engine, streams, length, "cpu")  # warm
@@ -123,7 +119,7 @@ def bare_engine(reference: Reference, streams: int, theta: float, **guards: int)
 def same_sentences(reference: Reference, streams: int, texts: list[str]) -> float:
     """Events a second of the engine alone on the sentences of the texts, until the first stream has no more."""
     guards = {"max_target_tokens": MAX_TARGET_TOKENS, "max_repeats": MAX_REPEATS}
-    engine = bare_engine(reference, streams, reference.theta, **guards)
+    engine = bare_engine(reference, streams, reference.engine.theta, **guards)
     left = [iter(reference.sentences_of[texts[number % len(texts)]]) for number in range(streams)]
     whose: dict[int, int] = {}
 
@@ -250,20 +246,20 @@ async def load(
 ) -> dict[str, Any]:
     """Parts load, throughput and overload, on one server."""
     draw, step = random.Random(asked.seed), alone["step_ms_p50"] / 1000
-    pace = TOKENS_PER_SECOND * reference.characters / (reference.reads - reference.sentences)
+    pace = reference.pace(TOKENS_PER_SECOND)
     clock, rows = asyncio.get_running_loop().time, {}
     settings = (f"engine.max_streams={asked.active}", f"limits.sessions={2 * asked.connected + 2 * asked.active}")
     with Served(asked.model_folder, *settings) as served:
-        empty, before = served.memory(), served.metrics()
+        empty, before = served.each(resident), served.metrics()
         if "load" in asked.only:
             speakers = speakers_of(served.url, texts["load"], asked.active, pace, asked.seconds, draw)
-            until, computed = clock() + asked.seconds, served.processor_seconds()
+            until, computed = clock() + asked.seconds, served.each(processor)
             others = [silent(served.url, until) for _ in range(asked.connected - asked.active)]
             lags, lasted = await speak(speakers, others)
-            after, full = await asyncio.to_thread(served.metrics), served.memory()
+            after, full = await asyncio.to_thread(served.metrics), served.each(resident)
             cores = {
                 f"{name}_cores_per_speaker": (seconds - computed[name]) / asked.seconds / asked.active
-                for name, seconds in served.processor_seconds().items()
+                for name, seconds in served.each(processor).items()
             }
             found = all_latencies(speakers, reference, step)
             rows["load"] = {
@@ -306,16 +302,6 @@ async def load(
     return rows
 
 
-async def settle(served: Served) -> dict[str, float]:
-    """Wait until no session is left; the metrics then, or once that takes too long."""
-    until = time.monotonic() + SETTLED
-    while True:
-        found = await asyncio.to_thread(served.metrics)
-        if not (found["duplexmt_sessions"] or found["duplexmt_streams"]) or time.monotonic() > until:
-            return found
-        await asyncio.sleep(0.5)
-
-
 async def connect_and_abort(served: Served, text: str, draw: random.Random) -> str:
     """Come as far as chance has it, and be gone without a word; or with one."""
     how = draw.choice(("half a request", "handshake", "start", "text", "close"))
@@ -355,7 +341,7 @@ async def churn(asked: argparse.Namespace, text: str) -> dict[str, Any]:
         for _ in range(10):
             await asyncio.gather(*(some(-(-asked.connects // 10 // AT_ONCE)) for _ in range(AT_ONCE)))
             found = await settle(served)
-            tenths.append(served.memory())
+            tenths.append(served.each(resident))
         await asyncio.to_thread(served.stop)
     return {
         "connects": counts.total(),
@@ -369,31 +355,25 @@ async def churn(asked: argparse.Namespace, text: str) -> dict[str, Any]:
     }
 
 
-def missed(rows: dict[str, Any]) -> list[str]:
+def missed(rows: dict[str, dict[str, Any]]) -> list[str]:
     """Targets that were not met, each with its value; those of issue and documents."""
-    step = rows.get("engine_alone", {}).get("step_ms_p50", math.nan)
-    targets: list[tuple[str, str, float]] = [
-        ("load", "p50_ms", 2 * step), ("load", "p95_ms", 3 * step + 5), ("load", "p99_ms", 5 * step + 10),
-        ("load", "loop_lag_ms_p99", 20), ("load", "texts_lost_or_changed", 0), ("load", "disturbed", 0),
-        ("load", "silent_disturbed", 0), ("throughput", "texts_lost_or_changed", 0), ("overload", "told_ms_max", 100),
-        ("churn", "memory_growth", 0.01), ("churn", "streams_left", 0), ("churn", "sessions_left", 0),
-        ("faults", "failures", 0), ("faults", "texts_lost_or_changed", 0), ("faults", "bystanders_affected", 0),
-        ("faults", "sessions_left", 0), ("faults", "streams_left", 0),
-        ("faults", "files_left", 2),  # pipes of the engine before, until Python collects its process object
-    ]  # fmt: skip
-    if "load" in rows:
-        targets.append(("overload", "p99_ms", 1.2 * rows["load"]["p99_ms"]))
-    found = [
-        f"{part}.{name}={rows[part][name]:.4g} > {most:.4g}"
-        for part, name, most in targets
-        if part in rows and not rows[part][name] <= most
-    ]
-    if "throughput" in rows and not (share := rows["throughput"]["share_of_same_sentences"]) >= 0.85:
+    values = {f"{part}.{name}": value for part, row in rows.items() for name, value in row.items()}
+    values |= {f"overload.{name}": value for name, value in values.get("overload.admitted", {}).items()}
+    step = values.get("engine_alone.step_ms_p50", math.nan)
+    most = {
+        "load.p50_ms": 2 * step, "load.p95_ms": 3 * step + 5, "load.p99_ms": 5 * step + 10, "load.loop_lag_ms_p99": 20,
+        "load.texts_lost_or_changed": 0, "load.disturbed": 0, "load.silent_disturbed": 0,
+        "throughput.texts_lost_or_changed": 0, "overload.told_ms_max": 100, "overload.texts_lost_or_changed": 0,
+        "overload.disturbed": 0, "overload.p99_ms": 1.2 * values.get("load.p99_ms", math.inf),
+        "churn.memory_growth": 0.01, "churn.streams_left": 0, "churn.sessions_left": 0, "faults.failures": 0,
+        "faults.texts_lost_or_changed": 0, "faults.bystanders_affected": 0, "faults.sessions_left": 0,
+        "faults.streams_left": 0,
+        "faults.files_left": 2,  # pipes of the engine before, until Python collects its process object
+    }  # fmt: skip
+    above = {name: bound for name, bound in most.items() if name in values and not values[name] <= bound}
+    found = [f"{name}={values[name]:.4g} > {bound:.4g}" for name, bound in above.items()]
+    if not (share := values.get("throughput.share_of_same_sentences", 1)) >= 0.85:
         found.append(f"throughput.share_of_same_sentences={share:.3g} < 0.85")
-    if "overload" in rows and any(
-        rows["overload"]["admitted"][name] for name in ("texts_lost_or_changed", "disturbed")
-    ):
-        found.append(f"overload.admitted={rows['overload']['admitted']}")
     return found
 
 
@@ -418,8 +398,7 @@ def main() -> int:
     for name, value in (quick if asked.quick else full).items():
         if getattr(asked, name) is None:
             setattr(asked, name, value)
-        if getattr(asked, name) < 1:
-            parser.error(f"--{name} {getattr(asked, name)}: must be at least 1")
+    check_counts(parser, asked, *full)
     if asked.connected < asked.active:
         parser.error(f"--connected {asked.connected}: must be at least --active {asked.active}, who are among them")
 
@@ -431,7 +410,7 @@ def main() -> int:
         reference(text)
     rows["size"] = {name: getattr(asked, name) for name in ("active", "connected", "seconds", "connects", "faults")}
     if {"load", "throughput", "overload"} & set(asked.only):
-        pace = TOKENS_PER_SECOND * reference.characters / (reference.reads - reference.sentences)
+        pace = reference.pace(TOKENS_PER_SECOND)
         brief = min(OVERLOAD, asked.seconds)
         sizes = {"load": pace * asked.seconds, "throughput": AT_ONCE_SAID, "overload": pace * brief}
         texts = {name: [make(int(size)) for _ in range(TEXTS)] for name, size in sizes.items() if name in asked.only}

@@ -36,15 +36,14 @@ def test_a_changed_text_is_found():
             return text.upper()
 
     campaign = serve_faults.Campaign("none", Upper(), ["ab"], seed=1)
-    for written, done, fine, changed in (("AB", True, True, 0), ("A", True, False, 0), ("AX", True, False, 1)):
-        speaker = Speaker("", "ab", written=written, done=done)
+    for written, well, changed in (("A", True, 1), ("A", False, 0), ("AX", False, 1), ("AB", False, 0)):
         campaign.changed = 0
-        if fine:
-            campaign.compare(speaker, "AB")
-        else:
-            with pytest.raises(serve_faults.FaultError, match="was shown"):
-                campaign.compare(speaker, "AB")
+        with pytest.raises(serve_faults.FaultError, match="was shown"):
+            campaign.compare(written, "ab", well=well)
         assert campaign.changed == changed
+    campaign.compare("AB", "ab")
+    campaign.compare("A", "ab", whole=False)
+    assert (campaign.compared, campaign.changed) == (6, 0)
 
 
 def test_latencies_leave_out_waits_of_the_policy_and_keep_those_for_the_server():
