@@ -40,6 +40,7 @@ SMALL = [
     "training.checkpoint_every_n_steps=3", "training.sample_size=4", "probes.count=1", "demonstrate=1",
 ]  # fmt: skip
 SYSTEMS = {"grid": ["system=grid"], "waitk": ["system=waitk", "system.k=3"], "offline": ["system=offline"]}
+GRID = [*SMALL, *SYSTEMS["grid"]]
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 TEMPORARY = ("*.partial", "*.tmp", "*.lock", ".latest-*")
 
@@ -60,18 +61,12 @@ class Done:
 
 @dataclass
 class Case:
-    """A few faults of one kind.
+    """A few faults of one kind."""
 
-    Attributes:
-        name: by which `--only` finds it.
-        run: given a folder and draws, does it; raises `FaultError`.
-        counts: faults, and kills among them.
-    """
-
-    name: str
-    run: Callable[["Case", Path, random.Random], None]
+    name: str  # by which `--only` finds it
+    run: Callable[["Case", Path, random.Random], None]  # does it in a folder, with draws; raises `FaultError`
     counts: dict[str, int] = field(default_factory=lambda: {"faults": 0, "kills": 0})
-    skipped: str | None = None
+    skipped: str | None = None  # why
 
     def fault(self, kill: bool = False) -> None:
         """One more."""
@@ -94,13 +89,13 @@ def call(command: list[str], kill_after: float | None = None, number: int = sign
     ) as process:  # fmt: skip
         killed = False
         try:
-            output, _ = process.communicate(timeout=1800 if kill_after is None else kill_after)
+            output, _ = process.communicate(timeout=kill_after or 1800)
         except subprocess.TimeoutExpired:
             killed = kill_after is not None
-            if number == signal.SIGKILL or not killed:
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
+            if killed and number != signal.SIGKILL:
                 os.kill(process.pid, number)  # to the first process alone, as `kill` does
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
             try:
                 output, _ = process.communicate(timeout=60)
             except subprocess.TimeoutExpired:
@@ -147,29 +142,25 @@ def succeeded(done: Done) -> Done:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What must be equal bit for bit: a model's files but for its manifest's scores, or an evaluation's tables."""
-    if (folder / "model").is_dir():
-        manifest = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
-        return {"scores": json.dumps(manifest["scores"]).encode(), **files_of(folder / "model")}
-    return {name: content for name, content in files_of(folder).items() if name in ("results.csv", "texts")}
+    """What must be equal bit for bit: a model's files, its manifest's scores alone and no card; an evaluation's tables,
+    and of its hypotheses texts and delays; else all files."""
+    model, found = folder / "model", {}
+    inside = model if model.is_dir() else folder
+    for path in sorted(path for path in inside.rglob("*") if path.is_file() and path.name != "README.md"):
+        name, content = str(path.relative_to(inside)), path.read_bytes()
+        if name == "duplexmt.json":
+            content = json.dumps(json.loads(content)["scores"]).encode()
+        elif name == "hypotheses.jsonl":
+            rows = map(json.loads, content.splitlines())
+            content = "\n".join(sorted(json.dumps([row["id"], row["tokens"], row["delays"]]) for row in rows)).encode()
+        found[name] = content
+    compared = ("results.csv", "hypotheses.jsonl") if "results.csv" in found else found
+    return {name: found[name] for name in compared if name in found}
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Files by name, manifests and cards left out; of hypotheses, texts and delays alone."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.name == "hypotheses.jsonl":
-            kept = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-            rows = sorted(json.dumps([row["id"], row["tokens"], row["delays"]]) for row in kept)
-            found["texts"] = "\n".join(rows).encode()
-        elif path.is_file() and path.name not in ("duplexmt.json", "README.md"):
-            found[str(path.relative_to(folder))] = path.read_bytes()
-    return found
-
-
-def same(whole: Path, parts: Path, of: Callable[[Path], dict[str, bytes]] | None = None) -> None:
+def same(whole: Path, parts: Path) -> None:
     """Two folders hold the same result, and the second one no temporary file."""
-    one, other = (of or contents)(whole), (of or contents)(parts)
+    one, other = contents(whole), contents(parts)
     expect(one.keys() == other.keys() and bool(one), f"{sorted(one.keys() ^ other.keys())} in one alone")
     differing = [name for name in one if one[name] != other[name]]
     expect(not differing, f"{parts}: {differing} differ from the undisturbed run's")
@@ -196,6 +187,17 @@ def undisturbed(base: Path, program: str, settings: list[str]) -> tuple[Path, fl
             done = succeeded(call([program, *settings, f"hydra.run.dir={folder}"]))
             wholes[key] = folder, done.seconds
     return wholes[key]
+
+
+def trained(base: Path, *settings: str, system: str = "grid") -> tuple[Path, float]:
+    """The same of a small training."""
+    return undisturbed(base, "train.py", [*SMALL, *SYSTEMS[system], *settings])
+
+
+def copied(whole: Path, folder: Path) -> None:
+    """Put a copy of a folder in the place of another."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(whole, folder, symlinks=True)
 
 
 def going_on(folder: Path, settings: list[str], program: str = "train.py") -> list[str]:
@@ -244,7 +246,7 @@ def killed_evaluations(quick: bool) -> Iterator[Case]:
     """Of a trained model at several θ, and of a baseline."""
 
     def run(case: Case, folder: Path, draw: random.Random, system: str, knob: str) -> None:
-        model = undisturbed(folder.parent, "train.py", [*SMALL, *SYSTEMS[system]])[0] / "model"
+        model = trained(folder.parent, system=system)[0] / "model"
         settings = [f"model_folder={model}", knob, "batch_size=1", "check_overlap=false"]
         kill_until_done(case, folder, draw, "evaluate.py", settings, 2 if quick else 10)
 
@@ -268,11 +270,9 @@ def damage(quick: bool) -> Iterator[Case]:
     times = 1 if quick else 6
 
     def checkpoint(case: Case, folder: Path, draw: random.Random, system: str, how: str) -> None:
-        settings = [*SMALL, *SYSTEMS[system], "trainer.max_steps=10"]
-        whole, _ = undisturbed(folder.parent, "train.py", settings)
+        whole, _ = trained(folder.parent, "trainer.max_steps=10", system=system)
         for _ in range(times):
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(whole, folder, symlinks=True)
+            copied(whole, folder)
             shutil.rmtree(folder / "model")
             damaged(folder / "checkpoints" / "last.ckpt", how, draw)
             case.fault()
@@ -283,18 +283,16 @@ def damage(quick: bool) -> Iterator[Case]:
                 refused(done, "last.ckpt", "copy")
 
     def model(case: Case, folder: Path, draw: random.Random, how: str) -> None:
-        whole, _ = undisturbed(folder.parent, "train.py", [*SMALL, *SYSTEMS["grid"]])
+        whole, _ = trained(folder.parent)
         names = sorted(path.name for path in (whole / "model").iterdir() if path.name != "README.md")
         for name in names[:2] if quick else names * 2:
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(whole / "model", folder)
+            copied(whole / "model", folder)
             damaged(folder / name, how, draw)
             case.fault()
-            program = draw.choice(
-                (["translate.py", "text=我看书。"], ["evaluate.py", f"hydra.run.dir={folder}-evaluation"])
-            )
+            evaluation = f"{folder}-evaluation"
+            program = draw.choice((["translate.py", "text=我看书。"], ["evaluate.py", f"hydra.run.dir={evaluation}"]))
             refused(call([*program, f"model_folder={folder}"]), name)
-            expect(not Path(f"{folder}-evaluation").exists(), "a refused evaluation left its folder")
+            expect(not Path(evaluation).exists(), "a refused evaluation left its folder")
 
     def corpus(case: Case, folder: Path, draw: random.Random, ending: str, how: str) -> None:
         path = folder.with_name(f"{folder.name}.tsv{ending}")
@@ -338,27 +336,25 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
 
 def disks(quick: bool) -> Iterator[Case]:
     """Full and read-only disks; they want root."""
-    settings = [*SMALL, *SYSTEMS["grid"]]
 
     def full(case: Case, folder: Path, draw: random.Random, share: float) -> None:
-        whole, _ = undisturbed(folder.parent, "train.py", settings)
+        whole, _ = trained(folder.parent)
         wanted = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file()) // 1024
         with small_disk(folder, round(wanted * share) + 64):
             run = folder / "run"
             case.fault()
-            done = call(["train.py", *settings, f"hydra.run.dir={run}"])
-            refused(done, "make room")
+            refused(call(["train.py", *GRID, f"hydra.run.dir={run}"]), "make room")
             nothing_left(run)
             subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
-            succeeded(call(going_on(run, settings)))
+            succeeded(call(going_on(run, GRID)))
             same(whole, run)
 
     def read_only(case: Case, folder: Path, draw: random.Random, program: str) -> None:
-        model = undisturbed(folder.parent, "train.py", settings)[0] / "model"
+        model = trained(folder.parent)[0] / "model"
         with small_disk(folder, 64):
             subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
             case.fault()
-            arguments = settings if program == "train.py" else [f"model_folder={model}"]
+            arguments = GRID if program == "train.py" else [f"model_folder={model}"]
             refused(call([program, *arguments, f"hydra.run.dir={folder}/run"]), str(folder), "another folder")
 
     able = os.geteuid() == 0
@@ -373,28 +369,27 @@ def others(quick: bool) -> Iterator[Case]:
     """Two runs on one folder, a clock set back, sweeps and raw corpora killed."""
 
     def twice(case: Case, folder: Path, draw: random.Random) -> None:
-        settings = [*SMALL, *SYSTEMS["grid"]]
-        whole, _ = undisturbed(folder.parent, "train.py", settings)
+        whole, _ = trained(folder.parent)
+        train = ["train.py", *GRID, f"hydra.run.dir={folder}"]
         with ThreadPoolExecutor() as pool:
-            first = pool.submit(call, ["train.py", *settings, f"hydra.run.dir={folder}"])
+            first = pool.submit(call, train)
             limit = time.monotonic() + 60
             while not (folder / "corpus.json").exists() and time.monotonic() < limit:
                 time.sleep(0.05)
             for _ in range(1 if quick else 3):
                 case.fault()
-                refused(call(["train.py", *settings, f"hydra.run.dir={folder}"]), folder.name, "wait for its end")
+                refused(call(train), folder.name, "wait for its end")
             succeeded(first.result())
         same(whole, folder)
 
     def clock(case: Case, folder: Path, draw: random.Random) -> None:
-        settings = [*SMALL, *SYSTEMS["grid"]]
-        whole, seconds = undisturbed(folder.parent, "train.py", settings)
-        done = call(["train.py", *settings, f"hydra.run.dir={folder}"], 0.8 * seconds)
+        whole, seconds = trained(folder.parent)
+        done = call(["train.py", *GRID, f"hydra.run.dir={folder}"], 0.8 * seconds)
         ahead = time.time() + 7 * 86400
         for path in folder.rglob("*"):
             os.utime(path, (ahead, ahead), follow_symlinks=False)  # the clock is a week behind them now
         case.fault(kill=done.killed)
-        succeeded(call(going_on(folder, settings)))
+        succeeded(call(going_on(folder, GRID)))
         same(whole, folder)
 
     def sweep(case: Case, folder: Path, draw: random.Random) -> None:
@@ -405,9 +400,8 @@ def others(quick: bool) -> Iterator[Case]:
             case.fault(kill=done.killed)
             for seed in (1, 2):
                 job, settings = folder / str(seed - 1), [*SMALL, *SYSTEMS["offline"], f"training.seed={seed}"]
-                whole, _ = undisturbed(folder.parent, "train.py", settings)
                 succeeded(call(going_on(job, settings)))
-                same(whole, job)
+                same(undisturbed(folder.parent, "train.py", settings)[0], job)
 
     def data_prep(case: Case, folder: Path, draw: random.Random) -> None:
         raw = folder / "raw"
@@ -425,7 +419,7 @@ def others(quick: bool) -> Iterator[Case]:
             else:
                 shutil.rmtree(folder / "parts")
         succeeded(call([*command, f"output={folder / 'parts'}"]))
-        same(folder / "whole", folder / "parts", of=files_of)
+        same(folder / "whole", folder / "parts")
 
     def experiment(case: Case, folder: Path, draw: random.Random) -> None:
         pairs = builtin_corpus(3000, 0, 0, seed=1)["train"]
