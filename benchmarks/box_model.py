@@ -17,16 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.experiment import (
-    ROOT,
-    Stage,
-    evaluation,
-    quoted,
-    refuse_other_settings,
-    run,
-    told_in_one_line,
-    training,
-)
+from benchmarks.experiment import ROOT, Stage, evaluation, quoted, run, told_in_one_line, training
 from data_prep.cores import usable_cores
 from duplexmt.model_folder.pack import pack
 
@@ -47,7 +38,7 @@ def stages(out: Path, al: float, limit: int | None, extra: list[str]) -> list[St
     trainings: list[Stage] = []
     for name, key in FROM.items():
         before = [quoted(key, trainings[-1].folder / "model")] if key else []
-        trainings.append(training(name, out / name, [f"experiment=box_{name}", *before, *extra]))
+        trainings.append(training(out / name, [f"experiment=box_{name}", *before, *extra]))
     grid = trainings[-1]
     trained, packed = grid.folder / "model", out / "packed"
     theta = evaluated("theta", out, trained, [f"target_al={al:g}", f"limit={limit or 500}"])
@@ -83,8 +74,8 @@ def main(arguments: list[str] | None = None) -> None:
     chain = stages(out, asked.al, asked.limit, asked.extra)
     with told_in_one_line(out):
         for stage in chain:
-            refuse_other_settings(stage, out)
-        seconds = {stage.name: run(stage, out, usable_cores()) for stage in chain}
+            stage.refuse_other_settings()
+        seconds = {stage.name: run(stage, usable_cores()) for stage in chain}
         pack(out / "grid" / "model", asked.into, [out / "tatoeba", out / "captions"])
     print((asked.into / "README.md").read_text(encoding="utf-8"))
     print(json.dumps({"benchmark": "box_model", "seconds": seconds, "into": str(asked.into)}))

@@ -65,6 +65,31 @@ class Stage:
             return None
         return self.resumed if (self.folder / self.begun).is_file() else self.fresh
 
+    @property
+    def record(self) -> Path:
+        """Where it is noted what it was begun with."""
+        return self.folder.with_name(f".{self.folder.name}.settings.json")
+
+    def settings(self) -> list[str]:
+        """What it is begun with, wherever the experiment's folder lies."""
+        return [argument.replace(str(self.folder.parent), "OUT") for argument in self.fresh]
+
+    def refuse_other_settings(self) -> None:
+        """Where it is complete, or begun, it goes on with the settings it was begun with, and no others.
+
+        Raises:
+            ValueError: naming those that differ.
+        """
+        if not self.record.is_file() or self.command() == self.fresh:  # nothing there to go on from
+            return
+        before, now = json.loads(self.record.read_text(encoding="utf-8")), self.settings()
+        if before != now:
+            then, here = [each for each in before if each not in now], [each for each in now if each not in before]
+            raise ValueError(
+                f"{self.folder} was begun with {shlex.join(then) or 'fewer settings'}, not with "
+                f"{shlex.join(here) or 'fewer settings'}: give another --out, or remove that folder"
+            )
+
 
 def evaluation(name: str, folder: Path, fresh: list[str], resumed: Sequence[str] = ()) -> Stage:
     """A run of evaluate.py in a folder, with settings for its start and for going on."""
@@ -73,38 +98,10 @@ def evaluation(name: str, folder: Path, fresh: list[str], resumed: Sequence[str]
     return Stage(name, folder, *commands, complete="scored.json", begun="decoding.json")
 
 
-def training(name: str, folder: Path, arguments: list[str]) -> Stage:
-    """A run of train.py in a folder."""
+def training(folder: Path, arguments: list[str]) -> Stage:
+    """A run of train.py in a folder, whose name it has."""
     commands = ["train.py", *arguments, quoted("hydra.run.dir", folder)], ["train.py", quoted("resume", folder)]
-    return Stage(name, folder, *commands, complete="model/duplexmt.json", begun="checkpoints/last.ckpt")
-
-
-def settings_file(stage: Stage, out: Path) -> Path:
-    """Where it is noted what a stage was begun with."""
-    return out / f".{stage.folder.name}.settings.json"
-
-
-def settings_of(stage: Stage, out: Path) -> list[str]:
-    """What a stage is begun with, wherever the experiment's folder lies."""
-    return [argument.replace(str(out), "OUT") for argument in stage.fresh]
-
-
-def refuse_other_settings(stage: Stage, out: Path) -> None:
-    """A stage that is complete, or begun, goes on with the settings it was begun with, and no others.
-
-    Raises:
-        ValueError: naming those that differ.
-    """
-    file = settings_file(stage, out)
-    if not file.is_file() or stage.command() == stage.fresh:  # nothing there to go on from
-        return
-    before, now = json.loads(file.read_text(encoding="utf-8")), settings_of(stage, out)
-    if before != now:
-        then, here = [each for each in before if each not in now], [each for each in now if each not in before]
-        raise ValueError(
-            f"{stage.folder} was begun with {shlex.join(then) or 'fewer settings'}, not with "
-            f"{shlex.join(here) or 'fewer settings'}: give another --out, or remove that folder"
-        )
+    return Stage(folder.name, folder, *commands, complete="model/duplexmt.json", begun="checkpoints/last.ckpt")
 
 
 def quoted(name: str, value: Path) -> str:
@@ -113,11 +110,7 @@ def quoted(name: str, value: Path) -> str:
 
 
 def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stage], list[Stage]]:
-    """The base, the systems trained from it, and what is made of them; each in the order in which they run.
-
-    Args:
-        out: folder of the experiment.
-        asked: the options, see `parsed`.
+    """The base, the systems trained from it, and what is made of them, as `asked`; each in the order in which they run.
 
     Raises:
         ValueError: for an unknown system, or without a grid.
@@ -135,7 +128,7 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
         raise ValueError(f"--systems {','.join(systems)}: one must be a grid, which the others are compared with")
     where = ["data=permissive" if asked.data is None else quoted("data.path", asked.data.resolve()), *asked.extra]
     fewer = BASE_FROM_THE_BOX.get(size, []) if asked.data is None else []
-    own_base = training("base", out / "base", [f"experiment=[base_pretrain,{size}_base]", *fewer, *where])
+    own_base = training(out / "base", [f"experiment=[base_pretrain,{size}_base]", *fewer, *where])
     backbone = quoted("model.backbone", (asked.base.resolve() if asked.base else own_base.folder) / "model")
     trainings: dict[str, list[str]] = {"": []} if not seeds else {}
     trainings |= {"" if seed == SEED else f"-seed{seed}": [f"training.seed={seed}"] for seed in seeds}
@@ -143,7 +136,7 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
     for suffix, seed in trainings.items():
         for name, recipe in recipes.items():
             settings = [part.format(size=size) for part in recipe] + [backbone, *where, *seed]
-            trained.append(training(name + suffix, out / (name + suffix), settings))
+            trained.append(training(out / (name + suffix), settings))
     folders = ",".join(f"'{system.folder / 'model'}'" for system in trained)
     unusual = {
         "with": [name for name in variants if f"grid-{name}" in recipes],
@@ -165,7 +158,7 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
     return ([own_base] if asked.base is None else []), trained, [decode, analysis]
 
 
-def run(stage: Stage, out: Path, threads: int) -> float | None:
+def run(stage: Stage, threads: int) -> float | None:
     """Run what is left of a stage; returns its seconds, or None where nothing was left.
 
     Its lock is the running process's own: where this script alone was killed, the stage may still be at work.
@@ -177,8 +170,8 @@ def run(stage: Stage, out: Path, threads: int) -> float | None:
     if arguments is None:
         print(f"{stage.name}: complete", flush=True)
         return None
-    log = out / f"{stage.name}.log"
-    settings_file(stage, out).write_text(json.dumps(settings_of(stage, out)) + "\n", encoding="utf-8")
+    log = stage.folder.with_name(f"{stage.name}.log")
+    stage.record.write_text(json.dumps(stage.settings()) + "\n", encoding="utf-8")
     with open(log, "a", encoding="utf-8") as output:
         try:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -271,14 +264,14 @@ def main(arguments: list[str] | None = None) -> None:
         before, systems, after = stages(out, asked)
         out.mkdir(parents=True, exist_ok=True)
         for stage in (*before, *systems, *after):
-            refuse_other_settings(stage, out)
+            stage.refuse_other_settings()
         for stage in before:
-            seconds[stage.name] = run(stage, out, cores)
+            seconds[stage.name] = run(stage, cores)
         with ThreadPoolExecutor(asked.jobs) as pool:
-            found = pool.map(lambda stage: run(stage, out, max(1, cores // asked.jobs)), systems)
+            found = pool.map(lambda stage: run(stage, max(1, cores // asked.jobs)), systems)
             seconds |= dict(zip([stage.name for stage in systems], found, strict=True))
         for stage in after:
-            seconds[stage.name] = run(stage, out, cores)
+            seconds[stage.name] = run(stage, cores)
     print((after[0].folder / "results.md").read_text(encoding="utf-8"))
     print(json.dumps({"benchmark": "experiment", "size": asked.size, "seconds": seconds, "out": str(out)}))
 

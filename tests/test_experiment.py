@@ -147,52 +147,43 @@ def test_a_stage_that_was_begun_with_other_settings_is_refused_and_one_without_a
     _, (other, *_), _ = chain(tmp_path, extra=["training.learning_rate=1e-4"])
     _, (fewer, *_), _ = chain(tmp_path)
     touched(grid.folder / grid.complete)
-    experiment.refuse_other_settings(other, tmp_path)  # nothing is noted
-    file = experiment.settings_file(grid, tmp_path)
-    file.write_text(json.dumps(experiment.settings_of(grid, tmp_path)), encoding="utf-8")
-    experiment.refuse_other_settings(grid, tmp_path)
+    other.refuse_other_settings()  # nothing is noted
+    grid.record.write_text(json.dumps(grid.settings()), encoding="utf-8")
+    grid.refuse_other_settings()
     (grid.folder / grid.complete).unlink()
-    experiment.refuse_other_settings(other, tmp_path)  # it ended before it had anything to go on from
+    other.refuse_other_settings()  # it ended before it had anything to go on from
     touched(grid.folder / grid.begun)
     with pytest.raises(ValueError, match=r"begun with training\.learning_rate=1e-3, not with training.*=1e-4: give"):
-        experiment.refuse_other_settings(other, tmp_path)
+        other.refuse_other_settings()
     with pytest.raises(ValueError, match=r"begun with training\.learning_rate=1e-3, not with fewer settings"):
-        experiment.refuse_other_settings(fewer, tmp_path)
+        fewer.refuse_other_settings()
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     _, (grid, *_), _ = chain(moved, extra=["training.learning_rate=1e-3"])
-    experiment.refuse_other_settings(grid, moved)
-
-
-@pytest.mark.parametrize(
-    ("systems", "told"),
-    [
-        ("grid,wait2", f"--systems: there is no wait2; choose of {','.join(NAMES)}"),
-        ("grid-io_off", "there is no grid-io_off"),
-        ("wait3,offline", "--systems wait3,offline: one must be a grid"),
-    ],
-)
-def test_systems_that_cannot_be_compared_are_refused(tmp_path, capsys, systems, told):
-    with pytest.raises(SystemExit):
-        experiment.main(["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--systems", systems])
-    assert told in capsys.readouterr().err
-
-
-def test_the_seed_without_a_name_is_the_configurations():
-    assert checked("train").training.seed == experiment.SEED
+    grid.refuse_other_settings()
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["--systems", "grid,wait2"], f"--systems: there is no wait2; choose of {','.join(NAMES)}"),
+        (["--systems", "grid-io_off"], "there is no grid-io_off"),
+        (["--systems", "wait3,offline"], "--systems wait3,offline: one must be a grid"),
         (["--seeds", "1,1"], "--seeds 1,1: each once"),
         (["--seeds", "1,3", "training.seed=2"], "not both"),
         (["--seeds", "1,x"], "invalid numbers value: '1,x'"),
+        (["--jobs", "0"], "--jobs 0: must be at least 1"),
+        (["--limit", "0"], "--limit 0: must be at least 1"),
     ],
 )
-def test_seeds_given_twice_are_refused(tmp_path, capsys, arguments, told):
-    with pytest.raises(SystemExit):
-        experiment.main(["--data", str(tmp_path), *arguments])
+def test_what_cannot_be_trained_or_compared_is_refused_before_anything_is_trained(tmp_path, capsys, arguments, told):
+    with pytest.raises(SystemExit, match="2"):
+        experiment.main(["--data", str(tmp_path), "--out", str(tmp_path / "out"), *arguments])
     assert told in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_seed_without_a_name_is_the_configurations():
+    assert checked("train").training.seed == experiment.SEED
 
 
 def test_a_base_that_is_there_is_used_and_not_pretrained(tmp_path):
@@ -243,15 +234,15 @@ def test_a_stage_killed_in_the_middle_goes_on_and_runs_no_second_time(tmp_path, 
         assert killed.poll() is None
     killed.kill()
     killed.wait()
-    assert experiment.run(stage, tmp_path, threads=1) is not None
+    assert experiment.run(stage, threads=1) is not None
     assert (tmp_path / "count" / "complete").read_text() == "frr"
-    assert experiment.run(stage, tmp_path, threads=1) is None
+    assert experiment.run(stage, threads=1) is None
     assert capsys.readouterr().out.splitlines()[-1] == "count: complete"
 
 
 def test_a_stage_that_fails_is_named_with_the_end_of_its_log(tmp_path):
     with pytest.raises(ValueError, match=r"count ended with status 1 before it was complete[\s\S]*no such file: step"):
-        experiment.run(counting(tmp_path / "count", fails=3), tmp_path, threads=1)
+        experiment.run(counting(tmp_path / "count", fails=3), threads=1)
 
 
 def test_a_stage_still_at_work_after_its_driver_was_killed_is_not_started_twice(tmp_path):
@@ -260,10 +251,10 @@ def test_a_stage_still_at_work_after_its_driver_was_killed_is_not_started_twice(
     code = (
         "import json, pathlib, sys; from benchmarks import experiment\n"
         "stage = experiment.Stage(*(pathlib.Path(v) if i == 1 else v for i, v in enumerate(json.loads(sys.argv[1]))))\n"
-        "experiment.run(stage, pathlib.Path(sys.argv[2]), 1)\n"
+        "experiment.run(stage, 1)\n"
     )
     values = [stage.name, str(stage.folder), stage.fresh, stage.resumed, stage.complete, stage.begun]
-    command = [sys.executable, "-c", code, json.dumps(values), str(tmp_path)]
+    command = [sys.executable, "-c", code, json.dumps(values)]
     driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         while not (stage.folder / "begun").exists():
@@ -272,7 +263,7 @@ def test_a_stage_still_at_work_after_its_driver_was_killed_is_not_started_twice(
         driver.kill()  # the driver alone: its child works on
         driver.wait()
         with pytest.raises(ValueError, match="count is still at work, from an earlier start"):
-            experiment.run(stage, tmp_path, threads=1)
+            experiment.run(stage, threads=1)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
 
@@ -295,7 +286,7 @@ def test_ctrl_c_waits_for_the_checkpoint_of_the_stage_at_work(tmp_path):
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what a shell starts with & inherits none
         "out = pathlib.Path(sys.argv[1])\n"
         "fresh = [str(out / 'stage.py'), str(out)]\n"
-        "experiment.run(experiment.Stage('base', out / 'base', fresh, [], 'done', 'begun'), out, 1)\n"
+        "experiment.run(experiment.Stage('base', out / 'base', fresh, [], 'done', 'begun'), 1)\n"
     )
     driver = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True
@@ -306,11 +297,3 @@ def test_ctrl_c_waits_for_the_checkpoint_of_the_stage_at_work(tmp_path):
     os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: to all of them
     assert b"KeyboardInterrupt" in driver.communicate()[1]
     assert (tmp_path / "saved").exists()
-
-
-@pytest.mark.parametrize("name", ["jobs", "limit"])
-def test_a_number_out_of_range_is_refused_before_anything_is_trained(name, tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        experiment.main(["--data", str(tmp_path), "--out", str(tmp_path / "out"), f"--{name}", "0"])
-    assert f"--{name} 0: must be at least 1" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
