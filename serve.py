@@ -25,12 +25,11 @@ def serve(cfg: ServeSettings) -> None:
     from duplexmt.model_folder.box import chosen_model
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app
-    from duplexmt.serving.engine_settings import EngineSettings
     from duplexmt.serving.hub import Hub
-    from duplexmt.serving.limits import Limits
+    from duplexmt.serving.settings import EngineSettings
 
     engine = EngineSettings(model_folder=str(chosen_model(cfg.model_folder)), **asdict(cfg.engine))
-    hub = Hub(engine, Limits(**asdict(cfg.limits)), step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
+    hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
     app = create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)
     listening = server.listen(cfg.host, cfg.port)
     address = f"[{cfg.host}]" if ":" in cfg.host else cfg.host

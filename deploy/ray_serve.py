@@ -24,13 +24,14 @@ from starlette.applications import Starlette
 from duplexmt.config import ServeSettings, register_schemas, settings
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+OF_RAY = {"replicas": 1, "cores": 1, "gpus": 0}  # settings of its own, and what they are at first
 BESIDE = 100  # requests of a replica that are no sessions: pages, probes, those that are told to come back
 
 
 def application(arguments: dict[str, str]) -> serve.Application:
     """The deployment, for `serve run`. ValueError for settings that are none."""
     values = dict(arguments)
-    replicas, cores, gpus = (float(values.pop(name, default)) for name, default in AT_FIRST.items())
+    replicas, cores, gpus = (float(values.pop(name, default)) for name, default in OF_RAY.items())
     register_schemas()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = settings(ServeSettings, compose("serve", [f"{name}={value}" for name, value in values.items()]))
@@ -38,13 +39,11 @@ def application(arguments: dict[str, str]) -> serve.Application:
     def build() -> Starlette:
         from duplexmt.model_folder.box import chosen_model
         from duplexmt.serving.app import create_app
-        from duplexmt.serving.engine_settings import EngineSettings
         from duplexmt.serving.hub import Hub
-        from duplexmt.serving.limits import Limits
+        from duplexmt.serving.settings import EngineSettings
 
         engine = EngineSettings(model_folder=str(chosen_model(cfg.model_folder)), **asdict(cfg.engine))
-        limits = Limits(**asdict(cfg.limits))
-        hub = Hub(engine, limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
+        hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
         return create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)
 
     deployment = serve.deployment(
@@ -57,6 +56,3 @@ def application(arguments: dict[str, str]) -> serve.Application:
         request_router_config=RequestRouterConfig(request_router_class=ConsistentHashRouter),
     )
     return deployment.bind()
-
-
-AT_FIRST = {"replicas": 1, "cores": 1, "gpus": 0}

@@ -14,6 +14,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
 from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_lam, check_rows, check_theta
+from .serving.settings import EngineOptions, Limits
 
 
 @dataclass
@@ -463,19 +464,8 @@ class TranslateSettings:
 
 
 @dataclass
-class EngineConfig:
-    """The engine of a server; what they mean: `duplexmt/serving/engine_settings.py`."""
-
-    device: str = MISSING
-    quantize: str | None = MISSING  # int8, on a CPU; null: weights as they are
-    threads: int | None = MISSING  # of torch; null: one a core
-    max_streams: int = MISSING  # sentences translated side by side
-    max_target_tokens: int = MISSING
-    max_repeats: int | None = MISSING
-    max_sentence_tokens: int | None = MISSING
-    cut: bool = MISSING
-    text_seconds: float = MISSING  # of each step, for cutting text into tokens
-    park_after: float = MISSING  # seconds without text after which a stream is lent to a sentence that waits
+class EngineConfig(EngineOptions):
+    """The engine of a server, with its rules; its settings: `duplexmt/serving/settings.py`."""
 
     def __post_init__(self) -> None:
         for name in ("max_streams", "max_target_tokens"):
@@ -488,28 +478,8 @@ class EngineConfig:
 
 
 @dataclass
-class LimitsConfig:
-    """What a client of a server may do; what they mean: `duplexmt/serving/limits.py`."""
-
-    frame_bytes: int = MISSING
-    message_characters: int = MISSING
-    characters_per_second: float = MISSING
-    characters_burst: int = MISSING
-    messages_per_second: float = MISSING
-    messages_burst: int = MISSING
-    unsent_bytes: int = MISSING
-    unsent_events: int = MISSING
-    kept_bytes: int = MISSING
-    kept_events: int = MISSING
-    start_seconds: float = MISSING
-    idle_seconds: float = MISSING
-    grace_seconds: float = MISSING
-    session_seconds: float = MISSING
-    sessions: int = MISSING
-    sessions_per_address: int = MISSING
-    active_seconds: float = MISSING
-    drain_seconds: float = MISSING
-    retry_seconds: float = MISSING
+class LimitsConfig(Limits):
+    """What a client of a server may do, with the rules; its settings: `duplexmt/serving/settings.py`."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):

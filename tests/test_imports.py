@@ -31,8 +31,8 @@ ROOMS = (
     "serving",  # the live server
 )
 LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room
-# `policy.knobs` are the rules of λ and θ; the schema applies them, too.
-SCHEMA_KNOWS = {"duplexmt.policy.knobs"}
+# The rules of λ and θ, and the settings of a server, which the schema has, too.
+SCHEMA_KNOWS = {"duplexmt.policy.knobs", "duplexmt.serving.settings"}
 FILES = sorted(
     [
         *(ROOT / f"{name}.py" for name in ENTRY_POINTS),
@@ -140,7 +140,7 @@ def test_data_prep_knows_nothing_of_duplexmt():
 
 
 def test_no_torch_where_numbers_texts_and_settings_are():
-    without = ("duplexmt.metrics", "duplexmt.config", "duplexmt.policy.knobs", "duplexmt.data.grammar", "data_prep")
+    without = ("duplexmt.metrics", "duplexmt.config", *SCHEMA_KNOWS, "duplexmt.data.grammar", "data_prep")
     for package in (*without, "duplexmt.drawing.table"):
         assert [module for module in importers("torch") if within(module, package)] == []
 

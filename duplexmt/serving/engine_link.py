@@ -11,8 +11,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from .engine_settings import EngineSettings
 from .protocol import as_json
+from .settings import EngineSettings
 
 log = logging.getLogger(__name__)
 LONGEST_LINE = 2**26

@@ -22,8 +22,8 @@ from ..streaming.events import End, Read
 from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator, Sentence
 from ..streaming.live_text import LineEnd, TextEnd
 from ..streaming.text import GrowingText, token_text
-from .engine_settings import EngineSettings
 from .protocol import as_json
+from .settings import EngineSettings
 
 HEARTBEAT = 0.5  # seconds between two signs of life
 PARKING = 0.05  # seconds between two looks for a stream that has stalled

@@ -7,11 +7,11 @@ from time import monotonic
 from typing import Any
 
 from .engine_link import EngineLink
-from .engine_settings import EngineSettings
-from .limits import Limits, Refused
+from .limits import Refused
 from .metrics import Metrics
 from .protocol import Close, Resume, Start
 from .session import Client, Session
+from .settings import EngineSettings, Limits
 
 log = logging.getLogger(__name__)
 TICK = 0.5  # seconds between two looks at all sessions

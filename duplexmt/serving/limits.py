@@ -1,39 +1,8 @@
-"""What a client may do, and how much of it."""
+"""What ends a connection, and how much of something a client may do."""
 
-from dataclasses import dataclass
 from time import monotonic
 
 from .protocol import Close
-from .protocol import Limits as Told
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Of the protocol (docs/protocol.md); the values are in conf/serve.yaml."""
-
-    frame_bytes: int  # of one message
-    message_characters: int  # of one text message
-    characters_per_second: float  # of a session's text
-    characters_burst: int
-    messages_per_second: float  # of a connection
-    messages_burst: int
-    unsent_bytes: int  # that may wait for a slow reader
-    unsent_events: int
-    kept_bytes: int  # that a session keeps for one who comes back
-    kept_events: int
-    start_seconds: float  # until the first message
-    idle_seconds: float  # without any message
-    grace_seconds: float  # that a session waits for its client to come back
-    session_seconds: float  # that a session may last
-    sessions: int  # at a time
-    sessions_per_address: int  # of one address that is not this machine's own
-    active_seconds: float  # after its last text a session counts as active; as many may as there are streams
-    drain_seconds: float  # to end sentences in when the server stops
-    retry_seconds: float  # after which who was refused may try again
-
-    def told(self) -> dict[str, float]:
-        """What a client is told of them."""
-        return {name: getattr(self, name) for name in Told.model_fields}
 
 
 class Refused(Exception):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
-from .limits import Bucket, Limits, Refused
+from .limits import Bucket, Refused
 from .open_text import OpenText
 from .protocol import Close, as_json
+from .settings import Limits
 
 
 class Client(Protocol):

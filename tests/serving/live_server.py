@@ -18,11 +18,10 @@ from duplexmt.model_folder.live import live_engine, live_text
 from duplexmt.serving import engine_link
 from duplexmt.serving.app import create_app
 from duplexmt.serving.engine_process import Worker
-from duplexmt.serving.engine_settings import EngineSettings
 from duplexmt.serving.hub import Hub
-from duplexmt.serving.limits import Limits
 from duplexmt.serving.protocol import SCHEMA_FILE
 from duplexmt.serving.server import LiveProtocol, Server, listen
+from duplexmt.serving.settings import EngineSettings, Limits
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd
 from duplexmt.streaming.settled import SettledTokens

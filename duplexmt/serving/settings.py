@@ -1,0 +1,59 @@
+"""Settings of the server, which the schema of conf/serve.yaml knows too: of its engine, and what a client may do."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class EngineOptions:
+    """How the engine loads a model and steps."""
+
+    device: str
+    quantize: str | None  # int8, on a CPU; None: weights as they are
+    threads: int | None  # of torch; None: one a core
+    max_streams: int  # sentences translated side by side
+    max_target_tokens: int  # this and the next: see `Engine`
+    max_repeats: int | None
+    max_sentence_tokens: int | None  # this and the next: see `live_text`
+    cut: bool
+    text_seconds: float  # of each step, for cutting text into tokens
+    park_after: float  # seconds without text after which a stream is lent to a sentence that waits
+
+
+@dataclass
+class EngineSettings(EngineOptions):
+    """The same of the model in a folder."""
+
+    model_folder: str
+
+
+@dataclass
+class Limits:
+    """Of the protocol (docs/protocol.md); the values are in conf/serve.yaml."""
+
+    frame_bytes: int  # of one message
+    message_characters: int
+    characters_per_second: float  # of a session's text
+    characters_burst: int
+    messages_per_second: float  # of a connection
+    messages_burst: int
+    unsent_bytes: int  # that may wait for a slow reader
+    unsent_events: int
+    kept_bytes: int  # that a session keeps for one who comes back
+    kept_events: int
+    start_seconds: float  # until the first message
+    idle_seconds: float  # without any message
+    grace_seconds: float  # that a session waits for its client to come back
+    session_seconds: float  # that a session may last
+    sessions: int  # at a time
+    sessions_per_address: int  # of one address that is not this machine's own
+    active_seconds: float  # after its last text a session is active; there may be as many of these as streams
+    drain_seconds: float  # to end sentences in when the server stops
+    retry_seconds: float  # after which who was refused may try again
+
+    def told(self) -> dict[str, float]:
+        """What a client is told of them."""
+        names = (
+            "frame_bytes", "message_characters", "characters_per_second", "characters_burst", "messages_per_second",
+            "messages_burst", "idle_seconds", "grace_seconds",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
