@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
 from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_lam, check_rows, check_theta
@@ -21,25 +21,25 @@ from .serving.settings import EngineOptions, Limits
 class LoraConfig:
     """LoRA, where `model.adaptation=lora` (`tab:train-hparam`)."""
 
-    rank: int = MISSING
-    alpha: int = MISSING
-    dropout: float = MISSING
-    target_modules: list[str] = MISSING
+    rank: int
+    alpha: int
+    dropout: float
+    target_modules: list[str]
 
 
 @dataclass
 class ModelConfig:
     """Backbone and grid attention."""
 
-    backbone: str | None = MISSING  # Hugging Face name or folder; null: random weights of `architecture`
-    architecture: dict[str, Any] | None = MISSING
-    adaptation: str = MISSING  # full: train all weights; lora: LoRA, text head and EMIT head
-    lora: LoraConfig = MISSING
-    attention: str = MISSING  # approximate | exact
-    input_attends_output: bool = MISSING  # I←O
-    softmax: str = MISSING  # joint | separate
-    anchor: Any = MISSING  # source_length, a constant position, or visible_length (an ablation)
-    emit_hidden: int = MISSING  # units of a hidden layer in the EMIT head; 0: the paper's linear one
+    backbone: str | None  # Hugging Face name or folder; null: random weights of `architecture`
+    architecture: dict[str, Any] | None
+    adaptation: str  # full: train all weights; lora: LoRA, text head and EMIT head
+    lora: LoraConfig
+    attention: str  # approximate | exact
+    input_attends_output: bool  # I←O
+    softmax: str  # joint | separate
+    anchor: Any  # source_length, a constant position, or visible_length (an ablation)
+    emit_hidden: int  # units of a hidden layer in the EMIT head; 0: the paper's linear one
 
     def __post_init__(self) -> None:
         if self.adaptation not in ("full", "lora"):
@@ -55,8 +55,8 @@ class ModelConfig:
 class SystemConfig:
     """What is trained: the grid, or a baseline on the same backbone."""
 
-    name: str = MISSING  # grid | waitk | offline
-    k: Any = MISSING  # waitk: source tokens read before the first is written; multi: trained at every k
+    name: str  # grid | waitk | offline
+    k: Any  # waitk: source tokens read before the first is written; multi: trained at every k
 
     def __post_init__(self) -> None:
         if self.name not in ("grid", "waitk", "offline"):
@@ -85,7 +85,7 @@ WHERE = tuple(dict.fromkeys(name for names in OF_CORPUS.values() for name in nam
 class DataConfig:
     """Corpus, languages, tokenizer and batches."""
 
-    corpus: str = MISSING  # builtin | pairs | pairs_folder | wmt21_zhen | recorded (evaluate: as the model folder says)
+    corpus: str  # builtin | pairs | pairs_folder | wmt21_zhen | recorded (evaluate: as the model folder says)
     path: str | None = None  # one corpus, of which validation and test pairs are held out
     train_path: str | None = None  # or a file each
     validation_path: str | None = None
@@ -142,12 +142,9 @@ class DataConfig:
                 f"data.source_field={self.source_field}, data.target_field={self.target_field}: a text would be its "
                 "own translation; give both"
             )
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ValueError(f"data.max_tokens={self.max_tokens}: must be at least 1, or null for no limit")
-        if self.train_size is not None and self.train_size < 1:
-            raise ValueError(f"data.train_size={self.train_size}: must be at least 1, or null for all pairs")
-        if self.batch_cells is not None and self.batch_cells < 1:
-            raise ValueError(f"data.batch_cells={self.batch_cells}: must be at least 1, or null for batch_size pairs")
+        _check_limit("data.max_tokens", self.max_tokens, null="no limit")
+        _check_limit("data.train_size", self.train_size, null="all pairs")
+        _check_limit("data.batch_cells", self.batch_cells, null="batch_size pairs")
         if self.segmentation not in ("tokens", "characters"):
             raise ValueError(f"data.segmentation={self.segmentation!r}: must be 'tokens' or 'characters'")
         if self.context_tokens < 0 or not self.context_separator:
@@ -161,18 +158,17 @@ class DataConfig:
                 "none; leave it out of the files, too, or put other characters there"
             )
         for name in ("batch_size", "validation_size", "test_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.{name}={getattr(self, name)}: must be at least 1")
+            _check_limit(f"data.{name}", getattr(self, name))
 
 
 @dataclass
 class PolicyConfig:
     """λ of the path (training), θ of the EMIT head (decoding)."""
 
-    lam: float = MISSING
-    theta: Any = MISSING  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
-    certainty: float | None = MISSING  # weight of the next token's certainty beside p(EMIT); null: the model folder's
-    max_target_tokens: int = MISSING  # length at which a translation is stopped
+    lam: float
+    theta: Any  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
+    certainty: float | None  # weight of the next token's certainty beside p(EMIT); null: the model folder's
+    max_target_tokens: int  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
         check_lam(self.lam)
@@ -195,22 +191,22 @@ class PolicyConfig:
 class TrainingConfig:
     """Optimisation."""
 
-    learning_rate: float = MISSING
-    warmup_steps: int = MISSING
-    schedule: str = MISSING  # constant | linear
-    optimizer: str = MISSING  # adam | muon (of the layers' matrices; Adam of all else)
-    emit_loss: str = MISSING  # what the EMIT head learns: mask (eq:emit-loss) | regret
-    lm_cells: str = MISSING  # what the language model of a grid learns: mask (eq:lm-loss) | visits
-    rows: int | None = MISSING  # of each pair's grid to compute in a step (policy/rows.py), null: all
-    emit_learning_rate: float | None = MISSING  # of the EMIT head; null: learning_rate
-    dropout: float = MISSING  # of what embedding, attention and MLP add to the residual stream
-    emit_weight: float = MISSING  # of L_emit in the grid's loss (eq:total-loss: 1)
-    betas: list[float] = MISSING
-    recompute: str = MISSING  # in the backward pass: nothing | elementwise | layers (least memory; all baselines know)
-    compile: bool = MISSING  # torch.compile what runs per position
-    sample_size: int = MISSING  # validation sentences translated for BLEU and AL
-    checkpoint_every_n_steps: int = MISSING
-    seed: int = MISSING
+    learning_rate: float
+    warmup_steps: int
+    schedule: str  # constant | linear
+    optimizer: str  # adam | muon (of the layers' matrices; Adam of all else)
+    emit_loss: str  # what the EMIT head learns: mask (eq:emit-loss) | regret
+    lm_cells: str  # what the language model of a grid learns: mask (eq:lm-loss) | visits
+    rows: int | None  # of each pair's grid to compute in a step (policy/rows.py), null: all
+    emit_learning_rate: float | None  # of the EMIT head; null: learning_rate
+    dropout: float  # of what embedding, attention and MLP add to the residual stream
+    emit_weight: float  # of L_emit in the grid's loss (eq:total-loss: 1)
+    betas: list[float]
+    recompute: str  # in the backward pass: nothing | elementwise | layers (least memory; all baselines know)
+    compile: bool  # torch.compile what runs per position
+    sample_size: int  # validation sentences translated for BLEU and AL
+    checkpoint_every_n_steps: int
+    seed: int
     max_shard_size: str | None = None  # of a file of the model folder's weights, such as 40MB; null: one file
 
     def __post_init__(self) -> None:
@@ -238,20 +234,20 @@ class TrainingConfig:
 class TrainerConfig:
     """Passed to `lightning.Trainer` as it stands."""
 
-    accelerator: str = MISSING
-    devices: Any = MISSING
-    num_nodes: int = MISSING
-    strategy: str = MISSING
-    precision: str = MISSING
-    max_epochs: int | None = MISSING
-    max_steps: int = MISSING
-    accumulate_grad_batches: int = MISSING
-    gradient_clip_val: float | None = MISSING
-    check_val_every_n_epoch: int | None = MISSING
-    val_check_interval: Any = MISSING
-    log_every_n_steps: int = MISSING
-    enable_progress_bar: bool = MISSING
-    num_sanity_val_steps: int = MISSING
+    accelerator: str
+    devices: Any
+    num_nodes: int
+    strategy: str
+    precision: str
+    max_epochs: int | None
+    max_steps: int
+    accumulate_grad_batches: int
+    gradient_clip_val: float | None
+    check_val_every_n_epoch: int | None
+    val_check_interval: Any
+    log_every_n_steps: int
+    enable_progress_bar: bool
+    num_sanity_val_steps: int
 
     def __post_init__(self) -> None:
         _check_limit("trainer.accumulate_grad_batches", self.accumulate_grad_batches)
@@ -261,12 +257,12 @@ class TrainerConfig:
 class ProbesConfig:
     """Sentences looked at while training goes on: heatmap, path, EMIT map, and translations at several θ."""
 
-    count: int = MISSING  # validation pairs, chosen by `seed`; 0: none
-    pairs: list[list[str]] | None = MISSING  # [[source, reference], …] of your own, in place of validation pairs
-    every_n_steps: int = MISSING  # optimiser steps between two looks, beside the one at the end
-    thetas: list[float] = MISSING  # of a grid model's translations
-    max_tokens: int = MISSING  # longest text of either side, in tokens
-    seed: int = MISSING
+    count: int  # validation pairs, chosen by `seed`; 0: none
+    pairs: list[list[str]] | None  # [[source, reference], …] of your own, in place of validation pairs
+    every_n_steps: int  # optimiser steps between two looks, beside the one at the end
+    thetas: list[float]  # of a grid model's translations
+    max_tokens: int  # longest text of either side, in tokens
+    seed: int
 
     def __post_init__(self) -> None:
         _check_limit("probes.count", self.count, least=0)
@@ -290,28 +286,28 @@ class ProbesConfig:
 class LoggerConfig:
     """CSV files are always written; W&B on request, offline unless told otherwise."""
 
-    wandb: bool = MISSING
-    offline: bool = MISSING
-    project: str = MISSING
-    group: str | None = MISSING  # of the W&B run; null: the sweep's folder, none for a single run
-    artifacts: bool = MISSING  # whether model and results go to W&B, too
+    wandb: bool
+    offline: bool
+    project: str
+    group: str | None  # of the W&B run; null: the sweep's folder, none for a single run
+    artifacts: bool  # whether model and results go to W&B, too
 
 
 @dataclass
 class TrainSettings:
     """`python train.py`."""
 
-    name: str = MISSING
-    resume: str | None = MISSING  # folder of a run to go on with
-    demonstrate: int = MISSING  # held-out sentences translated at the end
-    system: SystemConfig = MISSING
-    model: ModelConfig = MISSING
-    data: DataConfig = MISSING
-    policy: PolicyConfig = MISSING
-    training: TrainingConfig = MISSING
-    trainer: TrainerConfig = MISSING
-    probes: ProbesConfig = MISSING
-    logger: LoggerConfig = MISSING
+    name: str
+    resume: str | None  # folder of a run to go on with
+    demonstrate: int  # held-out sentences translated at the end
+    system: SystemConfig
+    model: ModelConfig
+    data: DataConfig
+    policy: PolicyConfig
+    training: TrainingConfig
+    trainer: TrainerConfig
+    probes: ProbesConfig
+    logger: LoggerConfig
 
     def __post_init__(self) -> None:
         if self.data.corpus == "recorded":
@@ -340,12 +336,12 @@ class TrainSettings:
 class QualityConfig:
     """COMET, BLEURT and an aligner, of the metrics environment (`make metrics`); BLEU and chrF are always reported."""
 
-    comet: str | None = MISSING  # checkpoint: a name on the Hugging Face hub or a local folder; null: leave it out
-    bleurt: str | None = MISSING
-    alignment: str | None = MISSING  # AR and HR: file of pairs the aligner learns from, or references; null: left out
-    environment: str = MISSING  # folder of the metrics environment
-    batch_size: int = MISSING  # sentences scored at once
-    resamples: int = MISSING  # of the bootstrap over sentences
+    comet: str | None  # checkpoint: a name on the Hugging Face hub or a local folder; null: leave it out
+    bleurt: str | None
+    alignment: str | None  # AR and HR: file of pairs the aligner learns from, or references; null: left out
+    environment: str  # folder of the metrics environment
+    batch_size: int  # sentences scored at once
+    resamples: int  # of the bootstrap over sentences
 
     def __post_init__(self) -> None:
         _check_limit("quality.batch_size", self.batch_size)
@@ -356,38 +352,37 @@ class QualityConfig:
 class EvaluateSettings:
     """`python evaluate.py`."""
 
-    model_folder: Any = MISSING  # one, a list of them, or a pattern such as runs/sweep/*/model
-    resume: str | None = MISSING  # folder of an evaluation to go on with
-    rescore: Any = MISSING  # folder (or folders) of finished evaluations, or of a sweep: score again, decode nothing
-    split: str = MISSING  # test | validation
-    limit: int | None = MISSING  # first sentences only
-    references: list[str] = MISSING  # files of further references, a line for each test pair
-    k: Any = MISSING  # wait-k: null (as trained), a number or a list
-    agreement: list[int] = MISSING  # local agreement over an offline model: hypotheses that must agree
-    confidence: Any = MISSING  # adaptive wait-k on a multi-path model: ρ, a mean threshold; null: none; or a list
-    lsg: Any = MISSING  # LSG on multi-path and offline models: δ, in nats
-    alignatt: Any = MISSING  # AlignAtt on them: f, the last source tokens that what is written must not rest on
-    hold: Any = MISSING  # hold-n on them: tokens of each draft held back
-    target_al: float | None = MISSING  # find θ with this AL on the validation pairs, and record it with the model
-    claims: bool = MISSING  # check the claims of the paper's Section VI-B
-    over_seeds: bool = MISSING  # models that nothing but their weights tells apart as one system: mean and spread
-    omnisteval: bool = MISSING  # write hypotheses as OmniSTEval reads them, too
-    check_overlap: bool = MISSING  # say so where a model was trained on test sentences
-    source_rate: float = MISSING  # source characters (or words) a second, for computation-aware latency
-    device: str = MISSING  # auto, cpu, cuda, …
-    quantize: str | None = MISSING  # int8: smaller and, where weights are large, faster on a CPU; null: as they are
-    batch_size: int = MISSING  # streams decoded side by side
-    data: DataConfig = MISSING
-    policy: PolicyConfig = MISSING
-    adaptive: Adaptive = MISSING
-    quality: QualityConfig = MISSING
-    logger: LoggerConfig = MISSING
+    model_folder: Any  # one, a list of them, or a pattern such as runs/sweep/*/model
+    resume: str | None  # folder of an evaluation to go on with
+    rescore: Any  # folder (or folders) of finished evaluations, or of a sweep: score again, decode nothing
+    split: str  # test | validation
+    limit: int | None  # first sentences only
+    references: list[str]  # files of further references, a line for each test pair
+    k: Any  # wait-k: null (as trained), a number or a list
+    agreement: list[int]  # local agreement over an offline model: hypotheses that must agree
+    confidence: Any  # adaptive wait-k on a multi-path model: ρ, a mean threshold; null: none; or a list
+    lsg: Any  # LSG on multi-path and offline models: δ, in nats
+    alignatt: Any  # AlignAtt on them: f, the last source tokens that what is written must not rest on
+    hold: Any  # hold-n on them: tokens of each draft held back
+    target_al: float | None  # find θ with this AL on the validation pairs, and record it with the model
+    claims: bool  # check the claims of the paper's Section VI-B
+    over_seeds: bool  # models that nothing but their weights tells apart as one system: mean and spread
+    omnisteval: bool  # write hypotheses as OmniSTEval reads them, too
+    check_overlap: bool  # say so where a model was trained on test sentences
+    source_rate: float  # source characters (or words) a second, for computation-aware latency
+    device: str  # auto, cpu, cuda, …
+    quantize: str | None  # int8: smaller and, where weights are large, faster on a CPU; null: as they are
+    batch_size: int  # streams decoded side by side
+    data: DataConfig
+    policy: PolicyConfig
+    adaptive: Adaptive
+    quality: QualityConfig
+    logger: LoggerConfig
 
     def __post_init__(self) -> None:
         if self.split not in ("test", "validation"):
             raise ValueError(f"split={self.split!r}: must be 'test' or 'validation'")
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"limit={self.limit}: must be at least 1, or null for all sentences")
+        _check_limit("limit", self.limit, null="all sentences")
         for name, values in (("k", self.ks), ("agreement", self.agreement)):
             for value in values:
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -431,24 +426,24 @@ class EvaluateSettings:
 class TranslateSettings:
     """`python translate.py`."""
 
-    model_folder: str | None = MISSING  # null: the latest run's, else the model in the box
-    text: str | None = MISSING  # null: standard input, as it arrives
-    theta: float | None = MISSING  # null: the model folder's own, see `recorded_theta`
-    run_as: str | None = MISSING  # what a model that is no grid is run as: waitk, confidence, …; null: the grid
-    setting: Any = MISSING  # of that system: k of waitk, ρ of confidence, …
-    adaptive: Adaptive = MISSING
-    max_target_tokens: int = MISSING  # of a sentence
-    max_repeats: int | None = MISSING  # how often in a row the same tokens may be written; null: as often as it likes
-    max_sentence_tokens: int | None = MISSING  # of the source, at which it is cut; null: as the model was trained
-    cut: bool = MISSING  # whether sentences end at full stops too, not at line ends only
-    whole: bool = MISSING  # wait for whole lines, so that the length of a source is known (anchor source_length)
-    pause: float = MISSING  # seconds without a character after which text that is held back is let go
-    anchor: Any = MISSING  # null: the one the model was trained with
-    any_anchor: bool = MISSING  # whether another one than that may be asked for
-    events: bool = MISSING  # one JSON line an event
-    steps: bool | None = MISSING  # a line for each source token, with what was written after it; null: on a terminal
-    device: str = MISSING
-    quantize: str | None = MISSING  # int8, on a CPU; null: weights as they are
+    model_folder: str | None  # null: the latest run's, else the model in the box
+    text: str | None  # null: standard input, as it arrives
+    theta: float | None  # null: the model folder's own, see `recorded_theta`
+    run_as: str | None  # what a model that is no grid is run as: waitk, confidence, …; null: the grid
+    setting: Any  # of that system: k of waitk, ρ of confidence, …
+    adaptive: Adaptive
+    max_target_tokens: int  # of a sentence
+    max_repeats: int | None  # how often in a row the same tokens may be written; null: as often as it likes
+    max_sentence_tokens: int | None  # of the source, at which it is cut; null: as the model was trained
+    cut: bool  # whether sentences end at full stops too, not at line ends only
+    whole: bool  # wait for whole lines, so that the length of a source is known (anchor source_length)
+    pause: float  # seconds without a character after which text that is held back is let go
+    anchor: Any  # null: the one the model was trained with
+    any_anchor: bool  # whether another one than that may be asked for
+    events: bool  # one JSON line an event
+    steps: bool | None  # a line for each source token, with what was written after it; null: on a terminal
+    device: str
+    quantize: str | None  # int8, on a CPU; null: weights as they are
 
     def __post_init__(self) -> None:
         if self.theta is not None:
@@ -468,11 +463,9 @@ class EngineConfig(EngineOptions):
     """The engine of a server, with its rules; its settings: `duplexmt/serving/settings.py`."""
 
     def __post_init__(self) -> None:
-        for name in ("max_streams", "max_target_tokens"):
+        for name in ("max_streams", "max_target_tokens", "threads"):
             _check_limit(f"engine.{name}", getattr(self, name))
         _check_quantize(self.quantize)
-        if self.threads is not None:
-            _check_limit("engine.threads", self.threads)
         for name in ("text_seconds", "park_after"):
             _check_positive(f"engine.{name}", getattr(self, name))
 
@@ -495,17 +488,17 @@ class LimitsConfig(Limits):
 class ServeSettings:
     """`python serve.py`."""
 
-    model_folder: str | None = MISSING  # null: the latest run's, else the model in the box
-    host: str = MISSING  # address to listen at
-    port: int = MISSING  # 0: any that is free
-    token: str | None = MISSING  # that clients must bring; may be null on loopback only
-    hosts: list[str] = MISSING  # names the server is reached by, beside localhost and plain addresses
-    origins: list[str] = MISSING  # pages of other hosts that may connect, such as https://example.org
-    proxies: list[str] = MISSING  # addresses whose X-Forwarded-For is believed
-    engine: EngineConfig = MISSING
-    limits: LimitsConfig = MISSING
-    step_deadline: float = MISSING  # seconds without a sign of life after which the engine is started again
-    start_deadline: float = MISSING  # seconds it has to load its model
+    model_folder: str | None  # null: the latest run's, else the model in the box
+    host: str  # address to listen at
+    port: int  # 0: any that is free
+    token: str | None  # that clients must bring; may be null on loopback only
+    hosts: list[str]  # names the server is reached by, beside localhost and plain addresses
+    origins: list[str]  # pages of other hosts that may connect, such as https://example.org
+    proxies: list[str]  # addresses whose X-Forwarded-For is believed
+    engine: EngineConfig
+    limits: LimitsConfig
+    step_deadline: float  # seconds without a sign of life after which the engine is started again
+    start_deadline: float  # seconds it has to load its model
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
@@ -544,9 +537,10 @@ def _check_quantize(value: str | None) -> None:
         raise ValueError(f"quantize={value}: must be 'int8', or null for weights as they are")
 
 
-def _check_limit(setting: str, value: int, least: int = 1) -> None:
-    if value < least:
-        raise ValueError(f"{setting}={value}: must be at least {least}")
+def _check_limit(setting: str, value: int | None, least: int = 1, null: str | None = None) -> None:
+    """Refuse a number below the least one; None stands for what `null` says."""
+    if value is not None and value < least:
+        raise ValueError(f"{setting}={value}: must be at least {least}" + (f", or null for {null}" if null else ""))
 
 
 SCHEMAS = {"train": TrainSettings, "evaluate": EvaluateSettings, "translate": TranslateSettings, "serve": ServeSettings}
