@@ -175,12 +175,8 @@ def check_new(folder: str) -> None:
 
 
 def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
-    """Name and group of a run for W&B: a job of a sweep is named by what differs, and grouped by the sweep's folder.
-
-    Args:
-        hydra: Hydra's own configuration.
-        group: the one asked for, which wins.
-    """
+    """Name and group of a run for W&B: a job of a sweep is named by what differs, and grouped by the sweep's folder
+    unless a group is asked for; `hydra` is Hydra's own configuration."""
     if hydra.mode != RunMode.MULTIRUN:
         return Path(hydra.runtime.output_dir).name, group
     sweep = Path(hydra.sweep.dir)
@@ -209,10 +205,10 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     Raises:
         ValueError: if the folder holds no run that can be resumed.
     """
-    folders = [argument.removeprefix("resume=") for argument in arguments if argument.startswith("resume=")]
-    if not folders or folders[-1] in ("", "null"):
+    given = last_of(arguments, "resume")
+    if given is None:
         return arguments
-    folder = Path(without_quotes(folders[-1]))
+    folder = Path(without_quotes(given))
     run_dir = f"hydra.run.dir={in_quotes(str(folder))}"
     if run_dir in arguments:
         return arguments  # a process that Lightning started with what is returned below
@@ -226,6 +222,12 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     known = [str(value) for value in OmegaConf.load(saved)]
     kept = but_for(known, arguments, "resume", *(["model_folder"] if begun else []))
     return [*kept, *but_for(begun, arguments), *arguments, run_dir]
+
+
+def last_of(arguments: list[str], name: str) -> str | None:
+    """What a setting is given on the command line, the last time; None for nothing, or null."""
+    values = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{name}=")]
+    return values[-1] if values and values[-1] not in ("", "null") else None
 
 
 def follower_arguments(arguments: list[str]) -> list[str]:
@@ -257,11 +259,10 @@ def but_for(known: list[str], arguments: list[str], *left_out: str) -> list[str]
 def rescore_arguments(arguments: list[str]) -> list[str]:
     """Command-line arguments with which `rescore=FOLDER` scores as that evaluation, or sweep, did, but for what is
     given anew or was swept, and writes into that folder, whose `.hydra` stays as it is."""
-    folders = [argument.removeprefix("rescore=") for argument in arguments if argument.startswith("rescore=")]
-    single = folders and folders[-1] not in ("", "null") and not folders[-1].startswith("[")
-    if not single or any(argument.startswith("hydra.run.dir=") for argument in arguments):
+    given = last_of(arguments, "rescore")
+    if given is None or given.startswith("[") or any(argument.startswith("hydra.run.dir=") for argument in arguments):
         return arguments
-    folder = without_quotes(folders[-1])
+    folder = without_quotes(given)
     if not Path(folder).is_dir():
         raise ValueError(f"rescore={folder}: there is no such folder")
     if not any(Path(folder).glob("decoding.json")) and not any(Path(folder).glob("*/decoding.json")):
@@ -322,12 +323,7 @@ def without_quotes(value: str) -> str:
 
 
 def check_arguments(schema: type, arguments: list[str], conf: Path | None = None) -> list[str]:
-    """Command-line arguments as they are.
-
-    Args:
-        schema: of the program.
-        arguments: of the command line; what Hydra's grammar cannot read is left for it to tell.
-        conf: the folder of its settings.
+    """Command-line arguments as they are; what Hydra's grammar cannot read is left for it to tell.
 
     Raises:
         ValueError: for an unknown setting, a value (of those to sweep over, too) that is not of a setting's type, or
@@ -364,28 +360,25 @@ def check_names(schema: type, arguments: Iterable[str]) -> None:
         raise ValueError(f"{name}: there is no such setting; {hint}")
 
 
-def check_experiments(schema: type, arguments: Iterable[str], conf: Path) -> None:
+def check_experiments(schema: type, arguments: list[str], conf: Path) -> None:
     """Refuse experiments that give settings this program does not have.
 
     Raises:
         ValueError: naming such a setting, and the program that has it.
     """
     known = {"defaults", "hydra", *(entry.name for entry in fields(schema))}
-    for argument in arguments:
-        for name in (
-            re.findall(r"[\w-]+", argument.removeprefix("experiment=")) if argument[:11] == "experiment=" else ()
-        ):
-            file = conf / "experiment" / f"{name}.yaml"
-            if not file.is_file():
-                continue  # Hydra lists those there are
-            content = OmegaConf.to_container(OmegaConf.load(file))
-            assert isinstance(content, dict)
-            chosen = [group for entry in content.get("defaults", []) if isinstance(entry, dict) for group in entry]
-            groups = [str(group).removeprefix("override ").strip("/").partition("/")[0] for group in chosen]
-            if odd := [key for key in (*content, *groups) if key not in known]:
-                program = re.search(r"python (\w+\.py)", file.read_text(encoding="utf-8"))
-                by = f": python {program[1]} experiment={name}" if program else ""
-                raise ValueError(f"experiment={name} gives {odd[0]}, which this program does not have{by}")
+    for name in re.findall(r"[\w-]+", last_of(arguments, "experiment") or ""):
+        file = conf / "experiment" / f"{name}.yaml"
+        if not file.is_file():
+            continue  # Hydra lists those there are
+        content = OmegaConf.to_container(OmegaConf.load(file))
+        assert isinstance(content, dict)
+        chosen = [group for entry in content.get("defaults", []) if isinstance(entry, dict) for group in entry]
+        groups = [str(group).removeprefix("override ").strip("/").partition("/")[0] for group in chosen]
+        if odd := [key for key in (*content, *groups) if key not in known]:
+            program = re.search(r"python (\w+\.py)", file.read_text(encoding="utf-8"))
+            by = f": python {program[1]} experiment={name}" if program else ""
+            raise ValueError(f"experiment={name} gives {odd[0]}, which this program does not have{by}")
 
 
 def _knows(schema: Any, name: str) -> bool:
