@@ -7,8 +7,13 @@ from typing import Any
 
 from ..corpus.overlap import warn_of_overlap
 from ..corpus.prepared import corpus_settings
-from ..model_folder.artifact import ModelFolder, load_model_folder, read_manifest, record_operating_point
-from ..model_folder.devices import choose_device
+from ..model_folder.artifact import (
+    ModelFolder,
+    choose_device,
+    load_model_folder,
+    read_manifest,
+    record_operating_point,
+)
 from .decoding import Decoding, TestSet
 from .pairs import read_test_pairs
 from .points import begun_points, check_frames, check_knobs, check_languages, decode_point, matching_folders, points_of

@@ -11,6 +11,7 @@ tokenizer.json, …              the tokenizer
 Weights may be in shards (`max_shard_size`), with an index, as Hugging Face has them.
 """
 
+import copy
 import hashlib
 import json
 import os
@@ -43,6 +44,7 @@ from . import MANIFEST
 from .shards import load_adapter, split_file
 
 FORMAT = 1
+EMIT_HEAD = "emit_head.safetensors"
 
 
 @dataclass
@@ -124,8 +126,7 @@ def save_model_folder(
         if isinstance(settings["target_modules"], list):
             settings["target_modules"].sort()  # PEFT writes a set, in another order each time
         if backbone is None:
-            base = _frozen_backbone(model)
-            base.save_pretrained(str(partial / "backbone"), **sharded)
+            _frozen_backbone(model).save_pretrained(str(partial / "backbone"), **sharded)
             settings["base_model_name_or_path"] = "backbone"
         adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
@@ -216,15 +217,8 @@ def load_model_folder(
     if quantize is not None:
         to_int8(model.backbone)
         info["quantize"] = quantize
-    tokens = info["tokens"]
-    stream = StreamTokens(
-        tokens["end"],
-        tokens["seed"],
-        tuple(tokens["source_prefix"]),
-        tuple(tokens["target_prefix"]),
-        tokens.get("context", 0),
-    )
-    return ModelFolder(model, tokenizer, stream, info)
+    tokens: Any = {name: tuple(part) if isinstance(part, list) else part for name, part in info["tokens"].items()}
+    return ModelFolder(model, tokenizer, StreamTokens(**tokens), info)
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -245,25 +239,18 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         version, files = int(info["format"]), dict(info["files"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"model_folder={str(folder)!r}: {MANIFEST} is damaged ({error!r}); copy or save the model again"
-        ) from error
+        raise _broken(folder, f": {MANIFEST} is damaged ({error!r})") from error
     if version > FORMAT:
         raise ValueError(
             f"model_folder={str(folder)!r} has format {version}, this version reads up to {FORMAT}: upgrade"
         )
     if info.pop("checksum", None) != checksum(info):
-        raise ValueError(
-            f"model_folder={str(folder)!r}: {MANIFEST} is damaged, or was edited (its checksum is another); "
-            "copy or save the model again"
-        )
+        raise _broken(folder, f": {MANIFEST} is damaged, or was edited (its checksum is another)")
     for name, size in files.items():
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:
             state = "is missing" if found is None else f"has {found} bytes instead of {size}"
-            raise ValueError(
-                f"model_folder={str(folder)!r} is incomplete: {name} {state}; copy or save the model again"
-            )
+            raise _broken(folder, f" is incomplete: {name} {state}")
     return info
 
 
@@ -314,13 +301,26 @@ def check_content(folder: Path, info: Mapping[str, Any]) -> None:
     """
     for name, expected in info["digests"].items():
         if file_digest(folder / name) != expected:
-            raise ValueError(
-                f"model_folder={str(folder)!r} is damaged: {name} does not hold what was saved; copy or save the model "
-                "again"
-            )
+            raise _broken(folder, f" is damaged: {name} does not hold what was saved")
 
 
-EMIT_HEAD = "emit_head.safetensors"
+def choose_device(device: str) -> str:
+    """The device to decode on: `auto` takes a GPU where there is one.
+
+    Raises:
+        ValueError: for a device this machine does not have.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r}: not to be had on this machine ({error}); try device=auto") from error
+    return device
+
+
+def _broken(folder: Path, what: str) -> ValueError:
+    return ValueError(f"model_folder={str(folder)!r}{what}; copy or save the model again")
 
 
 def _partial(folder: Path) -> Path:
@@ -329,8 +329,6 @@ def _partial(folder: Path) -> Path:
 
 def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
     """A copy of the backbone as it was before LoRA, with the text head it had."""
-    import copy
-
     adapted = copy.deepcopy(model.backbone)
     head = getattr(adapted.get_base_model().lm_head, "original_module", None)
     base = adapted.unload()

@@ -17,9 +17,8 @@ from ..streaming.live_text import LiveText
 from ..streaming.prefix_engine import PrefixEngine
 from ..streaming.prefix_systems import PrefixSystem
 from ..streaming.systems import build_system
-from .artifact import ModelFolder, load_model_folder
+from .artifact import ModelFolder, choose_device, load_model_folder
 from .box import chosen_model
-from .devices import choose_device
 
 
 def load_live_model(

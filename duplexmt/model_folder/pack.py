@@ -27,13 +27,8 @@ COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "AP"
 
 
 def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: float = LARGEST) -> Path:
-    """Write the model folder to give away, all or nothing.
-
-    Args:
-        source: a model folder.
-        into: where to; a model folder already there is replaced.
-        results: folders of evaluations, for the card.
-        largest: bytes the folder may have.
+    """Write the model folder to give away, all or nothing; one already there is replaced. The card has the results of
+    evaluations.
 
     Raises:
         ValueError: for a folder that is none, weights that float16 does not hold, or a folder that gets too large.
@@ -120,13 +115,8 @@ def scores_of(evaluation: Path) -> dict[str, Any]:
 
 
 def box_card(card: str, corpora: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]]) -> str:
-    """The card of a model folder, with what one must know of a model that is given away.
-
-    Args:
-        card: as `save_model_folder` writes it.
-        corpora: data settings of its training and of its bases.
-        tables: of its evaluations.
-    """
+    """The card that `save_model_folder` writes, with what one must know of a model that is given away: scores of its
+    evaluations, and what is owed for the corpora of its training and of its bases."""
     parts = [card.rstrip(), *map(score_table, tables)]
     if of_box := [data for data in corpora if of_the_box(data)]:
         named = {name for data in of_box for name in data.get("sources") or attributions()}

@@ -35,14 +35,12 @@ def load_adapter(base: Any, folder: Path) -> Any:
         base: the backbone.
         folder: whole, as the manifest of a model folder has it.
     """
-    from peft import PeftConfig, PeftModel, get_peft_model
+    from peft import PeftConfig, get_peft_model
     from peft.utils import set_peft_model_state_dict
 
-    if (folder / "adapter_model.safetensors").is_file():
-        return PeftModel.from_pretrained(base, str(folder))
     weights: dict[str, Tensor] = {}
-    for shard in folder.glob("adapter_model-*.safetensors"):
-        weights |= load_file(shard)
+    for file in folder.glob("adapter_model*.safetensors"):
+        weights |= load_file(file)
     config = PeftConfig.from_pretrained(str(folder))
     config.base_model_name_or_path = base.config._name_or_path
     model = get_peft_model(base, config)

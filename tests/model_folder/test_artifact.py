@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 
 import pytest
 import torch
@@ -28,19 +29,10 @@ DATA = {
 TOKENS = StreamTokens(end=0, seed=1, source_prefix=(5, 6), target_prefix=(7,))
 
 
-def save(folder, model, backbone=None, scores=None, tokens=TOKENS, **further):
-    return save_model_folder(
-        folder,
-        model,
-        tiny_tokenizer(),
-        tokens,
-        backbone=backbone,
-        data=DATA,
-        policy={"lam": 0.1, "theta": 0.5},
-        training={"learning_rate": 1e-3},
-        scores={"validation/BLEU": 31.4159} if scores is None else scores,
-        **further,
-    )
+def save(folder, model, tokens=TOKENS, **further):
+    recorded = {"backbone": None, "data": DATA, "policy": {"lam": 0.1, "theta": 0.5}}
+    recorded |= {"training": {"learning_rate": 1e-3}, "scores": {"validation/BLEU": 31.4159}}
+    return save_model_folder(folder, model, tiny_tokenizer(), tokens, **recorded | further)
 
 
 @torch.no_grad()
@@ -277,8 +269,6 @@ def saved(tmp_path_factory):
 @pytest.fixture
 def folder(saved, tmp_path):
     """A model folder to damage."""
-    import shutil
-
     return shutil.copytree(saved, tmp_path / "model")
 
 
@@ -309,14 +299,10 @@ def test_a_save_that_was_interrupted_is_named_as_the_reason(folder):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "emit_head.safetensors", "tokenizer.json", "config.json"])
-def test_a_truncated_file_is_named_with_both_sizes(folder, name):
+def test_a_truncated_file_is_named_with_both_sizes_and_a_missing_one_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[:-1])
     refused(folder, rf"incomplete: {name} has {len(content) - 1} bytes instead of {len(content)}")
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "emit_head.safetensors", "tokenizer.json"])
-def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
     refused(folder, rf"incomplete: {name} is missing")
 
