@@ -30,16 +30,16 @@ BAD_LINES = {
 }
 
 
+def environment():
+    """Without network, GPU and tracebacks, in one thread."""
+    ours = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+    return {name: value for name, value in (os.environ | ours).items() if name != "HYDRA_FULL_ERROR"}
+
+
 def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=240):
     """Run an entry point, from the root of the project or elsewhere; stdout and stderr as text."""
-    environment = os.environ | {
-        "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"
-    }  # fmt: skip
-    environment.pop("HYDRA_FULL_ERROR", None)
-    done = subprocess.run(
-        [sys.executable, str(ROOT / program), *arguments],
-        cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=timeout,
-    )  # fmt: skip
+    command, given = [sys.executable, str(ROOT / program), *arguments], {"cwd": cwd, "env": environment()}
+    done = subprocess.run(command, **given, input=stdin, capture_output=True, timeout=timeout)
     done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
     return done
 
@@ -49,6 +49,19 @@ def succeeded(done):
     return done
 
 
+def manifest(model):
+    return json.loads((model / "duplexmt.json").read_text(encoding="utf-8"))
+
+
+def small(pairs, *settings):
+    """Settings of a training on some pairs that takes seconds."""
+    return [
+        "data=pairs", f"data.path='{pairs}'", "data.vocab_size=400", "data.validation_size=6", "data.test_size=7",
+        "data.batch_size=4", "model.architecture.hidden_size=32", "model.architecture.num_hidden_layers=1",
+        "training.sample_size=3", "trainer.accelerator=cpu", "trainer.enable_progress_bar=false", *settings,
+    ]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A finished run on 63 pairs and some bad lines."""
@@ -56,28 +69,10 @@ def trained(tmp_path_factory):
     good = ["\t".join(pair).encode() for pair in PAIRS]
     bad = [line for lines in BAD_LINES.values() for line in lines]
     (folder / "pairs.tsv").write_bytes(b"\n".join([*good[:30], *bad, *good[30:]]) + b"\n")
-    done = run(
-        "train.py",
-        "data=pairs",
-        f"data.path='{folder / 'pairs.tsv'}'",
-        "data.licence=CC0",
-        "data.vocab_size=400",
-        "data.validation_size=6",
-        "data.test_size=7",
-        "data.batch_size=8",
-        "model.architecture.hidden_size=32",
-        "model.architecture.intermediate_size=48",
-        "model.architecture.num_hidden_layers=1",
-        "model.architecture.num_attention_heads=2",
-        "model.architecture.num_key_value_heads=1",
-        "training.warmup_steps=2",
-        "training.sample_size=3",
-        "trainer.accelerator=cpu",
-        "trainer.max_epochs=1",
-        "trainer.enable_progress_bar=false",
-        "demonstrate=1",
-        f"hydra.run.dir='{folder / 'run'}'",
-    )
+    settings = ["data.licence=CC0", "data.batch_size=8", "training.warmup_steps=2", "trainer.max_epochs=1"]
+    model = ["intermediate_size=48", "num_attention_heads=2", "num_key_value_heads=1"]
+    settings += [*(f"model.architecture.{value}" for value in model), "demonstrate=1"]
+    done = run("train.py", *small(folder / "pairs.tsv"), *settings, f"hydra.run.dir='{folder / 'run'}'")
     return folder / "run", succeeded(done)
 
 
@@ -89,7 +84,7 @@ def test_training_ends_with_a_model_folder_and_shows_translations(trained):
     assert (folder / "model" / "model.safetensors").is_file()
     assert not (folder / "model.partial").exists()
     assert (folder.parent / "latest" / "model").samefile(folder / "model")
-    info = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
+    info = manifest(folder / "model")
     assert info["data"]["licence"] == "CC0"
     assert info["policy"] == {"lam": 0.01, "theta": 0.5, "certainty": 0.0}
     assert info["training"]["epochs"] == 1
@@ -241,9 +236,8 @@ def test_rescoring_needs_no_model_and_reports_all_but_what_it_lacks_the_environm
     (folder / "decoding.json").write_text(decoding.replace("/model", "/gone"), encoding="utf-8")
     (folder / "results.json").unlink()
     before = (folder / "hypotheses.jsonl").stat().st_mtime_ns
-    done = run(
-        "evaluate.py", f"rescore={folder}", "quality=neural", "quality.environment=no/such", "claims=true", "device=cpu"
-    )
+    lacking = ["quality=neural", "quality.environment=no/such"]
+    done = run("evaluate.py", f"rescore={folder}", *lacking, "claims=true", "device=cpu")
     assert done.returncode == 2
     assert [line.split(":")[1].split()[0] for line in done.stderr.splitlines() if line] == ["COMET", "BLEURT"]
     assert "run make metrics" in done.stderr
@@ -295,7 +289,7 @@ def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, eval
     # A test file says nothing of the validation pairs that θ is looked for on.
     files = ["target_al=100", f"data.test_path='{trained[0].parent / 'pairs.tsv'}'"]
     succeeded(run("evaluate.py", *EVALUATION[1:], *files, f"hydra.run.dir='{search}'", cwd=tmp_path))
-    recorded = json.loads((model / "duplexmt.json").read_text(encoding="utf-8"))["operating_point"]
+    recorded = manifest(model)["operating_point"]
     assert recorded["target_al"] == 100
     assert recorded["AL"] <= 100
     assert "validation" in recorded["validation"]
@@ -303,7 +297,7 @@ def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, eval
     latest.unlink()
     latest.symlink_to(other)
     succeeded(run("evaluate.py", f"resume={search}", cwd=tmp_path))
-    assert "operating_point" not in json.loads((other / "duplexmt.json").read_text(encoding="utf-8"))
+    assert "operating_point" not in manifest(other)
     succeeded(run("evaluate.py", *arguments, "policy.theta=recorded"))
     (row,) = rows_in(tmp_path / "run")
     assert row["setting"] == f"θ={recorded['theta']:g}"
@@ -311,16 +305,9 @@ def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, eval
 
 def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trained):
     folder, _ = trained
-    done = succeeded(
-        run(
-            "translate.py",
-            f"model_folder='{folder / 'model'}'",
-            "events=true",
-            "max_target_tokens=8",
-            "device=cpu",
-            stdin="我看书。\n\n".encode() + b"\xe8\x8c\n" + "他 吃茶\r\n".encode(),
-        )
-    )
+    given = [f"model_folder='{folder / 'model'}'", "events=true", "max_target_tokens=8", "device=cpu"]
+    text = "我看书。\n\n".encode() + b"\xe8\x8c\n" + "他 吃茶\r\n".encode()
+    done = succeeded(run("translate.py", *given, stdin=text))
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert {event["line"] for event in events} == {1, 4}
     for number, text in ((1, "我看书。"), (4, "他吃茶")):  # spaces inside Chinese are cleaned as in training
@@ -340,16 +327,10 @@ def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trai
 
 def test_translation_answers_before_the_line_has_ended(trained):
     folder, _ = trained
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
-    command = [
-        sys.executable,
-        "translate.py",
-        f"model_folder='{folder / 'model'}'",
-        "events=true",
-        "device=cpu",
-        "pause=0.2",
-    ]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    given = [f"model_folder='{folder / 'model'}'", "events=true", "device=cpu", "pause=0.2"]
+    command = [sys.executable, "translate.py", *given]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), **pipes) as process:
         process.stdin.write("我".encode())
         process.stdin.flush()
         first = json.loads(process.stdout.readline())  # after a pause at the latest
@@ -361,17 +342,8 @@ def test_translation_answers_before_the_line_has_ended(trained):
 
 def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trained, tmp_path):
     folder, _ = trained
-    done = succeeded(
-        run(
-            "translate.py",
-            f"model_folder='{folder / 'model'}'",
-            "theta=0.4",
-            "max_target_tokens=5",
-            "device=cpu",
-            stdin="我看书。\n \n他吃茶。".encode(),
-            cwd=tmp_path,
-        )
-    )
+    given = [f"model_folder='{folder / 'model'}'", "theta=0.4", "max_target_tokens=5", "device=cpu"]
+    done = succeeded(run("translate.py", *given, stdin="我看书。\n \n他吃茶。".encode(), cwd=tmp_path))
     lines = done.stdout.split("\n")
     assert len(lines) == 4
     assert lines[1] == lines[3] == ""
@@ -414,9 +386,8 @@ def test_training_stopped_before_its_first_step_leaves_no_model_and_latest_as_it
     (tmp_path / "earlier").mkdir()
     (tmp_path / "latest").symlink_to("earlier")
     command = [sys.executable, str(ROOT / "train.py"), "experiment=smoke", f"hydra.run.dir='{tmp_path / 'run'}'"]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, start_new_session=True
+        command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, start_new_session=True
     ) as process:
         limit = time.monotonic() + 120
         while not (tmp_path / "run" / "train.log").exists() and time.monotonic() < limit:
@@ -458,14 +429,9 @@ def test_the_smoke_experiment_shows_the_case_study_at_the_end(tmp_path):
 
 def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tmp_path):
     pairs, folder = trained[0].parent / "pairs.tsv", tmp_path / "run"
-    settings = [
-        "data=pairs", f"data.path='{pairs}'", "data.vocab_size=400", "data.validation_size=6", "data.test_size=7",
-        "data.batch_size=4", "model.architecture.hidden_size=32", "model.architecture.num_hidden_layers=1",
-        "training.sample_size=3", "training.checkpoint_every_n_steps=1", "training.schedule=constant",
-        "trainer.accelerator=cpu", "trainer.devices=2", "trainer.strategy=ddp", "trainer.enable_progress_bar=false",
-        "trainer.max_steps=2", "trainer.log_every_n_steps=1", "demonstrate=0", f"hydra.run.dir='{folder}'",
-    ]  # fmt: skip
-    succeeded(run("train.py", *settings))
+    settings = ["training.checkpoint_every_n_steps=1", "training.schedule=constant", "trainer.strategy=ddp"]
+    settings += ["trainer.devices=2", "trainer.max_steps=2", "trainer.log_every_n_steps=1", "demonstrate=0"]
+    succeeded(run("train.py", *small(pairs, *settings, f"hydra.run.dir='{folder}'")))
     first = (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8")
     done = succeeded(run("train.py", f"resume={folder}", "trainer.max_steps=4"))
     assert (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8") == first
@@ -474,22 +440,17 @@ def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tm
     steps = {int(line.split(",")[step]) for line in again[1:]}
     assert min(steps) == 2  # goes on where it was stopped
     assert {2, 3} <= steps
-    assert json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))["policy"]["lam"] == 0.01
+    assert manifest(folder / "model")["policy"]["lam"] == 0.01
     assert "model folder" in done.stdout
 
 
 def test_a_sweep_of_two_devices_runs_each_job_on_both(trained, tmp_path):
     pairs = trained[0].parent / "pairs.tsv"
-    settings = [
-        "data=pairs", f"data.path='{pairs}'", "data.vocab_size=400", "data.validation_size=6", "data.test_size=7",
-        "data.batch_size=4", "model.architecture.hidden_size=32", "model.architecture.num_hidden_layers=1",
-        "training.sample_size=3", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.enable_progress_bar=false",
-        "trainer.max_steps=2", "demonstrate=0", "probes.count=0", f"hydra.sweep.dir='{tmp_path}'",
-    ]  # fmt: skip
-    succeeded(run("train.py", "-m", "policy.lam=0.01,0.1", *settings))
+    settings = ["trainer.devices=2", "trainer.max_steps=2", "demonstrate=0", "probes.count=0"]
+    sweep = ["policy.lam=0.01,0.1", f"hydra.sweep.dir='{tmp_path}'"]
+    succeeded(run("train.py", "-m", *small(pairs, *settings, *sweep)))
     for job, lam in enumerate((0.01, 0.1)):
-        manifest = json.loads((tmp_path / str(job) / "model" / "duplexmt.json").read_text(encoding="utf-8"))
-        assert manifest["policy"]["lam"] == lam
+        assert manifest(tmp_path / str(job) / "model")["policy"]["lam"] == lam
         assert (tmp_path / str(job) / "train_ddp_process_1.log").is_file()
 
 
@@ -512,19 +473,15 @@ def test_a_mistake_with_two_devices_is_told_once_and_leaves_no_process(tmp_path)
 @pytest.mark.parametrize("when", ["preparing", "training"])
 def test_sigterm_ends_both_processes_of_a_run_and_what_was_trained_is_kept(trained, tmp_path, when):
     folder = tmp_path / "run"
-    settings = [
-        "data=pairs", f"data.path='{trained[0].parent / 'pairs.tsv'}'", "data.vocab_size=400", "data.validation_size=6",
-        "data.test_size=7", "data.batch_size=4", "model.architecture.hidden_size=32",
-        "model.architecture.num_hidden_layers=1", "training.sample_size=0", "training.schedule=constant",
-        "probes.count=0", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.enable_progress_bar=false",
+    settings = small(
+        trained[0].parent / "pairs.tsv", "training.schedule=constant", "probes.count=0", "trainer.devices=2",
         "trainer.max_epochs=100000", "trainer.check_val_every_n_epoch=100000", "training.checkpoint_every_n_steps=1",
         f"hydra.run.dir='{folder}'",
-    ]  # fmt: skip
+    )  # fmt: skip
     begun = folder / "train_ddp_process_1.log" if when == "preparing" else folder / "checkpoints" / "last.ckpt"
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         [sys.executable, str(ROOT / "train.py"), *settings],
-        cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+        cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
     ) as process:  # fmt: skip
         limit = time.monotonic() + 120
         while not begun.exists() and process.poll() is None and time.monotonic() < limit:
@@ -559,37 +516,33 @@ def _reads(path, text):
 
 def test_baselines_are_trained_resumed_and_refused_where_a_grid_is_needed(trained, tmp_path):
     pairs, folder = trained[0].parent / "pairs.tsv", tmp_path / "run"
-    settings = [
-        "data=pairs", f"data.path='{pairs}'", "data.vocab_size=400", "data.validation_size=6", "data.test_size=7",
-        "data.batch_size=4", "model.architecture.hidden_size=32", "model.architecture.num_hidden_layers=1",
-        "training.sample_size=3", "training.checkpoint_every_n_steps=1", "trainer.accelerator=cpu",
-        "trainer.enable_progress_bar=false", "trainer.log_every_n_steps=1", "demonstrate=1",
-    ]  # fmt: skip
-    succeeded(
-        run("train.py", *settings, "system=waitk", "system.k=multi", "trainer.max_steps=2", f"hydra.run.dir='{folder}'")
-    )
+    settings = small(
+        pairs, "training.checkpoint_every_n_steps=1", "trainer.log_every_n_steps=1", "demonstrate=1"
+    )  # fmt: skip
+    waitk = ["system=waitk", "system.k=multi", "trainer.max_steps=2", f"hydra.run.dir='{folder}'"]
+    succeeded(run("train.py", *settings, *waitk))
     done = succeeded(run("train.py", f"resume={folder}", "trainer.max_steps=4"))
-    info = json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))
+    info = manifest(folder / "model")
     assert (info["system"], info["prefix"]["k"]) == ("waitk", "multi")
     assert {"validation/lm_loss", "validation/BLEU", "validation/AL"} <= set(info["scores"])
     assert "held-out sentences by wait-3" in done.stdout
     model = f"model_folder='{folder / 'model'}'"
     succeeded(run("evaluate.py", model, f"hydra.run.dir='{tmp_path / 'evaluation'}'"))
-    rows = json.loads((tmp_path / "evaluation" / "results.json").read_text(encoding="utf-8"))["rows"]
+    rows = rows_in(tmp_path / "evaluation")
     assert [(row["system"], row["setting"]) for row in rows] == [("multi-path wait-k", f"k={k}") for k in (1, 3, 5, 7)]
     refused = run("translate.py", model, "text=我看书。")
     assert refused.returncode == 2
     assert "holds a waitk model, no grid: say what to run it as" in refused.stderr.splitlines()[-1]
     prompted = tmp_path / "prompted"
     prompt = ["data.source_prefix='我看'", "data.target_prefix='I see'"]
-    done = succeeded(
-        run(
-            "train.py", *[one for one in settings if not one.startswith("model.")], "system=offline", *prompt,
-            f"model.backbone='{folder / 'model'}'", "model.architecture=null", f"data.tokenizer='{folder / 'model'}'",
-            "trainer.max_steps=0", f"hydra.run.dir='{prompted}'",
-        )
-    )  # fmt: skip
+    backbone = [
+        f"model.backbone='{folder / 'model'}'",
+        "model.architecture=null",
+        f"data.tokenizer='{folder / 'model'}'",
+    ]
+    settings = [one for one in settings if not one.startswith("model.")] + ["system=offline", "trainer.max_steps=0"]
+    done = succeeded(run("train.py", *settings, *prompt, *backbone, f"hydra.run.dir='{prompted}'"))
     assert "held-out sentences offline" in done.stdout
-    info = json.loads((prompted / "model" / "duplexmt.json").read_text(encoding="utf-8"))
+    info = manifest(prompted / "model")
     assert info["system"] == "offline"
     assert info["tokens"]["source_prefix"]
