@@ -350,12 +350,15 @@ def check_names(schema: type, arguments: Iterable[str]) -> None:
     Raises:
         ValueError: for the first of them, with the setting most like it.
     """
+    names = dict(_names(schema))
+    mappings = tuple(f"{name}." for name, is_group in names.items() if not is_group)
     for argument in arguments:
         name, equals, _ = argument.partition("=")
         name = name.lstrip("+~")
-        if not equals or re.match(r"-|hydra\b|experiment\b", name) or re.search("[/@]", name) or _knows(schema, name):
+        known = name in names or name.startswith(mappings)
+        if not equals or known or re.match(r"-|hydra\b|experiment\b", name) or re.search("[/@]", name):
             continue
-        likeness, nearest = max((_likeness(name, known), known) for known in _names(schema))
+        likeness, nearest = max((_likeness(name, other), other) for other in names)
         hint = f"did you mean {nearest}?" if likeness >= 0.7 else "--help shows all"
         raise ValueError(f"{name}: there is no such setting; {hint}")
 
@@ -381,24 +384,13 @@ def check_experiments(schema: type, arguments: list[str], conf: Path) -> None:
             raise ValueError(f"experiment={name} gives {odd[0]}, which this program does not have{by}")
 
 
-def _knows(schema: Any, name: str) -> bool:
-    """Whether a dotted name leads to a setting, or into one that is a mapping."""
-    for part in name.split("."):
-        if not is_dataclass(schema):
-            return True
-        types = {entry.name: entry.type for entry in fields(schema)}
-        if part not in types:
-            return False
-        schema = types[part]
-    return True
-
-
-def _names(schema: Any) -> Iterator[str]:
-    """Of all settings, dotted."""
+def _names(schema: Any) -> Iterator[tuple[str, bool]]:
+    """Of all settings, dotted; and whether each is a group of them."""
     for entry in fields(schema):
-        yield entry.name
-        if is_dataclass(entry.type):
-            yield from (f"{entry.name}.{name}" for name in _names(entry.type))
+        is_group = is_dataclass(entry.type)
+        yield entry.name, is_group
+        if is_group:
+            yield from ((f"{entry.name}.{name}", inner) for name, inner in _names(entry.type))
 
 
 def _likeness(name: str, known: str) -> float:
