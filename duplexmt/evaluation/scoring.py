@@ -46,7 +46,7 @@ class Scores:
     row: dict[str, Any]  # everything measured, by column
     samples: dict[str, Array] = field(default_factory=dict)  # resampled corpus scores `[B]`, by column
     notes: list[str] = field(default_factory=list)
-    point: Point = None  # type: ignore[assignment]  # there wherever entries are compared or named
+    point: Any = None  # its `Point`; None for records alone, which are neither compared nor named
     spread: dict[str, float] = field(default_factory=dict)  # standard deviation over trainings, by column (`seeds`)
     models: list[str] = field(default_factory=list)  # folders of these trainings
 
@@ -121,7 +121,7 @@ def score(
         f"AL_CA, LAAL_CA and YAAL_CA with computing time, RTF seconds of it a second of source, the source arriving at "
         f"{rate}; seconds: computation a sentence (in a batch, the wall clock of the steps it took part in)",
     ]
-    return Scores("", "", row, samples, notes, point)  # type: ignore[arg-type]
+    return Scores("", "", row, samples, notes, point)
 
 
 def calls_a_token(records: Sequence[Record]) -> float | None:
