@@ -191,9 +191,11 @@ class Raw:
     def __init__(self, socket: ClientConnection, written: str = "", seq: int = 0) -> None:
         self.socket, self.written, self.seq = socket, written, seq
         self.heard: list[dict[str, Any]] = []
+        self.spoke = time.monotonic()
 
     async def say(self, **message: Any) -> None:
         """Send a message."""
+        self.spoke = time.monotonic()
         await self.socket.send(json.dumps(message, ensure_ascii=False))
 
     async def hear(self, kind: str) -> dict[str, Any]:
@@ -201,12 +203,12 @@ class Raw:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                async with asyncio.timeout(4):
+                async with asyncio.timeout(self.spoke + 4 - time.monotonic()):
                     message: dict[str, Any] = json.loads(await self.socket.recv())
             except TimeoutError:
                 if time.monotonic() > until:
                     raise
-                await self.say(type="ping")  # who is silent for long is taken for gone
+                await self.say(type="ping")  # who is silent for long is taken for gone, whatever he hears
                 continue
             self.heard.append(message)
             if message["type"] == "events":
