@@ -6,13 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from .prefix_model import PrefixModel
 
 Head = Sequence[int]  # layer, head
-RECORDED = "duplexmt_recorded"
 
 
 class AttentionRecord:
@@ -58,15 +56,15 @@ def _attend(
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **further)
 
 
-AttentionInterface.register(RECORDED, _attend)
-
-
 @contextmanager
 def recording(model: PrefixModel) -> Iterator[None]:
     """While this lasts, a backbone's forward takes `record=AttentionRecord(…)`; before and after it is as it was."""
+    from transformers import AttentionInterface  # seconds, which a command that refuses its input does not need
+
+    AttentionInterface.register("duplexmt_recorded", _attend)
     config = model.causal_lm.config
     before = config._attn_implementation
-    config._attn_implementation = RECORDED
+    config._attn_implementation = "duplexmt_recorded"
     try:
         yield
     finally:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch._dynamo
 from torch import Tensor
 
 from ..grid.model import GridModel

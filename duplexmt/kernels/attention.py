@@ -10,10 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-FUSED = "duplexmt_fused"  # the name under which a Hugging Face model finds `_attend`
+
+def fused() -> str:
+    """The name under which the layers of a Hugging Face model find it, for `config._attn_implementation`."""
+    from transformers import AttentionInterface  # seconds, which a command that refuses its input does not need
+
+    AttentionInterface.register("duplexmt_fused", _attend)
+    return "duplexmt_fused"
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, **further: Any) -> Tensor:
@@ -24,12 +29,9 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None,
 
 
 def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **further: Any) -> tuple[Tensor, None]:
-    """The same for the layers of a Hugging Face model whose `config._attn_implementation` is `FUSED`."""
+    """The same for the layers of a Hugging Face model."""
     with _precise(query):
         return sdpa_attention_forward(module, _widened(query), _widened(key), _widened(value), mask, **further)
-
-
-AttentionInterface.register(FUSED, _attend)
 
 
 def _precise(states: Tensor) -> Any:

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.activations import SiLUActivation
 
 IN_CACHE = 2**18  # numbers of a piece
 
@@ -15,7 +14,8 @@ def gated(activation: Any, gate: Tensor, up: Tensor) -> Tensor:
     For SiLU on a CPU two passes forward and four backward run over each piece in turn, with 2 of 5 intermediate
     tensors less; a step's `[7000, 1024]` in float32 take half the time on one core.
     """
-    plain = not isinstance(activation, torch.nn.SiLU | SiLUActivation) or torch.compiler.is_compiling()
+    silu = type(activation).__name__ in ("SiLU", "SiLUActivation")  # PyTorch's, and the one of Hugging Face
+    plain = not silu or torch.compiler.is_compiling()
     if plain or gate.device.type != "cpu":
         return activation(gate) * up  # type: ignore[no-any-return]
     return _SwiGLU.apply(gate, up)

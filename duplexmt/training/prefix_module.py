@@ -9,7 +9,7 @@ from ..baselines.mask import MULTI_PATH, drawn_delays, visible_source
 from ..baselines.prefix_model import PrefixModel
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
-from ..kernels.attention import FUSED
+from ..kernels.attention import fused
 from ..policy.heatmap import cells_at_once, loss_heatmap
 from .base import TranslationModule
 from .throughput import linear_layers, weight_flops
@@ -27,7 +27,7 @@ class PrefixTranslation(TranslationModule):
     def __init__(self, model: PrefixModel, tokens: StreamTokens, **optimisation: Any) -> None:
         super().__init__(model, tokens, **optimisation)
         if model.causal_lm.config._attn_implementation == "sdpa":
-            model.causal_lm.config._attn_implementation = FUSED
+            model.causal_lm.config._attn_implementation = fused()
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch; returns the loss whose gradient is that of the mean over the whole step's target tokens."""

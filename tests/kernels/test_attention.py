@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from duplexmt.kernels.attention import FUSED, fused_attention
+from duplexmt.kernels.attention import fused, fused_attention
 
 
 def test_under_autocast_contexts_and_gradients_are_those_of_float32() -> None:
@@ -37,7 +37,7 @@ def test_a_hugging_face_model_attends_by_it() -> None:
     model = Qwen2ForCausalLM(Qwen2Config(vocab_size=50, num_key_value_heads=2, **shape)).eval()
     ids = torch.randint(0, 50, (2, 9))
     before = model(input_ids=ids).logits
-    model.config._attn_implementation = FUSED
+    model.config._attn_implementation = fused()
     assert torch.equal(model(input_ids=ids).logits, before)
     with torch.autocast("cpu", torch.bfloat16):
         assert (model(input_ids=ids).logits - before).abs().max() < 0.05 * before.abs().max()
