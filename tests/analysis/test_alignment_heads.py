@@ -16,7 +16,8 @@ from duplexmt.streaming.systems import build_system
 
 from ..helpers import SENTENCES, tiny_prefix, tiny_tokenizer
 from ..streaming import slow_policies as slow
-from ..streaming.test_prefix_systems import PREFIXED, small_talk
+from ..streaming.test_grid_system import PREFIXED
+from ..streaming.test_prefix_systems import small_talk
 
 PAIRS = [([2, 3, 4, 5], [3, 4, 6]), ([6, 5, 2], [2, 2, 5, 4]), ([4, 3], [6])]
 
