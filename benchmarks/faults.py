@@ -234,10 +234,12 @@ def killed_trainings(quick: bool) -> Iterator[Case]:
             continue
         if quick and devices == "cores" and system != "grid":
             continue
-        settings = [
-            *SMALL, *SYSTEMS[system], f"training.schedule={schedule}", f"trainer.devices={devices}",
-            f"trainer.accumulate_grad_batches={accumulate}", f"data.batch_cells={cells or 'null'}",
-        ]  # fmt: skip
+        asked = {
+            "training.schedule": schedule, "trainer.devices": devices, "trainer.accumulate_grad_batches": accumulate,
+            "data.batch_cells": cells,
+        }  # fmt: skip
+        unusual = [f"{name}={value}" for name, value in asked.items() if value not in ("linear", "1", 1, None)]
+        settings = [*SMALL, *SYSTEMS[system], *unusual]  # the usual ones are those of all other cases
         run = partial(kill_until_done, program="train.py", settings=settings, kills=2 if quick else 5)
         yield Case(f"kill train {system} {schedule} devices={devices} accumulate={accumulate} cells={cells}", run)
 

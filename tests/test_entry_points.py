@@ -416,14 +416,6 @@ def test_a_text_may_be_given_without_quotes_in_either_language(trained):
     assert len(english.stdout.splitlines()) == 1
 
 
-def test_the_smoke_experiment_shows_the_case_study_at_the_end(tmp_path):
-    done = succeeded(run("train.py", "experiment=smoke", f"hydra.run.dir='{tmp_path / 'run'}'"))
-    assert "站在那边的男人曾是棒球手。\n" in done.stdout
-    assert "reference: The man standing there was a baseball player." in done.stdout
-    assert done.stdout.count("reference: ") == 5
-    assert "Traceback" not in done.stderr
-
-
 # --- several devices, and going on ---------------------------------------------------------------------------------
 
 

@@ -30,6 +30,10 @@ def test_every_block_of_the_tutorial_runs(tmp_path):
     }  # fmt: skip
     done = subprocess.run([sys.executable, script], cwd=tmp_path, env=around, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "Traceback" not in done.stderr
+    assert done.stdout.count("站在那边的男人曾是棒球手。\n") == 3  # each training ends with the paper's example
+    assert done.stdout.count("reference: The man standing there was a baseball player.") == 3
+    assert done.stdout.count("reference: ") == 3 * 5
     assert "θ = 1.0: AL" in done.stdout
     assert (tmp_path / "runs" / "tutorial" / "report.html").is_file()
     assert (tmp_path / "runs" / "tutorial-rows" / "model" / "duplexmt.json").is_file()

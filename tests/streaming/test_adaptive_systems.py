@@ -20,6 +20,9 @@ from .test_prefix_systems import BATCH_SIZES, SEEDS, always, small_talk, timeles
 
 BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 UNSURE = Adaptive(k_min=2, k_max=3, alpha=1, divergence="code")
+each_bounds = pytest.mark.parametrize(
+    ("bounds", "tokens"), [(BOUNDS, TOKENS), (UNSURE, PREFIXED)], ids=["1-4, paper", "2-3, code, prefixed"]
+)
 LIMIT = 6
 
 
@@ -41,8 +44,7 @@ def in_all_batches(build, alone):
 # --- against the definitions ---------------------------------------------------------------------------------------
 
 
-@both_tokens
-@pytest.mark.parametrize("bounds", [BOUNDS, UNSURE], ids=["1-4", "2-3"])
+@each_bounds
 @pytest.mark.parametrize("rho", [0, 0.2, 0.5, 0.8])
 def test_confidence_does_in_a_batch_what_its_definition_does_alone(rho, bounds, tokens):
     delays = set()
@@ -53,8 +55,7 @@ def test_confidence_does_in_a_batch_what_its_definition_does_alone(rho, bounds, 
     assert len(delays) > 4
 
 
-@both_tokens
-@pytest.mark.parametrize("bounds", [BOUNDS, UNSURE], ids=["1-4, paper", "2-3, code"])
+@each_bounds
 @pytest.mark.parametrize("delta", [0.05, 0.5])
 @pytest.mark.parametrize(
     ("system", "definition"), [(LsgSystem, slow.lsg), (WholeLsgSystem, slow.lsg_of_whole_sources)], ids=["", "whole"]
@@ -68,8 +69,9 @@ def test_lsg_does_in_a_batch_what_its_definition_does_alone(system, definition, 
     assert len(delays) > 4
 
 
-@both_tokens
-@pytest.mark.parametrize("heads", [None, [[0, 3], [1, 1]]], ids=["all", "calibrated"])
+@pytest.mark.parametrize(
+    ("heads", "tokens"), [(None, TOKENS), ([[0, 3], [1, 1]], PREFIXED)], ids=["all", "calibrated, prefixed"]
+)
 @pytest.mark.parametrize("frames", [1, 2])
 def test_alignatt_does_in_a_batch_what_its_definition_does_alone(frames, heads, tokens):
     delays = set()
@@ -80,8 +82,7 @@ def test_alignatt_does_in_a_batch_what_its_definition_does_alone(frames, heads, 
     assert len(delays) > 3
 
 
-@both_tokens
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(("n", "tokens"), [(1, PREFIXED), (3, TOKENS)], ids=["1, prefixed", "3"])
 def test_hold_does_in_a_batch_what_its_definition_does_alone(n, tokens):
     for seed in SEEDS:
         model = model_of(seed)

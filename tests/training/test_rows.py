@@ -129,7 +129,7 @@ WORDS = ("the", "a", "man", "book", "read", "write", "school", "in", "of", "go",
 def test_sentences_of_128_tokens_with_the_one_before_train_on_some_rows_and_are_decoded(tmp_path):
     """By the commands: a step on all rows of such a pair would compute 16,000 cells."""
     draw, before, lines = random.Random(1), "", []
-    for number in range(60):
+    for number in range(24):
         length = draw.randint(90, 110)
         source = "".join(draw.choices(CHARACTERS, k=length)) + "。"
         target = " ".join(draw.choices(WORDS, k=length)) + "."
@@ -139,18 +139,18 @@ def test_sentences_of_128_tokens_with_the_one_before_train_on_some_rows_and_are_
     done = run(
         "train.py", "experiment=smoke", "data=pairs", f"data.path='{tmp_path / 'long.tsv'}'", "data.max_tokens=128",
         "data.context_tokens=16", "data.segmentation=characters", "data.vocab_size=500", "data.train_size=null",
-        "data.validation_size=4", "data.test_size=6", "data.batch_size=8", "model.attention=exact",
+        "data.validation_size=4", "data.test_size=2", "data.batch_size=8", "model.attention=exact",
         "model.input_attends_output=false", "training.rows=4", "training.lm_cells=visits", "demonstrate=0",
         f"hydra.run.dir='{tmp_path / 'run'}'",
     )  # fmt: skip
     succeeded(done)
     report = json.loads((tmp_path / "run" / "corpus.json").read_text(encoding="utf-8"))
-    assert report["pairs"] == {"train": 50, "validation": 4, "test": 6}  # none was too long
+    assert report["pairs"] == {"train": 18, "validation": 4, "test": 2}  # none was too long
     model = f"model_folder='{tmp_path / 'run' / 'model'}'"
     out = f"hydra.run.dir='{tmp_path / 'evaluation'}'"
     succeeded(run("evaluate.py", model, "policy.theta=0.5", "policy.max_target_tokens=200", "check_overlap=false", out))
     with open(tmp_path / "evaluation" / "hypotheses.jsonl", encoding="utf-8") as file:
         sources = [json.loads(line)["source_tokens"] for line in file]
-    assert len(sources) == 6
+    assert len(sources) == 2
     assert min(map(len, sources)) > 90
     assert succeeded(run("translate.py", model, "theta=0.5", f"text={before}", "max_target_tokens=200")).stdout.strip()
