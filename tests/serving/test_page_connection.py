@@ -7,6 +7,7 @@ import pytest
 from tests.report.chromium import needs_chromium
 
 from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
+from .live_server import until as holds
 from .scripted_server import NAMES
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -37,9 +38,9 @@ def test_a_sample_goes_on_after_a_reload_and_a_new_beginning_is_empty(page, scri
     assert scripted.session.text.rstrip() == "站在那边的男人曾是棒球手。"
     page.run("document.getElementById('play').click()")
     page.run("document.getElementById('anew').click()")
+    holds(lambda: len(scripted.sessions) == 2)  # until then the page is the one before
     until(page, f"document.readyState === 'complete' && {STATE} === 'open'", True)
     assert (page.run(SOURCE), page.run(WRITTEN)) == ("", "")
-    assert len(scripted.sessions) == 2
 
 
 def test_a_story_too_long_to_be_kept_leaves_the_session(page, scripted):
