@@ -98,13 +98,14 @@ class Chromium:
         return message
 
     def open(self, address, width=1280, height=900, scheme="light"):
-        """Load a page in a window of that size; events begin anew."""
+        """Load a page in a window of that size; events begin anew, with no page left that could add to them."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.events.clear()
-        self.send("Page.navigate", url=address)
-        while not any(method == "Page.loadEventFired" for method, _ in self.events):
-            self.receive()
+        for url in ("about:blank", address):
+            self.events.clear()
+            self.send("Page.navigate", url=url)
+            while not any(method == "Page.loadEventFired" for method, _ in self.events):
+                self.receive()
         self.run("document.fonts.ready.then(() => 0)")
 
     def run(self, script):
