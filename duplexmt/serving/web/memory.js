@@ -6,7 +6,7 @@ const TOO_LONG = "What was shown before this was too long for the browser to kee
 
 export class Memory {
   constructor(storage = sessionStorage) {
-    Object.assign(this, { storage, news: [], timer: null, kept: 0, full: false });
+    Object.assign(this, { storage, news: [], timer: null, kept: 0, full: false, over: false });
     while (storage.getItem(STORY + this.kept) !== null) this.kept += 1;
     this.session = JSON.parse(storage.getItem(SESSION)); // JSON, but for its text: code points
     if (this.session) this.session.text = Array.from(this.session.text);
@@ -31,6 +31,7 @@ export class Memory {
   write() {
     clearTimeout(this.timer);
     this.timer = null;
+    if (this.over) return;
     try {
       if (this.news.length) this.storage.setItem(STORY + this.kept++, JSON.stringify(this.news));
       this.keep();
@@ -47,7 +48,7 @@ export class Memory {
   // The page is left, with so much still to be typed.
   leave(rest) {
     this.write();
-    if (!this.full) this.storage.setItem(REST, rest);
+    if (!this.full && !this.over) this.storage.setItem(REST, rest);
   }
 
   keep() {
@@ -55,8 +56,9 @@ export class Memory {
     if (session) this.storage.setItem(SESSION, JSON.stringify({ ...session, text: session.text.join("") }));
   }
 
+  // Nothing is kept any more, not even what still comes before the page is gone.
   forget() {
-    Object.assign(this, { news: [], session: null });
+    this.over = true;
     this.storage.clear();
   }
 }
