@@ -16,9 +16,9 @@ from duplexmt.kernels.int8 import exact_products
 from duplexmt.model_folder import pack
 from tests.model_folder import test_artifact
 
+from .commands import run, succeeded
 from .helpers import SENTENCES, spoken_grid
 from .test_config import checked
-from .test_entry_points import run, succeeded
 from .test_experiment import arguments_of
 
 ROOT = Path(__file__).parents[1]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.commands import ROOT, environment, run, succeeded
 from tests.wandb_file import read_wandb_file
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[1]
 
 PEOPLE = {"我": "I", "你": "you", "他": "he", "她": "she", "我们": "we", "他们": "they", "老师": "teachers"}
 VERBS = {"看": "see", "吃": "eat", "要": "want"}
@@ -28,25 +28,6 @@ BAD_LINES = {
     "wrong_column_count": ["茶\ttea\tand more".encode()],
     "invalid_utf8": [b"\xe8\x8c\tbroken", b"\xff\xfe\talso"],
 }
-
-
-def environment():
-    """Without network, GPU and tracebacks, in one thread."""
-    ours = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
-    return {name: value for name, value in (os.environ | ours).items() if name != "HYDRA_FULL_ERROR"}
-
-
-def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=240):
-    """Run an entry point, from the root of the project or elsewhere; stdout and stderr as text."""
-    command, given = [sys.executable, str(ROOT / program), *arguments], {"cwd": cwd, "env": environment()}
-    done = subprocess.run(command, **given, input=stdin, capture_output=True, timeout=timeout)
-    done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
-    return done
-
-
-def succeeded(done):
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 def manifest(model):
@@ -72,7 +53,7 @@ def trained(tmp_path_factory):
     settings = ["data.licence=CC0", "data.batch_size=8", "training.warmup_steps=2", "trainer.max_epochs=1"]
     model = ["intermediate_size=48", "num_attention_heads=2", "num_key_value_heads=1"]
     settings += [*(f"model.architecture.{value}" for value in model), "demonstrate=1"]
-    done = run("train.py", *small(folder / "pairs.tsv"), *settings, f"hydra.run.dir='{folder / 'run'}'")
+    done = run("train.py", *small(folder / "pairs.tsv"), *settings, f"hydra.run.dir='{folder / 'run'}'", cold=True)
     return folder / "run", succeeded(done)
 
 
@@ -133,7 +114,7 @@ def evaluated(trained, tmp_path_factory):
     """A finished evaluation of that run."""
     folder = tmp_path_factory.mktemp("evaluation")
     model = f"model_folder='{trained[0] / 'model'}'"
-    return folder, succeeded(run("evaluate.py", model, *EVALUATION, f"hydra.run.dir='{folder}'"))
+    return folder, succeeded(run("evaluate.py", model, *EVALUATION, f"hydra.run.dir='{folder}'", cold=True))
 
 
 def hypotheses_in(folder):
@@ -253,7 +234,7 @@ def test_a_sweep_over_theta_is_gathered_into_one_table_and_one_figure(trained, t
     arguments = [argument for argument in EVALUATION if not argument.startswith("policy.theta")]
     model = f"model_folder='{trained[0] / 'model'}'"
     sweep = [f"hydra.sweep.dir='{tmp_path / 'sweep'}'", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
-    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", model, *arguments, *sweep, "logger=wandb")
+    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", model, *arguments, *sweep, "logger=wandb", cold=True)
     succeeded(done)
     assert [(row["system"], row["setting"]) for row in rows_in(tmp_path / "sweep")] == [
         ("grid", "θ=0.3"), ("grid", "θ=1")
@@ -307,7 +288,7 @@ def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trai
     folder, _ = trained
     given = [f"model_folder='{folder / 'model'}'", "events=true", "max_target_tokens=8", "device=cpu"]
     text = "我看书。\n\n".encode() + b"\xe8\x8c\n" + "他 吃茶\r\n".encode()
-    done = succeeded(run("translate.py", *given, stdin=text))
+    done = succeeded(run("translate.py", *given, stdin=text, cold=True))
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert {event["line"] for event in events} == {1, 4}
     for number, text in ((1, "我看书。"), (4, "他吃茶")):  # spaces inside Chinese are cleaned as in training
@@ -374,7 +355,7 @@ def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trai
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_told_in_one_clear_line_and_leaves_nothing(command, message, tmp_path):
-    done = run(*command, cwd=tmp_path)
+    done = run(*command, cwd=tmp_path, cold=command[1] in ("data=pairs", "policy.theta=1.5", "theta=high"))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(message)
@@ -402,7 +383,7 @@ def test_training_stopped_before_its_first_step_leaves_no_model_and_latest_as_it
 def test_what_a_training_says_is_ours(settings, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))  # its first use
     small = ["experiment=smoke", "data.train_size=60", "demonstrate=0", f"hydra.run.dir='{tmp_path / 'run'}'"]
-    done = succeeded(run("train.py", *small, *settings))
+    done = succeeded(run("train.py", *small, *settings, cold=True))
     assert done.stderr == ""
     begins = ("corpus", "train.", "validation.", "test.", "60 train", "trainer.precision=auto", "step ", "probes: ")
     assert [line for line in done.stdout.splitlines() if not line.startswith((*begins, "model folder: "))] == []

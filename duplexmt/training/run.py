@@ -104,8 +104,8 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")  # batches are ready in memory
     warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # validation sums already are over devices
     warnings.filterwarnings("ignore", message=".*smaller than the logging interval.*")  # an epoch of few batches
-    logging.getLogger("lightning.pytorch").propagate = False  # it has a handler of its own
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def check_torchrun(trainer: L.Trainer, devices: Any) -> None:

@@ -9,9 +9,9 @@ import pytest
 from data_prep.prepare import read_manifest
 from duplexmt.corpus import prepared_files as corpora
 from duplexmt.corpus.prepared import prepare_corpus
+from tests.commands import run, succeeded
 from tests.data_prep.formats import write_wmt21
 from tests.helpers import tiny_tokenizer
-from tests.test_entry_points import run, succeeded
 from tests.training.test_data import DATA
 
 WMT21 = DATA | {

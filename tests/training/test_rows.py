@@ -13,8 +13,8 @@ from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import stretches
 from duplexmt.policy.visits import decoding_shares
+from tests.commands import run, succeeded
 from tests.helpers import spoken_grid
-from tests.test_entry_points import run, succeeded
 
 from .small_run import assert_same, first_gradients, small_data, small_module
 

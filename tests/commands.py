@@ -1,0 +1,71 @@
+"""Entry points as a user runs them, each in a process of its own; libraries are loaded once for all of them.
+
+A command spends most of its seconds on imports. Here a server, one for each process of the suite, has them done and
+forks for each command. `cold=True` starts Python itself, as a shell does: for the first of each program, for what is
+said at the start, and for a sweep by joblib, which starts processes in a way of its own.
+"""
+
+import atexit
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+from multiprocessing import forkserver
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+ROOT = Path(__file__).parents[1]
+LOADED = ["lightning.pytorch", "duplexmt.training.run", "duplexmt.evaluation.results", "duplexmt.model_folder.live"]
+
+
+def environment():
+    """Without network, GPU and tracebacks, in one thread."""
+    ours = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+    return {name: value for name, value in (os.environ | ours).items() if name != "HYDRA_FULL_ERROR"}
+
+
+def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=240, cold=False):
+    """Run an entry point, from the root of the project or elsewhere; stdout and stderr as text."""
+    command = [str(ROOT / program), *arguments]
+    if cold:
+        given = {"input": stdin, "cwd": cwd, "env": environment(), "timeout": timeout}
+        done = subprocess.run([sys.executable, *command], **given, capture_output=True)
+        return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    with patch.dict(os.environ, environment(), clear=True):
+        forkserver.ensure_running()
+    with TemporaryDirectory() as folder:
+        streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        streams[0].write_bytes(stdin)
+        process = context.Process(target=_main, args=(command, environment(), cwd, streams))
+        process.start()
+        process.join(timeout)
+        if process.is_alive():
+            process.kill()
+            raise subprocess.TimeoutExpired(command, timeout)
+        stdout, stderr = (stream.read_text(encoding="utf-8") for stream in streams[1:])
+    return subprocess.CompletedProcess(command, process.exitcode, stdout, stderr)
+
+
+def succeeded(done):
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def _main(command, around, cwd, streams):
+    """The forked process: what Python does with a script."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(around)
+    for number, stream in enumerate(streams):
+        os.dup2(os.open(stream, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT), number)
+    sys.stdin = os.fdopen(0, encoding="utf-8")
+    sys.argv = command
+    sys.path.insert(0, str(ROOT))
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()  # a forked process leaves them out
