@@ -20,7 +20,7 @@ def connected(browser, scripted, **window):
     return browser
 
 
-def until(browser, script, value, patience=8):
+def until(browser, script, value, patience=30):
     """Wait until an expression has a value, whatever page it is that comes to have it."""
     end = time.monotonic() + patience
     while True:

@@ -80,7 +80,7 @@ def translated(folder):
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
 def test_text_is_that_of_translate_py_though_the_engine_is_lost(folder, fault):
     expected = translated(folder)
-    with served(folder, "step_deadline=3") as process:
+    with served(folder, "step_deadline=6") as process:
         with Client(process.address) as plain:
             plain.send(TEXT)
             plain.end()
