@@ -34,12 +34,17 @@ MODEL = {"name": "scripted", "source_language": "zh", "target_language": "en", "
 
 
 class Session:
-    """A text, and the frames of events that it has led to."""
+    """A text, and the frames of events that it has led to.
+
+    Attributes:
+        forgotten: how many of the frames a snapshot stands for; None for all there are.
+    """
 
     def __init__(self, name, theta):
         self.name, self.theta, self.keys = name, theta, 0
         self.text, self.frames = "", []
         self.sentence, self.read, self.written, self.line_is_open = 0, 0, 0, False
+        self.forgotten = None
 
     @property
     def key(self):
@@ -96,6 +101,7 @@ class ScriptedServer:
         received: all messages of clients, in order.
         mistakes: messages of clients that the protocol does not know.
         refuses: whether connections are refused.
+        expires: whether a session that is gone on with is over by now.
         fails_with: close code, name and further fields of the error that every new connection ends with, if any.
         forgets: whether a `resume` gets a snapshot.
         stalls: whether nothing is answered any more.
@@ -105,7 +111,7 @@ class ScriptedServer:
 
     def __init__(self):
         self.received, self.mistakes, self.sessions, self.sockets = [], [], {}, set()
-        self.refuses, self.forgets, self.stalls, self.keeps = False, False, False, False
+        self.refuses, self.forgets, self.stalls, self.keeps, self.expires = False, False, False, False, False
         self.fails_with = self.token = None
         self.loop, self.credit = None, 4000
 
@@ -165,13 +171,16 @@ class ScriptedServer:
             self.sessions[name] = Session(name, MODEL["theta"] if first.theta is None else first.theta)
         session, seen, snapshot = self.sessions.get(getattr(first, "session", self.session.name)), 0, None
         if first.type == "resume":
+            if self.expires:
+                return await fail(4408, "expired")
             if session is None or session.key != first.key:
                 return await fail(4404, "unknown_session", "no such session")
             seen = first.seq
             if self.forgets:
-                seen = len(session.frames)
+                seen = len(session.frames) if session.forgotten is None else session.forgotten
                 place = {"source": len(session.text), "sentence": session.sentence}
-                snapshot = {"seq": seen, "text": self.translation, **place}
+                text = "".join(event["text"] for frame in session.frames[:seen] for event in frame)
+                snapshot = {"seq": seen, "text": text, **place}
         session.keys += 1
         more = {"snapshot": snapshot} if snapshot else {}
         await send("ready", session=session.name, key=session.key, model=MODEL, limits=LIMITS, expires=3600.0, **more)

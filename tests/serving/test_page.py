@@ -128,6 +128,12 @@ def test_a_text_too_long_to_be_remembered_is_refused(page, scripted):
     assert page.run(SOURCE) == ""
 
 
+def test_samples_are_a_line_each(page):
+    samples = page.run("[...document.getElementById('sample').options].map(option => option.value)")
+    assert samples[-2].split("\n") == samples[:-2]
+    assert len(samples) > 4
+
+
 def test_a_sample_is_typed_at_the_speed_asked_for(page, scripted):
     page.slide("speed", 20)
     begin = time.monotonic()

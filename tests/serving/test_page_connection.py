@@ -131,6 +131,27 @@ def test_what_was_written_meanwhile_and_kept_as_text_only_is_added(page, scripte
     until(page, "document.getElementById('al').textContent", "—")  # this sentence's beginning was not seen
 
 
+def test_what_follows_in_a_sentence_whose_beginning_is_kept_as_text_only_stands_under_a_gap(page, scripted):
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    scripted.keeps = True
+    type_in(page, "边的。站在那")
+    while len(scripted.session.text) < 9:
+        time.sleep(0.02)
+    scripted.session.frames.append([])
+    scripted.session.catch_up(3)  # so the next event that the page hears of is a write
+    scripted.keeps, scripted.forgets = False, True
+    scripted.session.forgotten = len(scripted.session.frames) - 1
+    scripted.cut()
+    until(page, f"{UNDER}.at(-1)", ["…", " two three"])
+    shown = f"one\n {numbers(5, 1)}. {numbers(3)}"
+    assert (page.run(WRITTEN), page.run(PALE)) == (shown, "")
+    assert page.complaints() == []
+    scripted.forgets = False
+    connected(page, scripted)
+    assert page.run(WRITTEN) == shown
+
+
 @pytest.mark.parametrize("how", ["forgotten", "restarted"])
 def test_another_session_goes_on_with_the_unfinished_sentence(page, scripted, how):
     type_in(page, "站在那边。站在那")
@@ -184,6 +205,47 @@ def test_a_session_whose_time_is_over_begins_anew_when_one_types(page, scripted)
     type_in(page, "曾")
     until(page, WRITTEN, f"{numbers(5)}\n{numbers(6)}")
     assert len(scripted.sessions) == 2
+
+
+def test_text_that_waits_when_the_time_is_over_is_translated_by_another_session(browser, scripted):
+    scripted.credit = 5
+    page = connected(browser, scripted)
+    scripted.keeps = True  # it acknowledges the first five characters, and no more will be sent
+    scripted.credit = 0
+    type_in(page, SENTENCE)
+    while len(scripted.session.text) < 5:
+        time.sleep(0.02)
+    scripted.keeps, scripted.credit = False, 4000
+    scripted.expires = True
+    scripted.cut()
+    until(page, WRITTEN, numbers(5))
+    assert "Another one translates" in page.run("document.querySelector('#translation .gap').textContent")
+    assert (len(scripted.sessions), scripted.session.text) == (2, SENTENCE)
+
+
+@pytest.mark.parametrize("how", ["lost", "reloaded"])
+def test_a_pause_is_told_though_the_connection_is_lost_in_it(page, scripted, how):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    if how == "lost":
+        scripted.cut()
+    else:
+        connected(page, scripted)
+    holds(lambda: scripted.received[-1].type == "flush")
+    assert [message.type for message in scripted.received].count("flush") == 1
+
+
+def test_a_browser_that_denies_its_memory_is_served_and_told(browser, scripted):
+    denies = "Object.defineProperty(window, 'sessionStorage', {get() { throw new DOMException('', 'SecurityError'); }})"
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=denies)["identifier"]
+    try:
+        page = connected(browser, scripted)
+        type_in(page, SENTENCE)
+        until(page, WRITTEN, numbers(5))
+        assert "keeps nothing" in page.run("document.querySelector('#translation .gap').textContent")
+        assert page.complaints() == []
+    finally:
+        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
 
 
 def test_a_server_with_a_token_is_told_it(browser, scripted):

@@ -11,7 +11,7 @@ const NEW = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, text: 
 
 export class Connection {
   // tell: what becomes of it, as functions: state({state, message, until}), ready(), events(events),
-  // snapshot(text), renewed(characters, begun), notice(message).
+  // snapshot(text, source), renewed(characters, begun), notice(message).
   constructor(address, memory, tell) {
     Object.assign(this, { address, memory, tell, socket: null, tries: 0, over: false, asleep: false, token: "" });
     // session, key, the last frame seen; θ as last asked for; positions of the source: `base`, where the sentence begins
@@ -92,8 +92,9 @@ export class Connection {
     if (code === Close.TOKEN) return this.end("token", this.token ? "that token is wrong" : "a token is needed");
     if (code === Close.REPLACED) return this.end("ended", "this session goes on elsewhere, perhaps in another window");
     if (code === Close.BAD_MESSAGE || code === Close.TOO_BIG) return this.end("ended", message ?? "page and server do not agree");
+    const goesOn = code === Close.UNKNOWN || (name === "expired" && this.session && this.at < this.base + this.text.length);
     if (code === Close.UNKNOWN || code === Close.RESTART || name === "expired") this.renew();
-    if (code === Close.UNKNOWN) return this.open();
+    if (goesOn) return this.open();
     if (code === Close.IDLE) return this.end("asleep", "asleep until you type");
     this.lose(REASONS[code] ?? message ?? "the connection is lost");
   }
@@ -136,7 +137,7 @@ export class Connection {
     clearTimeout(this.timers.patience);
     Object.assign(this, { session, key, model, limits, tries: 0 });
     if (snapshot) {
-      this.tell.snapshot(snapshot.text.slice(this.shown));
+      this.tell.snapshot(snapshot.text.slice(this.shown), snapshot.source);
       Object.assign(this, { seq: snapshot.seq, shown: snapshot.text.length });
     }
     this.save();
@@ -147,6 +148,7 @@ export class Connection {
   }
 
   accepted({ at, credit }) {
+    if (this.sent === null && at > this.base) this.pause(); // the connection before may have been lost in a pause
     this.at = at;
     this.allowed = at + credit;
     this.sent = Math.max(at, this.sent ?? at); // what the last connection sent in vain is sent again
@@ -205,6 +207,11 @@ export class Connection {
     this.end("ended", "");
   }
 
+  // Should nothing follow for a while, the server lets go what it holds back.
+  pause() {
+    this.after("flush", PAUSE, () => this.send({ type: "flush" }));
+  }
+
   // Send what there is to send: at once, or EVERY ms after the last sending.
   pump() {
     if (this.allowed === null || this.timers.pump) return;
@@ -216,7 +223,7 @@ export class Connection {
     if (part.length) {
       this.send({ type: "text", at: this.sent, text: part.join("") });
       this.sent += part.length;
-      this.after("flush", PAUSE, () => this.send({ type: "flush" }));
+      this.pause();
     }
     this.timers.pump = setTimeout(() => {
       this.timers.pump = undefined;

@@ -18,6 +18,7 @@ const sentences = new Map(); // by number, those that are not over yet
 const show = {
   source: (text) => view.source(text),
   missed: (text) => view.missed(text),
+  read: (source) => view.readUntil(source),
   gap: (message) => view.gap(message),
   renewed: (characters) => {
     sentences.clear();
@@ -45,7 +46,7 @@ const connection = new Connection(new URL("v1/live", location.href.replace(/^htt
   ready: showModel,
   notice,
   events: (events) => tell(events.map((event) => ["event", event])),
-  snapshot: (text) => tell([["missed", text]]),
+  snapshot: (text, source) => tell([["missed", text], ["read", source]]),
   renewed: (...characters) => tell([["renewed", characters]]),
 });
 
@@ -107,7 +108,7 @@ const typist = new Typist(type, () => {
 function offer(samples) {
   at("play").disabled = false;
   if (at("sample").options.length) return;
-  const all = samples.length > 1 ? [html("option", { value: samples.join("") }, `all ${samples.length} of these`)] : [];
+  const all = samples.length > 1 ? [html("option", { value: samples.join("\n") }, `all ${samples.length} of these`)] : [];
   at("sample").append(...samples.map((text) => html("option", { value: text }, text)), ...all, html("option", { value: "" }, "a text file …"));
 }
 
@@ -157,6 +158,7 @@ showSpeed();
 showTheta();
 if (connection.model) showModel();
 for (const [kind, what] of memory.story()) show[kind](what);
+if (memory.denied) view.gap("This browser keeps nothing for this page: after a reload it is empty.");
 connection.open();
 if (memory.rest) typist.start(memory.rest);
 addEventListener("pagehide", () => memory.leave(typist.rest.join("")));

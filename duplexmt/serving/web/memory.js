@@ -4,9 +4,20 @@ const PREFIX = "duplexmt.", SESSION = `${PREFIX}session`, STORY = `${PREFIX}stor
 const EVERY = 100; // ms between two writings
 const TOO_LONG = "What was shown before this was too long for the browser to keep over a reload.";
 
+// In place of sessionStorage where the browser denies it.
+const NOTHING = { getItem: () => null, setItem() {}, removeItem() {}, clear() {} };
+
+function storageOrNothing() {
+  try {
+    return sessionStorage;
+  } catch {
+    return NOTHING;
+  }
+}
+
 export class Memory {
-  constructor(storage = sessionStorage) {
-    Object.assign(this, { storage, news: [], timer: null, kept: 0, full: false, over: false });
+  constructor(storage = storageOrNothing()) {
+    Object.assign(this, { storage, news: [], timer: null, kept: 0, full: false, over: false, denied: storage === NOTHING });
     while (storage.getItem(STORY + this.kept) !== null) this.kept += 1;
     this.session = JSON.parse(storage.getItem(SESSION)); // JSON, but for its text: code points
     if (this.session) this.session.text = Array.from(this.session.text);

@@ -118,22 +118,23 @@ export class View {
 
   // Each word stands under the source token that was the last one read when it was written.
   under(sentence, event, text) {
+    if (event === "read") return this.column(sentence.columns.at(-1));
+    if (!this.columns.length) this.column(sentence.columns[0]); // its beginning was not seen
     const newest = this.columns.at(-1);
-    if (event === "read") {
-      const { source, last } = sentence.columns.at(-1);
-      const read = html("bdi", { class: "read", lang: this.languages.source }, legible(source));
-      if (last) read.setAttribute("aria-label", "end of the sentence");
-      const written = html("bdi", { class: "written", lang: this.languages.target });
-      newest?.parentElement.classList.remove("newest");
-      this.strip.append(html("div", { class: "column newest" }, read, written));
-      this.columns.push(written);
-      return;
-    }
     if (text) {
       newest.append(text);
       newest.parentElement.classList.add("some");
     }
     if (event === "end") newest.parentElement.classList.remove("newest");
+  }
+
+  column({ source, last }) {
+    const read = html("bdi", { class: "read", lang: this.languages.source }, legible(source));
+    if (last) read.setAttribute("aria-label", "end of the sentence");
+    const written = html("bdi", { class: "written", lang: this.languages.target });
+    this.columns.at(-1)?.parentElement.classList.remove("newest");
+    this.strip.append(html("div", { class: "column newest" }, read, written));
+    this.columns.push(written);
   }
 
   // What was written while nobody looked, and the server has kept as text only.
