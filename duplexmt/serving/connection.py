@@ -123,11 +123,11 @@ class Connection:
         }
         if (snapshot := session.snapshot(seq)) is not None:
             ready["snapshot"], seq = snapshot, session.seq
-        self.tell(ready)
-        self.tell(session.ack())
         missed = [frame for frame in session.frames if frame.seq > seq]
         self._spare_events = sum(frame.events for frame in missed)
-        self._spare_bytes = sum(len(frame.text) for frame in missed)
+        self._spare_bytes = len(as_json(ready)) + sum(len(frame.text) for frame in missed)
+        self.tell(ready)
+        self.tell(session.ack())
         for frame in missed:
             self.tell_frame(frame)
         if session.done:

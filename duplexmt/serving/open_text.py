@@ -22,11 +22,6 @@ class OpenText:
         self._read, self._over = 0, False  # of the sentence at hand
         self._written: list[int] = []
 
-    @property
-    def is_open(self) -> bool:
-        """Whether something is still to be read or written."""
-        return bool(self.text) or self._read > 0
-
     def add(self, text: str) -> dict[str, Any]:
         """Text that has arrived, for the engine."""
         self.text += text

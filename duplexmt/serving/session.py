@@ -51,6 +51,7 @@ class Session:
         connection: of its client; None while it is away.
         heard: when the client was last heard; while it is away, when it left.
         texted: when the last text arrived.
+        told: when the engine last had something to tell of it.
     """
 
     def __init__(self, limits: Limits, address: str, theta: float | None, source_length: int | None) -> None:
@@ -69,16 +70,16 @@ class Session:
         self._source = self._sentence = 0
         self.done = False
         self.connection: Client | None = None
-        self.began = self.heard = self.texted = monotonic()
+        self.began = self.heard = self.texted = self.told = monotonic()
         self._arrived: deque[tuple[int, float]] = deque()  # ends of the messages not yet read, and when they came
 
     # --- the client --------------------------------------------------------------------------------------------------
 
     def is_active(self, now: float) -> bool:
-        """Whether it has the engine at work, or has had it a moment ago."""
+        """Whether it has the engine at work, or has had it a moment ago: a speaker who is silent has not."""
         if self.done or not self.received:
             return False
-        return self.open_text.is_open or now - self.texted < self.limits.active_seconds
+        return now - max(self.texted, self.told) < self.limits.active_seconds
 
     def attach(self, connection: Client, key: str | None) -> bool:
         """Have a connection go on; False where the key has been used, and the session has to end.
@@ -140,6 +141,7 @@ class Session:
     def add(self, events: list[dict[str, Any]]) -> tuple[Frame, list[float]]:
         """Make the next frame of events; also, for each message whose text is now read, when it came."""
         self.seq += 1
+        self.told = monotonic()
         message = {"type": "events", "seq": self.seq, "events": events}
         frame = Frame(self.seq, as_json(message), len(events))
         self.frames.append(frame)

@@ -46,7 +46,7 @@ class Limits:
     session_seconds: float  # that a session may last
     sessions: int  # at a time
     sessions_per_address: int  # of one address that is not this machine's own
-    active_seconds: float  # after its last text a session is active; there may be as many of these as streams
+    active_seconds: float  # after its last text or event a session is active; there may be as many of these as streams
     drain_seconds: float  # to end sentences in when the server stops
     retry_seconds: float  # after which who was refused may try again
 

@@ -178,15 +178,17 @@ def test_another_key_is_refused_and_harms_nobody(server):
 
 
 def test_who_has_missed_more_than_is_kept_gets_the_text_so_far(monkeypatch):
-    with serving(monkeypatch, kept_events=5) as server:
-        speaker = begun(server, TEXT)
+    text = TEXT * 10
+    with serving(monkeypatch, kept_events=5, unsent_bytes=700) as server:
+        speaker = begun(server, text)
         speaker.drop()
         session = server.hub.sessions[speaker.session]
-        until(lambda: session.open_text.position >= len(TEXT) - 4 and session.seq > 20)
+        until(lambda: session.open_text.position >= len(text) - 4 and session.seq > 20)
         back = speaker.again(server.address)
         snapshot = back.until("ready")["snapshot"]
+        assert len(snapshot["text"]) > 700, "longer than what may wait for a slow reader"
         back.text, back.seq = snapshot["text"], snapshot["seq"]
-        assert back.whole() == translated(TEXT)
+        assert back.whole() == translated(text)
 
 
 def test_a_session_without_text_ends_with_its_connection_and_one_with_text_after_its_grace(monkeypatch):
@@ -303,6 +305,16 @@ def test_more_sessions_than_streams_may_be_open_but_no_more_active_ones_begin(mo
         speakers[3].say(type="text", at=0, text="我们走")
         speakers[3].say(type="end")
         assert speakers[3].rest() == 1000
+
+
+def test_a_speaker_who_is_silent_in_a_sentence_keeps_nobody_out(monkeypatch):
+    with serving(monkeypatch, active_seconds=0.1, engine={"max_streams": 1}) as server:
+        silent = begun(server, "我们走")
+        silent.say(type="flush")
+        until(lambda: not any(session.is_active(time.monotonic()) for session in server.hub.sessions.values()))
+        other = begun(server, TEXT)
+        assert other.whole() == translated(TEXT)
+        assert silent.whole() == translated("我们走")
 
 
 def test_a_reader_who_stalls_is_let_go_and_comes_back(monkeypatch):
