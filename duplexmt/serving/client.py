@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, Self, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
 from .limits import Bucket
@@ -92,7 +92,7 @@ class AsyncClient:
         self._heard = 0.0
         self._wake = asyncio.Event()
         self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self._error: ServerError | None = None
+        self._error: Exception | None = None
         self._task: asyncio.Task[None] | None = None
 
     # --- what a program calls ----------------------------------------------------------------------------------------
@@ -152,6 +152,9 @@ class AsyncClient:
                 try:
                     async with connect(self.url, subprotocols=[Subprotocol(SUBPROTOCOL)], **OPTIONS) as socket:
                         wait = await self._talk(socket)
+                except InvalidURI as error:
+                    told = f"{self.url} is no address of a server: give one like ws://127.0.0.1:8000/v1/live"
+                    raise self._failure("refused", told) from error
                 except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake) as error:
                     if isinstance(error, InvalidStatus) and error.response.status_code < 500:
                         raise self._failure("refused", f"{self.url} refuses the connection: {error}") from error
@@ -164,7 +167,7 @@ class AsyncClient:
                     raise self._failure("lost", f"{self.url} was not reached for {self.patience:g} s")
                 await asyncio.sleep(pause if wait is None else wait)
                 pause = min(2 * pause, LONGEST_PAUSE)
-        except ServerError as error:
+        except Exception as error:  # whatever it is, who iterates over the events is told
             self._error = error
         finally:
             self._events.put_nowait(None)

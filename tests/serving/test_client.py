@@ -149,6 +149,21 @@ def test_an_error_is_told_with_what_was_not_translated(monkeypatch):
         list(client)
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1/live", "127.0.0.1:8000"])
+def test_an_address_that_is_none_of_a_server_is_told(url):
+    with Client(url) as client, pytest.raises(ServerError, match="is no address of a server: give one like ws://"):
+        list(client)
+
+
+def test_a_fault_of_the_clients_own_is_no_empty_translation(server, monkeypatch):
+    def fails(*values):
+        raise KeyError("ready")
+
+    monkeypatch.setattr(AsyncClient, "_greeted", fails)
+    with Client(server.address) as client, pytest.raises(KeyError, match="ready"):
+        list(client)
+
+
 def test_a_server_that_stops_hands_back_what_has_not_ended(monkeypatch):
     with serving(monkeypatch) as server, Client(server.address) as client:
         client.send("我们走。他没")
