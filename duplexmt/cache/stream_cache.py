@@ -1,10 +1,10 @@
 """What all caches of live streams share: tokens and places, rotary tables, weights as decoding likes them, memory."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 
@@ -153,11 +153,12 @@ class StreamCache(ABC):
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that may still be taken on a device."""
+    """Memory that may still be taken on a device; of the machine's own also what files have there for now."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by PyTorch's own allocator
         return torch.cuda.mem_get_info(device)[0] + unused
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available: int = psutil.virtual_memory().available
+    return available
 
 
 def resized(old: Tensor, slots: int, length: int) -> Tensor:

@@ -1,5 +1,6 @@
 """The incremental cache equals the full grid, after any sequence of reads and writes."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -234,6 +235,14 @@ def test_a_cache_larger_than_the_memory_is_refused_before_it_is_allocated():
     cache.open([0], [5], [6], [9])
     with pytest.raises(ValueError, match=r"a cache of 2 streams of 4 tokens .*decode fewer streams at once"):
         cache.open([1], [5], [6], [9])
+
+
+def test_memory_that_only_holds_files_counts_as_free(monkeypatch):
+    sysconf = os.sysconf
+    monkeypatch.setattr(os, "sysconf", lambda name: 1 if name == "SC_AVPHYS_PAGES" else sysconf(name))
+    cache, _ = opened(GridModel(tiny_backbone(), anchor=3).eval(), 3)
+    cache.make_room(8, 64)
+    assert stream_cache.free_bytes(torch.device("cpu")) > 2**26
 
 
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])  # with biases, with norms of heads
