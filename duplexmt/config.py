@@ -448,11 +448,12 @@ class TranslateSettings:
     def __post_init__(self) -> None:
         if self.theta is not None:
             check_theta(self.theta, "theta")
-        if self.run_as is None and self.setting is not None:
+        if self.run_as in (None, "grid") and self.setting is not None:
             raise ValueError(f"setting={self.setting}: of what? give run_as=confidence, say; a grid has theta")
         if self.run_as in ADAPTIVE_KNOBS:
             ADAPTIVE_KNOBS[self.run_as](self.setting)
         _check_limit("max_target_tokens", self.max_target_tokens)
+        _check_limit("max_repeats", self.max_repeats, null="no guard", least=2)
         _check_quantize(self.quantize)
         if not self.pause > 0:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
@@ -465,6 +466,7 @@ class EngineConfig(EngineOptions):
     def __post_init__(self) -> None:
         for name in ("max_streams", "max_target_tokens", "threads"):
             _check_limit(f"engine.{name}", getattr(self, name))
+        _check_limit("engine.max_repeats", self.max_repeats, null="no guard", least=2)
         _check_quantize(self.quantize)
         for name in ("text_seconds", "park_after"):
             _check_positive(f"engine.{name}", getattr(self, name))

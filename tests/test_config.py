@@ -369,6 +369,7 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("evaluate", ["policy.theta=[]"], r"policy\.theta=\[\]: give one"),
         ("translate", ["theta=1.5"], r"^theta=1\.5: .*between 0 and 1"),
         ("translate", ["max_target_tokens=0"], r"^max_target_tokens=0: must be at least 1"),
+        ("translate", ["max_repeats=1"], r"^max_repeats=1: must be at least 2, or null for no guard"),
         ("translate", ["pause=0"], r"^pause=0.0: must be a number of seconds above 0"),
         ("train", ["data.segmentation=words"], r"data\.segmentation='words': must be 'tokens' or 'characters'"),
         ("train", ["data.context_tokens=-1"], r"data\.context_tokens=-1"),

@@ -321,6 +321,16 @@ def test_translation_answers_before_the_line_has_ended(trained):
     assert json.loads(rest.splitlines()[-1])["event"] == "end"
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_a_closed_standard_stream_is_told_in_one_line(closed):
+    given = "" if closed == "<&-" else "text=人"
+    command = ["sh", "-c", f'"$0" translate.py {given} {closed}', sys.executable]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: standard input or output is closed: give text=…")
+    assert done.stderr.count("\n") == 1
+
+
 def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trained, tmp_path):
     folder, _ = trained
     given = [f"model_folder='{folder / 'model'}'", "theta=0.4", "max_target_tokens=5", "device=cpu"]

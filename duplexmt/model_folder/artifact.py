@@ -351,6 +351,7 @@ def model_card(info: dict[str, Any]) -> str:
     data, kind, how, recipe, command = info["data"], *_system_lines(info)
     source, target = data["source_language"], data["target_language"]
     adaptation = info["training"].get("adaptation", info["adaptation"])  # LoRA may have been merged since
+    length = "any length" if data["max_tokens"] is None else f"at most {data['max_tokens']} tokens"
     lines = [
         "---",
         f"language: [{source}, {target}]",
@@ -369,7 +370,7 @@ def model_card(info: dict[str, Any]) -> str:
         f"- **Data:** {corpus_name(data)}; licence: {data['licence']}.",
         *[f"- **Its base's data:** {corpus_name(d)}; licence: {d['licence']}." for d in info["trained_before"]],
         how,
-        f"- **Training:** {adaptation}, {recipe}texts of at most {data['max_tokens']} tokens.",
+        f"- **Training:** {adaptation}, {recipe}texts of {length}.",
         "",
         "| validation | |",
         "| --- | --- |",

@@ -32,7 +32,7 @@ def load_live_model(
     """The model of a folder (None: `chosen_model`). ValueError for one that cannot translate live as it is run."""
     folder = chosen_model(model_folder)
     loaded = load_model_folder(folder, choose_device(device), anchor, any_anchor, quantize)
-    if run_as is None and loaded.info["system"] != "grid":
+    if run_as in (None, "grid") and loaded.info["system"] != "grid":
         raise ValueError(
             f"model_folder={folder} holds a {loaded.info['system']} model, no grid: say what to run it as, such as "
             "run_as=waitk setting=3 (in translate.py; a server runs grids)"
@@ -88,7 +88,8 @@ def live_text(
     def as_trained(clean: Callable[[str, str], str]) -> Callable[[str], str]:
         return lambda text: simplify_as_read(clean(text, language)) if simplified else clean(text, language)
 
-    longest = min(data["max_tokens"], longest_sentence(engine))
+    room = longest_sentence(engine)
+    longest = min(data["max_tokens"] or room, room)
     return LiveText(
         loaded.settled_tokens,
         as_trained(clean_side),

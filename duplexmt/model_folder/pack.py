@@ -118,13 +118,15 @@ def box_card(card: str, corpora: Sequence[Mapping[str, Any]], tables: Sequence[M
     """The card that `save_model_folder` writes, with what one must know of a model that is given away: scores of its
     evaluations, and what is owed for the corpora of its training and of its bases."""
     parts = [card.rstrip(), *map(score_table, tables)]
+    most = corpora[0]["max_tokens"]
+    limits = LIMITS.format(longer="longer than its positions" if most is None else f"of more than {most} tokens")
     if of_box := [data for data in corpora if of_the_box(data)]:
         named = {name for data in of_box for name in data.get("sources") or attributions()}
         parts.append(OWED)
         parts += [text for name, text in attributions().items() if name in named]
-        parts += [COMMANDS, f"{LIMITS.format(max_tokens=corpora[0]['max_tokens'])}\n{LIMITS_OF_THE_BOX}"]
+        parts += [COMMANDS, f"{limits}\n{LIMITS_OF_THE_BOX}"]
     else:
-        parts.append(LIMITS.format(max_tokens=corpora[0]["max_tokens"]))
+        parts.append(limits)
     return "\n\n".join(parts) + "\n"
 
 
@@ -161,7 +163,7 @@ make model   # tokenizer, bases, grid, θ, packing, evaluation: conf/experiment/
 ```"""
 
 LIMITS = """## What it cannot do
-- Sentences of more than {max_tokens} tokens are cut; it has seen none. It reads each sentence without the one before.
+- Sentences {longer} are cut; it has seen none. It reads each sentence without the one before.
 - It writes before it has read all: what it has written stays, also where a later word shows that it was wrong.
 - Nobody should decide anything of weight by its translations."""
 

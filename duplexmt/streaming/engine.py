@@ -77,8 +77,7 @@ class Engine:
         for name, limit in limits.items():
             if limit is not None and limit < 1:
                 raise ValueError(f"{name}={limit}: must be at least 1")
-        if max_repeats is not None and max_repeats < 2:
-            raise ValueError(f"max_repeats={max_repeats}: must be at least 2, or null for no guard")
+        check_repeats(max_repeats)
         config = model.causal_lm.config
         self.model, self.tokens, self.theta = model, tokens, check_theta(theta)
         self.max_target_tokens, self.max_streams, self.max_repeats = max_target_tokens, max_streams, max_repeats
@@ -373,6 +372,12 @@ class Stream:
         """End, for whatever reason."""
         self.close()
         return End(self.name, reason, self.elapsed, self.growing.finish() if self.growing else "", self.calls)
+
+
+def check_repeats(repeats: int | None) -> None:
+    """Raise `ValueError` for a guard that would stop what is written once or twice."""
+    if repeats is not None and repeats < 2:
+        raise ValueError(f"max_repeats={repeats}: must be at least 2, or null for no guard")
 
 
 def ends_in_repetition(tokens: Sequence[int], repeats: int) -> bool:

@@ -4,6 +4,7 @@ import os
 import select
 from codecs import getincrementaldecoder, register_error
 from collections.abc import Callable, Iterable, Iterator
+from threading import TIMEOUT_MAX
 
 CHUNK = 65_536
 
@@ -53,7 +54,7 @@ def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) 
 def _received(descriptor: int, pause: float) -> Iterator[bytes | None]:
     silent = True  # nothing to let go yet
     while True:
-        if not silent and not select.select([descriptor], [], [], pause)[0]:
+        if not silent and not select.select([descriptor], [], [], min(pause, TIMEOUT_MAX))[0]:
             silent = True
             yield None
         elif part := os.read(descriptor, CHUNK):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .engine import ends_in_repetition
+from .engine import check_repeats, ends_in_repetition
 from .events import End, Event, Write
 from .prefix_systems import PrefixSystem, Stream
 from .text import GrowingText
@@ -25,7 +25,8 @@ class PrefixEngine:
         max_repeats, typical_source_length, tokenizer: as for `engine.Engine`.
 
     Raises:
-        ValueError: where the backbone has no positions, or no room in its sliding window, for source and target.
+        ValueError: where the backbone has no positions, or no room in its sliding window, for source and target; for
+            `max_repeats` below 2.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class PrefixEngine:
         typical_source_length: int | None = None,
         tokenizer: Any = None,
     ) -> None:
+        check_repeats(max_repeats)
         self.system, self.tokens, self.max_repeats = system, system.tokens, max_repeats
         self.typical_source_length, self.tokenizer = typical_source_length, tokenizer
         model = system.model

@@ -19,6 +19,8 @@ from duplexmt.model_folder.artifact import (
     save_model_folder,
     trained_on,
 )
+from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.streaming.live import longest_sentence
 
 from ..helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
 
@@ -206,6 +208,14 @@ def test_the_model_card_names_data_licence_languages_settings_and_scores(tmp_pat
     assert "anchor 12" in card
     assert "full, λ = 0.1, texts of at most 24 tokens" in card
     assert "| validation/BLEU | 31.42 |" in card
+
+
+def test_a_model_of_texts_of_any_length_translates_live_and_its_card_says_so(tmp_path):
+    loaded = load_model_folder(save(tmp_path / "model", spoken_grid(anchor=12), data=DATA | {"max_tokens": None}))
+    engine = live_engine(loaded, None, 12, None, max_streams=1)
+    limits = [live_text(loaded, engine, most, cut=True).limit for most in (None, 20)]
+    assert limits == [longest_sentence(engine), 20]
+    assert "texts of any length." in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder):
         (["limits.idle_seconds=0"], "limits.idle_seconds=0.0: must be a finite number above 0"),
         (["limits.idle_second=1"], "did you mean limits.idle_seconds?"),
         (["engine.max_streams=0"], "engine.max_streams=0: must be at least 1"),
+        (["engine.max_repeats=0"], "engine.max_repeats=0: must be at least 2, or null for no guard"),
         (["port=0", "model_folder=/nowhere"], "/nowhere"),
         (["port=0", "engine.max_sentence_tokens=100000"], "max_sentence_tokens=100000: must lie between"),
     ],

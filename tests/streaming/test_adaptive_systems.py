@@ -261,6 +261,8 @@ def test_a_live_stream_says_what_it_cannot_do():
     assert engine.open().state.source_length == 5
     with pytest.raises(ValueError, match=r"max_target_tokens=254: .* 256 positions .* no room"):
         PrefixEngine(HoldSystem(model_of(1), TOKENS, 1, 254))
+    with pytest.raises(ValueError, match="max_repeats=1: must be at least 2"):
+        PrefixEngine(HoldSystem(model_of(1), TOKENS, 1, 40), max_repeats=1)
 
 
 def test_a_live_stream_is_stopped_where_it_repeats_itself():

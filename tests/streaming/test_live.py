@@ -411,6 +411,17 @@ def pieces(*chunks):
     return found, warnings
 
 
+@pytest.mark.parametrize("pause", [1e10, float("inf")])
+def test_a_pause_may_be_longer_than_anybody_waits(pause):
+    reader, writer = os.pipe()
+    text = arriving(reader, pause, print)
+    os.write(writer, "他".encode())
+    assert next(text) == "他"
+    os.close(writer)
+    assert list(text) == []
+    os.close(reader)
+
+
 def test_characters_are_there_as_soon_as_they_arrive_and_a_pause_is_told_once():
     reader, writer = os.pipe()
     text = arriving(reader, 0.01, print)
