@@ -40,6 +40,10 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+_held: set[int] = set()  # descriptors of locked folders
+os.register_at_fork(after_in_child=lambda: [os.close(descriptor) for descriptor in _held])  # else a fork holds on to them
+
+
 @contextmanager
 def locked(folder: Path, wait: bool) -> Iterator[None]:
     """Hold a folder, which is made if need be, by a lock that leaves no file and ends with the process.
@@ -56,7 +60,9 @@ def locked(folder: Path, wait: bool) -> Iterator[None]:
         raise ValueError(
             f"another run is at work in {folder}: wait for its end, or give another output folder"
         ) from None
+    _held.add(descriptor)
     try:
         yield
     finally:
+        _held.remove(descriptor)
         os.close(descriptor)

@@ -15,6 +15,7 @@ import platform
 import shutil
 import sys
 import threading
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -41,6 +42,8 @@ from data_prep.splitting import Texts
 from data_prep.tokens import TokenCounter
 
 log = logging.getLogger("data_prep")
+
+WATCH = 0.5  # seconds between two looks of a worker at its parent
 
 Progress = Callable[[str, int], None]
 """Called with the name of a source and a number of lines just done."""
@@ -195,13 +198,22 @@ def workers(processes: int) -> Iterator[Executor]:
         yield _Here()
         return
     method = "fork" if threading.active_count() == 1 and "torch" not in sys.modules else "spawn"
-    with ProcessPoolExecutor(processes, mp_context=get_context(method), initializer=_one_thread) as pool:
+    context = get_context(method)
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(os.getpid(),)) as pool:
         yield pool
 
 
-def _one_thread() -> None:
+def _begin(parent: int) -> None:
+    """What a worker does first: it takes one thread, and ends once its parent has, however that was killed."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class _Here(Executor):

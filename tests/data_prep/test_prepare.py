@@ -269,6 +269,25 @@ def test_killed_at_random_moments_and_started_again_a_run_comes_to_the_same_byte
 
 
 @pytest.mark.slow
+def test_workers_of_a_killed_run_end_and_hold_up_nobody(raw, tmp_path):
+    command = [
+        sys.executable, "-m", "data_prep", f"root={raw}", "cleaning=strict", "sample.train_size=300", "processes=2",
+        "sample.validation_size=30", "sample.max_tokens=null", "tokenizer=null", "block_bytes=600",
+        f"output={tmp_path}",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+    while not list(tmp_path.glob("clean/*/*.arrow")):
+        time.sleep(0.002)
+    process.kill()  # none of its workers
+    process.wait()
+    subprocess.run(command, cwd=ROOT, check=True)
+    with pytest.raises(ProcessLookupError):
+        for _ in range(100):
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+
+
+@pytest.mark.slow
 def test_jobs_of_a_launcher_that_share_out_the_sources_come_to_the_same_bytes(raw, tmp_path):
     def data_prep(output, sources, *arguments):
         command = [sys.executable, "-m", "data_prep", *arguments]
