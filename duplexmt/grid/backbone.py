@@ -78,23 +78,24 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         )
     if unknown := values.keys() - AutoConfig.for_model(model_type).to_dict().keys():
         raise ValueError(f"model.architecture.{min(unknown)}: a {model_type} configuration has no such value")
-    heads, key_heads = values.get("num_attention_heads", 1), values.get("num_key_value_heads", 1)
-    if heads % key_heads:
-        raise ValueError(
-            f"model.architecture: num_attention_heads={heads} is no multiple of {key_heads} key/value heads"
-        )
-    if "head_dim" not in values and values.get("hidden_size", heads) % heads:
-        raise ValueError(f"model.architecture: hidden_size={values['hidden_size']} is no multiple of {heads} heads")
-    if values.get("head_dim", values.get("hidden_size", 2 * heads) // heads) % 2:
-        raise ValueError(
-            "model.architecture: rotary positions need an even head_dim (hidden_size / num_attention_heads)"
-        )
     try:
         config = AutoConfig.for_model(
             model_type, **values, vocab_size=vocab_size, bos_token_id=None, eos_token_id=end_token, pad_token_id=None
         )
     except (TypeError, StrictDataclassError) as error:
         raise ValueError(f"model.architecture: {error}") from error
+    heads, key_heads = config.num_attention_heads, config.num_key_value_heads  # Hugging Face's own where none are given
+    if heads % key_heads:
+        raise ValueError(
+            f"model.architecture: num_attention_heads={heads} is no multiple of num_key_value_heads={key_heads}"
+        )
+    own = getattr(config, "head_dim", None)
+    if own is None and config.hidden_size % heads:
+        raise ValueError(f"model.architecture: hidden_size={config.hidden_size} is no multiple of {heads} heads")
+    if (own or config.hidden_size // heads) % 2:
+        raise ValueError(
+            "model.architecture: rotary positions need an even head_dim (hidden_size / num_attention_heads)"
+        )
     check_backbone(config)
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 

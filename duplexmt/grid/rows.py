@@ -126,7 +126,7 @@ class Rows:
         order, parts = torch.arange(L, device=device), 1
         if device.type == "cpu":  # a GPU would be waited for
             order = (self.x[self.at] + counts).argsort(stable=True)
-            parts = min(PARTS, 1 + L * sizes[1] * sum(sizes) // SMALL)
+            parts = min(PARTS, L, 1 + L * sizes[1] * sum(sizes) // SMALL)
         groups, start, places = [], torch.zeros_like(counts), 0
         for own in order.tensor_split(parts):
             last, length = self.x[self.at][own][:, None], counts[own][:, None]

@@ -57,6 +57,12 @@ def test_states_and_gradients_of_chosen_rows_are_those_of_the_full_grid(
         torch.testing.assert_close(gradient, of_full[name], rtol=1e-9, atol=1e-9, msg=name)
 
 
+@pytest.mark.parametrize(("shape", "chosen"), [((128, 128), [0, 127]), ((160, 160), [159]), ((2, 220), [0, 1])])
+def test_few_rows_of_a_long_pair_are_groups_of_at_least_one_row(shape, chosen):
+    groups = Rows.of([shape], [chosen], "cpu").padded.groups
+    assert [len(group.cells) for group in groups] == [1] * len(chosen)
+
+
 @pytest.mark.parametrize("recompute", ["elementwise", "layers"])
 def test_rows_are_the_same_whatever_is_computed_again_in_the_backward_pass(recompute):
     layout = Rows.of(SHAPES, SOME, "cpu")
