@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from data_prep.blocks import block_report, write_block
-from data_prep.cleaning import Cleaning, clean_context
+from data_prep.blocks import block_report, read_block, write_block
+from data_prep.cleaning import Cleaning, check_order, clean_context
 from data_prep.columns import Columns, columns_of
 from data_prep.files import locked, sha256_of, write_whole
 from data_prep.ranking import ranks
@@ -64,12 +64,14 @@ def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, prog
 
     Raises:
         FileNotFoundError, ValueError: those of `read_blocks`; a folder made with other settings or from other files;
-            another run at work there.
+            another run at work there; sides that are in other languages.
         OSError: the disk is full, …; what is done stays.
     """
     task.folder.mkdir(parents=True, exist_ok=True)
     with locked(task.folder, wait=False):
-        _check_settings(task, root)
+        settings = check_made(task, input_hashes(task.name, task.source, root))
+        if not (task.folder / "settings.json").is_file():
+            write_whole(task.folder / "settings.json", json.dumps(settings, ensure_ascii=False, indent=1))
         finished = task.folder / "source.json"
         if finished.is_file():
             report = Report.from_dict(json.loads(finished.read_text(encoding="utf-8"))["report"])
@@ -78,6 +80,7 @@ def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, prog
         blocks = 0
         for lines in _in_parallel(pool, at_once, partial(clean_block, task), _left_to_do(task, root, progress)):
             progress(lines)
+        _check_languages(task)
         report = Report({"lines": {"read": 0, "kept": 0}})
         while task.path(blocks).is_file():
             report.merge(block_report(task.path(blocks)))
@@ -104,7 +107,13 @@ def input_hashes(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _check_settings(task: CleanTask, root: Path) -> None:
+def check_made(task: CleanTask, inputs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """What the blocks of a source depend on. ValueError where those in its folder were made otherwise.
+
+    Args:
+        task: what they should be.
+        inputs: hashes of the source's files; None: whichever they were made from.
+    """
     layout = {name: getattr(task.source, name) for name in ("kind", "source", "target", "columns")}
     if task.source.context_separator is not None:
         layout["context_separator"] = task.source.context_separator
@@ -114,8 +123,7 @@ def _check_settings(task: CleanTask, root: Path) -> None:
         "cleaning": asdict(task.rules),
         "seed": task.seed,
         "block_bytes": task.block_bytes,
-        "inputs": input_hashes(task.name, task.source, root),
-    }
+    } | ({} if inputs is None else {"inputs": inputs})
     path = task.folder / "settings.json"
     if path.is_file():
         before = json.loads(path.read_text(encoding="utf-8"))
@@ -125,8 +133,17 @@ def _check_settings(task: CleanTask, root: Path) -> None:
                 f"{task.folder} was made with other {' and '.join(changed)}: give another output folder "
                 "(train.py: data.prepared), or remove this"
             )
-    else:
-        write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1))
+    return settings
+
+
+def _check_languages(task: CleanTask) -> None:
+    """Refuse sides that are in other languages, as a thousand pairs from all over the first block show."""
+    pairs: list[tuple[str, str]] = []
+    if task.path(0).is_file():
+        table = read_block(task.path(0), ["source", "target"])
+        some = table.take(np.linspace(0, len(table) - 1, min(len(table), 1000)).astype(int))
+        pairs = list(zip(*(column.to_pylist() for column in some.columns), strict=True))
+    check_order(task.name, pairs, *task.rules.languages, ("source", "target"))
 
 
 def _left_to_do(task: CleanTask, root: Path, progress: Callable[[int], None]) -> Iterator[Block]:

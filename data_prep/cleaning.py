@@ -186,10 +186,22 @@ def wrong_script(text: str, language: str, least: float) -> bool:
     return right < least * (len(unspaced) + len(letters))
 
 
-def check_order(name: str, pairs: Sequence[tuple[str, ...]], source_language: str, target_language: str) -> None:
+def check_order(
+    name: str,
+    pairs: Sequence[tuple[str, ...]],
+    source_language: str,
+    target_language: str,
+    fields: tuple[str, str] = ("source_field", "target_field"),
+) -> None:
     """Refuse *cleaned* pairs most of which are the wrong way round, or in other languages, as told by their scripts.
 
     The first thousand say it. A language whose script is not known here cannot be told.
+
+    Args:
+        name: of the corpus.
+        pairs: of it.
+        source_language, target_language: that the sides should be in.
+        fields: what the settings that choose the sides are called.
 
     Raises:
         ValueError: one side of over half of the pairs is in another script than its language's.
@@ -202,8 +214,8 @@ def check_order(name: str, pairs: Sequence[tuple[str, ...]], source_language: st
             raise ValueError(
                 f"{name}: {len(foreign)} of the first {len(first)} {which} texts are not in the script of {language} "
                 f"({which}_language={language}), such as {foreign[0][:40]!r}: if the columns are swapped, exchange "
-                f"source_field and target_field; else give the language they are in as {which}_language, or another "
-                f"{which}_field"
+                f"{fields[0]} and {fields[1]}; else give the language they are in as {which}_language, or another "
+                f"{fields[side]}"
             )
 
 

@@ -41,7 +41,14 @@ def sha256_of(path: Path) -> str:
 
 
 _held: set[int] = set()  # descriptors of locked folders
-os.register_at_fork(after_in_child=lambda: [os.close(descriptor) for descriptor in _held])  # else a fork holds on to them
+
+
+def _let_go() -> None:
+    for descriptor in _held:
+        os.close(descriptor)
+
+
+os.register_at_fork(after_in_child=_let_go)  # a fork would hold on to what its parent has locked
 
 
 @contextmanager

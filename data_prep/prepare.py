@@ -31,7 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from data_prep.blocks import block_report
-from data_prep.clean_corpus import CleanTask, clean_source, source_blocks
+from data_prep.clean_corpus import CleanTask, check_made, clean_source, source_blocks
 from data_prep.files import locked, write_whole
 from data_prep.reading import Pair
 from data_prep.report import Report, report_page
@@ -79,17 +79,23 @@ def prepare(
 
 def clean(plan: Preparation, pool: Executor, processes: int, progress: Progress = lambda name, lines: None) -> None:
     """Clean all sources; see `clean_source`."""
+    for task in _tasks(plan):
+        lines = clean_source(task, plan.root, pool, processes + 1, partial(progress, task.name)).counts["lines"]
+        log.info("%s: %s of %s lines kept", task.name, f"{lines['kept']:,}", f"{lines['read']:,}")
+
+
+def _tasks(plan: Preparation) -> Iterator[CleanTask]:
     for name, source in plan.chosen.items():
-        task = CleanTask(name, source, plan.cleaning, plan.seed, plan.output / "clean" / name, plan.block_bytes)
-        lines = clean_source(task, plan.root, pool, processes + 1, partial(progress, name)).counts["lines"]
-        log.info("%s: %s of %s lines kept", name, f"{lines['kept']:,}", f"{lines['read']:,}")
+        yield CleanTask(name, source, plan.cleaning, plan.seed, plan.output / "clean" / name, plan.block_bytes)
 
 
 def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, command: str) -> dict[str, Any]:
     """Draw the splits from clean sources, and write them with manifest and report; see `prepare`."""
     if plan.sample.max_tokens is not None and counter is None:
         raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
-    blocks = [(name, path) for name in plan.chosen for path in source_blocks(plan.output / "clean" / name)]
+    blocks = [(task.name, path) for task in _tasks(plan) for path in source_blocks(task.folder)]
+    for task in _tasks(plan):
+        check_made(task)
     settings = _settings(plan, counter) | {"inputs": _inputs(plan)}
     folder, aside = plan.output / "splits", plan.output / ".splits.tmp"
     if manifest := _finished(plan.output, settings):

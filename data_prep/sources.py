@@ -10,6 +10,7 @@ can be shared out to any number of processes, done again or left out, and always
 """
 
 import codecs
+import glob
 import io
 import re
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from typing import Any
 from data_prep.streams import as_file, chunks, is_web_page, lines, tar_member, zip_member, zip_names
 
 KINDS = ("tsv", "tar", "paired")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z")  # that are not looked into
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,16 @@ def find_files(name: str, source: Source, root: Path) -> list[Path]:
     """
     found: list[Path] = []
     for pattern in source.files:
-        matches = sorted(path for path in root.glob(pattern) if path.is_file() and not path.name.endswith(".part"))
+        paths = map(Path, glob.glob(f"{glob.escape(str(root))}/{pattern}", recursive=True))  # into linked folders, too
+        matches = sorted(path for path in paths if not path.is_dir() and not path.name.endswith(".part"))
+        if broken := [path for path in matches if not path.exists()]:
+            raise FileNotFoundError(f"{name}: {broken[0]} links to nothing: mend the link, or take it away")
         if not matches:
             raise FileNotFoundError(
                 f"{name}: no file {root / pattern}; get it with `python -m data_prep step=download root={root}`, "
                 "or leave this source out by naming the others in sources=[…]"
             )
-        found += matches
+        found += [path for path in matches if path not in found]
     if source.kind == "tar":
         numbers = [int(path.suffix[1:]) for path in found if path.suffix[1:].isdigit()]
         missing = sorted(set(range(max(numbers) + 1)) - set(numbers)) if numbers else []
@@ -170,8 +175,16 @@ def _paired(name: str, source: Source, root: Path, paths: list[Path]) -> Iterato
     entries: list[tuple[str, Path, str | None]] = []
     for path in paths:
         base = path.relative_to(root).as_posix()
-        members = [(f"{base}:{each}", path, each) for each in zip_names(path)] if path.suffix == ".zip" else None
-        entries += members if members is not None else [(base, path, None)]
+        if path.suffix.lower() == ".zip":
+            entries += [(f"{base}:{each}", path, each) for each in zip_names(path)]
+        elif path.name.lower().endswith(ARCHIVES):
+            raise ValueError(f"{name}: {base} is an archive, which is not looked into: unpack it, and take it away")
+        else:
+            entries.append((base, path, None))
+    loose = {label for label, _, member in entries if member is None}
+    for label, path, member in entries:
+        if member is not None and (path.relative_to(root).parent / member).as_posix() in loose:
+            raise ValueError(f"{name}: {label} is unpacked beside it, and would count twice: keep one of them")
     pairs: dict[str, list[tuple[Path, str | None] | None]] = {}
     for label, path, member in sorted(entries):
         for index, side in enumerate(sides):

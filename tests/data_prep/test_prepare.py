@@ -1,5 +1,6 @@
 """From the six formats to splits: what comes out, the same however it was run, and what goes wrong on the way."""
 
+import contextlib
 import errno
 import logging
 import os
@@ -23,7 +24,8 @@ from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import clean
 from data_prep.duplicates import repeated
 from data_prep.files import locked
-from data_prep.prepare import prepare, read_manifest
+from data_prep.prepare import clean as clean_sources
+from data_prep.prepare import prepare, read_manifest, sample, workers
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.ranking import ranks
 from data_prep.report import Example, Report
@@ -60,6 +62,16 @@ def run(root, output, processes=1, **values):
 def contents(folder):
     """Every file of a folder but the locks, byte for byte."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def sessions_of(leader):
+    """Processes of the session that a process began."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+            found += [stat.parent.name] if int(session) == leader and state != "Z" else []
+    return found
 
 
 def source_of(folder, lines, name="wikititles-v3.zh-en.tsv"):
@@ -281,10 +293,10 @@ def test_workers_of_a_killed_run_end_and_hold_up_nobody(raw, tmp_path):
     process.kill()  # none of its workers
     process.wait()
     subprocess.run(command, cwd=ROOT, check=True)
-    with pytest.raises(ProcessLookupError):
-        for _ in range(100):
-            os.killpg(process.pid, 0)
-            time.sleep(0.05)
+    end = time.monotonic() + 10
+    while sessions_of(process.pid):
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
@@ -311,6 +323,23 @@ def test_a_finished_run_is_not_done_again(raw, tmp_path):
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------
+
+
+def test_exchanged_columns_are_refused_before_a_source_counts_as_done(tmp_path):
+    root = source_of(tmp_path / "raw", [(f"Sentence {n}.", f"这是第{n}个句子。") for n in range(100)])
+    with pytest.raises(ValueError, match="wiki_titles: 41 of the first 41 source texts are not in the script of zh"):
+        run(root, tmp_path / "out", sources=["wiki_titles"], cleaning="paper")
+    assert not (tmp_path / "out" / "clean" / "wiki_titles" / "source.json").exists()
+
+
+def test_a_sample_of_blocks_that_were_cleaned_otherwise_is_refused(tmp_path):
+    root = source_of(tmp_path / "raw", [(f"这是第{n}句话。", f"Sentence {n}.") for n in range(100)])
+    values = {"sources": ["wiki_titles"], "train_size": 20, "validation_size": 5, "test_size": 5}
+    with workers(1) as here:
+        clean_sources(plan(root, tmp_path / "out", cleaning="strict", **values), here, 1)
+        with pytest.raises(ValueError, match="wiki_titles was made with other cleaning: give another output"):
+            sample(plan(root, tmp_path / "out", cleaning="paper", **values), CHARACTERS, here, "test")
+        assert sample(plan(root, tmp_path / "out", cleaning="strict", **values), CHARACTERS, here, "test")
 
 
 def test_other_settings_or_files_in_the_same_folder_are_refused_by_name(raw, tmp_path):

@@ -1,6 +1,7 @@
 """Each published format comes to its pairs, wherever blocks are cut; damage and mistakes are named."""
 
 import gzip
+import zipfile
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +35,35 @@ def faults_of(source, root, block_bytes=1 << 20):
 def write(root, data, name="corpus.tsv"):
     (root / name).write_bytes(data)
     return root
+
+
+def test_what_a_folder_links_to_is_read_and_what_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    root = tmp_path / "root"
+    root.mkdir()
+    for language in (0, 1):
+        write(tmp_path / "elsewhere" / "deep", side(PAIRS[:3], language), f"x.{('zh', 'en')[language]}")
+    (root / "linked").symlink_to(tmp_path / "elsewhere")
+    assert pairs_of(PAIRED, root) == PAIRS[:3]
+    archive = write(root, b"", "more.tar.gz") / "more.tar.gz"
+    with pytest.raises(ValueError, match=r"test: more\.tar\.gz is an archive, which is not looked into: unpack it"):
+        pairs_of(PAIRED, root)
+    archive.unlink()
+    (root / "gone.zh").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match=r"gone\.zh links to nothing"):
+        pairs_of(PAIRED, root)
+
+
+@pytest.mark.parametrize("suffix", ["zip", "ZIP"])
+def test_a_zip_that_lies_unpacked_beside_itself_is_not_read_twice(tmp_path, suffix):
+    with zipfile.ZipFile(tmp_path / f"x.{suffix}", "w") as file:
+        for language in (0, 1):
+            file.writestr(f"x/x.{('zh', 'en')[language]}", side(PAIRS[:3], language))
+    assert pairs_of(PAIRED, tmp_path) == PAIRS[:3]
+    with zipfile.ZipFile(tmp_path / f"x.{suffix}") as file:
+        file.extractall(tmp_path)
+    with pytest.raises(ValueError, match=rf"x\.{suffix}:x/x\.zh is unpacked beside it, and would count twice"):
+        pairs_of(PAIRED, tmp_path)
 
 
 # --- formats -----------------------------------------------------------------------------------------------------
