@@ -7,6 +7,7 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.utilities import rank_zero_only
 
 from ..tracking.artifacts import log_artifact, place_of
 
@@ -61,6 +62,7 @@ def log_model(trainer: L.Trainer, model_folder: Path, name: str, scores: dict[st
             log_artifact(logger.experiment, [model_folder], name, "model", scores)
 
 
+@rank_zero_only  # the other processes have no run
 def close_loggers(trainer: L.Trainer) -> None:
     """End the W&B run, so that the next job of a sweep starts one of its own."""
     for logger in trainer.loggers:

@@ -10,6 +10,7 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.utilities import rank_zero_only
 
 from data_prep.reading import Pair
 from duplexmt.corpus.prepared import PreparedCorpus
@@ -229,6 +230,20 @@ def offline_run(tmp_path_factory):
         log_model(trainer, folder / "model", "λ test/model", {"validation/BLEU": 12.5})
         close_loggers(trainer)
     return folder, finished_run(folder)
+
+
+def test_only_the_first_process_of_a_run_has_a_wandb_run_to_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(rank_zero_only, "rank", 1)
+    trainer = build_trainer(
+        tmp_path,
+        trainer=PLAIN,
+        logger={"wandb": True, "offline": True, "project": "test"},
+        name="test",
+        settings={},
+        checkpoint_every_n_steps=100,
+    )
+    close_loggers(trainer)
+    assert not list(tmp_path.glob("wandb"))
 
 
 def test_an_offline_run_names_its_project_group_and_settings(offline_run):
