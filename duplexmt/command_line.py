@@ -132,11 +132,12 @@ def alone_in(folder: Path) -> Iterator[None]:
     Raises:
         ValueError: if another one does.
     """
-    if os.environ.get("LOCAL_RANK", "0") != "0":
-        yield
-        return
+    from data_prep.cores import local_rank
     from data_prep.files import locked
 
+    if local_rank() != 0:
+        yield
+        return
     with ExitStack() as held:
         try:
             held.enter_context(locked(folder, wait=False))

@@ -6,7 +6,8 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from duplexmt.command_line import rescore_arguments, resume_arguments
+from data_prep.files import locked
+from duplexmt.command_line import alone_in, rescore_arguments, resume_arguments
 
 
 def begun(folder, overrides, content):
@@ -46,3 +47,16 @@ def test_a_sweep_is_scored_again_as_it_was_but_for_what_was_swept(tmp_path):
     given = [f"rescore={tmp_path}", "claims=false"]
     folder = [f"hydra.run.dir='{tmp_path}'", "hydra.output_subdir=null"]
     assert rescore_arguments(given) == [*kept[:-1], *given, *folder]
+
+
+@pytest.mark.parametrize("name", ["LOCAL_RANK", "SLURM_LOCALID"])
+def test_of_the_processes_of_a_run_on_one_machine_only_the_first_asks_for_the_folder(tmp_path, monkeypatch, name):
+    for launcher in ("LOCAL_RANK", "SLURM_LOCALID"):
+        monkeypatch.delenv(launcher, raising=False)
+    with locked(tmp_path, wait=False):
+        monkeypatch.setenv(name, "1")
+        with alone_in(tmp_path):
+            pass
+        monkeypatch.setenv(name, "0")
+        with pytest.raises(ValueError, match="another run is at work in"), alone_in(tmp_path):
+            pass

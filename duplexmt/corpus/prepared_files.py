@@ -1,11 +1,10 @@
 """Corpora that `data_prep` prepares from raw files: once, whatever the number of processes that want to read them."""
 
-import os
 import time
 from pathlib import Path
 
 from data_prep import Report
-from data_prep.cores import usable_cores
+from data_prep.cores import local_rank, usable_cores
 from data_prep.prepare import finished, prepare, read_split
 from data_prep.reading import Pair
 from data_prep.sampling import Sampling
@@ -64,8 +63,3 @@ def prepared_corpus(asked: CorpusSettings) -> tuple[dict[str, list[Pair]], Repor
     for reason, count in (manifest["duplicates"] | manifest["sampling"]).items():
         report.add("sampling", reason, count)
     return {split: read_split(plan.output, split) for split in ("train", "validation", "test")}, report
-
-
-def local_rank() -> int:
-    """The number of this process on its machine, as launchers tell it."""
-    return next((int(os.environ[name]) for name in ("LOCAL_RANK", "SLURM_LOCALID") if name in os.environ), 0)
