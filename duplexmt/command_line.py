@@ -32,26 +32,41 @@ KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 
 
 class Footprint:
-    """What a command finds in its folder when it starts, so that one that is refused leaves nothing behind.
+    """What a command finds in its folder when it starts, so that one that is refused leaves the folder as it was.
 
     Args:
         folder: of a run, or of a sweep.
     """
 
     RECORDS = (".hydra", "multirun.yaml", "*.log")  # what Hydra writes before a program has done anything
+    PROGRESS = ("checkpoints/last.ckpt", "decoding.json")  # of a run that is gone on with
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
         self.found = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else set()
         self.missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+        self.settings = {path: path.read_bytes() for path in self.folder.glob(".hydra/*.yaml")}
+        self.progress = self._progress()
+
+    def restore(self) -> None:
+        """Give the folder's run back the record of its settings, over which Hydra has written those of this command."""
+        for path, content in self.settings.items():
+            path.write_bytes(content)
 
     def remove(self) -> None:
-        """Take back what has come since, if it is records alone: whatever a program has computed stays."""
+        """Take back what has come since, if it is records alone: whatever a program has computed stays, and so does the
+        record of what it was computed with."""
+        if self._progress() == self.progress:
+            self.restore()
         self._remove(self.folder, self.found)
         for folder in self.missing:  # from the inside out
             if not folder.is_dir() or any(folder.iterdir()):
                 break
             folder.rmdir()
+
+    def _progress(self) -> list[int]:
+        files = (self.folder / name for name in self.PROGRESS)
+        return [file.stat().st_mtime_ns for file in files if file.is_file()]
 
     def _remove(self, folder: Path, found: Collection[str] = ()) -> None:
         new = [path for path in folder.iterdir() if path.name not in found] if folder.is_dir() else []
@@ -142,7 +157,9 @@ def alone_in(folder: Path) -> Iterator[None]:
         try:
             held.enter_context(locked(folder, wait=False))
         except ValueError:
-            footprints.clear()  # what is there is the other's
+            for footprint in footprints:
+                footprint.restore()
+            footprints.clear()  # what else is there is the other's
             raise
         yield
 
@@ -232,11 +249,15 @@ def last_of(arguments: list[str], name: str) -> str | None:
 
 
 def follower_arguments(arguments: list[str]) -> list[str]:
-    """Command-line arguments of a process that `torchrun` starts beside the first: it leaves nothing behind, where its
-    folder would be named by the second in which it begins, be it another than the first one's."""
-    if os.environ.get("RANK", "0") == "0" or any(argument.startswith("hydra.run.dir=") for argument in arguments):
+    """Command-line arguments of a process that `torchrun` starts beside the first: it keeps no record of settings, and
+    leaves nothing behind where its folder would be named by the second in which it begins, be it another than the first
+    one's."""
+    if os.environ.get("RANK", "0") == "0":
         return arguments
-    return [*arguments, "hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=stdout"]
+    arguments = [*arguments, "hydra.output_subdir=null"]
+    if any(argument.startswith("hydra.run.dir=") for argument in arguments):
+        return arguments
+    return [*arguments, "hydra.run.dir=.", "hydra/job_logging=stdout"]
 
 
 def begun_with(decoding: Path) -> list[str]:

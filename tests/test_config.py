@@ -1,5 +1,6 @@
 """The schema and `conf/`: what composes, what is refused and how, and the paper's own values."""
 
+import os
 import re
 import shutil
 from dataclasses import asdict
@@ -764,13 +765,26 @@ def test_a_footprint_takes_back_records_alone(tmp_path, existed):
     assert sorted(path.name for path in tmp_path.rglob("*")) == (["new", "notes.log", "runs"] if existed else [])
 
 
+def test_the_record_of_a_run_comes_back_unless_the_run_has_gone_on(tmp_path):
+    record, checkpoint = tmp_path / ".hydra" / "overrides.yaml", tmp_path / "checkpoints" / "last.ckpt"
+    for file in (record, checkpoint):
+        file.parent.mkdir()
+        file.write_text("begun", encoding="utf-8")
+    footprint = Footprint(tmp_path)
+    for expected in ("begun", "now"):
+        record.write_text("now", encoding="utf-8")  # as Hydra does
+        footprint.remove()
+        assert record.read_text(encoding="utf-8") == expected
+        os.utime(checkpoint, ns=(0, 0))
+
+
 def test_only_the_first_process_of_torchrun_has_a_folder_named_by_the_time(monkeypatch):
     given, named = ["policy.lam=1"], ["policy.lam=1", "hydra.run.dir=runs/mine"]
     assert follower_arguments(given) == given
     monkeypatch.setenv("RANK", "0")
     assert follower_arguments(given) == given
     monkeypatch.setenv("RANK", "3")
-    assert follower_arguments(named) == named
+    assert follower_arguments(named) == [*named, "hydra.output_subdir=null"]
     hydra = composed("train", *follower_arguments(given), hydra=True).hydra
     assert (hydra.run.dir, hydra.output_subdir) == (".", None)
     assert set(hydra.job_logging.handlers) == {"console"}, "no log file"

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 import torch
 
+from data_prep.files import locked
 from tests.commands import ROOT, environment, run, succeeded
 from tests.wandb_file import read_wandb_file
 
@@ -371,6 +372,18 @@ def test_a_mistake_is_told_in_one_clear_line_and_leaves_nothing(command, message
     assert line.startswith(message)
     assert done.stdout == "" or "-m" in command  # a sweep says which job it has begun
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_refused_resume_leaves_the_record_of_the_run_as_it_was(trained, tmp_path, held):
+    folder = tmp_path / "run"
+    shutil.copytree(trained[0], folder)
+    before = {path.name: path.read_bytes() for path in (folder / ".hydra").iterdir()}
+    with locked(folder, wait=False) if held else nullcontext():
+        done = run("train.py", f"resume={folder}", "policy.lam=0.5" if held else "policy.lam=-1")
+    assert done.returncode == 2
+    assert ("another run is at work" if held else "policy.lam=-1") in done.stderr
+    assert {path.name: path.read_bytes() for path in (folder / ".hydra").iterdir()} == before
 
 
 def test_training_stopped_before_its_first_step_leaves_no_model_and_latest_as_it_was(tmp_path):
