@@ -2,7 +2,7 @@
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate as accumulate_sums
 from itertools import pairwise
@@ -89,24 +89,38 @@ class StepLoader:
                 yield batch
         self._seen = 0
 
-    def state_dict(self) -> dict[str, int]:
-        """The epoch, how many of its batches have been seen, and of how many: kept in checkpoints."""
-        return {"epoch": self.epoch, "seen": self._seen, "batches": len(self)}
+    def state_dict(self) -> dict[str, int | None]:
+        """The epoch, how many of its batches have been seen, and how it was shared out: kept in checkpoints."""
+        return {"epoch": self.epoch, "seen": self._seen} | self._sharing()
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, int | None]) -> None:
         """Continue after the batches already seen.
 
         Raises:
-            ValueError: inside an epoch that was shared out into another number of batches.
+            ValueError: inside an epoch that was shared out into other batches, as far as its checkpoint tells: old ones
+                know the number of batches alone.
         """
-        seen, batches = state["seen"], state["batches"]
-        if seen < batches != len(self):
+        epoch, seen, batches = (state[name] or 0 for name in ("epoch", "seen", "batches"))
+        now = self._sharing()
+        others = [f"{name}={state[name]} (now {now[name]})" for name in now if state.get(name, now[name]) != now[name]]
+        if seen < batches and others:
             raise ValueError(
-                f"the checkpoint was saved after {seen} of an epoch's {batches} batches, and these settings make "
-                f"{len(self)} of the epoch: resume with the batch size, devices and accumulation the run was begun with"
+                f"the checkpoint was saved after {seen} of an epoch's {batches} batches, and these settings make other "
+                f"ones of it: {', '.join(others)}; resume with the training.seed, batch size, devices and accumulation "
+                "the run was begun with"
             )
-        self.epoch, self._start = state["epoch"], seen if seen < batches else 0
+        self.epoch, self._start = epoch, seen if seen < batches else 0
         self._seen = self._start
+
+    def _sharing(self) -> dict[str, int | None]:
+        """What decides, beside the epoch, which pairs a batch holds."""
+        return {
+            "batches": len(self),
+            "seed": self.seed,
+            "pairs_per_step": self.pairs_per_step if self.cells_per_step is None else None,
+            "cells_per_step": self.cells_per_step,
+            "accumulate": self.accumulate,
+        }
 
     def _steps(self) -> list[list[Example]]:
         shuffle = random.Random(f"{self.seed}/{self.epoch}")

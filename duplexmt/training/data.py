@@ -39,7 +39,7 @@ class GridDataModule(L.LightningDataModule):
         self.prepared, self.tokens, self.batch_size, self.seed = prepared, tokens, batch_size, seed
         self.batch_cells = batch_cells
         self.loader: StepLoader | None = None
-        self.position: dict[str, int] | None = None  # of a run that goes on
+        self.position: dict[str, Any] | None = None  # of a run that goes on
         self._examples: dict[str, list[Example]] = {}
 
     def examples(self, split: str) -> list[Example]:
