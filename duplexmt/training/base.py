@@ -2,7 +2,8 @@
 
 import logging
 import random
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable
 from math import inf, isfinite
 from typing import Any
 
@@ -19,6 +20,7 @@ from .optimizers import OPTIMIZERS, optimizer_of
 SCHEDULES = ("constant", "linear")
 SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which training gives up
 PRECISION = "trainer_precision"  # in a checkpoint
+FROZEN = "frozen_weights"  # the same: their checksums
 OVERFLOWS_IN_A_ROW = 50  # the same in fp16, whose scaler starts at 2¹⁶ and halves its scale with each of them
 log = logging.getLogger("train")
 
@@ -41,6 +43,16 @@ def drop_residuals(decoder: nn.Module, share: float) -> None:
         layer.self_attn.o_proj.register_forward_hook(drop)  # type: ignore[union-attr,operator]
         layer.mlp.down_proj.register_forward_hook(drop)  # type: ignore[union-attr,operator]
     decoder.embed_tokens.register_forward_hook(drop)  # type: ignore[union-attr,operator]
+
+
+def checksums(weights: Iterable[Tensor]) -> dict[str, int]:
+    """CRC-32 of weights, one for all of a type, by its name; takes about half a second for each GB, and no copies."""
+    found: dict[str, int] = {}
+    for weight in weights:
+        kind = str(weight.dtype)
+        content = weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        found[kind] = zlib.crc32(content.numpy(), found.get(kind, 0))
+    return found
 
 
 class TranslationModule(L.LightningModule):
@@ -87,6 +99,7 @@ class TranslationModule(L.LightningModule):
         if warmup_steps < 0:
             raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
         self.model, self.tokens = model, tokens
+        self.frozen = checksums(weight for weight in self.parameters() if not weight.requires_grad)
         drop_residuals(model.causal_lm.model, dropout)
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
         self.optimizer, self.emit_learning_rate, self.seed = optimizer, emit_learning_rate, seed
@@ -217,15 +230,18 @@ class TranslationModule(L.LightningModule):
         return {name: weight for name, weight in weights.items() if name in names}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep trained weights only: frozen ones come from the backbone. And the precision they were trained in."""
+        """Keep trained weights only: frozen ones come from the backbone, and leave their checksums. And the precision
+        they were trained in."""
         checkpoint[PRECISION] = self.trainer.precision
+        checkpoint[FROZEN] = self.frozen
         checkpoint["state_dict"] = self.trained(checkpoint["state_dict"])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint that does not hold exactly the trained weights.
+        """Refuse a checkpoint that does not hold exactly the trained weights, or was trained over other frozen ones;
+        those are compared if they are kept in the same precision, and the checkpoint is no old one.
 
         Raises:
-            ValueError: naming a weight that is missing or unknown.
+            ValueError: naming a weight that is missing or unknown, or the setting of the frozen ones.
         """
         shapes = {name: weight.shape for name, weight in checkpoint["state_dict"].items()}
         own = {name: weight.shape for name, weight in self.trained(self.state_dict()).items()}
@@ -235,3 +251,11 @@ class TranslationModule(L.LightningModule):
                 f"the checkpoint does not fit this model: {len(odd)} weights differ, such as {odd[0]!r}; "
                 "resume with the settings the run was started with"
             )
+        before = checkpoint.get(FROZEN, {})
+        for kind in before.keys() & self.frozen.keys():
+            if before[kind] != self.frozen[kind]:
+                raise ValueError(
+                    f"the checkpoint was trained over another base: its frozen weights have the checksum "
+                    f"{before[kind]:08x}, this model's {self.frozen[kind]:08x}; give the model.backbone the run was "
+                    "begun with (runs/latest may be another by now), or the training.seed of its random weights"
+                )

@@ -1,5 +1,6 @@
 """The training loop: gradients over devices and accumulation, resuming, precision, prefixes, LoRA, loggers."""
 
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 from benchmarks.path_loss import threshold_rows
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.grid.backbone import add_lora, pretrained_backbone
+from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone
 from duplexmt.grid.model import EMIT, GridModel
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.calibration import calibration_error, calibration_sums
@@ -19,7 +20,7 @@ from duplexmt.policy.guide import guide
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
-from duplexmt.training.base import OVERFLOWS_IN_A_ROW
+from duplexmt.training.base import FROZEN, OVERFLOWS_IN_A_ROW, checksums
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 
 from .small_run import (
@@ -283,6 +284,35 @@ def test_checkpoints_hold_trained_weights_only_and_refuse_another_model(tmp_path
     other = small_module(spoken_grid())
     with pytest.raises(ValueError, match="the checkpoint does not fit this model"):
         other.on_load_checkpoint({"state_dict": kept})
+
+
+def test_lora_goes_on_over_the_base_it_was_begun_with_and_no_other(tmp_path):
+    def lora(seed, dtype=torch.float64):
+        model = GridModel(add_lora(spoken_grid(seed=seed).causal_lm, **LORA)).double()
+        freeze_in(dtype, model)
+        return small_module(model)
+
+    trainer = small_trainer(tmp_path, max_steps=1)
+    trainer.fit(lora(5), small_data(4))
+    trainer.save_checkpoint(tmp_path / "c.ckpt")
+    kept = torch.load(tmp_path / "c.ckpt", weights_only=True)
+    lora(5).on_load_checkpoint(kept)
+    with pytest.raises(ValueError, match=r"trained over another base: .*; give the model\.backbone the run was begun"):
+        lora(6).on_load_checkpoint(kept)
+    lora(6, torch.float32).on_load_checkpoint(kept)  # in another precision nothing can be told
+    del kept[FROZEN]  # as in old checkpoints
+    lora(6).on_load_checkpoint(kept)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_checksums_are_of_every_byte_by_type(dtype):
+    weights = [torch.arange(6.0).reshape(2, 3).T.to(dtype), torch.tensor(1.0, dtype=dtype)]
+    expected = zlib.crc32(b"".join(weight.contiguous().view(-1).view(torch.uint8).numpy() for weight in weights))
+    assert checksums([*weights, torch.zeros(1, dtype=torch.int64)]) == {
+        str(dtype): expected, "torch.int64": zlib.crc32(bytes(8))
+    }  # fmt: skip
+    weights[0][1, 1] += 1
+    assert checksums(weights) != {str(dtype): expected}
 
 
 def test_lora_trains_adapters_text_head_and_emit_head_and_nothing_else_then_survives_saving(tmp_path):
