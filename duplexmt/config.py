@@ -251,6 +251,12 @@ class TrainerConfig:
 
     def __post_init__(self) -> None:
         _check_limit("trainer.accumulate_grad_batches", self.accumulate_grad_batches)
+        _check_limit("trainer.check_val_every_n_epoch", self.check_val_every_n_epoch, null="no rule by epochs")
+        if isinstance(self.val_check_interval, int | float) and not self.val_check_interval > 0:  # a text is a time
+            raise ValueError(
+                f"trainer.val_check_interval={self.val_check_interval}: must be above 0 (a whole number of batches, or "
+                "a share of an epoch), or null for the ends of epochs"
+            )
 
 
 @dataclass

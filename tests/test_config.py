@@ -355,6 +355,12 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         composed("train", "experiment=smoke", folder=conf)
 
 
+@pytest.mark.parametrize("value", ["null", "5", "0.25", "00:00:10:00"])
+def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
+    found = checked("train", f"trainer.val_check_interval={value}").trainer.val_check_interval
+    assert str(found) == {"null": "None"}.get(value, value)
+
+
 @pytest.mark.parametrize(
     ("entry_point", "arguments", "message"),
     [
@@ -412,6 +418,11 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["training.seed=-1"], r"training\.seed=-1: must be at least 0"),
         ("train", ["data.context_separator=' ||| '"], r"data\.context_separator=' \|\|\| ': cleaning changes white"),
         ("train", ["trainer.accumulate_grad_batches=0"], r"trainer\.accumulate_grad_batches=0: must be at least 1"),
+        ("train", ["trainer.check_val_every_n_epoch=0"], r"check_val_every_n_epoch=0: must be at least 1, or null for"),
+        *(
+            ("train", [f"trainer.val_check_interval={value}"], rf"trainer\.val_check_interval={value}: must be above 0")
+            for value in ("0", "0.0", "-5", "nan")
+        ),
         ("train", ["data.train_size=0"], r"data\.train_size=0: must be at least 1"),
         ("train", ["data.batch_size=0"], r"data\.batch_size=0: must be at least 1"),
         ("train", ["data.batch_cells=0"], r"data\.batch_cells=0: must be at least 1, or null"),
