@@ -107,6 +107,7 @@ class TranslationModule(L.LightningModule):
         self.skipped = 0  # optimiser steps left out in a row
         self.validated_step: int | None = None  # optimiser steps at the last validation
         self.weights_of_step: Tensor | None = None  # see `step_weights`
+        self.batch_index = 0  # of the epoch, at hand
         self.train()  # Hugging Face hands out pretrained models in evaluation mode
         self.strict_loading = False  # checkpoints leave frozen weights out; on_load_checkpoint checks the rest
 
@@ -118,7 +119,7 @@ class TranslationModule(L.LightningModule):
         """Denominators of the losses: their weights summed over a step's devices and accumulated batches.
 
         With accumulation those of later batches are needed before the first backward pass, so the first batch of a
-        step, which brings the others along, asks for them without gradients.
+        step, which brings the others along, asks for them without gradients, under the dropout each will have.
 
         Args:
             batch: at hand.
@@ -128,8 +129,11 @@ class TranslationModule(L.LightningModule):
         if self.trainer.accumulate_grad_batches == 1:
             return self.reduce_sum(own)
         if batch.step is not None:
-            with torch.no_grad():
-                others = [weights_of(other) for other in batch.step[1:]]
+            others = []
+            for ahead, other in enumerate(batch.step[1:], start=1):
+                self.draw_dropout(self.batch_index + ahead)
+                with torch.no_grad():
+                    others.append(weights_of(other))
             self.weights_of_step = self.reduce_sum(torch.stack([own, *others]).sum(0))
         assert self.weights_of_step is not None, "the first batch of a step brings the whole step"
         return self.weights_of_step
@@ -146,6 +150,11 @@ class TranslationModule(L.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
         """Draw dropout by the batch, so that a run that goes on draws what it would have drawn."""
+        self.batch_index = batch_index
+        self.draw_dropout(batch_index)
+
+    def draw_dropout(self, batch_index: int) -> None:
+        """Have dropout leave out what is left out in a batch of the epoch."""
         place = f"{self.seed}/{self.current_epoch}/{batch_index}/{self.global_rank}"
         torch.manual_seed(random.Random(place).getrandbits(63))
 

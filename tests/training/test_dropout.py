@@ -7,9 +7,10 @@ from duplexmt.data.batch import collate
 from duplexmt.grid.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.lora import linear
+from duplexmt.training.module import weights_of
 from tests.helpers import spoken_grid
 
-from .small_run import small_data, small_module, small_prefix_module
+from .small_run import small_data, small_module, small_prefix_module, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["o_proj", "down_proj"]}
 
@@ -54,3 +55,19 @@ def test_a_share_of_what_a_layer_adds_is_zero_and_the_rest_is_scaled_up(lora):
 def test_a_share_must_leave_something(share):
     with pytest.raises(ValueError, match=r"training\.dropout=.* at least 0 and below 1"):
         small_module(dropout=share)
+
+
+def test_weights_of_accumulated_batches_are_known_beforehand_as_they_come_to_be(monkeypatch):
+    module = small_module(dropout=0.3, emit_loss="regret", lm_cells="visits")
+    losses, found = module.losses, []
+
+    def kept(batch):
+        loss, area = losses(batch)
+        if loss.lm_sum.requires_grad:  # the batch's own step
+            found.append(weights_of(loss))
+        return loss, area
+
+    monkeypatch.setattr(module, "losses", kept)
+    small_trainer(accumulate_grad_batches=4, max_steps=1).fit(module, small_data(3))
+    assert len(found) == 4
+    torch.testing.assert_close(torch.stack(found).sum(0), module.weights_of_step, rtol=0, atol=1e-9)
