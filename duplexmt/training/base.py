@@ -51,7 +51,7 @@ def checksums(weights: Iterable[Tensor]) -> dict[str, int]:
     for weight in weights:
         kind = str(weight.dtype)
         content = weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        found[kind] = zlib.crc32(content.numpy(), found.get(kind, 0))
+        found[kind] = zlib.crc32(content.numpy().data, found.get(kind, 0))
     return found
 
 
