@@ -75,6 +75,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed)
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
+    training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
     trained_before = trained_on(cfg.model.backbone)  # asked now, as the base's folder may be gone in the end
     add_callbacks(trainer, *looks_of(cfg, folder, prepared))
     if trainer.is_global_zero:

@@ -69,7 +69,7 @@ def test_training_ends_with_a_model_folder_and_shows_translations(trained):
     info = manifest(folder / "model")
     assert info["data"]["licence"] == "CC0"
     assert info["policy"] == {"lam": 0.01, "theta": 0.5, "certainty": 0.0}
-    assert info["training"]["epochs"] == 1
+    assert [info["training"][name] for name in ("epochs", "max_steps", "accumulate_grad_batches")] == [1, -1, 1]
     assert {"validation/lm_loss", "validation/BLEU"} <= set(info["scores"])
     assert "licence: CC0" in (folder / "model" / "README.md").read_text(encoding="utf-8")
     assert "held-out sentences at θ = 0.5" in done.stdout

@@ -18,21 +18,29 @@ SHAPE = ("model_type", "hidden_size", "intermediate_size", "num_hidden_layers", 
 SHAPES = {  # files of a model folder, and what of them tells models apart
     "config.json": SHAPE,
     "backbone/config.json": SHAPE,
-    "adapter_config.json": ("r", "lora_alpha", "lora_dropout"),
+    "adapter_config.json": ("r", "lora_alpha", "lora_dropout", "target_modules"),
 }
+USUAL = {"max_steps": -1, "accumulate_grad_batches": 1}  # so were most models trained whose folders do not record them
 
 
 def recipe_of(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
     """What a model was trained from and with, by name: all that its folder records but seeds and what matters to no
-    model. Empty and absent values are left out alike; a tokenizer is known by the last part of its name, as bases of
-    other seeds lie in other folders."""
+    model. The data of its bases is among it (`base 1 path`), their seeds are not. Empty and absent values are left out
+    alike; a tokenizer is known by the last part of its name, as bases of other seeds lie in other folders."""
     found: dict[str, Any] = {name: info.get(name) for name in ("backbone", "adaptation")}
-    for part, aside in ASIDE.items():
-        found |= {name: value for name, value in info.get(part, {}).items() if name not in aside}
-    if found.get("tokenizer"):
-        found["tokenizer"] = Path(found["tokenizer"]).name
+    found |= _of_data(info.get("data", {}))
+    for number, data in enumerate(info.get("trained_before", []), start=1):
+        found |= {f"base {number} {name}": value for name, value in _of_data(data).items()}
+    found |= {name: value for name, value in info.get("training", {}).items() if name not in ASIDE["training"]}
     for name, wanted in SHAPES.items():
         if name in info["files"]:
             content = json.loads((folder / name).read_text(encoding="utf-8"))
-            found |= {key: content.get(key) for key in wanted}
-    return {name: value for name, value in found.items() if value not in (None, "", 0, [])}
+            values = {key: content.get(key) for key in wanted}
+            found |= {key: sorted(value) if isinstance(value, list) else value for key, value in values.items()}
+    return {name: value for name, value in found.items() if value not in (None, "", 0, [], USUAL.get(name))}
+
+
+def _of_data(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Of data settings what makes a model of another kind."""
+    found = {name: value for name, value in data.items() if name not in ASIDE["data"]}
+    return found | ({"tokenizer": Path(found["tokenizer"]).name} if found.get("tokenizer") else {})

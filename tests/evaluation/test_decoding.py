@@ -238,6 +238,32 @@ def test_models_are_trained_alike_where_only_seeds_and_what_matters_to_no_model_
     assert recipe(tmp_path, held_out, other_seed) == usual
     bases = [recipe(tmp_path, {"tokenizer": f"runs/seed{seed}/base/model"}) for seed in (1, 2)]
     assert bases[0] == bases[1]
+    assert recipe(tmp_path, training={"max_steps": -1, "accumulate_grad_batches": 1}) == usual, "as in older folders"
+
+
+BASE = DATA | {"train_size": 100000, "tokenizer": "runs/seed1/base/model"}
+
+
+def test_bases_tell_models_apart_by_their_data_but_not_by_their_seeds_and_folders(tmp_path):
+    plain, based = recipe(tmp_path), recipe(tmp_path, trained_before=[BASE])
+    assert based == plain | {
+        "base 1 corpus": "pairs", "base 1 path": "a/train.tsv", "base 1 segmentation": "tokens",
+        "base 1 train_size": 100000, "base 1 tokenizer": "model",
+    }  # fmt: skip
+    again = {"seed": 2, "tokenizer": "runs/seed2/base/model", "licence": "CC0", "prepared": "elsewhere"}
+    assert recipe(tmp_path, trained_before=[BASE | again]) == based
+    for other in ({"path": "b/train.tsv"}, {"train_size": 50000}):
+        assert recipe(tmp_path, trained_before=[BASE | other]) != based
+    assert recipe(tmp_path, trained_before=[BASE, DATA]) not in (based, recipe(tmp_path, trained_before=[DATA, BASE]))
+    assert recipe(tmp_path, trained_before=[]) == plain
+
+
+def test_adapters_of_other_modules_have_other_recipes_in_whatever_order_the_modules_are_named(tmp_path):
+    def adapted(*modules):
+        (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "target_modules": modules}), encoding="utf-8")
+        return recipe(tmp_path, files={"adapter_config.json": 1})
+
+    assert adapted("q_proj", "v_proj") == adapted("v_proj", "q_proj") != adapted("q_proj")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +271,9 @@ def test_models_are_trained_alike_where_only_seeds_and_what_matters_to_no_model_
     [
         {"data": {"segmentation": "characters"}}, {"data": {"context_tokens": 8}}, {"data": {"train_size": 100000}},
         {"data": {"path": "b/train.tsv"}}, {"data": {"batch_size": 4}}, {"training": {"optimizer": "muon"}},
-        {"training": {"learning_rate": 0.01}}, {"training": {"epochs": 3}}, {"config": {"hidden_size": 128}},
+        {"training": {"learning_rate": 0.01}}, {"training": {"epochs": 3}},
+        {"training": {"max_steps": 1000}}, {"training": {"accumulate_grad_batches": 4}},
+        {"config": {"hidden_size": 128}},
         {"adaptation": "lora"}, {"backbone": "Qwen/Qwen2.5-0.5B"}, {"data": {"some_later_option": "x"}},
     ],
     ids=str,
