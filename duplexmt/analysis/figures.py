@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..baselines.mask import own_delays
+from ..corpus.evaluation_files import clean_source
 from ..data.tokenizer import token_ids
 from ..drawing.grid_figures import heatmap_figure, output_figure
 from ..drawing.schematics import schematics
@@ -46,7 +47,8 @@ def sentence(
 
     Args:
         model_folder: of a grid model.
-        source, target: the texts; the target's tokens are the grid's columns.
+        source: a text, which is cleaned as the model's training cleaned its sources.
+        target: a text, whose tokens are the grid's columns.
         out: folder of the figures.
         thetas: EMIT thresholds to decode at.
         lam: λ of the path, by default the one the model was trained with.
@@ -64,6 +66,7 @@ def sentence(
         )
     if not thetas:
         raise ValueError("--theta: give at least one EMIT threshold")
+    source = clean_source(source, loaded.info["data"])
     source_ids, target_ids = loaded.sources.ids([source])[0], token_ids(loaded.tokenizer, [target])[0]
     for name, ids in (("source", source_ids), ("target", target_ids)):
         if not ids:

@@ -22,6 +22,17 @@ def simplifies_sources(data: Mapping[str, Any]) -> bool:
     return Cleaning(*languages, **preset("cleaning", data.get("cleaning", "paper"))).simplifies[0]
 
 
+def clean_source(text: str, data: Mapping[str, Any]) -> str:
+    """A source as somebody gives it, cleaned as a model's training cleaned its own.
+
+    Args:
+        text: one sentence.
+        data: settings of the model's corpus, as its folder records them.
+    """
+    clean = clean_side(text, data["source_language"])
+    return simplify(clean) if simplifies_sources(data) else clean
+
+
 def read_evaluation_file(
     path: str,
     *,

@@ -11,6 +11,7 @@ from typing import Any
 from data_prep.reading import Pair
 
 from ..baselines.mask import shown_delay
+from ..corpus.evaluation_files import clean_source
 from ..drawing.training_figure import read_run_curves
 from ..evaluation.decoding import DECODING, Setting, model_digest
 from ..evaluation.results import evaluations_in
@@ -83,7 +84,8 @@ def gather(
     Args:
         folder: of one of them.
         results: folders of evaluations, or of sweeps of them.
-        sentences: source and reference of sentences to show in the viewer before all others.
+        sentences: source and reference of sentences to show in the viewer before all others; sources are cleaned as
+            the model's training cleaned its own.
         pairs: file of pairs to take examples from, where there is no evaluation.
         each: number of best, of worst and of random examples.
         thetas: thresholds of the viewer, rising.
@@ -119,6 +121,8 @@ def gather(
     elif loaded is not None:
         chosen, examples_of = own_examples(loaded, pairs, each, notes, max_target_tokens)
 
+    if loaded is not None:
+        sentences = [(clean_source(source, loaded.info["data"]), reference) for source, reference in sentences]
     shown = shown_in_viewer(sentences, chosen)
     viewer, without = None, no_viewer(info, shown)
     if not without and loaded is not None:

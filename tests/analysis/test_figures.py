@@ -10,7 +10,7 @@ from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.policy.path import best_path
 
 from ..helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_prefix, tiny_tokenizer
-from ..model_folder.test_artifact import save
+from ..model_folder.test_artifact import DATA, save
 
 TOKENS = stream_tokens(tiny_tokenizer())
 SOURCE, TARGET = SENTENCES[1]
@@ -68,6 +68,16 @@ def test_all_figures_of_a_sentence_are_written(folder, tmp_path):
     }
     assert all(path.stat().st_size > 100 for path in paths)
     assert (tmp_path / "out" / "emission.md").read_text().count("\n") == 4
+
+
+def test_a_source_is_drawn_as_the_models_training_cleaned_its_own(tmp_path):
+    data = DATA | {"corpus": "pairs_folder", "cleaning": "strict"}
+    simplifying = save(tmp_path / "model", spoken_grid(seed=4), tokens=TOKENS, data=data)
+    drawn = []
+    for source in ("我 們&#26159;人", "我们是人"):
+        sentence(simplifying, source, TARGET, tmp_path / source, thetas=(0.5,), max_target_tokens=4)
+        drawn.append((tmp_path / source / "emission.md").read_text())
+    assert drawn[0] == drawn[1]
 
 
 def test_what_cannot_be_drawn_is_refused(folder, tmp_path):

@@ -25,10 +25,10 @@ FIELDS = {"source_field": 0, "target_field": 1}
 SENTENCES = [("人好", "a cat"), ("我们是人", "the man"), ("我是人", "I am")]
 
 
-def save(folder, model):
+def save(folder, model, **data):
     """A model folder whose data settings say where a pair's texts are; its corpus is gone."""
     saved = save_as_it_is(folder, model, tokens=TOKENS)
-    info = read_manifest(saved) | {"data": DATA | FIELDS}
+    info = read_manifest(saved) | {"data": DATA | FIELDS | data}
     write_manifest(saved, info)
     return saved
 
@@ -172,6 +172,12 @@ def test_a_model_that_has_diverged_leaves_the_rest_of_the_report(tmp_path):
     assert report.viewer is None
     assert "all numbers must be finite; the model has diverged" in report.no_viewer
     assert report.facts
+
+
+def test_given_sources_are_cleaned_as_those_of_training_and_references_stay(tmp_path):
+    simplifying = save(tmp_path / "model", spoken_grid(), corpus="pairs_folder", cleaning="strict")
+    report = gather(simplifying, sentences=[("我 們&#26159;人", "the &amp; man")], thetas=FEW, max_target_tokens=4)
+    assert [(shown.source, shown.reference) for shown in report.viewer.sentences] == [("我们是人", "the &amp; man")]
 
 
 def test_given_sentences_need_both_texts(run):
