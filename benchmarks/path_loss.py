@@ -2,9 +2,9 @@
 
     python benchmarks/path_loss.py MODEL_FOLDER … --pairs FILE [--limit 1000] [--theta 0.5 0.7 0.9]
 
-Given the reference, a setting decides when each of its tokens is written: θ by the EMIT head, k by the schedule. The
-mean loss of the tokens at those states, beside the AL of the path, compares policies and models with a fraction of the
-scatter of BLEU. What the model would have written itself plays no part.
+Given the reference, a setting decides when each of its tokens is written: θ by p(EMIT) as decoding has it, k by the
+schedule. The mean loss of the tokens at those states, beside the AL of the path, compares policies and models with a
+fraction of the scatter of BLEU. What the model would have written itself plays no part, but in a recorded certainty.
 
 Pairs: a source and a target a line, such as validation pairs; by default those of the built-in corpus. All model
 folders must share a tokenizer for their losses to compare. The last line is one JSON object.
@@ -27,7 +27,7 @@ from benchmarks.held_out import examples, held_out_pairs
 from duplexmt.baselines.mask import DELAYS, MULTI_PATH
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.drawing.table import to_markdown
-from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.grid.model import GridModel
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
 from duplexmt.policy.guide import guide
@@ -132,7 +132,7 @@ def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> I
     """Setting, AL and summed loss of every path through each pair's grid."""
     model: Any = loaded.model
     guided = guide(model, loaded.tokens, batch, lam=0.0)
-    probabilities = model.emit_logits(guided.hidden).double().softmax(-1)[:, EMIT]
+    probabilities = torch.cat([model.decide(states)[0] for states in guided.hidden.split(256)])
     heatmaps, p_emit = guided.cells.padded(guided.heatmap), guided.cells.padded(probabilities)
     for heatmap, p, (X, Y) in zip(heatmaps, p_emit.tolist(), batch.shapes, strict=True):
         paths = {f"θ={theta:g}": threshold_rows([row[:Y] for row in p[:X]], theta) for theta in thetas}

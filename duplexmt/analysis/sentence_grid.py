@@ -9,7 +9,7 @@ from ..data.batch import collate
 from ..data.tokenizer import StreamTokens
 from ..drawing.grid_figures import SentenceGrid
 from ..drawing.style import END
-from ..grid.model import EMIT, GridModel
+from ..grid.model import GridModel
 from ..policy.guide import guide
 
 
@@ -25,6 +25,8 @@ def sentence_grid(
 ) -> SentenceGrid:
     """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
 
+    The EMIT probabilities are those that decoding compares with θ (`GridModel.decide`).
+
     Args:
         model: in evaluation mode, on its device.
         tokens: its stream tokens; rows and columns of prefixes are left out, as in training.
@@ -35,8 +37,9 @@ def sentence_grid(
     """
     batch = collate([tokens.example(source, target, context)]).to(model.device)
     guided = guide(model, tokens, batch, lam)
-    top = torch.cat([model.text_logits(states).argmax(-1) for states in guided.hidden.split(256)])
-    emit = model.emit_logits(guided.hidden).float().softmax(-1)[:, EMIT]
+    some = guided.hidden.split(256)
+    top = torch.cat([model.text_logits(states).argmax(-1) for states in some])
+    emit = torch.cat([model.decide(states)[0] for states in some])
     names = {index: token_text(tokenizer, index, tokens.end) for index in {*top.tolist(), *source, *target, tokens.end}}
     X, Y = guided.cells.shapes[0]
     return SentenceGrid(

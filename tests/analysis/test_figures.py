@@ -38,6 +38,16 @@ def test_the_probe_shows_the_models_own_numbers_cell_by_cell():
     assert grid.source[-1] == grid.target[-1] == "■"
 
 
+def test_p_emit_is_shown_as_decoding_compares_it_with_a_threshold():
+    model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
+    model.certainty = 0.5
+    grid = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05)
+    batch = collate([TOKENS.example(source, target)])
+    with torch.no_grad():
+        decided = [model.decide(row)[0] for row in model(batch.source, batch.target)[0]]
+    torch.testing.assert_close(torch.tensor(grid.emit), torch.stack(decided))
+
+
 def test_rows_and_columns_of_prefixes_are_left_out():
     tokens = StreamTokens(TOKENS.end, TOKENS.seed, source_prefix=(5, 6), target_prefix=(7,))
     grid = sentence_grid(spoken_grid(), tokens, tiny_tokenizer(), ids("我好"), ids("a cat"), lam=0.0)
