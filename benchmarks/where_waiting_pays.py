@@ -6,7 +6,7 @@ Sentences are parted into thirds by the length of the source, and by how much th
 of aligned words of the reference whose source words stand the other way round (Kendall's distance), as the aligner of
 the metrics environment has it (`make metrics`), which learns from the pairs of `--learn`. Without it they are parted by
 length alone. For each part the quality and latency of each system at each setting, and systems against each other at
-equal AL, as `evaluate.py` compares them. The last line is one JSON object.
+equal AL, as `evaluate.py` compares them: those whose sources are the same tokens. The last line is one JSON object.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from benchmarks.decode_latency import rounded
 from data_prep import Report, read_pairs
 from duplexmt.evaluation.aligned import words_of
 from duplexmt.evaluation.comparing import comparisons
-from duplexmt.evaluation.results import give_names, of_one_test_set
+from duplexmt.evaluation.results import by_tokenisation, give_names, of_one_test_set
 from duplexmt.evaluation.scoring import Scores, score
 from duplexmt.metrics.alignment import word_alignments
 
@@ -53,6 +53,11 @@ def parts_of(values: dict[str, Sequence[float]]) -> Iterable[tuple[str, str, lis
         for name, indices in thirds(found).items():
             own = [found[i] for i in indices]
             yield kind, name, indices, f"{min(own):.3g} … {max(own):.3g}"
+
+
+def figure(value: float | None) -> str:
+    """A number as shown; where all hypotheses are empty there is no AL."""
+    return "—" if value is None else f"{value:.2f}"
 
 
 def main() -> None:
@@ -91,8 +96,8 @@ def main() -> None:
         for entry in scores:
             shown = {column: entry.row[column] for column in ("BLEU", "chrF", "AL")}
             rows.append(where | {"system": entry.system, "setting": entry.setting} | shown)
-            print(f"  {entry.system} {entry.setting}: " + ", ".join(f"{c} {v:.2f}" for c, v in shown.items()))
-        for row in comparisons(scores):
+            print(f"  {entry.system} {entry.setting}: " + ", ".join(f"{c} {figure(v)}" for c, v in shown.items()))
+        for row in (row for alike in by_tokenisation(scores) for row in comparisons(alike)):
             if row["metric"] == "BLEU":
                 against.append(where | row)
                 print(

@@ -3,10 +3,12 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from benchmarks import where_waiting_pays
 from benchmarks.where_waiting_pays import crossing, main, thirds
+from duplexmt.evaluation.scoring import Scores
 
 from ..scripted import evaluated, point
 
@@ -43,6 +45,25 @@ def test_each_part_is_scored_for_each_system_and_setting(tmp_path, monkeypatch, 
     }
     assert len(found["rows"]) == 6 * 3
     assert {row["system"] for row in found["rows"]} == {"grid", "offline"}
+
+
+def test_systems_of_other_tokens_are_not_compared_and_a_third_of_empty_hypotheses_has_no_al(
+    tmp_path, monkeypatch, capsys
+):
+    def scored(records, *languages, point, **how):
+        al = 3.0 if point.system == "offline" else None if point.setting == 0.5 else 2.0
+        samples = {name: np.full(50, value) for name, value in {"BLEU": 20.0, "AL": al}.items() if value is not None}
+        source = 8.0 if point.system == "offline" else 4.0
+        row = {"BLEU": 20.0, "chrF": 30.0, "AL": al, "source": source}
+        return Scores("", "", row, samples, point=point)
+
+    evaluated(tmp_path, [point("grid", 0.5), point("grid", 0.9), point("offline", None, folder="none/offline/model")])
+    monkeypatch.setattr(where_waiting_pays, "score", scored)
+    monkeypatch.setattr(sys, "argv", ["it", str(tmp_path)])
+    main()
+    shown = capsys.readouterr().out.splitlines()
+    assert "  grid θ=0.5: BLEU 20.00, chrF 30.00, AL —" in shown
+    assert json.loads(shown[-1])["comparisons"] == [], "4 tokens of the one are 8 of the other"
 
 
 def test_what_is_no_evaluation_is_named(tmp_path, monkeypatch, capsys):
