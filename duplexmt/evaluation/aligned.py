@@ -74,9 +74,8 @@ def aligned_rates(
 
 def words_of(source: str, target: str, languages: tuple[str, str]) -> WordPair:
     """A pair as the aligner takes it: words and marks in lower case, characters where a language has no spaces."""
-    return WordPair(
-        *(split_units(text.lower(), _unit(code)) for text, code in zip((source, target), languages, strict=True))
-    )
+    cut = [split_units(text, _unit(code)) for text, code in zip((source, target), languages, strict=True)]
+    return WordPair(*([word.lower() for word in words] for words in cut))  # cut first: "İ".lower() is two characters
 
 
 def _pairs(path: str, source_language: str) -> list[tuple[str, str]]:

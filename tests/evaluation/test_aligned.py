@@ -5,7 +5,7 @@ import json
 import pytest
 
 import evaluate
-from duplexmt.evaluation.aligned import aligned_rates
+from duplexmt.evaluation.aligned import aligned_rates, words_of
 from duplexmt.evaluation.results import write_results
 
 from ..helpers import needs_metrics_environment
@@ -36,6 +36,12 @@ def test_words_are_aligned_with_characters_and_their_delays_are_those_of_their_l
     assert troubles == []
     monkeypatch.setattr("duplexmt.evaluation.aligned.word_alignments", lambda *_: ([[2, 0], [], [0], [0]], "stand-in"))
     assert aligned_rates({"p": records()}, "zh", "en", "references", "")[0] == {"p": {"AR": 50, "HR": 50}}
+
+
+def test_each_word_stays_one_in_lower_case_so_that_each_has_a_delay():
+    pair = words_of("İ好", "İstanbul İs great", ("zh", "en"))
+    assert list(map(len, pair)) == [2, 3], "as many as there are delays of the text as it is written"
+    assert pair == (["i̇", "好"], ["i̇stanbul", "i̇s", "great"])
 
 
 @needs_metrics_environment
