@@ -20,9 +20,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.decode_latency import rounded
-from data_prep import Report, read_pairs
-from duplexmt.evaluation.aligned import words_of
+from duplexmt.evaluation.aligned import learnt_pairs, words_of
 from duplexmt.evaluation.comparing import comparisons
+from duplexmt.evaluation.decoding import data_of_models
 from duplexmt.evaluation.results import by_tokenisation, give_names, of_one_test_set
 from duplexmt.evaluation.scoring import Scores, score
 from duplexmt.metrics.alignment import word_alignments
@@ -64,7 +64,7 @@ def main() -> None:
     """Part, score and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", help="of evaluations of one test set")
-    parser.add_argument("--learn", help="pairs that the aligner learns from: TSV, source and target")
+    parser.add_argument("--learn", help="pairs that the aligner learns from, laid out as those of training")
     parser.add_argument("--environment", default=".venv-metrics", help="that has the aligner")
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap (default 1000)")
     asked = parser.parse_args()
@@ -77,7 +77,8 @@ def main() -> None:
         values: dict[str, Sequence[float]] = {"length": [len(record["source_tokens"]) for record in first]}
         if asked.learn is not None:
             pairs = [words_of(record["source"], record["references"][0], languages) for record in first]
-            learnt = (words_of(p.source, p.target, languages) for p in read_pairs(asked.learn, report=Report()))
+            further = learnt_pairs(asked.learn, languages, data_of_models(points.values()))
+            learnt = (words_of(pair.source, pair.target, languages) for pair in further)
             alignments, aligner = word_alignments([*pairs, *learnt], pairs, asked.environment)
             values["crossing"] = [crossing(partners) for partners in alignments]
             print(f"words are aligned by {aligner}")

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from data_prep import Report, clean_side, read_pairs
+from data_prep.reading import Pair
 
+from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from ..metrics.alignment import WordPair, anticipation_rate, hallucination_rate, word_alignments
 from ..metrics.units import Unit, split_units, text_unit
 from .timed import delays_in_units
@@ -22,8 +24,8 @@ def check_learnt(learn_from: str | None) -> None:
     """
     if learn_from not in (None, REFERENCES) and not Path(learn_from).exists():
         raise ValueError(
-            f"quality.alignment={learn_from}: there is no such file; give pairs (TSV: source, target) that the aligner "
-            f"can learn from, best those that models were trained on, or quality.alignment={REFERENCES}"
+            f"quality.alignment={learn_from}: there is no such file; give pairs that the aligner can learn from, best "
+            f"those that models were trained on, or quality.alignment={REFERENCES}"
         )
 
 
@@ -33,6 +35,7 @@ def aligned_rates(
     target_language: str,
     learn_from: str | None,
     environment: str,
+    trained_on: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[dict[str, dict[str, float | None]], list[str], list[str]]:
     """AR and HR of each point. Texts are cut into words and marks; characters, where a language has no spaces.
 
@@ -42,6 +45,7 @@ def aligned_rates(
         learn_from: a file of pairs that the aligner learns from, with the test set's references; `references`: from
             these alone; None: nothing is aligned.
         environment: see `metrics.alignment.word_alignments`.
+        trained_on: see `learnt_pairs`.
 
     Returns:
         Rates by point, notes, and what could not be aligned and why.
@@ -49,12 +53,14 @@ def aligned_rates(
     found: dict[str, dict[str, float | None]] = {key: {} for key in records}
     if learn_from is None:
         return found, [], []
+    languages = source_language, target_language
     units: tuple[Unit, Unit] = (_unit(source_language), _unit(target_language))
-    words = partial(words_of, languages=(source_language, target_language))
+    words = partial(words_of, languages=languages)
     try:
         first = next(iter(records.values()))
         references = [words(record["source"], reference) for record in first for reference in record["references"]]
-        learnt = [*references, *(words(*pair) for pair in _pairs(learn_from, source_language))]
+        further = [] if learn_from == REFERENCES else learnt_pairs(learn_from, languages, trained_on)
+        learnt = [*references, *(words(pair.source, pair.target) for pair in further)]
         hypotheses = [words(record["source"], record["text"]) for lines in records.values() for record in lines]
         alignments, aligner = word_alignments(learnt, [*hypotheses, *references], environment)
     except (ValueError, OSError) as error:
@@ -78,11 +84,37 @@ def words_of(source: str, target: str, languages: tuple[str, str]) -> WordPair:
     return WordPair(*([word.lower() for word in words] for words in cut))  # cut first: "İ".lower() is two characters
 
 
-def _pairs(path: str, source_language: str) -> list[tuple[str, str]]:
-    """The pairs of a file, sources cleaned as those of a test set."""
-    if path == REFERENCES:
-        return []
-    return [(clean_side(pair.source, source_language), pair.target) for pair in read_pairs(path, report=Report())]
+def learnt_pairs(file: str, languages: tuple[str, str], trained_on: Sequence[Mapping[str, Any]]) -> list[Pair]:
+    """The pairs of a file that the aligner learns from, read and cleaned as a test set of these models is.
+
+    Args:
+        file: best the one that models were trained on.
+        languages: of the test set.
+        trained_on: data settings that model folders record: columns or fields are those of the first, sources may
+            hold the sentence before if one model reads that. Without any, source and target are columns 0 and 1.
+
+    Raises:
+        ValueError: what `read_evaluation_file` refuses.
+    """
+    first: Mapping[str, Any] = next(iter(trained_on), {})
+    fields = first.get("source_field", 0), first.get("target_field", 1)
+    separators = [data["context_separator"] for data in trained_on if data.get("context_tokens")]
+    try:
+        pairs, _ = read_evaluation_file(
+            file,
+            source_field=fields[0],
+            target_field=fields[1],
+            source_language=languages[0],
+            target_language=languages[1],
+            context_separator=separators[0] if separators else None,
+            simplified=any(map(simplifies_sources, trained_on)),
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"{error} (the aligner reads fields {fields[0]} and {fields[1]}, as the models' training did: give a file "
+            "that is laid out so)"
+        ) from error
+    return pairs
 
 
 def _unit(language: str) -> Unit:

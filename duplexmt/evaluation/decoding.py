@@ -312,6 +312,12 @@ class Decoding:
             self.records[key][sentence] = found
 
 
+def data_of_models(points: Iterable[Point]) -> list[dict[str, Any]]:
+    """The data settings of each model folder that is still there."""
+    folders = dict.fromkeys(Path(point.model_folder) for point in points)
+    return [read_manifest(folder)["data"] for folder in folders if folder.is_dir()]
+
+
 def check_models(decoding: Decoding) -> None:
     """Refuse hypotheses whose model folder holds another model by now; one that is gone cannot be asked.
 

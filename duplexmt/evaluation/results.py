@@ -11,7 +11,7 @@ from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
 from .aligned import aligned_rates
 from .comparing import comparisons, curve_means, curves
-from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models
+from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models, data_of_models
 from .named import MOST_NAMED, named_apart
 from .omnisteval import export
 from .scoring import QUALITY, Scores, differing_options, in_order, latency_rows, name_points, result_rows, score
@@ -80,7 +80,7 @@ def write_results(
         records, checkpoints, kept, environment=environment, batch_size=neural_batch_size, device=device
     )
     languages = test["source_language"], test["target_language"]
-    aligned, *told = aligned_rates(records, *languages, alignment, environment)
+    aligned, *told = aligned_rates(records, *languages, alignment, environment, data_of_models(points.values()))
     notes, troubles = notes + told[0], troubles + told[1]
     how: dict[str, Any] = {"source_rate": source_rate, "resamples": resamples}
     scores = [

@@ -28,11 +28,14 @@ def test_word_order_differs_by_the_pairs_that_stand_the_other_way_round(partners
 def test_each_part_is_scored_for_each_system_and_setting(tmp_path, monkeypatch, capsys):
     evaluated(tmp_path, [point("grid", 0.5), point("grid", 0.9), point("offline", None, folder="none/offline/model")])
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("猫\tcat\n", encoding="utf-8")
+    pairs.write_text("cat\t猫\n", encoding="utf-8")
     asked = []
+    monkeypatch.setattr(where_waiting_pays, "data_of_models", lambda points: [{"source_field": 1, "target_field": 0}])
 
     def aligned(learnt, pairs, environment):
-        asked.append((len(list(learnt)), len(pairs)))
+        learnt = list(learnt)
+        asked.append((len(learnt), len(pairs)))
+        assert learnt[-1] == (["猫"], ["cat"]), "columns are those of training"
         return [[number, 1] for number in range(1, len(pairs) + 1)], "a stand-in"
 
     monkeypatch.setattr(where_waiting_pays, "word_alignments", aligned)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import evaluate
-from duplexmt.evaluation.aligned import aligned_rates, words_of
+from duplexmt.evaluation.aligned import aligned_rates, learnt_pairs, words_of
 from duplexmt.evaluation.results import write_results
 
 from ..helpers import needs_metrics_environment
@@ -42,6 +42,32 @@ def test_each_word_stays_one_in_lower_case_so_that_each_has_a_delay():
     pair = words_of("İ好", "İstanbul İs great", ("zh", "en"))
     assert list(map(len, pair)) == [2, 3], "as many as there are delays of the text as it is written"
     assert pair == (["i̇", "好"], ["i̇stanbul", "i̇s", "great"])
+
+
+def test_the_aligner_reads_a_file_as_the_models_training_did(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    file.write_text("I am a man\t我 好|||我 們是人\nI am well\t我好\n", encoding="utf-8")
+    data = {"corpus": "pairs_folder", "cleaning": "strict", "source_language": "zh", "target_language": "en"}
+    trained_on = [data | {"source_field": 1, "target_field": 0}, {"context_tokens": 4, "context_separator": "|||"}]
+    assert learnt_pairs(str(file), ("zh", "en"), trained_on) == [
+        ("我们是人", "I am a man", "我好"), ("我好", "I am well", "")
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"2 of the first 2 source texts are not in the script of zh .* laid out so"):
+        learnt_pairs(str(file), ("zh", "en"), [])
+
+
+def test_the_layout_of_a_file_to_learn_from_is_that_which_model_folders_record(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("duplexmt.evaluation.results.check_models", lambda evaluation: None)
+    monkeypatch.setattr("duplexmt.evaluation.decoding.read_manifest", lambda folder: {"data": {"source_field": 1}})
+    monkeypatch.setattr(
+        "duplexmt.evaluation.results.aligned_rates",
+        lambda records, *how: asked.append(how[-1]) or ({key: {} for key in records}, [], []),
+    )
+    (tmp_path / "model").mkdir()
+    evaluated(tmp_path / "run", [point("grid", 0.5, folder=str(tmp_path / "model")), point("offline", None)])
+    write_results([tmp_path / "run"], tmp_path / "run", **OPTIONS, alignment="pairs.tsv")
+    assert asked == [[{"source_field": 1}]], "the folder of the other is gone"
 
 
 @needs_metrics_environment
