@@ -11,7 +11,9 @@ SYMBOLS = {HIGHER: r"$\uparrow$", LOWER: r"$\downarrow$"}
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     character: f"\\{character}" for character in "&%$#_{}"
 }
-MATHS = {"θ": r"\theta", "λ": r"\lambda", "←": r"\leftarrow", "→": r"\rightarrow"}
+MATHS = {
+    "θ": r"\theta", "λ": r"\lambda", "ρ": r"\rho", "δ": r"\delta", "←": r"\leftarrow", "→": r"\rightarrow"
+}  # fmt: skip
 
 
 def to_latex(rows: Sequence[Row], better: Mapping[str, str], *, caption: str, label: str) -> str:
@@ -58,7 +60,7 @@ def escape(text: str, maths: bool = False) -> str:
     if maths:
         return "$" + "".join(MATHS.get(c, SPECIAL.get(c, c)) for c in text) + "$"
     escaped = "".join(SPECIAL.get(character, character) for character in text)
-    return re.sub("[θλ←→]", lambda found: f"${MATHS[found.group()]}$", escaped)
+    return re.sub(f"[{''.join(MATHS)}]", lambda found: f"${MATHS[found.group()]}$", escaped)
 
 
 def _cell(value: Cell, best: Cell) -> str:

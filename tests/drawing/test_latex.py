@@ -1,6 +1,9 @@
 """LaTeX as literal text."""
 
-from duplexmt.drawing.latex import HIGHER, LOWER, to_latex
+import pytest
+
+from duplexmt.drawing.latex import HIGHER, LOWER, escape, to_latex
+from duplexmt.evaluation.scoring import SHOWN
 
 ROWS = [
     {"system": "offline", "setting": "—", "COMET": 63.85, "AL_all": 9.39},
@@ -31,3 +34,10 @@ def test_the_table_is_laid_out_as_the_papers_with_the_best_values_in_bold() -> N
         "  \\end{tabular}\n"
         "\\end{table}\n"
     )
+
+
+@pytest.mark.parametrize("system", SHOWN)
+def test_pdflatex_reads_the_name_and_the_knob_of_every_system(system) -> None:
+    name, knob = SHOWN[system]
+    assert escape(f"{knob}=0.5", maths=True).isascii()
+    assert escape(f"{name} {knob}").isascii()
