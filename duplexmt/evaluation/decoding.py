@@ -95,7 +95,9 @@ class Point:
         """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard), and
         `rule` what an adaptive policy has beside its knob."""
         model, home = model_digest(folder, info), str(folder.resolve())
-        options = telling_apart(info) | {name: value for name, value in (rule or {}).items() if name != "heads"}
+        options = telling_apart(info) | dict(rule or {})
+        if "heads" in options:  # not which: those of each training are others
+            options["heads"] = "all" if options["heads"] is None else "found"
         key = digest([model, system, setting, [*decoding, rule] if rule else decoding])
         return cls(system, setting, home, model, options, key, recipe_of(folder, info))
 

@@ -7,7 +7,8 @@ import pytest
 
 import evaluate
 import translate
-from duplexmt.evaluation.decoding import Decoding
+from duplexmt.evaluation.decoding import Decoding, Point
+from duplexmt.evaluation.scoring import name_points
 from duplexmt.model_folder.artifact import read_manifest, write_manifest
 
 from ..helpers import tiny_prefix, tiny_tokenizer
@@ -91,6 +92,17 @@ def test_hypotheses_by_other_heads_are_stale(models, tmp_path):
             decode(tmp_path, [models / "offline"], "alignatt=1")
     finally:
         write_manifest(models / "offline", info)
+
+
+def test_alignatt_with_and_without_alignment_heads_can_be_shown_together(models):
+    def point_with(heads):
+        info = read_manifest(models / "offline") | {"alignment_heads": heads}
+        return Point.of("alignatt", 1, models / "offline", info, [], {"heads": heads})
+
+    without, found, of_another_training = map(point_with, (None, [[0, 1]], [[1, 0]]))
+    assert name_points([without, found]) == [("AlignAtt all heads", "f=1"), ("AlignAtt alignment heads", "f=1")]
+    assert found.options == of_another_training.options, "trainings of one system"
+    assert found.digest != of_another_training.digest
 
 
 @pytest.mark.parametrize(
