@@ -49,8 +49,8 @@ def read_and_split(
         context_separator: between the sentence before and the source in the source column; None where there is none.
 
     Raises:
-        ValueError: unknown language code, negative size, too few pairs to hold out, no clean pair in one of the inputs;
-            and those of `read_pairs`.
+        ValueError: unknown language code, negative size, too few pairs to hold out, no clean pair in one of the inputs,
+            or none that shares no text with test pairs; and those of `read_pairs`.
         FileNotFoundError: one of the paths leads nowhere.
     """
     languages = check_language(source_language), check_language(target_language)
@@ -60,8 +60,7 @@ def read_and_split(
     def read(name: str, paths: Paths) -> list[Pair]:
         """Clean pairs in the order of the files, each exact pair once. Pairs are judged by the source alone."""
         pairs: dict[Pair, None] = {}
-        files = [paths] if isinstance(paths, str | os.PathLike) else paths
-        for path in files:
+        for path in as_list(paths):
             for source, target, before in read_pairs(path, report=report, stage=f"{name}.read", **layout):
                 cleaned = clean_pair(source, target, *languages)
                 pair = None if isinstance(cleaned, str) else Pair(*cleaned, clean_side(before, languages[0]))
@@ -72,7 +71,7 @@ def read_and_split(
                     pairs[pair] = None
         report.add(f"{name}.clean", "kept", len(pairs))
         if not pairs:
-            where = f"{', '.join(map(str, files))} (source_field={source_field}, target_field={target_field})"
+            where = f"{in_words(paths)} (source_field={source_field}, target_field={target_field})"
             raise nothing_left(name, report, where)
         check_order(name, list(pairs), *languages)
         return list(pairs)
@@ -87,6 +86,11 @@ def read_and_split(
             sizes[name] = {"": size}
         else:
             splits[name] = unshared(name, read(name, paths), {"shares_held_out": held}, report)
+            if not splits[name]:
+                raise ValueError(
+                    f"no {name} pair of {in_words(paths)} is left, as each shares its source or target with a test "
+                    f"pair: give data.{name}_path another file than data.test_path, or leave it out"
+                )
             held.add(splits[name])
     pairs = read("train", train)
     for name, found in hold_out(by_rank({"train": pairs}, seed), sizes, held, seed).items():
@@ -96,6 +100,16 @@ def read_and_split(
     if not splits["train"]:
         raise nothing_left("train", report)
     return {name: splits[name] for name in ("train", "validation", "test")}
+
+
+def as_list(paths: Paths) -> Sequence[PathLike]:
+    """One path, or several, as several."""
+    return [paths] if isinstance(paths, str | os.PathLike) else paths
+
+
+def in_words(paths: Paths) -> str:
+    """The paths, for a message."""
+    return ", ".join(map(str, as_list(paths)))
 
 
 def fits(
