@@ -196,7 +196,9 @@ def test_given_files_are_taken_whole_and_in_order_and_training_gives_way(tmp_pat
 
 def test_one_file_for_validation_and_test_is_an_error_that_names_it(path: Path, tmp_path: Path) -> None:
     dev = write(tmp_path / "dev.tsv", [("题", "A question."), ("书", "A book.")])
-    with pytest.raises(ValueError, match=r"no validation pair of \S*dev\.tsv is left, .* data\.validation_path another"):
+    with pytest.raises(
+        ValueError, match=r"no validation pair of \S*dev\.tsv is left, .* data\.validation_path another"
+    ):
         load_corpus(path, dev, dev, **LANGUAGES)
 
 
