@@ -92,7 +92,7 @@ def call(command: list[str], kill_after: float | None = None, number: int = sign
             output, _ = process.communicate(timeout=kill_after or 1800)
         except subprocess.TimeoutExpired:
             killed = kill_after is not None
-            if killed and number != signal.SIGKILL:
+            if killed:
                 os.kill(process.pid, number)  # to the first process alone, as `kill` does
             else:
                 os.killpg(process.pid, signal.SIGKILL)
