@@ -26,11 +26,11 @@ def no_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
 
 
-def train(model, device, optimizer, **options):
-    """The losses of two steps."""
+def train(model, device, optimizer, sources=SOURCES, **options):
+    """The losses of two steps on pairs of which the target repeats the source."""
     module = GridTranslation(model.train(), TOKENS, lam=0.1, learning_rate=1e-3, warmup_steps=0, **options)
     step = optimizer_of(optimizer, module, 1e-3, (0.9, 0.98))
-    batch = collate([Example((*source, 0), (1, *source[1:], 0)) for source in SOURCES]).to(device)
+    batch = collate([Example((*source, 0), (1, *source[1:], 0)) for source in sources]).to(device)
     losses = []
     for _ in range(2):
         loss, _ = module.losses(batch)
@@ -42,7 +42,7 @@ def train(model, device, optimizer, **options):
     return losses
 
 
-@pytest.mark.parametrize(
+TRAININGS = pytest.mark.parametrize(
     ("options", "training"),
     [
         ({}, {"optimizer": "adam"}),
@@ -51,6 +51,9 @@ def train(model, device, optimizer, **options):
         ({"softmax": "separate"}, {"optimizer": "adam"}),
     ],
 )
+
+
+@TRAININGS
 def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(options, training):
     expected = train(tiny_grid(**options), "cpu", **training)
     with accelerator() as waits:
@@ -63,7 +66,15 @@ def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(option
         )
 
 
-@pytest.mark.parametrize(
+def decoded(build, options, system, setting, streams, static=False, move=lambda model: model):
+    """The tokens of each source's translation."""
+    loaded = SimpleNamespace(model=move(build(**options)), tokens=TOKENS)
+    limits = {"max_target_tokens": 6, "batch_size": streams}
+    running = build_system(loaded, system, setting, static=static, adaptive=ADAPTIVE, **limits)
+    return [found.tokens for found in collect(running.translate(SOURCES), len(SOURCES))]
+
+
+DECODINGS = pytest.mark.parametrize(
     ("build", "options", "system", "setting"),
     [
         (tiny_grid, {}, "grid", 0.5),
@@ -78,17 +89,14 @@ def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(option
         (tiny_prefix, {}, "alignatt", 1),
     ],
 )
+
+
+@DECODINGS
 @pytest.mark.parametrize("streams", [1, 3])
 def test_decoding_is_that_of_the_cpu(build, options, system, setting, streams):
-    def decoded(model):
-        loaded = SimpleNamespace(model=model, tokens=TOKENS)
-        limits = {"max_target_tokens": 6, "batch_size": streams}
-        running = build_system(loaded, system, setting, static=False, adaptive=ADAPTIVE, **limits)
-        return [found.tokens for found in collect(running.translate(SOURCES), len(SOURCES))]
-
-    expected = decoded(build(**options))
+    expected = decoded(build, options, system, setting, streams)
     with accelerator():
-        assert decoded(moved(build(**options))) == expected
+        assert decoded(build, options, system, setting, streams, move=moved) == expected
 
 
 def test_a_tensor_left_on_the_cpu_is_found():
