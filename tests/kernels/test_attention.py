@@ -41,3 +41,7 @@ def test_a_hugging_face_model_attends_by_it() -> None:
     assert torch.equal(model(input_ids=ids).logits, before)
     with torch.autocast("cpu", torch.bfloat16):
         assert (model(input_ids=ids).logits - before).abs().max() < 0.05 * before.abs().max()
+
+
+def test_new_shapes_cost_no_plan_of_cudnn() -> None:
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
