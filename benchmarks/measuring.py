@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import shutil
 import statistics
 import subprocess
 from collections.abc import Callable, Mapping
@@ -110,7 +111,9 @@ def resident(name: str, pid: int | str = "self") -> int:
 
 
 def commit() -> str | None:
-    """Of this repository."""
+    """Of this repository; None for a copy of it without its history, or where there is no git."""
+    if shutil.which("git") is None:
+        return None
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return git.stdout.strip() or None
 
