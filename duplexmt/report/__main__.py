@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=Path, help="file of pairs for the examples, where there is no evaluation")
     parser.add_argument("--examples", type=int, default=3, help="best, worst and random ones (default 3 each)")
     parser.add_argument("--max-target-tokens", type=int, default=64)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="cpu (default), cuda, …; auto: a GPU where there is one")
     arguments = parser.parse_args()
     try:
         path = write(arguments)
@@ -41,6 +41,7 @@ def main() -> None:
 
 def write(arguments: argparse.Namespace) -> Path:
     """Write the file, all or nothing: a report that is already there stays until the new one is complete."""
+    from ..model_folder.artifact import choose_device
     from ..model_folder.box import chosen_model
     from .overview import gather, look
     from .page import render
@@ -58,7 +59,7 @@ def write(arguments: argparse.Namespace) -> Path:
         pairs=arguments.pairs,
         each=arguments.examples,
         max_target_tokens=arguments.max_target_tokens,
-        device=arguments.device,
+        device=choose_device(arguments.device),
     )
     for note in [*report.notes, *([f"There is no viewer: {report.no_viewer}"] if report.viewer is None else [])]:
         print(f"note: {note}", file=sys.stderr)

@@ -237,6 +237,13 @@ def test_damaged_settings_are_named(tmp_path):
         configuration(tmp_path, None)
 
 
+def test_a_device_this_machine_lacks_is_answered_in_one_line(evaluation, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["report", str(evaluation), "--device", "no-such"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err.startswith("error: device='no-such': not to be had on this machine")
+
+
 def test_the_command_writes_one_file_and_a_failure_leaves_the_old_one(evaluation, tmp_path, monkeypatch, capsys):
     folder = shutil.copytree(evaluation, tmp_path / "evaluation")
     content = json.loads((folder / DECODING).read_text())
