@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 
 from . import style
@@ -103,8 +104,9 @@ def training_figure(
             axes.set_xlabel("optimiser step", fontsize=8)
             axes.tick_params(labelsize=8)
             axes.set_xlim(0, 1.03 * max(1, last))
-            if all(value >= 0 for points in lines.values() for _, value in points):  # AL may be below 0
-                axes.set_ylim(0, 1.08 * max(value for points in lines.values() for _, value in points) or None)
+            values = [value for points in lines.values() for _, value in points if isfinite(value)]
+            if all(value >= 0 for value in values):  # AL may be below 0
+                axes.set_ylim(0, 1.08 * max(values, default=0) or None)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(alpha=0.3, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, handlelength=3)

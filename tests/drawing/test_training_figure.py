@@ -1,5 +1,7 @@
 """Curves of a run: read from its metrics, drawn as far as they were logged."""
 
+import math
+
 import pytest
 
 from duplexmt.drawing.training_figure import joined, read_curves, training_figure
@@ -32,6 +34,12 @@ def test_of_steps_a_resumed_run_has_taken_twice_the_later_count():
     }
     assert joined([stopped]) == stopped
     assert joined([{}, stopped]) == stopped
+
+
+@pytest.mark.parametrize("values", [(3.0, math.inf, 2.0), (3.0, math.nan, 2.0), (math.inf, math.nan)])
+def test_numbers_that_are_not_finite_leave_a_gap(tmp_path, values):
+    curves = {"train/lm_loss": list(enumerate(values)), "train/area": [(0, 0.5), (2, 0.4)]}
+    assert all(path.stat().st_size > 1000 for path in training_figure(curves, tmp_path))
 
 
 def test_nothing_to_show_is_refused(tmp_path):
