@@ -29,7 +29,7 @@ def read_curves(path: Path) -> dict[str, list[tuple[int, float]]]:
     """The curves in a `metrics.csv`: steps and values of each metric; lines that lack one are passed over.
 
     Raises:
-        ValueError: for a file without steps.
+        ValueError: for a file without steps, or a line that is damaged.
     """
     curves: dict[str, list[tuple[int, float]]] = {}
     with path.open(encoding="utf-8", newline="") as file:
@@ -39,7 +39,11 @@ def read_curves(path: Path) -> dict[str, list[tuple[int, float]]]:
         for row in reader:
             for name, value in row.items():
                 if name not in ("step", "epoch") and value:
-                    curves.setdefault(name, []).append((int(float(row["step"])), float(value)))
+                    try:
+                        point = int(float(row["step"])), float(value)
+                    except (ValueError, TypeError) as error:  # a write that was broken off, say
+                        raise ValueError(f"{path}: line {reader.line_num} is damaged ({error}); remove it") from error
+                    curves.setdefault(name, []).append(point)
     return curves
 
 

@@ -42,6 +42,14 @@ def test_numbers_that_are_not_finite_leave_a_gap(tmp_path, values):
     assert all(path.stat().st_size > 1000 for path in training_figure(curves, tmp_path))
 
 
+@pytest.mark.parametrize("line", ["0,,99,0.3e", "0,,,0.3", "0,,99,0.3,0.2,0.1,7"])
+def test_a_damaged_line_is_named(tmp_path, line):
+    path = tmp_path / "metrics.csv"
+    path.write_text(f"{METRICS}{line}\n")
+    with pytest.raises(ValueError, match=r"metrics\.csv: line 6 is damaged"):
+        read_curves(path)
+
+
 def test_nothing_to_show_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no metric of training to show: a run logs train/area"):
         training_figure({"validation/BLEU": [(1, 3.0)]}, tmp_path)
