@@ -57,8 +57,8 @@ class SentenceGrid:
             return [row[:Y] for row in rows[:X]]
 
         parts = corner(self.heatmap), corner(self.emit), corner(self.top)
-        heights = [min(height, Y) for height in self.y_at[: X - 1]]
-        return SentenceGrid(self.source[:X], self.target[:Y], *parts, [*heights, Y], self.lam)
+        heights = [min(height, Y) for height in self.y_at[:X]]
+        return SentenceGrid(self.source[:X], self.target[:Y], *parts, heights, self.lam)
 
 
 def heatmap_figure(

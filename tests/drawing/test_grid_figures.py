@@ -100,6 +100,14 @@ def test_the_path_encloses_the_mask(monkeypatch, tmp_path):
     assert below == sum(grid.y_at) == pytest.approx(grid.area * 30)
 
 
+@pytest.mark.parametrize(("X", "Y"), [(60, 50), (60, 30), (30, 60)])
+def test_the_path_of_a_cut_grid_is_that_of_the_whole(X, Y):
+    whole = random_grid(X, Y)
+    part = whole.cut(40)
+    assert list(part.y_at) == [min(height, 40) for height in whole.y_at[:40]]
+    assert whole.cut(60) == whole
+
+
 def test_figures_are_the_same_every_time(tmp_path):
     grid = random_grid(5, 4)
     for draw in (heatmap_figure, output_figure):
