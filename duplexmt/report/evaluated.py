@@ -62,14 +62,14 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
     for part in evaluations_in([folder]):
         decoding = _finished(part)
         if decoding is None:
-            notes.append(f"{part.name} is not finished: go on with python evaluate.py resume={part}")
+            notes.append(f"{part.resolve().name} is not finished: go on with python evaluate.py resume={part}")
             continue
         names = name_points(named_apart(list(decoding.points.values())))
         for (key, point), name in zip(decoding.points.items(), names, strict=True):
             label = " ".join(name).removesuffix(" —")
             evaluated.append(Evaluated(point, label, part.resolve().name, decoding.sorted(key), decoding.test))
     if not tables:
-        notes.append(f"{folder.name} has no tables: python evaluate.py rescore={folder} writes them.")
+        notes.append(f"{folder.resolve().name} has no tables: python evaluate.py rescore={folder} writes them.")
     return Results(folder.resolve().name, tables, figures, notes), evaluated
 
 

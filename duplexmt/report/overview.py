@@ -50,8 +50,9 @@ def look(folder: Path) -> Found:
     found = Found(folder)
     if (folder / MANIFEST).is_file():
         found.model = folder
-        if folder.name == "model" and _is_run(folder.resolve().parent):
-            found.run = folder.resolve().parent
+        own = folder.resolve()  # given as ".", a folder has no name
+        if own.name == "model" and _is_run(own.parent):
+            found.run = own.parent
     elif _is_run(folder):
         found.run = folder
         if (folder / "model" / MANIFEST).is_file():

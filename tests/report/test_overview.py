@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,14 @@ def test_a_model_by_itself_translates_given_pairs(run, pairs):
     assert report.examples_of == "grid θ=0.5 on pairs.tsv, 3 sentences, translated for this report."
     assert len(report.examples) == len(report.viewer.sentences) == 3
     assert report.notes == ["No evaluation was given: run python evaluate.py, and add --results FOLDER."]
+
+
+def test_the_present_folder_has_a_name(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(run / "model")
+    assert look(Path()).run == run
+    evaluated(tmp_path / "one", [point(setting=0.3)])
+    monkeypatch.chdir(tmp_path / "one")
+    assert gather(Path(), each=1).results[0].notes[0].startswith("one has no tables: ")
 
 
 def test_a_corpus_that_is_not_there_is_told_and_sentences_can_be_given(run):
