@@ -183,7 +183,7 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
         trained.setdefault(key, set()).add(point.model_folder)
     for index, (key, point) in enumerate(zip(keys, points, strict=True)):
         if len(trained[key]) > 1:
-            run = _run_of(point.model_folder, trained[key])
+            run = run_of(point.model_folder, trained[key])
             shown[index] = (f"{shown[index][0]} ({run})", shown[index][1])
     if len(set(shown)) < len(shown):
         raise ValueError(f"the same system and setting of one model folder is there twice: {sorted(set(shown))}")
@@ -227,7 +227,7 @@ def latency_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
     ]
 
 
-def _run_of(folder: str, among: Collection[str]) -> str:
+def run_of(folder: str, among: Collection[str]) -> str:
     """A run's name from its model folder, `runs/NAME/model`, with folders before it where others have the same name."""
     parts = {each: each.rstrip("/").removesuffix("/model").split("/") for each in among}
     own = parts[folder]

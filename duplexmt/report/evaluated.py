@@ -30,7 +30,7 @@ class Evaluated:
 
     point: Point
     name: str
-    folder: str  # name of the evaluation's
+    folder: str  # of the evaluation, resolved
     records: list[Record]
     test: Mapping[str, Any]
 
@@ -67,7 +67,7 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
         names = name_points(named_apart(list(decoding.points.values())))
         for (key, point), name in zip(decoding.points.items(), names, strict=True):
             label = " ".join(name).removesuffix(" —")
-            evaluated.append(Evaluated(point, label, part.resolve().name, decoding.sorted(key), decoding.test))
+            evaluated.append(Evaluated(point, label, str(part.resolve()), decoding.sorted(key), decoding.test))
     if not tables:
         notes.append(f"{folder.resolve().name} has no tables: python evaluate.py rescore={folder} writes them.")
     return Results(folder.resolve().name, tables, figures, notes), evaluated

@@ -15,6 +15,7 @@ from ..corpus.evaluation_files import clean_source
 from ..drawing.training_figure import read_run_curves
 from ..evaluation.decoding import DECODING, Setting, model_digest
 from ..evaluation.results import evaluations_in
+from ..evaluation.scoring import run_of
 from ..evaluation.translation import Record, translate_pairs
 from ..model_folder.artifact import MANIFEST, ModelFolder, corpus_name, load_model_folder, read_manifest
 from ..policy.knobs import recorded_theta
@@ -159,13 +160,15 @@ def gather(
 
 def examples_of_point(point: Evaluated, evaluated: Sequence[Evaluated], each: int) -> tuple[list[Example], str]:
     """Examples of one system at one setting beside the others on its test set, and what they are."""
-    systems: dict[str, dict[int, Record]] = {}
-    for entry in evaluated:
-        if entry.test["digest"] == point.test["digest"]:
-            name = entry.name if entry.name not in systems else f"{entry.name} ({entry.folder})"
-            systems[name] = {record["id"]: record for record in entry.records}
+    alike = [entry for entry in evaluated if entry.test["digest"] == point.test["digest"]]
+
+    def name(entry: Evaluated) -> str:
+        folders = {other.folder for other in alike if other.name == entry.name}
+        return f"{entry.name} ({run_of(entry.folder, folders)})" if len(folders) > 1 else entry.name
+
+    systems = {name(entry): {record["id"]: record for record in entry.records} for entry in alike}
     chosen = examples(point.records, point.test["target_language"], each, systems=systems)
-    return chosen, f"{point.name} on {point.test['name']}, {point.test['sentences']} sentences."
+    return chosen, f"{name(point)} on {point.test['name']}, {point.test['sentences']} sentences."
 
 
 def own_examples(

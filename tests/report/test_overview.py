@@ -143,6 +143,17 @@ def test_an_evaluation_of_another_model_says_so(run, tmp_path):
     ]
 
 
+def test_systems_of_one_name_are_told_apart_by_their_evaluations(run, tmp_path):
+    own = {"folder": str(run / "model"), "model": model_digest(run / "model", read_manifest(run / "model"))}
+    models = {"one/0": {"model": "m1"}, "two/0": {"model": "m2"}, "own": own}
+    for name, model in models.items():
+        evaluated(tmp_path / name, [point(setting=0.3, **model)])
+    given = [tmp_path / name for name in ("one", "two", "own")]
+    report = gather(run, given, each=1, thetas=FEW, max_target_tokens=4)
+    assert report.examples_of == "grid θ=0.3 (own) on six sentences, 6 sentences."
+    assert list(report.examples[0].staircases) == [f"grid θ=0.3 ({name})" for name in models]
+
+
 def test_an_evaluation_that_goes_on_is_left_alone(run, tmp_path):
     folder = tmp_path / "begun"
     evaluated(folder, [point(setting=0.3)], stop_after=2)
