@@ -23,6 +23,7 @@ from ..drawing.schematics import schematics
 from ..drawing.staircase import read_write_steps
 from ..drawing.step_figures import emission_figure, emission_markdown, staircase_figure
 from ..drawing.training_figure import read_run_curves, training_figure
+from ..evaluation.scoring import run_of
 from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, load_model_folder
 from ..streaming.events import Event, Write
@@ -82,6 +83,7 @@ def sentence(
     paths[-1].write_text(emission_markdown(steps), encoding="utf-8", newline="\n")
 
     delays = {f"grid, θ = {name}": delays_of(events) for name, events in runs.items()}
+    folders = {str(folder.resolve()) for folder in (model_folder, *beside)}
     for folder in beside:
         other = load_model_folder(folder)
         if other.sources.ids([source])[0] != source_ids or other.tokenizer.get_vocab() != loaded.tokenizer.get_vocab():
@@ -89,9 +91,10 @@ def sentence(
         system = other.info["system"]
         settings = thetas if system == "grid" else own_delays(other.info["prefix"]["k"])
         for setting in settings:
-            label = {"waitk": f"wait-{setting}", "grid": f"grid, θ = {setting}"}.get(system, system)
+            name = "" if setting is None else f"{setting:g}"
+            label = {"waitk": f"wait-{name}", "grid": f"grid, θ = {name}"}.get(system, system)
             if label in delays:
-                label = f"{label} ({folder.parent.name or folder})"
+                label = f"{label} ({run_of(str(folder.resolve()), folders)})"
             delays[label] = delays_of(decode(other, system, setting, source_ids, max_target_tokens))
     names = [token_text(loaded.tokenizer, token, loaded.tokens.end) for token in source_ids]
     return [*paths, *staircase_figure(names, delays, out)]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from duplexmt.analysis import figures
 from duplexmt.analysis.figures import main, sentence, training
 from duplexmt.analysis.sentence_grid import sentence_grid, token_text
 from duplexmt.data.batch import collate
@@ -78,6 +79,14 @@ def test_all_figures_of_a_sentence_are_written(folder, tmp_path):
     }
     assert all(path.stat().st_size > 100 for path in paths)
     assert (tmp_path / "out" / "emission.md").read_text().count("\n") == 4
+
+
+def test_models_beside_have_names_of_their_own(folder, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "staircase_figure", lambda names, delays, out: drawn.extend(delays) or [])
+    beside = [save(tmp_path / name, spoken_grid(seed=4), tokens=TOKENS) for name in ("one", "two")]
+    sentence(folder, SOURCE, TARGET, tmp_path, thetas=(0.5, 1.0), beside=beside, max_target_tokens=2)
+    assert drawn == [f"grid, θ = {rest}" for rest in ("0.5", "1", "0.5 (one)", "1 (one)", "0.5 (two)", "1 (two)")]
 
 
 def test_a_source_is_drawn_as_the_models_training_cleaned_its_own(tmp_path):
