@@ -26,6 +26,7 @@ from ..drawing.training_figure import read_run_curves, training_figure
 from ..evaluation.scoring import run_of
 from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, load_model_folder
+from ..policy.knobs import check_lam
 from ..streaming.events import Event, Write
 from ..streaming.systems import build_system
 from .sentence_grid import sentence_grid, token_text
@@ -57,7 +58,8 @@ def sentence(
         max_target_tokens: length at which a translation is stopped.
 
     Raises:
-        ValueError: for a model without grid, an empty text, no θ, or models that split the source differently.
+        ValueError: for a model without grid, an empty text, no θ, a λ that is none, or models that split the
+            source differently.
     """
     loaded = load_model_folder(model_folder)
     if not isinstance(loaded.model, GridModel):
@@ -72,7 +74,7 @@ def sentence(
     for name, ids in (("source", source_ids), ("target", target_ids)):
         if not ids:
             raise ValueError(f"--{name}: has no text")
-    lam = loaded.info["policy"]["lam"] if lam is None else lam
+    lam = loaded.info["policy"]["lam"] if lam is None else check_lam(lam)
     grid = sentence_grid(loaded.model, loaded.tokens, loaded.tokenizer, source_ids, target_ids, lam)
     paths = [*heatmap_figure(grid, out), *output_figure(grid, out)]
 

@@ -104,6 +104,9 @@ def test_what_cannot_be_drawn_is_refused(folder, tmp_path):
         sentence(folder, "", TARGET, tmp_path)
     with pytest.raises(ValueError, match="at least one EMIT threshold"):
         sentence(folder, SOURCE, TARGET, tmp_path, thetas=())
+    for lam in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="λ must be a finite number of at least 0"):
+            sentence(folder, SOURCE, TARGET, tmp_path, lam=lam)
     waitk = save(tmp_path / "model", tiny_prefix(2, vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
     with pytest.raises(ValueError, match="holds a waitk model, which has no grid"):
         sentence(waitk, SOURCE, TARGET, tmp_path)
