@@ -3,9 +3,10 @@
     python benchmarks/gold_alignment.py [MODEL_FOLDER] [--theta 0.5] [--limit N]
 
 On the test pairs of the model's built-in corpus: quality and latency at θ beside the policy that writes each token as
-soon as the gold alignment determines it; how often the EMIT head agrees with the model's own DP mask; and how often the
-DP path writes a token of a content word no earlier than the row of the last source word it is aligned with
-(`content_not_early`; `…_in_order` asks the same of all tokens before it too). The last line is one JSON object.
+soon as the gold alignment determines it; how often p(EMIT), as decoding has it with a recorded certainty, is on the
+side of 0.5 that the model's own DP mask is on; and how often the DP path writes a token of a content word no earlier
+than the row of the last source word it is aligned with (`content_not_early`; `…_in_order` asks the same of all tokens
+before it too). The last line is one JSON object.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from duplexmt.data.grammar import AlignedPair, alignment_rows, determination_row
 from duplexmt.data.tokenizer import source_spans, token_spans
 from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.translation import translate_pairs
-from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.grid.model import GridModel
 from duplexmt.metrics.latency import average_lagging_all
 from duplexmt.model_folder.artifact import ModelFolder
 from duplexmt.policy.guide import guide
@@ -85,7 +86,7 @@ def spans(loaded: ModelFolder, pair: AlignedPair) -> tuple[AlignedPair, Spans, S
 
 @torch.no_grad()
 def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: float) -> dict[str, float]:
-    """EMIT head against path, and path against gold alignments.
+    """EMIT decisions against path, and path against gold alignments.
 
     Args:
         loaded: a model folder that holds a grid.
@@ -103,7 +104,7 @@ def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: floa
     for begin in range(0, len(pairs), 25):
         part = pairs[begin : begin + 25]
         guided = guide(model, loaded.tokens, collate(examples(loaded, part)).to(model.device), lam)
-        decided = model.emit_logits(guided.hidden).double().softmax(-1)[:, EMIT] > 0.5
+        decided = torch.cat([model.decide(states)[0] for states in guided.hidden.split(256)]) > 0.5
         agreeing += int((decided == guided.mask).sum())
         cells += len(guided.cells)
         for pair, rows in zip(part, path_rows(guided.y_at, guided.cells.width[1]).tolist(), strict=True):

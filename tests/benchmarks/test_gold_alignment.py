@@ -40,6 +40,17 @@ def test_measures_over_batches_are_those_of_all_cells(loaded):
     assert found["emit_agreement"] == pytest.approx((decided == guided.mask).double().mean().item())
 
 
+def test_decisions_are_those_of_decoding_where_a_certainty_is_recorded(loaded, monkeypatch):
+    pairs = builtin_corpus(27, 1, 1, 1)["train"]
+    monkeypatch.setattr(loaded.model, "certainty", 3.0)
+    with torch.no_grad():
+        guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
+        decided = loaded.model.decide(guided.hidden)[0] > 0.5
+    assert bool((decided != (loaded.model.emit_logits(guided.hidden).argmax(-1) == 1)).any()), "or it shows nothing"
+    found = policy_measures(loaded, pairs, lam=0.05)["emit_agreement"]
+    assert found == pytest.approx((decided == guided.mask).double().mean().item())
+
+
 def test_a_path_that_reads_everything_is_never_early_and_one_that_reads_little_is(loaded):
     late = policy_measures(loaded, [CASE_STUDY], lam=0.0)
     early = policy_measures(loaded, [CASE_STUDY], lam=1e6)  # all is written in row 0
