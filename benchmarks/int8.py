@@ -22,7 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.decode_latency import EXACT, LENGTH, Laps, backbone, decode, engine_of, grid
-from benchmarks.measuring import BASE, BASE_VOCABULARY, QWEN, QWEN_VOCABULARY
+from benchmarks.measuring import BASE, BASE_VOCABULARY, QWEN, QWEN_VOCABULARY, check_counts
 from duplexmt.kernels.int8 import Int8Embedding, Int8Linear, to_int8
 
 (OPTIONS,) = EXACT.values()
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the small shape alone, once")
     parser.add_argument("--processor-time", action="store_true", help="in place of wall clock")
     arguments = parser.parse_args()
+    check_counts(parser, arguments, "layers", "repeats")
     if arguments.processor_time:
         Laps.now = process_time
     result: dict[str, Any] = {

@@ -36,6 +36,7 @@ from benchmarks.measuring import (
     QWEN,
     QWEN_VOCABULARY,
     check_counts,
+    check_device,
     growth,
     hold_memory,
     medians,
@@ -142,6 +143,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
     check_counts(parser, arguments, "steps")
+    check_device(parser, arguments.device)
     keep_freed_memory()  # as train.py does
     hold_memory(2**31)  # as a training does after its first steps
     turns, cuda = arguments.steps or (2 if arguments.quick else 9), arguments.device == "cuda"

@@ -12,6 +12,9 @@ import pytest
         ("decode_latency", ["--device", "cpu", "--compile"], "--compile: steps are compiled on CUDA only"),
         ("decode_latency", ["--device", "cpu", "--layers", "0"], "--layers 0: must be at least 1"),
         ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
+        ("int8", ["--quick", "--repeats", "0"], "--repeats 0: must be at least 1"),
+        ("int8", ["--layers", "0"], "--layers 0: must be at least 1"),
+        ("rows", ["--quick", "--device", "cuda"], "--device cuda: PyTorch sees no GPU on this machine"),
         ("path_loss", ["nowhere", "--theta", "0.5", "7"], "--theta 7: a threshold is between 0 and 1"),
     ],
 )
