@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.decode_latency import rounded
+from benchmarks.measuring import check_counts
 from duplexmt.evaluation.aligned import learnt_pairs, words_of
 from duplexmt.evaluation.comparing import comparisons
 from duplexmt.evaluation.decoding import data_of_models
@@ -48,11 +49,11 @@ def thirds(values: Sequence[float]) -> dict[str, list[int]]:
 
 
 def parts_of(values: dict[str, Sequence[float]]) -> Iterable[tuple[str, str, list[int], str]]:
-    """Kind, third, its sentences, and the range of their values."""
+    """Kind, third, its sentences, and the range of their values; a third without sentences is left out."""
     for kind, found in values.items():
         for name, indices in thirds(found).items():
-            own = [found[i] for i in indices]
-            yield kind, name, indices, f"{min(own):.3g} … {max(own):.3g}"
+            if own := [found[i] for i in indices]:
+                yield kind, name, indices, f"{min(own):.3g} … {max(own):.3g}"
 
 
 def figure(value: float | None) -> str:
@@ -68,6 +69,7 @@ def main() -> None:
     parser.add_argument("--environment", default=".venv-metrics", help="that has the aligner")
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap (default 1000)")
     asked = parser.parse_args()
+    check_counts(parser, asked, "resamples")
     try:
         evaluations = of_one_test_set(asked.folders)
         languages = evaluations[0].test["source_language"], evaluations[0].test["target_language"]

@@ -15,6 +15,7 @@ import pytest
         ("int8", ["--quick", "--repeats", "0"], "--repeats 0: must be at least 1"),
         ("int8", ["--layers", "0"], "--layers 0: must be at least 1"),
         ("rows", ["--quick", "--device", "cuda"], "--device cuda: PyTorch sees no GPU on this machine"),
+        ("where_waiting_pays", ["nowhere", "--resamples", "-1"], "--resamples -1: must be at least 1"),
         ("path_loss", ["nowhere", "--theta", "0.5", "7"], "--theta 7: a threshold is between 0 and 1"),
     ],
 )

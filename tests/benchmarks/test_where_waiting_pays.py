@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import where_waiting_pays
-from benchmarks.where_waiting_pays import crossing, main, thirds
+from benchmarks.where_waiting_pays import crossing, main, parts_of, thirds
 from duplexmt.evaluation.scoring import Scores
 
 from ..scripted import evaluated, point
@@ -16,6 +16,11 @@ from ..scripted import evaluated, point
 def test_thirds_have_as_many_sentences_as_can_be_and_lose_none():
     assert thirds([5, 1, 3, 3, 9, 2, 4]) == {"low": [1, 5], "middle": [2, 3, 6], "high": [0, 4]}
     assert sorted(i for part in thirds([1.0] * 8).values() for i in part) == list(range(8))
+
+
+def test_a_third_without_sentences_is_left_out():
+    assert list(parts_of({"length": [4]})) == [("length", "middle", [0], "4 … 4")]
+    assert [indices for _, _, indices, _ in parts_of({"length": [9, 4]})] == [[1], [0]]
 
 
 @pytest.mark.parametrize(
