@@ -74,7 +74,8 @@ def measured(loaded: ModelFolder, theta: float, limit: int | None) -> dict[str, 
         "gold_AL_all": gold_lagging(loaded, pairs),
         **policy_measures(loaded, pairs, loaded.info["policy"]["lam"]),
     }
-    result["AL_all_above_gold"] = result["AL_all"] - result["gold_AL_all"]
+    lag = result["AL_all"]  # None where nothing was written
+    result["AL_all_above_gold"] = None if lag is None else lag - result["gold_AL_all"]
     return result
 
 

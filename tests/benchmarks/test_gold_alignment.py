@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from benchmarks import gold_alignment
 from benchmarks.gold_alignment import gold_lagging, measured, policy_measures
 from benchmarks.held_out import examples
 from duplexmt.data.batch import collate
@@ -12,6 +13,7 @@ from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.guide import guide
 from tests.helpers import spoken_grid, tiny_tokenizer
 from tests.model_folder.test_artifact import save
+from tests.scripted import Scripted
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,17 @@ def test_all_numbers_of_a_model_of_the_built_in_corpus(loaded, monkeypatch):
     monkeypatch.setitem(loaded.info, "data", data | {"corpus": "pairs"})
     with pytest.raises(ValueError, match="trained on pairs, and only the built-in corpus has gold alignments"):
         measured(loaded, 0.5, 3)
+
+
+def test_a_model_that_writes_nothing_has_no_lag(loaded, monkeypatch):
+    data = {"corpus": "builtin", "train_size": 5, "validation_size": 2, "test_size": 4, "seed": 1}
+    monkeypatch.setitem(loaded.info, "data", loaded.info["data"] | data)
+    monkeypatch.setattr(
+        gold_alignment, "GridSystem", lambda *_, **__: Scripted(loaded.tokenizer, [("", [], "end_token")] * 2)
+    )
+    found = measured(loaded, 0.5, 2)
+    assert found["AL_all"] is found["AL_all_above_gold"] is None
+    assert found["emit_agreement"] >= 0
 
 
 def test_measures_over_batches_are_those_of_all_cells(loaded):
