@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.experiment import ROOT, Stage, evaluation, quoted, run, told_in_one_line, training
+from benchmarks.measuring import check_counts
 from data_prep.cores import usable_cores
 from duplexmt.model_folder.pack import pack
 
@@ -69,10 +70,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--limit", type=int, help="sentences of each evaluation; default: all")
     parser.add_argument("extra", nargs="*", metavar="KEY=VALUE", help="settings of all trainings")
     asked = parser.parse_args(arguments)
+    check_counts(parser, asked, "limit")
+    if not 0 < asked.al < float("inf"):
+        parser.error(f"--al {asked.al:g}: must be above 0")
     out = asked.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
     chain = stages(out, asked.al, asked.limit, asked.extra)
     with told_in_one_line(out):
+        out.mkdir(parents=True, exist_ok=True)
         for stage in chain:
             stage.refuse_other_settings()
         seconds = {stage.name: run(stage, usable_cores()) for stage in chain}

@@ -119,3 +119,25 @@ def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
     for stage, held_out in ((tatoeba, "tatoeba"), (captions, "3am-captions")):
         cfg = checked("evaluate", *arguments_of(stage))
         assert (cfg.model_folders, cfg.data.held_out) == ([str(tmp_path / "packed")], [held_out])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--limit", "0"], "--limit 0: must be at least 1"),
+        (["--al", "nan"], "--al nan: must be above 0"),
+        (["--al", "0"], "--al 0: must be above 0"),
+    ],
+)
+def test_what_no_evaluation_would_take_is_refused_before_anything_is_trained(tmp_path, capsys, arguments, told):
+    with pytest.raises(SystemExit, match="2"):
+        box_model.main(["--out", str(tmp_path / "out"), *arguments])
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_for_the_stages_that_is_a_file_is_named_in_one_line(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="2"):
+        box_model.main(["--out", str(tmp_path / "file")])
+    assert capsys.readouterr().err == f"error: [Errno 17] File exists: '{tmp_path / 'file'}'\n"
