@@ -171,12 +171,12 @@ def run(stage: Stage, threads: int) -> float | None:
         print(f"{stage.name}: complete", flush=True)
         return None
     log = stage.folder.with_name(f"{stage.name}.log")
-    stage.record.write_text(json.dumps(stage.settings()) + "\n", encoding="utf-8")
     with open(log, "a", encoding="utf-8") as output:
         try:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"{stage.name} is still at work, from an earlier start; wait for it, or end it") from None
+        stage.record.write_text(json.dumps(stage.settings()) + "\n", encoding="utf-8")  # now that none other is at work
         print(f"{stage.name}: {shlex.join(['python', *arguments])}", flush=True)
         print(f"$ {shlex.join(['python', *arguments])}", file=output, flush=True)
         begin = time.monotonic()

@@ -1,5 +1,6 @@
 """The chain base → fine-tunings → evaluation: what is skipped, resumed or started, whatever was killed before."""
 
+import fcntl
 import json
 import os
 import signal
@@ -266,6 +267,16 @@ def test_a_stage_still_at_work_after_its_driver_was_killed_is_not_started_twice(
             experiment.run(stage, threads=1)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
+
+
+def test_a_stage_at_work_keeps_the_note_of_what_it_was_begun_with(tmp_path):
+    stage, other = counting(tmp_path / "count"), counting(tmp_path / "count", fails=1)
+    stage.record.write_text(json.dumps(stage.settings()), encoding="utf-8")
+    with open(tmp_path / "count.log", "a") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match="count is still at work"):
+            experiment.run(other, threads=1)
+    assert json.loads(stage.record.read_text(encoding="utf-8")) == stage.settings()
 
 
 INTERRUPTED = """
