@@ -251,6 +251,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("give seeds either as --seeds 1,2,3 or as training.seed=…, not both")
     if strange := [name for name, *_ in asked.variant if not re.fullmatch(r"\w+", name)]:
         parser.error(f"--variant {strange[0]}: a name of letters, digits and _ comes first, then its settings")
+    named = [name for name, *_ in asked.variant]
+    if taken := [name for name in named if named.count(name) > 1 or f"grid-{name}" in SYSTEMS]:
+        parser.error(f"--variant {taken[0]}: there is another grid-{taken[0]}; give each variant a name of its own")
     return asked
 
 

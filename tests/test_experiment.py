@@ -172,6 +172,8 @@ def test_a_stage_that_was_begun_with_other_settings_is_refused_and_one_without_a
         (["--seeds", "1,1"], "--seeds 1,1: each once"),
         (["--seeds", "1,3", "training.seed=2"], "not both"),
         (["--seeds", "1,x"], "invalid numbers value: '1,x'"),
+        (["--variant", "a", "x=1", "--variant", "a", "x=2"], "--variant a: there is another grid-a"),
+        (["--variant", "past_paper", "policy.lam=1"], "--variant past_paper: there is another grid-past_paper"),
         (["--jobs", "0"], "--jobs 0: must be at least 1"),
         (["--limit", "0"], "--limit 0: must be at least 1"),
     ],
