@@ -30,6 +30,7 @@ from ..evaluation.scoring import name_points
 from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, load_model_folder
 from ..policy.guide import guide
+from ..streaming.text import GrowingText
 
 EARLY, FINE, LATE = "too early", "in time", "too late"
 WORST = 5  # sentences shown of each system and setting
@@ -39,7 +40,7 @@ WORST = 5  # sentences shown of each system and setting
 class TokenTiming:
     """One written token; delays are source tokens read, from 1 to all of them."""
 
-    token: str
+    token: str  # the text it makes certain
     delay: int  # when it was written
     known: int  # from when on its loss stays within ε of its final value
     due: int  # from when on it and all tokens before it are known: the earliest it can be written in time
@@ -86,7 +87,7 @@ def token_timings(
 
     Args:
         heatmap: losses of the written tokens `[X, n]`: a row for each source token and one for the end token.
-        tokens: written tokens.
+        tokens: texts of the written tokens.
         delays: source tokens read before each; having read the end token counts as having read all.
         epsilon: in nats.
 
@@ -136,7 +137,9 @@ def timings(
             batch = collate([tokens.example(ids, written)]).to(model.device)
             guided = guide(model, tokens, batch, lam=0.0)
             heatmap = guided.heatmap.view(guided.cells.shapes[0])[:, : len(written)]
-            timing = token_timings(heatmap, record["tokens"], record["delays"], epsilon)
+            text = GrowingText(tokenizer)
+            texts = [text.add(token) for token in written]  # nothing, where a character goes on
+            timing = token_timings(heatmap, texts, record["delays"], epsilon)
             judged.append(SentenceTiming(record["source"], record["references"][0], timing))
         found[label] = judged
     return found
@@ -164,7 +167,7 @@ def row(system: str, setting: str, judged: Sequence[SentenceTiming]) -> dict[str
 def shown(sentence: SentenceTiming) -> str:
     """A translation with what is off: `token⟨−2⟩` was written two source tokens too early, `token⟨+1⟩` one too late."""
     off = [f"⟨{token.lag:+d}⟩".replace("-", "−") if token.lag else "" for token in sentence.tokens]
-    return "".join(t.token.replace("Ġ", " ") + lag for t, lag in zip(sentence.tokens, off, strict=True)).strip()
+    return " ".join("".join(t.token + lag for t, lag in zip(sentence.tokens, off, strict=True)).split())
 
 
 def page(found: Mapping[tuple[str, str], Sequence[SentenceTiming]], epsilon: float, count: int) -> str:

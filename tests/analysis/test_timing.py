@@ -1,6 +1,7 @@
 """Too early, in time, too late: by hand on small heatmaps, and from an evaluation's files to table and figures."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -22,14 +23,17 @@ from duplexmt.analysis.timing import (
 )
 from duplexmt.analysis.timing import SentenceTiming as Sentence
 from duplexmt.data.batch import collate
-from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.evaluation.decoding import Decoding, Point, TestSet
 from duplexmt.evaluation.translation import tokenise, translate
-from duplexmt.model_folder.artifact import load_model_folder, read_manifest
+from duplexmt.model_folder.artifact import ModelFolder, load_model_folder, read_manifest
 from duplexmt.streaming.systems import build_system
+from duplexmt.streaming.text import GrowingText
 
 from ..helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_prefix, tiny_tokenizer
 from ..model_folder.test_artifact import save
+from ..scripted import Scripted
+from ..scripted import point as scripted_point
 
 TOKENS = stream_tokens(tiny_tokenizer())
 # Three source tokens and the end token; the columns are known from row 0, 2 (a relapse at 1), 3 and 1 on.
@@ -122,12 +126,27 @@ def test_timings_are_those_of_the_judges_own_losses(evaluated):
             with torch.no_grad():
                 losses = -judge.model.text_logits(judge.model(batch.source, batch.target)[0]).log_softmax(-1)
             heatmap = torch.stack([losses[:, y, token] for y, token in enumerate(written)], 1)
-            expected = token_timings(heatmap, record["tokens"], record["delays"], 0.5)
+            text = GrowingText(judge.tokenizer)
+            expected = token_timings(heatmap, [text.add(token) for token in written], record["delays"], 0.5)
             for ours, theirs in zip(sentence.tokens, expected, strict=True):
                 assert (ours.token, ours.delay, ours.known, ours.due) == (
                     theirs.token, theirs.delay, theirs.known, theirs.due
                 )  # fmt: skip
                 assert ours.regret == pytest.approx(theirs.regret, abs=1e-4)
+
+
+def test_what_was_written_is_shown_as_text_with_a_tokenizer_over_bytes_too(tmp_path):
+    tokenizer = byte_level_tokenizer()
+    tokens, text = stream_tokens(tokenizer), "the café 龘"
+    judge = ModelFolder(spoken_grid(tokenizer=tokenizer), tokenizer, tokens, {"system": "grid", "data": {}})
+    decoding = Decoding.start(tmp_path / "evaluation", TestSet("test", ["我好"], [[text]], "zh", "en"))
+    decoding.add(point := scripted_point())
+    length = len(token_ids(tokenizer, ["我好"])[0])
+    system = Scripted(tokenizer, [(text, [length] * len(token_ids(tokenizer, [text])[0]), "end_token")])
+    list(decoding.decode(point, translate(system, tokenise(["我好"], [[text]], tokenizer), tokenizer)))
+    decoding.finish()
+    (judged,) = timings(decoding, judge, 1, 1e9).values()
+    assert re.sub(r"⟨.*?⟩", "", shown(judged[0])) == text
 
 
 def test_models_of_unlike_trainings_have_the_names_of_the_tables(evaluated):
