@@ -65,7 +65,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 
 def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
-    from duplexmt.model_folder.artifact import save_model_folder, trained_on
+    from duplexmt.model_folder.artifact import save_model_folder, trained_on, trainings_of
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model
@@ -76,7 +76,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
-    trained_before = trained_on(cfg.model.backbone)  # asked now, as the base's folder may be gone in the end
+    base = cfg.model.backbone
+    trained_before, trainings_before = trained_on(base), trainings_of(base)  # its folder may be gone in the end
     add_callbacks(trainer, *looks_of(cfg, folder, prepared))
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)
@@ -103,6 +104,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
             policy=policy_of(cfg),
             scores=scores,
             trained_before=trained_before,
+            trainings_before=trainings_before,
             max_shard_size=cfg.training.max_shard_size,
         )
         link_latest(folder)

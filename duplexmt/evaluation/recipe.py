@@ -25,19 +25,28 @@ USUAL = {"max_steps": -1, "accumulate_grad_batches": 1}  # so were most models t
 
 def recipe_of(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
     """What a model was trained from and with, by name: all that its folder records but seeds and what matters to no
-    model. The data of its bases is among it (`base 1 path`), their seeds are not. Empty and absent values are left out
-    alike; a tokenizer is known by the last part of its name, as bases of other seeds lie in other folders."""
+    model. The data and training of its bases are among it (`base 1 path`), their seeds are not. Empty and absent values
+    are left out alike; a tokenizer is known by the last part of its name, as bases of other seeds lie in other
+    folders."""
     found: dict[str, Any] = {name: info.get(name) for name in ("backbone", "adaptation")}
     found |= _of_data(info.get("data", {}))
     for number, data in enumerate(info.get("trained_before", []), start=1):
         found |= {f"base {number} {name}": value for name, value in _of_data(data).items()}
-    found |= {name: value for name, value in info.get("training", {}).items() if name not in ASIDE["training"]}
+    for number, training in enumerate(info.get("trainings_before", []), start=1):  # older folders have none
+        known = {name: value for name, value in _of_training(training).items() if value != USUAL.get(name)}
+        found |= {f"base {number} {name}": value for name, value in known.items()}
+    found |= _of_training(info.get("training", {}))
     for name, wanted in SHAPES.items():
         if name in info["files"]:
             content = json.loads((folder / name).read_text(encoding="utf-8"))
             values = {key: content.get(key) for key in wanted}
             found |= {key: sorted(value) if isinstance(value, list) else value for key, value in values.items()}
     return {name: value for name, value in found.items() if value not in (None, "", 0, [], USUAL.get(name))}
+
+
+def _of_training(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Of training settings what makes a model of another kind."""
+    return {name: value for name, value in training.items() if name not in ASIDE["training"]}
 
 
 def _of_data(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,6 +90,7 @@ def save_model_folder(
     training: dict[str, Any],
     scores: dict[str, float],
     trained_before: list[dict[str, Any]] | None = None,
+    trainings_before: list[dict[str, Any]] | None = None,
     max_shard_size: str | None = None,
 ) -> Path:
     """Write a model folder, all or nothing: a folder of that name appears only once it is complete.
@@ -104,6 +105,7 @@ def save_model_folder(
         training: settings of its training, for the record.
         scores: validation figures for the model card.
         trained_before: settings of the data its base was trained on, see `trained_on`.
+        trainings_before: settings of these trainings, see `trainings_of`.
         max_shard_size: of a file of weights, such as 40MB; a tensor is never cut up. None for one file.
 
     Raises:
@@ -148,6 +150,7 @@ def save_model_folder(
         "policy": policy,
         "training": training,
         "trained_before": trained_before or [],
+        "trainings_before": trainings_before or [],
         "scores": scores,
     }
     files = [path for path in sorted(partial.rglob("*")) if path.is_file()]
@@ -260,6 +263,14 @@ def trained_on(backbone: str | None) -> list[dict[str, Any]]:
         return []
     info = read_manifest(str(backbone))
     return [*info.get("trained_before", []), info["data"]]
+
+
+def trainings_of(backbone: str | None) -> list[dict[str, Any]]:
+    """Settings of the trainings whose data `trained_on` tells; empty where an older folder does not record them."""
+    if not (data := trained_on(backbone)):
+        return []
+    info = read_manifest(str(backbone))
+    return [*(info.get("trainings_before") or [{} for _ in data[1:]]), info["training"]]
 
 
 def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:

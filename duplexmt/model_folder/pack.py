@@ -54,6 +54,7 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
         training=info["training"] | {"adaptation": info["adaptation"]},
         scores=info["scores"],
         trained_before=[for_others(data) for data in info["trained_before"]],
+        trainings_before=info.get("trainings_before"),
     )
     if "operating_point" in info:
         record_operating_point(into, info["operating_point"])

@@ -258,6 +258,17 @@ def test_bases_tell_models_apart_by_their_data_but_not_by_their_seeds_and_folder
     assert recipe(tmp_path, trained_before=[]) == plain
 
 
+def test_bases_tell_models_apart_by_their_training_but_not_by_its_seed(tmp_path):
+    def based(**base):
+        return recipe(tmp_path, trained_before=[BASE], trainings_before=[TRAINING | base])
+
+    usual = based()
+    assert usual["base 1 learning_rate"] == TRAINING["learning_rate"]
+    assert based(seed=2, max_steps=-1) == usual
+    assert based(learning_rate=0.5) != usual != based(max_steps=7)
+    assert not any(name == "base 1 learning_rate" for name in recipe(tmp_path, trained_before=[BASE])), "older folders"
+
+
 def test_adapters_of_other_modules_have_other_recipes_in_whatever_order_the_modules_are_named(tmp_path):
     def adapted(*modules):
         (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "target_modules": modules}), encoding="utf-8")
