@@ -12,7 +12,7 @@ from ..evaluation.named import named_apart
 from ..evaluation.results import evaluations_in
 from ..evaluation.scoring import name_points
 from ..evaluation.translation import Record
-from ..model_folder.artifact import MANIFEST, read_manifest
+from ..model_folder.artifact import read_manifest
 from .page import Figure, Results, Table
 
 TABLES = {  # file: what is put before its caption
@@ -91,15 +91,17 @@ def _finished(folder: Path) -> Decoding | None:
 
 
 def model_of(evaluated: Sequence[Evaluated], notes: list[str]) -> Path | None:
-    """The model an evaluation was made with, if its folder is still there and still the same; a grid before others."""
+    """The model an evaluation was made with, if its folder is still whole and the same; a grid before others."""
+    why = ""
     for entry in sorted(evaluated, key=lambda entry: entry.point.system != "grid"):
         folder = Path(entry.point.model_folder)
-        if not (folder / MANIFEST).is_file():
-            continue
-        if model_digest(folder, read_manifest(folder)) == entry.point.model:
-            return folder
+        try:
+            if model_digest(folder, read_manifest(folder)) == entry.point.model:
+                return folder
+        except ValueError as error:  # all but the viewer can be shown
+            why = f" ({error})"
     if evaluated:
-        notes.append("The model of the evaluation is no longer there, or another one by now: there is no viewer.")
+        notes.append(f"The model of the evaluation is no longer there, or another one by now: there is no viewer{why}.")
     return None
 
 

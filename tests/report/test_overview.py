@@ -134,6 +134,18 @@ def test_an_evaluation_finds_its_model_and_does_without(evaluation, run, tmp_pat
     assert report.source_language == "zh"
 
 
+def test_an_evaluation_whose_model_is_damaged_does_without(run, tmp_path):
+    model = shutil.copytree(run / "model", tmp_path / "run" / "model")
+    own = {"folder": str(model), "model": model_digest(model, read_manifest(model))}
+    evaluated(tmp_path / "evaluation", [point(setting=0.3, **own)])
+    scored(tmp_path / "evaluation")
+    (model / "model.safetensors").unlink()
+    report = gather(tmp_path / "evaluation", each=1)
+    assert report.viewer is None
+    assert len(report.examples) == 3
+    assert any("there is no viewer" in note and "model.safetensors" in note for note in report.notes)
+
+
 def test_an_evaluation_of_another_model_says_so(run, tmp_path):
     evaluated(tmp_path / "other", [point(setting=0.3)])
     report = gather(run, [tmp_path / "other"], each=1, thetas=FEW, max_target_tokens=4)
