@@ -38,13 +38,14 @@ class Session:
 
     Attributes:
         forgotten: how many of the frames a snapshot stands for; None for all there are.
+        answered: how many characters are taken, and all is sent that follows from them.
     """
 
     def __init__(self, name, theta):
         self.name, self.theta, self.keys = name, theta, 0
         self.text, self.frames = "", []
         self.sentence, self.read, self.written, self.line_is_open = 0, 0, 0, False
-        self.forgotten = None
+        self.forgotten, self.answered = None, 0
 
     @property
     def key(self):
@@ -189,6 +190,7 @@ class ScriptedServer:
             while not self.keeps and seen < len(session.frames):
                 await send("events", seq=seen + 1, events=session.frames[seen])
                 seen += 1
+            session.answered = len(session.text)
             message = await self.receive(connection)
             if self.stalls:
                 continue

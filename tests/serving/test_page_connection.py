@@ -120,9 +120,7 @@ def test_what_was_written_meanwhile_and_kept_as_text_only_is_added(page, scripte
     until(page, WRITTEN, "one")
     scripted.keeps = True
     type_in(page, "边的。那边的。那")
-    until(page, "document.getElementById('type').value", "")
-    while len(scripted.session.text) < 11:
-        time.sleep(0.02)
+    holds(lambda: scripted.session.answered == 11)
     scripted.keeps, scripted.forgets = False, True
     scripted.cut()
     until(page, WRITTEN, f"one\n {numbers(5, 1)}. {numbers(4)}. ")
@@ -136,8 +134,7 @@ def test_what_follows_in_a_sentence_whose_beginning_is_kept_as_text_only_stands_
     until(page, WRITTEN, "one")
     scripted.keeps = True
     type_in(page, "边的。站在那")
-    while len(scripted.session.text) < 9:
-        time.sleep(0.02)
+    holds(lambda: scripted.session.answered == 9)
     scripted.session.frames.append([])
     scripted.session.catch_up(3)  # so the next event that the page hears of is a write
     scripted.keeps, scripted.forgets = False, True
@@ -213,8 +210,7 @@ def test_text_that_waits_when_the_time_is_over_is_translated_by_another_session(
     scripted.keeps = True  # it acknowledges the first five characters, and no more will be sent
     scripted.credit = 0
     type_in(page, SENTENCE)
-    while len(scripted.session.text) < 5:
-        time.sleep(0.02)
+    holds(lambda: scripted.session.answered == 5)
     scripted.keeps, scripted.credit = False, 4000
     scripted.expires = True
     scripted.cut()
