@@ -104,9 +104,10 @@ def training(folder: Path, arguments: list[str]) -> Stage:
     return Stage(folder.name, folder, *commands, complete="model/duplexmt.json", begun="checkpoints/last.ckpt")
 
 
-def quoted(name: str, value: Path) -> str:
-    """A setting whose value is a path, in Hydra's quotes."""
-    return f"{name}='{value}'"
+def quoted(name: str, *values: Path) -> str:
+    """A setting whose value is a path, or a list of them, in Hydra's quotes."""
+    escaped = ["'" + str(value).replace("'", r"\'") + "'" for value in values]
+    return f"{name}={escaped[0] if len(escaped) == 1 else '[' + ','.join(escaped) + ']'}"
 
 
 def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stage], list[Stage]]:
@@ -137,7 +138,6 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
         for name, recipe in recipes.items():
             settings = [part.format(size=size) for part in recipe] + [backbone, *where, *seed]
             trained.append(training(out / (name + suffix), settings))
-    folders = ",".join(f"'{system.folder / 'model'}'" for system in trained)
     unusual = {
         "with": [name for name in variants if f"grid-{name}" in recipes],
         "without": [name for name in SYSTEMS if name in left_out],
@@ -150,7 +150,8 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
     options = [] if limit is None else [f"limit={limit}"]
     options += ["over_seeds=true"] if len(seeds) > 1 else []
     options += [] if "offline" in recipes else ["agreement=[]"]  # local agreement is of an offline model
-    settings = ["experiment=duplex_results", f"quality={asked.quality}", f"model_folder=[{folders}]"]
+    models = quoted("model_folder", *(system.folder / "model" for system in trained))
+    settings = ["experiment=duplex_results", f"quality={asked.quality}", models]
     decode = evaluation("evaluation", evaluated, [*settings, f"policy.theta={THETAS}", *options])
     judged = [str(evaluated), str(trained[0].folder / "model"), "--out", str(analysed)]
     timing = ["-m", "duplexmt.analysis.timing", *judged]

@@ -48,6 +48,7 @@ def arguments_of(stage):
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
 def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
+    tmp_path /= "it's [mine], a=b"  # a folder that Hydra's grammar could misread
     (base,), systems, (evaluation, _) = chain(tmp_path, size=size, limit=7, extra=["training.seed=2"])
     assert checked("train", *arguments_of(base)).system.name == "offline"
     for stage, (name, k) in zip(

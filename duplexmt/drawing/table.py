@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 from unicodedata import category, east_asian_width
 
 Row = Mapping[str, object]
@@ -50,6 +51,22 @@ def to_json(
     document = {"caption": caption, "rows": check_rows(rows), "footnotes": list(footnotes)}
     document |= {name: check_rows(more) for name, more in (further or {}).items()}
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The main table that `to_json` has written, `{"caption", "rows", "footnotes"}`.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        caption, rows, footnotes = read["caption"], check_rows(read["rows"]), read["footnotes"]
+        if not (isinstance(footnotes, list) and all(isinstance(text, str) for text in (caption, *footnotes))):
+            raise TypeError("caption and footnotes must be text")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
+    return {"caption": caption, "rows": rows, "footnotes": footnotes}
 
 
 def write_tables(

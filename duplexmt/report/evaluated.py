@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..drawing.table import check_rows
+from ..drawing.table import read_json
 from ..evaluation.decoding import DECODING, Decoding, Point, model_digest
 from ..evaluation.named import named_apart
 from ..evaluation.results import evaluations_in
@@ -74,11 +74,8 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
 
 
 def _table(path: Path, what: str) -> Table:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return Table(what + str(content["caption"]) or path.stem, check_rows(content["rows"]), content["footnotes"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
+    content = read_json(path)
+    return Table(what + content["caption"] or path.stem, content["rows"], content["footnotes"])
 
 
 def _finished(folder: Path) -> Decoding | None:

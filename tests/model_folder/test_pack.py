@@ -72,6 +72,13 @@ def test_the_card_has_scores_with_intervals_and_whom_the_data_is_owed_to(trained
     assert "What it cannot do" in card
 
 
+def test_a_damaged_table_is_named_and_nothing_is_packed(trained, tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps(TABLE | {"footnotes": None}), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"results\.json is damaged"):
+        pack.pack(trained, tmp_path / "packed", [tmp_path])
+    assert not (tmp_path / "packed").exists()
+
+
 def with_data(data):
     def load(folder):
         loaded = load_model_folder(folder)

@@ -179,9 +179,11 @@ def test_an_evaluation_that_goes_on_is_left_alone(run, tmp_path):
 
 def test_damaged_files_are_named(run, evaluation, tmp_path):
     folder = shutil.copytree(evaluation, tmp_path / "damaged")
-    (folder / "results.json").write_text('{"caption": "x", "rows": [{"a": 1}, {"b": 2}], "footnotes": []}')
-    with pytest.raises(ValueError, match=r"results\.json is damaged .*rescore="):
-        gather(run, [folder])
+    whole = {"caption": "x", "rows": [{"a": 1}], "footnotes": []}
+    for damage in ({"rows": [{"a": 1}, {"b": 2}]}, {"rows": 5}, {"caption": None}, {"footnotes": None}):
+        (folder / "results.json").write_text(json.dumps(whole | damage))
+        with pytest.raises(ValueError, match=r"results\.json is damaged .*rescore="):
+            gather(run, [folder])
     (folder / DECODING).write_text("{")
     (folder / "results.json").unlink()
     with pytest.raises(ValueError, match=r"decoding\.json is damaged"):
