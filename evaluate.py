@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from duplexmt.command_line import (
     AfterSweep,
+    CheckFolder,
     alone_in,
     check_arguments,
     quote_arguments,
@@ -129,5 +131,5 @@ if __name__ == "__main__":
     with user_errors():
         arguments = resume_arguments(quote_arguments(sys.argv[1:]), needs="decoding.json")
         sys.argv[1:] = check_arguments(EvaluateSettings, rescore_arguments(arguments), Path(__file__).parent / "conf")
-        AfterSweep.action = gather
+        AfterSweep.action, CheckFolder.check_job = gather, partial(settings, EvaluateSettings)
         main()

@@ -1,6 +1,8 @@
 """The command line around Hydra: a run that goes on, quotes its grammar wants, names of runs, and errors for users."""
 
+import copy
 import errno
+import itertools
 import json
 import os
 import re
@@ -38,7 +40,7 @@ class Footprint:
         folder: of a run, or of a sweep.
     """
 
-    RECORDS = (".hydra", "multirun.yaml", "*.log")  # what Hydra writes before a program has done anything
+    RECORDS = (".hydra", "multirun.yaml", "*.log", "wandb")  # what is written before a program has done anything
     PROGRESS = ("checkpoints/last.ckpt", "decoding.json")  # of a run that is gone on with
 
     def __init__(self, folder: str | Path) -> None:
@@ -80,12 +82,15 @@ class Footprint:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+MOST_JOBS = 1000  # of a sweep, that are looked at before the first begins
 footprints: list[Footprint] = []  # of this command
 
 
 class CheckFolder(Callback):
     """Before Hydra writes into the folder of a run or a sweep, refuses one that cannot be written to, or that a new
-    training would take from another."""
+    training would take from another; and a sweep of which a job has a forbidden value."""
+
+    check_job: Callable[[DictConfig], Any] | None = None  # ValueError for settings that are none; a program names it
 
     def __init__(self) -> None:
         self.records: dict[Path, bytes] = {}  # what earlier jobs of the sweep's folder were started with
@@ -101,6 +106,9 @@ class CheckFolder(Callback):
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Of a sweep, and of its jobs where they are numbered."""
         with user_errors():
+            if (check := type(self).check_job) is not None:
+                for settings in jobs_of(config):
+                    check(settings)
             footprints.append(Footprint(config.hydra.sweep.dir))
             check_writable("hydra.sweep.dir", config.hydra.sweep.dir)
             records = Path(config.hydra.sweep.dir).rglob(".hydra/*.yaml")
@@ -126,6 +134,23 @@ class CheckFolder(Callback):
         """Evaluations may share a folder, and a resumed training goes on in its own."""
         if "trainer" in config and not config.resume:
             check_new(folder)
+
+
+def jobs_of(config: DictConfig) -> Iterator[DictConfig]:
+    """The configurations of a sweep's jobs, as far as values alone are swept: those of groups are composed later."""
+    parser = OverridesParser.create()
+    overrides = [parser.parse_override(str(one)) for one in config.hydra.overrides.task]
+    swept = [one for one in overrides if one.is_discrete_sweep()]
+    plain = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    names = [one.key_or_group for one in swept]
+    if any(name == "experiment" or isinstance(OmegaConf.select(plain, name), DictConfig) for name in names):
+        return
+    combinations = itertools.product(*(one.sweep_string_iterator() for one in swept))
+    for values in itertools.islice(combinations, MOST_JOBS):
+        job = copy.deepcopy(plain)
+        for name, value in zip(names, values, strict=True):
+            OmegaConf.update(job, name, parser.parse_override(f"{name}={value}").value(), force_add=True)
+        yield job
 
 
 class AfterSweep(Callback):
@@ -195,13 +220,18 @@ def check_new(folder: str) -> None:
 def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
     """Name and group of a run for W&B: a job of a sweep is named by what differs, and grouped by the sweep's folder
     unless a group is asked for; `hydra` is Hydra's own configuration."""
-    if hydra.mode != RunMode.MULTIRUN:
-        return Path(hydra.runtime.output_dir).name, group
-    sweep = Path(hydra.sweep.dir)
+    if hydra.mode == RunMode.MULTIRUN:
+        sweep, number = Path(hydra.sweep.dir), str(hydra.job.num)
+    else:
+        folder = Path(hydra.runtime.output_dir)
+        sweep, number = folder.parent, folder.name
+        if not (sweep / "multirun.yaml").is_file():  # no job of a sweep that goes on
+            return number, group
     # A job is told False where the command said false.
     known = {argument.lower() for argument in sweep_arguments(sweep)}
-    differing = [argument for argument in hydra.overrides.task if argument.lower() not in known]
-    return " ".join([str(hydra.job.num), *differing])[:120], group or sweep.name
+    own = (argument for argument in hydra.overrides.task if not argument.startswith("resume="))
+    differing = [argument for argument in own if argument.lower() not in known]
+    return " ".join([number, *differing])[:120], group or sweep.name
 
 
 def sweep_arguments(folder: Path) -> list[str]:
@@ -227,6 +257,8 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     if given is None:
         return arguments
     folder = Path(without_quotes(given))
+    if {"-m", "--multirun"} & {*arguments}:
+        raise ValueError(f"resume={folder} goes on with one run: leave -m out")
     run_dir = f"hydra.run.dir={in_quotes(str(folder))}"
     if run_dir in arguments:
         return arguments  # a process that Lightning started with what is returned below
@@ -239,7 +271,12 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     begun = begun_with(folder / needs)
     known = [str(value) for value in OmegaConf.load(saved)]
     kept = but_for(known, arguments, "resume", *(["model_folder"] if begun else []))
-    return [*kept, *but_for(begun, arguments), *arguments, run_dir]
+    return options_first([*kept, *but_for(begun, arguments), *arguments, run_dir])
+
+
+def options_first(arguments: list[str]) -> list[str]:
+    """Command-line arguments with Hydra's options before all settings, as it wants them: `--cfg job`."""
+    return sorted(arguments, key=lambda one: one[:1] != "-" and ("=" in one or one[:1] == "~"))
 
 
 def last_of(arguments: list[str], name: str) -> str | None:
@@ -296,7 +333,7 @@ def rescore_arguments(arguments: list[str]) -> list[str]:
         parser = OverridesParser.create()
         known = [one for one in sweep_arguments(Path(folder)) if not parser.parse_override(one).is_sweep_override()]
     kept = but_for(known, arguments, "resume", "rescore", "target_al")
-    return [*kept, *arguments, f"hydra.run.dir={in_quotes(folder)}", "hydra.output_subdir=null"]
+    return options_first([*kept, *arguments, f"hydra.run.dir={in_quotes(folder)}", "hydra.output_subdir=null"])
 
 
 def quote_arguments(arguments: list[str]) -> list[str]:

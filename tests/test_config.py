@@ -81,6 +81,9 @@ def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_diff
     hydra = OmegaConf.merge(hydra, job)
     assert run_label(hydra, None) == ("1 policy.lam=1", "lambdas")
     assert run_label(hydra, "mine")[1] == "mine"
+    again = {"mode": "RUN", "runtime": {"output_dir": str(sweep / "1")}}
+    again["overrides"] = {"task": [*job["overrides"]["task"], f"resume={sweep / '1'}"]}
+    assert run_label(OmegaConf.merge(hydra, again), None) == ("1 policy.lam=1", "lambdas"), "resumed"
     hydra = OmegaConf.merge(hydra, {"mode": "RUN", "runtime": {"output_dir": "runs/builtin-1"}})
     assert run_label(hydra, None) == ("builtin-1", None)
     assert run_label(hydra, "mine") == ("builtin-1", "mine")
@@ -571,6 +574,16 @@ def test_resume_brings_the_arguments_of_the_run_and_its_folder(tmp_path):
     assert resume_arguments([f"resume={run}", "experiment=paper"]) == [
         "policy.lam=0.3", f"resume={run}", "experiment=paper", f"hydra.run.dir='{run}'"
     ], "Hydra takes a group once"  # fmt: skip
+
+
+def test_options_of_hydra_stand_before_the_settings_of_a_resumed_run_and_a_sweep_of_it_is_refused(tmp_path):
+    run = started_run(tmp_path / "run", ["policy.lam=0.3", "~probes"])
+    rest = ["policy.lam=0.3", "~probes", f"resume={run}", f"hydra.run.dir='{run}'"]
+    assert resume_arguments([f"resume={run}", "--cfg", "job"]) == ["--cfg", "job", *rest]
+    (run / "decoding.json").touch()
+    assert rescore_arguments([f"rescore={run}", "--cfg", "job"])[:2] == ["--cfg", "job"]
+    with pytest.raises(ValueError, match=r"goes on with one run: leave -m out"):
+        resume_arguments(["-m", f"resume={run}"])
 
 
 @pytest.mark.parametrize("name", ["run (2)", "it's", "läuf 1", "plain"])
