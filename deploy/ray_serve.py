@@ -20,6 +20,7 @@ from ray import serve
 from ray.serve.config import RequestRouterConfig
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 from starlette.applications import Starlette
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from duplexmt.config import ServeSettings, register_schemas, settings
 
@@ -44,7 +45,9 @@ def application(arguments: dict[str, str]) -> serve.Application:
 
         engine = EngineSettings(model_folder=str(chosen_model(cfg.model_folder)), **asdict(cfg.engine))
         hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
-        return create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)
+        app = create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=cfg.proxies)
+        return app
 
     deployment = serve.deployment(
         serve.ingress(build)(),
