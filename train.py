@@ -4,17 +4,21 @@ import logging
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from duplexmt.command_line import (
+    CheckFolder,
     alone_in,
     check_arguments,
     follower_arguments,
+    in_quotes,
     quote_arguments,
     resume_arguments,
     run_label,
@@ -32,6 +36,8 @@ def main(cfg: DictConfig) -> float | None:
     with user_errors():
         checked, hydra_cfg = settings(TrainSettings, cfg), HydraConfig.get()
         folder = Path(hydra_cfg.runtime.output_dir)
+        if hydra_cfg.mode == RunMode.MULTIRUN:  # which the other processes of a job would name by their own second
+            sys.argv += [one for one in [f"hydra.sweep.dir={in_quotes(hydra_cfg.sweep.dir)}"] if one not in sys.argv]
         with alone_in(folder):
             return train(checked, folder, *run_label(hydra_cfg, checked.logger.group))
 
@@ -67,8 +73,9 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.model_folder.artifact import save_model_folder, trained_on, trainings_of
     from duplexmt.training.data import GridDataModule
-    from duplexmt.training.finish import demonstrate, link_latest
-    from duplexmt.training.loggers import close_loggers, log_model
+    from duplexmt.training.finish import check_finite, demonstrate, link_latest
+    from duplexmt.training.loggers import close_loggers, log_model, open_loggers
+    from duplexmt.training.processes import CORES
     from duplexmt.training.run import add_callbacks
 
     prepared, tokens = corpus_of(cfg, folder)
@@ -76,9 +83,13 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
+    training["gradient_clip_val"] = cfg.trainer.gradient_clip_val or "off"
+    training["whole_batches"] = 1 if cfg.trainer.devices == CORES else trainer.world_size  # at a time
     base = cfg.model.backbone
     trained_before, trainings_before = trained_on(base), trainings_of(base)  # its folder may be gone in the end
-    add_callbacks(trainer, *looks_of(cfg, folder, prepared))
+    looks = looks_of(cfg, folder, prepared)
+    open_loggers(trainer)
+    add_callbacks(trainer, *looks)
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)
         log.info("corpus\n%s", prepared.summary())
@@ -93,6 +104,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     if module.validated_step != trainer.global_step and not trainer.interrupted:  # trained, or resumed, since then
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
+        check_finite(module)
         model_folder = save_model_folder(
             folder / "model",
             model=module.model,
@@ -100,7 +112,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
             tokens=tokens,
             backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
             data=asdict(cfg.data),
-            training=training | {"epochs": trainer.current_epoch},
+            training=training | {"epochs": datamodule.epochs(trainer.global_step)},
             policy=policy_of(cfg),
             scores=scores,
             trained_before=trained_before,
@@ -191,6 +203,7 @@ def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:
 
 def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]:
     """The callbacks that translate validation sentences: for scores, and for a close look at a few."""
+    from duplexmt.corpus.evaluation_files import clean_source
     from duplexmt.training.probes import ProbeCallback, choose_probes
     from duplexmt.training.sample import SimultaneousSample
 
@@ -199,6 +212,8 @@ def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]
     sample = SimultaneousSample(prepared, cfg.training.sample_size, cfg.data.target_language, system, setting, limit)
     look = asdict(cfg.probes)
     every, thetas = look.pop("every_n_steps"), look.pop("thetas")
+    if look["pairs"] is not None:
+        look["pairs"] = [(clean_source(source, asdict(cfg.data)), target) for source, target in look["pairs"]]
     probes = ProbeCallback(
         choose_probes(prepared, **look),
         folder,
@@ -216,4 +231,5 @@ if __name__ == "__main__":
     with user_errors():
         arguments = resume_arguments(quote_arguments(sys.argv[1:]))
         sys.argv[1:] = follower_arguments(check_arguments(TrainSettings, arguments, Path(__file__).parent / "conf"))
+        CheckFolder.check_job = partial(settings, TrainSettings)
         main()

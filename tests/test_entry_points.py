@@ -69,7 +69,8 @@ def test_training_ends_with_a_model_folder_and_shows_translations(trained):
     info = manifest(folder / "model")
     assert info["data"]["licence"] == "CC0"
     assert info["policy"] == {"lam": 0.01, "theta": 0.5, "certainty": 0.0}
-    assert [info["training"][name] for name in ("epochs", "max_steps", "accumulate_grad_batches")] == [1, -1, 1]
+    usual = {"epochs": 1, "max_steps": -1, "accumulate_grad_batches": 1, "gradient_clip_val": 1, "whole_batches": 1}
+    assert usual.items() <= info["training"].items()
     assert {"validation/lm_loss", "validation/BLEU"} <= set(info["scores"])
     assert "licence: CC0" in (folder / "model" / "README.md").read_text(encoding="utf-8")
     assert "held-out sentences at θ = 0.5" in done.stdout
@@ -354,6 +355,8 @@ def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trai
         (["train.py", "data=pairs"], "error: data=pairs needs data.path=FILE"),
         (["train.py", "data=pairs", "data.path=/nope"], "error: no corpus at /nope"),
         (["train.py", "-m", "data=pairs", "data.path=/nope", "policy.lam=0.1,1"], "error: no corpus at /nope"),
+        (["train.py", "-m", "policy.lam=0.1,-1"], "error: policy.lam=-1.0: "),
+        (["evaluate.py", "-m", "policy.theta=0.3,2", "limit=1,2"], "error: policy.theta=2: "),
         (["train.py", "trainer.max_epochs=0"], "error: trainer.max_epochs=0: nothing would be trained"),
         (["train.py", "experiment=duplex_results"], "error: experiment=duplex_results gives "),
         (["train.py", "resume=no/such/run"], "error: resume=no/such/run: no run with a checkpoint there"),
@@ -436,18 +439,20 @@ def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tm
     steps = {int(line.split(",")[step]) for line in again[1:]}
     assert min(steps) == 2  # goes on where it was stopped
     assert {2, 3} <= steps
-    assert manifest(folder / "model")["policy"]["lam"] == 0.01
+    info = manifest(folder / "model")
+    assert (info["policy"]["lam"], info["training"]["whole_batches"]) == (0.01, 2)
     assert "model folder" in done.stdout
 
 
 def test_a_sweep_of_two_devices_runs_each_job_on_both(trained, tmp_path):
     pairs = trained[0].parent / "pairs.tsv"
     settings = ["trainer.devices=2", "trainer.max_steps=2", "demonstrate=0", "probes.count=0"]
-    sweep = ["policy.lam=0.01,0.1", f"hydra.sweep.dir='{tmp_path}'"]
-    succeeded(run("train.py", "-m", *small(pairs, *settings, *sweep)))
+    succeeded(run("train.py", "-m", *small(pairs, *settings, "policy.lam=0.01,0.1"), cwd=tmp_path))
+    (sweep,) = (tmp_path / "runs").glob("*-sweep-*")  # of both processes
     for job, lam in enumerate((0.01, 0.1)):
-        assert manifest(tmp_path / str(job) / "model")["policy"]["lam"] == lam
-        assert (tmp_path / str(job) / "train_ddp_process_1.log").is_file()
+        assert manifest(sweep / str(job) / "model")["policy"]["lam"] == lam
+        assert (sweep / str(job) / "train_ddp_process_1.log").is_file()
+    assert (tmp_path / "runs" / "latest").resolve() == sweep / "1"
 
 
 def test_a_process_that_torchrun_starts_beside_the_first_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -20,7 +20,8 @@ SHAPES = {  # files of a model folder, and what of them tells models apart
     "backbone/config.json": SHAPE,
     "adapter_config.json": ("r", "lora_alpha", "lora_dropout", "target_modules"),
 }
-USUAL = {"max_steps": -1, "accumulate_grad_batches": 1}  # so were most models trained whose folders do not record them
+# So were most models trained whose folders do not record it.
+USUAL = {"max_steps": -1, "accumulate_grad_batches": 1, "gradient_clip_val": 1.0, "whole_batches": 1}
 
 
 def recipe_of(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:

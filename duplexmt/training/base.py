@@ -94,8 +94,8 @@ class TranslationModule(L.LightningModule):
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"training.optimizer={optimizer!r}: must be one of {', '.join(OPTIMIZERS)}")
         for name, rate in (("learning_rate", learning_rate), ("emit_learning_rate", emit_learning_rate)):
-            if rate is not None and not rate > 0:
-                raise ValueError(f"training.{name}={rate}: must be above 0")
+            if rate is not None and not 0 < rate < inf:
+                raise ValueError(f"training.{name}={rate}: must be a finite number above 0")
         if warmup_steps < 0:
             raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
         self.model, self.tokens = model, tokens

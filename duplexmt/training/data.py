@@ -57,6 +57,11 @@ class GridDataModule(L.LightningDataModule):
         """Mean length of a training source, prefix and end token included: what a live source is taken for."""
         return round(fmean(len(example.source) for example in self.examples("train")))
 
+    def epochs(self, steps: int) -> int:
+        """Passes over the training pairs that so many optimiser steps have begun."""
+        loader = self.loader or self.train_dataloader()
+        return -(-steps // loader.steps_per_epoch)
+
     def train_dataloader(self) -> StepLoader:
         """Shuffled batches of this device, from where a resumed run goes on."""
         trainer = self.trainer

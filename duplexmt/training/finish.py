@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+import torch
+from torch import nn
+
 from data_prep.reading import Pair
 
 from ..corpus.prepared import PreparedCorpus
@@ -12,14 +15,29 @@ from ..model_folder.artifact import load_model_folder
 from ..streaming.systems import build_system
 
 
+def check_finite(module: nn.Module) -> None:
+    """Refuse to give away a model that has diverged.
+
+    Raises:
+        ValueError: naming the first weight that is not finite.
+    """
+    if odd := [name for name, weight in module.named_parameters() if not bool(torch.isfinite(weight).all())]:
+        raise ValueError(
+            f"{odd[0]} is not finite: training has diverged, and no model is saved; start again with a lower "
+            "training.learning_rate"
+        )
+
+
 def link_latest(folder: Path) -> None:
-    """Point `latest`, beside the run's folder, to it."""
+    """Point `latest`, beside the run's folder, to it; of a job of a sweep also that beside the sweep's."""
     folder = folder.resolve()  # it may have been given as `latest`
-    link, temporary = folder.parent / "latest", folder.parent / f".latest-{os.getpid()}"
-    if link.exists() and not link.is_symlink():
-        return  # a user's own folder of that name
-    temporary.symlink_to(folder.name, target_is_directory=True)
-    os.replace(temporary, link)
+    sweep = folder.parent
+    for place in [sweep, sweep.parent] if (sweep / "multirun.yaml").is_file() else [sweep]:
+        link, temporary = place / "latest", place / f".latest-{os.getpid()}"
+        if link.exists() and not link.is_symlink():
+            continue  # a user's own folder of that name
+        temporary.symlink_to(folder.relative_to(place), target_is_directory=True)
+        os.replace(temporary, link)
 
 
 def demonstrate(

@@ -48,6 +48,26 @@ def run_loggers(
     return loggers
 
 
+@rank_zero_only
+def open_loggers(trainer: L.Trainer) -> None:
+    """Begin the W&B run, before anything is computed that could be lost.
+
+    Raises:
+        ValueError: where W&B has none for us.
+    """
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger):
+            from wandb import Error
+
+            try:
+                logger.experiment  # noqa: B018 - begins it
+            except Error as error:
+                raise ValueError(
+                    f"W&B has no run for this training ({error}): log in by `wandb login` and look at logger.project, "
+                    "or keep the run on this machine with logger.offline=true"
+                ) from error
+
+
 def log_model(trainer: L.Trainer, model_folder: Path, name: str, scores: dict[str, float]) -> None:
     """Hand the model folder to W&B, where the run logs there.
 

@@ -238,7 +238,8 @@ def test_models_are_trained_alike_where_only_seeds_and_what_matters_to_no_model_
     assert recipe(tmp_path, held_out, other_seed) == usual
     bases = [recipe(tmp_path, {"tokenizer": f"runs/seed{seed}/base/model"}) for seed in (1, 2)]
     assert bases[0] == bases[1]
-    assert recipe(tmp_path, training={"max_steps": -1, "accumulate_grad_batches": 1}) == usual, "as in older folders"
+    recorded = {"max_steps": -1, "accumulate_grad_batches": 1, "gradient_clip_val": 1.0, "whole_batches": 1}
+    assert recipe(tmp_path, training=recorded) == usual, "as in older folders"
 
 
 BASE = DATA | {"train_size": 100000, "tokenizer": "runs/seed1/base/model"}
@@ -284,6 +285,7 @@ def test_adapters_of_other_modules_have_other_recipes_in_whatever_order_the_modu
         {"data": {"path": "b/train.tsv"}}, {"data": {"batch_size": 4}}, {"training": {"optimizer": "muon"}},
         {"training": {"learning_rate": 0.01}}, {"training": {"epochs": 3}},
         {"training": {"max_steps": 1000}}, {"training": {"accumulate_grad_batches": 4}},
+        {"training": {"gradient_clip_val": "off"}}, {"training": {"whole_batches": 2}},
         {"config": {"hidden_size": 128}},
         {"adaptation": "lora"}, {"backbone": "Qwen/Qwen2.5-0.5B"}, {"data": {"some_later_option": "x"}},
     ],

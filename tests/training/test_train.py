@@ -1,14 +1,19 @@
 """A whole run of train.py in this process: the scores it saves, and the link it leaves."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from duplexmt.config import TrainSettings, register_schemas, settings
+from duplexmt.corpus.evaluation_files import clean_source
+from duplexmt.data.tokenizer import SourceTokens
 from duplexmt.training.finish import link_latest
-from train import train
+from tests.helpers import tiny_tokenizer
+from train import looks_of, train
 
 SMALL = [
     "experiment=smoke", "data.train_size=32", "data.validation_size=8", "data.test_size=2", "data.vocab_size=1600",
@@ -19,12 +24,16 @@ SMALL = [
 ]  # fmt: skip
 
 
-def run(folder, *changes):
-    """Scores in the model folder of a run of `train.py`."""
+def configured(*changes):
+    """The settings of a small run."""
     register_schemas()
     with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
-        cfg = settings(TrainSettings, compose("train", [*SMALL, *changes]))
-    train(cfg, folder, "test", None)
+        return settings(TrainSettings, compose("train", [*SMALL, *changes]))
+
+
+def run(folder, *changes):
+    """Scores in the model folder of a run of `train.py`."""
+    train(configured(*changes), folder, "test", None)
     return json.loads((folder / "model" / "duplexmt.json").read_text(encoding="utf-8"))["scores"]
 
 
@@ -38,6 +47,48 @@ def test_the_scores_of_a_model_folder_are_those_of_its_own_weights(tmp_path):
         ],
     }.items():  # fmt: skip
         assert run(tmp_path / name, *changes) == pytest.approx(expected), name
+
+
+def test_what_is_recorded_of_a_training_does_not_depend_on_how_often_it_was_resumed(tmp_path):
+    """Stopped within an epoch; resumed, there is nothing left to train."""
+
+    def recorded(*changes):
+        run(tmp_path, "trainer.max_steps=1", *changes)
+        return json.loads((tmp_path / "model" / "duplexmt.json").read_text(encoding="utf-8"))["training"]
+
+    before = recorded()
+    assert before["epochs"] == 1
+    assert recorded(f"resume={tmp_path}") == before
+
+
+def test_a_training_that_has_diverged_leaves_no_model(tmp_path):
+    with pytest.raises(ValueError, match=r"is not finite: training has diverged"):
+        run(tmp_path, "training.learning_rate=1e38", "training.optimizer=muon", "trainer.max_steps=2")
+    assert (tmp_path / "checkpoints" / "last.ckpt").is_file()
+    assert not (tmp_path / "model").exists()
+
+
+def test_where_wandb_has_no_run_nothing_is_trained_and_the_way_out_is_told(tmp_path):
+    with pytest.raises(ValueError, match=r"W&B has no run for this training .*logger\.offline=true"):
+        run(tmp_path / "run", "logger=wandb", "logger.project=a/b")
+    assert not (tmp_path / "run" / "corpus.json").exists()
+
+
+def test_probes_of_ones_own_are_cleaned_as_the_sources_were(tmp_path):
+    cfg = configured("data=permissive", "probes.count=1", "probes.pairs=[['我媽媽','x']]")
+    assert clean_source("我媽媽", asdict(cfg.data)) == "我妈妈"
+    tokenizer = tiny_tokenizer()
+    prepared = SimpleNamespace(splits={"validation": []}, sources=SourceTokens(tokenizer), tokenizer=tokenizer)
+    _, probes = looks_of(cfg, tmp_path, prepared)
+    assert [probe.source for probe in probes.probes] == ["我妈妈"]
+
+
+def test_the_last_job_of_a_sweep_is_the_latest_run_beside_the_sweep_too(tmp_path):
+    job = tmp_path / "sweep" / "3"
+    job.mkdir(parents=True)
+    (job.parent / "multirun.yaml").touch()
+    link_latest(job)
+    assert (tmp_path / "latest").resolve() == (tmp_path / "sweep" / "latest").resolve() == job
 
 
 @pytest.mark.parametrize("given", ["mine", "latest"])

@@ -403,7 +403,8 @@ def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
     ("values", "message"),
     [
         ({"lam": -1.0}, "policy.lam=-1.0: λ must be a finite number of at least 0"),
-        ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be above 0"),
+        ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be a finite number above 0"),
+        ({"emit_learning_rate": float("inf")}, "training.emit_learning_rate=inf: must be a finite number above 0"),
         ({"warmup_steps": -5}, "training.warmup_steps=-5"),
         ({"lm_cells": "all"}, "training.lm_cells='all': must be one of mask, visits"),
         ({"emit_loss": "dp"}, "training.emit_loss='dp': must be one of mask, regret"),
