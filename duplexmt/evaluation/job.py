@@ -16,7 +16,16 @@ from ..model_folder.artifact import (
 )
 from .decoding import Decoding, TestSet
 from .pairs import read_test_pairs
-from .points import begun_points, check_frames, check_knobs, check_languages, decode_point, matching_folders, points_of
+from .points import (
+    begun_points,
+    check_frames,
+    check_knobs,
+    check_languages,
+    check_test_languages,
+    decode_point,
+    matching_folders,
+    points_of,
+)
 from .scoring import score
 from .search import TOLERANCE, find_theta
 
@@ -120,8 +129,13 @@ class Job:
     def test_pairs(
         self, split: str, loaded: ModelFolder, manifests: Mapping[Path, Any]
     ) -> tuple[TestSet, dict[str, Any]]:
-        """The pairs of a split, a file's or a corpus's, and the settings of the corpus they are held out from."""
+        """The pairs of a split, a file's or a corpus's, and the settings of the corpus they are held out from.
+
+        Raises:
+            ValueError: for pairs of other languages than the models', and what `read_test_pairs` raises.
+        """
         data, cfg = self.data_of(loaded.info["data"], split), self.cfg
+        check_test_languages(next(iter(manifests)), loaded.info["data"], data)
         return read_test_pairs(data, split, loaded, manifests.values(), cfg.references, cfg.limit)
 
     def look_for_overlap(

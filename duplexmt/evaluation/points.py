@@ -75,12 +75,13 @@ def points_of(
     return [*own, *((name, value) for name, values in rivals.items() if can_run(name, held, k) for value in values)]
 
 
+def _languages(data: Mapping[str, Any]) -> tuple[str, str]:
+    return data["source_language"], data["target_language"]
+
+
 def check_languages(manifests: Mapping[Path, Mapping[str, Any]]) -> None:
     """Refuse models of different languages, before any of them is run."""
-    pairs = {
-        folder: [info["data"][f"{side}_language"] for side in ("source", "target")]
-        for folder, info in manifests.items()
-    }
+    pairs = {folder: _languages(info["data"]) for folder, info in manifests.items()}
     first = next(iter(pairs), None)
     for folder, own in pairs.items():
         if first is not None and own != pairs[first]:
@@ -88,6 +89,17 @@ def check_languages(manifests: Mapping[Path, Mapping[str, Any]]) -> None:
                 f"model_folder={folder} translates {' → '.join(own)}, model_folder={first} "
                 f"{' → '.join(pairs[first])}: systems are compared on one test set"
             )
+
+
+def check_test_languages(folder: Path, trained: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse test pairs of other languages than a model's: the data settings asked for against those it records."""
+    own, others = _languages(trained), _languages(asked)
+    if own != others:
+        raise ValueError(
+            f"model_folder={folder} translates {' → '.join(own)}, the test set is {' → '.join(others)}: give pairs of "
+            f"its languages, with data.source_language={own[0]} data.target_language={own[1]} and their columns "
+            "(data.source_field, data.target_field), or leave the data settings out to test as it was trained"
+        )
 
 
 def check_knobs(knobs: Mapping[str, Sequence[Any]], manifests: Iterable[Mapping[str, Any]]) -> None:

@@ -141,6 +141,20 @@ def test_models_of_other_languages_are_refused_before_any_is_run(models, tmp_pat
     assert not (tmp_path / "run" / "hypotheses.jsonl").exists()
 
 
+def test_a_test_set_of_other_languages_than_the_model_s_is_refused_and_leaves_nothing(models, tmp_path):
+    run, pairs = tmp_path / "run", ["data=pairs", f"data.test_path='{models / 'pairs.tsv'}'"]  # zh → en, by default
+    told = r"back translates en → zh, the test set is zh → en: give .* data\.source_language=en data\.target_"
+    with pytest.raises(ValueError, match=told):
+        decode(run, [models / "back"], *pairs)
+    search = arguments([models / "back"], "target_al=3", "data=pairs", f"data.validation_path='{models / 'pairs.tsv'}'")
+    with pytest.raises(ValueError, match=told):
+        evaluate.job(checked("evaluate", *search), search, run).choose_theta()
+    assert not run.exists()
+    turned = ["data.source_language=en", "data.target_language=zh", "data.source_field=1", "data.target_field=0"]
+    found = decode(run, [models / "back"], "policy.theta=0.5", *pairs, *turned)
+    assert [line["source"] for line in found.sorted(next(iter(found.points)))] == [english for _, english in PAIRS]
+
+
 def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp_path, caplog):
     manifest = models / "grid" / MANIFEST
     info = json.loads(manifest.read_text(encoding="utf-8"))
