@@ -598,10 +598,12 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
         for entry in fields(DataConfig)
         if getattr(given, entry.name) != getattr(defaults, entry.name) or f"data.{entry.name}" in named
     }
-    splitting = (
-        "seed", "max_tokens", "train_size", "validation_size", "test_size", "held_out", "exclude", "sources", "cleaning"
+    splitting = (  # pairs are held out by a hash of the clean source text
+        "seed", "max_tokens", "train_size", "validation_size", "test_size", "held_out", "exclude", "sources",
+        "cleaning", "source_field", "source_language",
     )  # fmt: skip
-    resplit = {name for name in splitting if name in changed and changed[name] != recorded[name]}
+    held = {name: recorded.get(name, getattr(defaults, name)) for name in splitting}
+    resplit = {name for name in splitting if name in changed and changed[name] != held[name]}
     files = changed.keys() & {"path", "train_path", "validation_path", "test_path"}
     if recorded["corpus"] == "pairs_folder":  # whose path is the same folder, moved
         files -= {"path"}

@@ -506,12 +506,17 @@ def test_a_setting_named_on_the_command_line_counts_even_if_it_equals_the_schema
 
 @pytest.mark.parametrize(
     "argument",
-    ["data.test_size=501", "data.validation_size=499", "data.seed=4", "data.max_tokens=32", "data.train_size=9"],
-)
+    [
+        "data.test_size=501", "data.validation_size=499", "data.seed=4", "data.max_tokens=32", "data.train_size=9",
+        "data.source_field=1", "data.source_language=en",
+    ],
+)  # fmt: skip
 def test_another_split_of_the_recorded_corpus_is_refused_as_it_would_test_on_training_pairs(argument):
     with pytest.raises(ValueError, match=rf"{argument}: another split of the recorded corpus"):
         recorded_data(RECORDED, checked("evaluate", argument).data, [argument])
     assert asdict(recorded_data(RECORDED, checked("evaluate", "data.seed=3").data, ["data.seed=3"])) == RECORDED
+    lacking = {name: value for name, value in RECORDED.items() if name != "source_field"}
+    assert asdict(recorded_data(lacking, checked("evaluate").data, ["data.source_field=0"])) == RECORDED
 
 
 FOLDER = asdict(
@@ -536,8 +541,9 @@ def test_another_split_of_a_folder_is_refused_wherever_it_lies(argument):
 
 
 def test_a_file_of_its_own_is_tested_on_whatever_would_split_the_recorded_corpus():
-    arguments = ["data.test_path=test.tsv", "data.max_tokens=64"]
-    assert recorded_data(RECORDED, checked("evaluate", *arguments).data, arguments).max_tokens == 64
+    arguments = ["data.test_path=test.tsv", "data.max_tokens=64", "data.source_field=2"]
+    now = recorded_data(RECORDED, checked("evaluate", *arguments).data, arguments)
+    assert (now.max_tokens, now.source_field) == (64, 2)
 
 
 def test_a_file_given_now_replaces_every_recorded_file():
