@@ -31,10 +31,10 @@ def _compare(curve: Sequence[Scores], other: Scores, metric: str) -> dict[str, A
     wanted = other.samples["AL"]
     found = quality_at_latency(_resampled(curve, "AL"), _resampled(curve, metric), wanted)
     chance = _chance(found - other.samples[metric])
-    if chance["p"] is None:  # out of reach in some resample
-        return None
     at = other.row["AL"]
     value = quality_at_latency(_measured(curve, "AL"), _measured(curve, metric), np.array([at]))
+    if chance["p"] is None or np.isnan(value[0]):  # out of reach, or without an AL in some resample
+        return None
     return {
         "system": curve[0].system,
         "against": f"{other.system} {other.setting}".removesuffix(" —"),

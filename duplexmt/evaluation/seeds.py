@@ -60,8 +60,7 @@ def _mean(entries: Sequence[Scores], shares: Array) -> Scores:
     rows = [entry.row for entry in entries]
     row = {column: _mean_cell([row[column] for row in rows]) for column in rows[0]}
     samples = {
-        name: np.einsum("bn,nb->b", shares, np.stack([entry.samples[name] for entry in entries]))
-        for name in first.samples
+        name: _mean_sample(np.stack([entry.samples[name] for entry in entries], 1), shares) for name in first.samples
     }
     spread = {}
     for name in SPREAD:
@@ -70,6 +69,14 @@ def _mean(entries: Sequence[Scores], shares: Array) -> Scores:
             spread[name] = stdev(values)
     models = [os.path.relpath(entry.point.model_folder) for entry in entries]
     return replace(first, row=row, samples=samples, spread=spread, models=models)
+
+
+def _mean_sample(samples: Array, shares: Array) -> Array:
+    """The mean of what is known in each resample, `[B]`, both `[B, n]`; NaN where no model drawn has a score."""
+    known = ~np.isnan(samples)
+    weights = np.where(known, shares, 0.0).sum(1)
+    sums = np.einsum("bn,bn->b", shares, np.where(known, samples, 0.0))
+    return np.divide(sums, weights, out=np.full(len(shares), np.nan), where=weights > 0)
 
 
 def _mean_cell(values: Sequence[Any]) -> Any:

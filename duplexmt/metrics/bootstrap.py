@@ -67,12 +67,13 @@ def quality_at_latency(latency: Array, quality: Array, wanted: Array) -> Array:
         wanted: `[B]`.
 
     Returns:
-        `[B]`; NaN where the wanted latency is below the system's fastest point.
+        `[B]`; NaN where the wanted latency is below the system's fastest point, or a latency is not known.
     """
     order = np.argsort(latency, axis=1)
     latency, quality = np.take_along_axis(latency, order, 1), np.take_along_axis(quality, order, 1)
     found = [np.interp(x, xs, ys) for x, xs, ys in zip(wanted, latency, quality, strict=True)]
-    return np.where(wanted < latency[:, 0] - ROUNDING, np.nan, np.array(found))
+    reached = (wanted >= latency[:, 0] - ROUNDING) & ~np.isnan(latency).any(1)
+    return np.where(reached, np.array(found), np.nan)
 
 
 def shared_range(latencies: Sequence[Array]) -> tuple[Array, Array]:

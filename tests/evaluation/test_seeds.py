@@ -95,6 +95,18 @@ def test_a_difference_no_larger_than_trainings_differ_is_not_beyond_the_interval
     assert mixed["low"] < 0.4
 
 
+def test_a_training_without_a_latency_counts_where_it_is_drawn_with_another_only_by_that_one():
+    silent = scores("grid", 0.5, 2, 14.0, np.nan)
+    silent.row["AL"] = None
+    (mean,) = mean_over_seeds([scores("grid", 0.5, 1, 10.0), silent])
+    assert mean.row["AL"] == 3.0
+    alone = np.isnan(mean.samples["AL"])
+    assert alone.mean() == pytest.approx(1 / 4, abs=0.03)
+    assert (mean.samples["AL"][~alone] == 3.0).all()
+    assert not np.isnan(mean.samples["BLEU"]).any()
+    assert mean.samples["BLEU"][alone].mean() == pytest.approx(14, abs=0.1)
+
+
 def test_wait_k_models_trained_with_different_k_are_not_trainings_of_one_system():
     crossed = [scores("waitk", k, k + trained, 10.0, **{"trained k": trained}) for k in (1, 3) for trained in (1, 3)]
     assert [len(entry.models) for entry in mean_over_seeds(crossed)] == [1, 1, 1, 1]
@@ -145,6 +157,19 @@ def test_an_evaluation_shows_trainings_as_one_system(tmp_path):
     found = json.loads((tmp_path / "mean" / "comparisons.json").read_text(encoding="utf-8"))["rows"]
     assert {row["system"] for row in found} == {"grid"}
     assert "Claims of Section VI-B" in shown
+
+
+def test_what_has_a_training_of_nothing_but_empty_hypotheses_is_shown_and_not_compared(tmp_path):
+    holds = [point("hold", 0.9, f"runs/offline-{model}/model", model) for model in ("m1", "m2")]
+    evaluated(tmp_path, [*holds, point("grid", 0.1, "runs/grid/model", "m3")])  # faster
+    nothing = {"text": "", "tokens": [], "token_ends": [], "delays": [], "emit_probabilities": [], "elapsed": []}
+    lines = []
+    for line in map(json.loads, (tmp_path / "hypotheses.jsonl").read_text(encoding="utf-8").splitlines()):
+        lines.append(json.dumps(line | (nothing if line["point"] == holds[1].digest else {})) + "\n")
+    (tmp_path / "hypotheses.jsonl").write_text("".join(lines), encoding="utf-8")
+    write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
+    assert [(row["system"], row["trainings"]) for row in rows_of(tmp_path)] == [("hold-n", 2), ("grid", 1)]
+    assert not (tmp_path / "comparisons.json").exists()
 
 
 def test_a_table_over_seeds_names_the_training_in_which_systems_differ(tmp_path):

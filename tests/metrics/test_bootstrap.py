@@ -62,6 +62,14 @@ def test_quality_is_interpolated_between_points_and_held_beyond_the_slowest() ->
     assert found.tolist() == pytest.approx([20, 25, 30, np.nan], nan_ok=True)
 
 
+def test_no_quality_is_told_where_a_latency_is_not_known() -> None:
+    known, unknown = np.array([[2.0, 4.0]]), np.array([[2.0, np.nan]])
+    quality = np.array([[20.0, 30.0]])
+    for latency, wanted in ((known, np.nan), (unknown, 2.5), (unknown, 9.0), (unknown[:, 1:], 9.0)):
+        found = quality_at_latency(latency, quality[:, : latency.shape[1]], np.array([wanted]))
+        assert np.isnan(found).all(), (latency, wanted)
+
+
 def test_a_latency_that_differs_by_rounding_is_no_faster() -> None:
     latency, quality = np.array([[sum([0.1] * 3), 2.0]]), np.array([[20.0, 30.0]])
     assert quality_at_latency(latency, quality, np.array([0.3])).tolist() == [20.0]
