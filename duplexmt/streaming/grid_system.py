@@ -7,8 +7,7 @@ from ..data.tokenizer import StreamTokens
 from ..grid.model import GridModel
 from .engine import Engine
 from .events import Event
-
-MOST_SHOWN = 5  # sources that are too long, in a message
+from .lengths import check_lengths
 
 
 class GridSystem:
@@ -66,8 +65,8 @@ class GridSystem:
         for index, source in enumerate(sources):
             if not source:
                 raise ValueError(f"source {index} has no tokens: remove empty sentences before translating")
-        self.check_lengths(sources, contexts)
         engine = self.engine
+        check_lengths(sources, engine.tokens, engine.model.causal_lm.config, engine.max_target_tokens)
         for stream in list(engine.streams.values()):  # of a translation that was not read to its end
             stream.close()
         waiting = deque(sorted(range(len(sources)), key=lambda index: len(sources[index])))
@@ -80,26 +79,3 @@ class GridSystem:
                 stream.read(sources[index])
                 stream.end()
             yield from engine.step()
-
-    def check_lengths(self, sources: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]] | None = None) -> None:
-        """Refuse sources that are longer than the model takes; arguments as for `translate`.
-
-        Raises:
-            ValueError: naming them, their lengths (with prefix and end token), and the limit.
-        """
-        engine, limit, too_long = self.engine, self.engine.max_source_tokens, []
-        for index, source in enumerate(sources):
-            length = len(engine.tokens.prefix(contexts[index] if contexts else ())) + len(source) + 1
-            if length > limit:
-                too_long.append(f"number {index} ({length})")
-        if too_long:
-            shown = ", ".join(too_long[:MOST_SHOWN]) + (", …" if len(too_long) > MOST_SHOWN else "")
-            window = engine.model.window
-            why = "as many positions as its backbone was made for"
-            if window is not None and limit < engine.model.causal_lm.config.max_position_embeddings:
-                why = f"what its sliding window of {window} leaves beside a target of {engine.max_target_tokens}"
-            raise ValueError(
-                f"{len(too_long)} of {len(sources)} sources are longer than the {limit} tokens this model takes "
-                f"({why}), prefix and end token included; counted from 0: {shown}. Shorten them or leave them out "
-                "(data.test_path=FILE; limit=… for the first sentences), or use a backbone with more positions"
-            )

@@ -17,6 +17,7 @@ from ..baselines.prefix_model import PrefixModel
 from ..data.tokenizer import StreamTokens
 from ..policy.knobs import Adaptive, check_confidence
 from .events import End, Event, Read, Write
+from .lengths import check_lengths
 
 
 @dataclass
@@ -91,11 +92,13 @@ class PrefixSystem(ABC):
             contexts: those of the sentence before each, for a model trained with context.
 
         Raises:
-            ValueError: for a source without tokens, and for context where the model was trained without.
+            ValueError: for a source without tokens, for those that are longer than the model takes, and for context
+                where the model was trained without.
         """
         for index, source in enumerate(sources):
             if not source:
                 raise ValueError(f"source {index} has no tokens: remove empty sentences before translating")
+        check_lengths(sources, self.tokens, self.model.causal_lm.config, self.max_target_tokens)
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
         for begin in range(0, len(order), self.batch_size):
             batch = []

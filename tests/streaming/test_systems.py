@@ -41,6 +41,13 @@ def test_each_system_runs_on_the_models_it_can_with_the_limits_given(name, held)
     assert (limited.theta if name == "grid" else limited.setting) == SETTINGS[name]
 
 
+@pytest.mark.parametrize(("name", "held"), [(name, held) for name in SYSTEMS for held in SYSTEMS[name]])
+def test_each_system_refuses_sources_its_model_has_no_positions_for_before_the_first_step(name, held):
+    told = r"1 of 3 sources are longer than the 256 tokens this model takes .*: number 1 \(257\)\. Shorten them"
+    with pytest.raises(ValueError, match=told):
+        next(build(held, name, SETTINGS[name]).translate([[2], [3] * 256, [3] * 255]))
+
+
 @pytest.mark.parametrize(
     ("held", "name", "message"),
     [
