@@ -21,6 +21,7 @@ from .points import (
     check_frames,
     check_knobs,
     check_languages,
+    check_sources,
     check_test_languages,
     decode_point,
     matching_folders,
@@ -132,11 +133,14 @@ class Job:
         """The pairs of a split, a file's or a corpus's, and the settings of the corpus they are held out from.
 
         Raises:
-            ValueError: for pairs of other languages than the models', and what `read_test_pairs` raises.
+            ValueError: for pairs of other languages than the models', for sources that are longer than one of them
+                takes, and what `read_test_pairs` raises.
         """
         data, cfg = self.data_of(loaded.info["data"], split), self.cfg
         check_test_languages(next(iter(manifests)), loaded.info["data"], data)
-        return read_test_pairs(data, split, loaded, manifests.values(), cfg.references, cfg.limit)
+        test, held_out_from = read_test_pairs(data, split, loaded, manifests.values(), cfg.references, cfg.limit)
+        check_sources(manifests, test.sources, cfg.policy.max_target_tokens)
+        return test, held_out_from
 
     def look_for_overlap(
         self, test: TestSet, loaded: ModelFolder, model_folder: Path, compared: list[dict[str, Any]]

@@ -9,9 +9,11 @@ from typing import Any
 from tqdm import tqdm
 
 from ..baselines.mask import own_delays
+from ..data.tokenizer import SourceTokens
 from ..grid.model import GridModel
-from ..model_folder.artifact import ModelFolder, read_manifest
+from ..model_folder.artifact import ModelFolder, load_without_weights, read_manifest
 from ..policy.knobs import Adaptive, recorded_theta
+from ..streaming.lengths import check_lengths
 from ..streaming.systems import build_system, can_run, trained_by
 from .decoding import DECODING, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
@@ -100,6 +102,17 @@ def check_test_languages(folder: Path, trained: Mapping[str, Any], asked: Mappin
             f"its languages, with data.source_language={own[0]} data.target_language={own[1]} and their columns "
             "(data.source_field, data.target_field), or leave the data settings out to test as it was trained"
         )
+
+
+def check_sources(manifests: Mapping[Path, Mapping[str, Any]], sources: Sequence[str], max_target_tokens: int) -> None:
+    """Refuse test sentences that are longer than one of the models takes, before any of them is run."""
+    for folder, info in manifests.items():
+        tokenizer, tokens, config = load_without_weights(folder, info)
+        ids = SourceTokens(tokenizer, info["data"].get("segmentation", "tokens")).ids(sources)
+        try:
+            check_lengths(ids, tokens, config, max_target_tokens)
+        except ValueError as error:
+            raise ValueError(f"model_folder={folder}: {error}") from error
 
 
 def check_knobs(knobs: Mapping[str, Sequence[Any]], manifests: Iterable[Mapping[str, Any]]) -> None:

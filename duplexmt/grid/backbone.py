@@ -24,12 +24,9 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
         ValueError: if there is no such model, its attention is not supported, its weights are not those its
             configuration asks for, or its vocabulary is too small.
     """
+    config = backbone_config(name_or_folder)
+    check_backbone(config)
     try:
-        try:
-            config = AutoConfig.from_pretrained(name_or_folder)
-        except ValueError as error:  # a folder without a config.json, or one that says nothing of a model
-            raise OSError(error) from error
-        check_backbone(config)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name_or_folder,
             dtype=torch.float32,
@@ -38,10 +35,7 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
             output_loading_info=True,
         )
     except (OSError, SafetensorError) as error:
-        raise ValueError(
-            f"model.backbone={name_or_folder!r}: no causal language model with safetensors weights could be loaded "
-            f"from there ({error}); give a folder that holds one, or a Hugging Face name on a machine with network"
-        ) from error
+        raise _none_there(name_or_folder, error) from error
     model, found = loaded
     # Hugging Face would go on with random weights in their place.
     wrong = sorted([*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])])
@@ -57,6 +51,25 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
             "use the backbone's own tokenizer (data.tokenizer)"
         )
     return model
+
+
+def backbone_config(name_or_folder: str) -> Any:
+    """The configuration of a pretrained model, as `pretrained_backbone` finds it, without its weights.
+
+    Raises:
+        ValueError: if there is no such model.
+    """
+    try:
+        return AutoConfig.from_pretrained(name_or_folder)
+    except (OSError, ValueError) as error:  # ValueError: a folder without a config.json, or one of no model
+        raise _none_there(name_or_folder, error) from error
+
+
+def _none_there(name_or_folder: str, error: Exception) -> ValueError:
+    return ValueError(
+        f"model.backbone={name_or_folder!r}: no causal language model with safetensors weights could be loaded "
+        f"from there ({error}); give a folder that holds one, or a Hugging Face name on a machine with network"
+    )
 
 
 def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token: int) -> Any:

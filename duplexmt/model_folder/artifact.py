@@ -35,7 +35,7 @@ from ..baselines.mask import MULTI_PATH
 from ..baselines.prefix_model import PrefixModel
 from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
-from ..grid.backbone import pretrained_backbone
+from ..grid.backbone import backbone_config, pretrained_backbone
 from ..grid.model import GridModel
 from ..kernels.int8 import to_int8
 from ..policy.knobs import recorded_certainty
@@ -200,14 +200,14 @@ def load_model_folder(
     disable_progress_bar()
     tokenizer = load_tokenizer(str(folder))
     if info["adaptation"] == "lora":
-        base = pretrained_backbone(info["backbone"] or str(folder / "backbone"), len(tokenizer))
+        base = pretrained_backbone(_base(folder, info), len(tokenizer))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*no longer tied.*")  # the text head was trained by itself
             warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
             warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")  # PEFT uses the old name
             backbone = load_adapter(base, folder).merge_and_unload()
     else:
-        backbone = pretrained_backbone(str(folder), len(tokenizer))
+        backbone = pretrained_backbone(_base(folder, info), len(tokenizer))
     model: GridModel | PrefixModel
     if info["system"] == "grid":
         model = GridModel(backbone, **info["grid"])
@@ -220,8 +220,29 @@ def load_model_folder(
     if quantize is not None:
         to_int8(model.backbone)
         info["quantize"] = quantize
+    return ModelFolder(model, tokenizer, _stream_tokens(info), info)
+
+
+def load_without_weights(folder: Path, info: Mapping[str, Any]) -> tuple[Any, StreamTokens, Any]:
+    """Tokenizer, stream tokens and backbone configuration of a model folder, whose manifest is `info`.
+
+    Raises:
+        ValueError: for a folder that is damaged, or whose base is gone.
+    """
+    check_content(folder, info)
+    return load_tokenizer(str(folder)), _stream_tokens(info), backbone_config(_base(folder, info))
+
+
+def _base(folder: Path, info: Mapping[str, Any]) -> str:
+    """What the backbone is loaded from: the model folder, or where the base of its LoRA is."""
+    if info["adaptation"] != "lora":
+        return str(folder)
+    return info["backbone"] or str(folder / "backbone")
+
+
+def _stream_tokens(info: Mapping[str, Any]) -> StreamTokens:
     tokens: Any = {name: tuple(part) if isinstance(part, list) else part for name, part in info["tokens"].items()}
-    return ModelFolder(model, tokenizer, StreamTokens(**tokens), info)
+    return StreamTokens(**tokens)
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.decoding import SCORED, Decoding
 from duplexmt.model_folder.artifact import MANIFEST, read_manifest, save_model_folder, write_manifest
 
-from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from ..helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
 from ..scripted import evaluated, point
 from ..test_config import checked
 
@@ -153,6 +153,22 @@ def test_a_test_set_of_other_languages_than_the_model_s_is_refused_and_leaves_no
     turned = ["data.source_language=en", "data.target_language=zh", "data.source_field=1", "data.target_field=0"]
     found = decode(run, [models / "back"], "policy.theta=0.5", *pairs, *turned)
     assert [line["source"] for line in found.sorted(next(iter(found.points)))] == [english for _, english in PAIRS]
+
+
+def test_sources_one_model_has_no_positions_for_are_refused_before_any_model_is_run(models, tmp_path):
+    run, vocabulary = tmp_path / "run", len(tiny_tokenizer())
+    save(models, "wait", tiny_prefix(3, vocab_size=vocabulary, max_position_embeddings=1024))
+    (models / "long.tsv").write_text(f"人\ta man\n{'人' * 300}\ta man\n", encoding="utf-8")
+    file, told = f"='{models / 'long.tsv'}'", r"model_folder=.*grid: 1 of 2 sources are longer than the 256.* 1 \(301\)"
+    for folders in (["grid"], ["wait", "grid"]):
+        with pytest.raises(ValueError, match=told):
+            decode(run, [models / folder for folder in folders], f"data.test_path{file}")
+    search = arguments([models / "grid"], "target_al=3", f"data.validation_path{file}")
+    with pytest.raises(ValueError, match=told):
+        evaluate.job(checked("evaluate", *search), search, run).choose_theta()
+    assert not run.exists()
+    assert decode(run, [models / "wait"], f"data.test_path{file}").complete
+    assert decode(tmp_path / "first", [models / "wait", models / "grid"], f"data.test_path{file}", "limit=1").complete
 
 
 def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp_path, caplog):
