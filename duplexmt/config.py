@@ -424,8 +424,8 @@ class EvaluateSettings:
 
     @property
     def rivals(self) -> dict[str, list[Any]]:
-        """Settings of the adaptive policies, by system."""
-        return {name: _as_list(getattr(self, name)) for name in ADAPTIVE_KNOBS}
+        """Settings of the adaptive policies, by system; 1.0 is the setting 1."""
+        return {name: [_whole(value) for value in _as_list(getattr(self, name))] for name in ADAPTIVE_KNOBS}
 
 
 @dataclass
@@ -538,6 +538,10 @@ def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _check_quantize(value: str | None) -> None:

@@ -8,7 +8,7 @@ say, are never taken for those asked for.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -91,14 +91,18 @@ class Point:
         info: Mapping[str, Any],
         decoding: Sequence[Any],
         rule: Mapping[str, Any] | None = None,
+        known: Collection[str] = (),
     ) -> "Point":
         """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard), and
-        `rule` what an adaptive policy has beside its knob."""
+        `rule` what an adaptive policy has beside its knob. Digests of 1 and 1.0 differ: it has the one that is `known`
+        from an evaluation that was begun."""
         model, home = model_digest(folder, info), str(folder.resolve())
         options = telling_apart(info) | dict(rule or {})
         if "heads" in options:  # not which: those of each training are others
             options["heads"] = "all" if options["heads"] is None else "found"
-        key = digest([model, system, setting, [*decoding, rule] if rule else decoding])
+        spellings = [setting] if setting is None else [setting, float(setting)]
+        keys = [digest([model, system, spelt, [*decoding, rule] if rule else decoding]) for spelt in spellings]
+        key = next((key for key in keys if key in known), keys[0])
         return cls(system, setting, home, model, options, key, recipe_of(folder, info))
 
 

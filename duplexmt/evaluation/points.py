@@ -178,7 +178,8 @@ def decode_point(
     """
     rule = rule_of(system, adaptive, loaded)
     quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
-    point = Point.of(system, setting, folder, loaded.info, [test.digest, max_target_tokens, *quantized], rule)
+    what = [test.digest, max_target_tokens, *quantized]
+    point = Point.of(system, setting, folder, loaded.info, what, rule, decoding.points)
     running = build_system(
         loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=batch_size, adaptive=adaptive
     )

@@ -38,7 +38,8 @@ def mean_over_seeds(scores: Sequence[Scores]) -> list[Scores]:
     """
     alike: dict[str, list[Scores]] = {}
     for entry in scores:
-        alike.setdefault(json.dumps([_kind(entry.point), entry.point.setting]), []).append(entry)
+        setting = None if entry.point.setting is None else float(entry.point.setting)  # 1 and 1.0 are one
+        alike.setdefault(json.dumps([_kind(entry.point), setting]), []).append(entry)
     groups = [sorted(entries, key=lambda entry: entry.point.model_folder) for entries in alike.values()]
     _check_same_models(groups)
     generator = np.random.default_rng([SEED, 1])  # other draws than those of the sentences

@@ -7,6 +7,7 @@ import pytest
 
 import evaluate
 import translate
+from duplexmt.config import EvaluateSettings
 from duplexmt.evaluation.decoding import Decoding, Point
 from duplexmt.evaluation.scoring import name_points
 from duplexmt.model_folder.artifact import read_manifest, write_manifest
@@ -16,6 +17,7 @@ from ..test_config import checked
 from .test_evaluate import arguments, save, tear
 
 KNOBS = ("confidence=[0.3,0.5]", "lsg=[0.1,1]", "alignatt=1", "hold=[1,3]")
+KINDS = ("confidence", "lsg", "alignatt", "hold")
 POLICIES = [("confidence", 0.4), ("lsg", 0.3), ("alignatt", 1), ("hold", 1)]
 
 
@@ -73,6 +75,24 @@ def test_a_killed_evaluation_of_policies_ends_as_one_that_was_not(models, tmp_pa
         return [(line["point"], line["id"], line["text"], line["delays"], line["calls"]) for line in lines]
 
     assert texts(torn) == texts(whole)
+
+
+def test_a_whole_number_is_one_setting_however_it_is_written(models, tmp_path):
+    found = [decode(tmp_path / value, [models / "multi"], f"lsg={value}")[1] for value in ("1", "1.0")]
+    assert found[0].points.keys() == found[1].points.keys()
+
+
+@pytest.mark.parametrize(("before", "now"), [("1", "1.0"), ("1.0", "1")])
+def test_what_was_begun_when_1_and_1_0_were_two_settings_is_gone_on_with(before, now, models, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(EvaluateSettings, "rivals", property(lambda self: {n: getattr(self, n) or [] for n in KINDS}))
+        _, begun = decode(tmp_path, [models / "multi"], f"confidence=[0.5,{before}]")
+    tear(tmp_path, 4)
+    for value in (before, now):
+        cfg, found = decode(tmp_path, [models / "multi"], f"confidence=[0.5,{value}]")
+        assert found.points.keys() == begun.points.keys()
+        found.check_complete()
+    evaluate.results(cfg, [tmp_path], tmp_path, "run", None)
 
 
 @pytest.mark.parametrize("changed", ["adaptive.k_max=2", "adaptive.alpha=0.5", "adaptive.divergence=code"])

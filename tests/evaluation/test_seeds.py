@@ -112,6 +112,13 @@ def test_wait_k_models_trained_with_different_k_are_not_trainings_of_one_system(
     assert [len(entry.models) for entry in mean_over_seeds(crossed)] == [1, 1, 1, 1]
 
 
+def test_a_setting_written_as_a_fraction_is_that_whole_number():
+    entries = [
+        scores("lsg", delta, seed, 10.0) for seed, deltas in ((1, (0.5, 1)), (2, (0.5, 1.0))) for delta in deltas
+    ]
+    assert [(entry.point.setting, len(entry.models)) for entry in mean_over_seeds(entries)] == [(0.5, 2), (1, 2)]
+
+
 def test_models_trained_with_other_settings_are_not_trainings_of_one_system():
     """Three seeds of two sizes of the training set: two systems, not one."""
     entries = [scores("grid", 0.5, seed, 10.0 + seed) for seed in range(6)]
