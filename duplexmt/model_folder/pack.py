@@ -7,6 +7,7 @@ of the evaluations, with their intervals.
 """
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,6 @@ import yaml
 from data_prep.files import write_whole
 
 from ..corpus.box import PREFIX, ROOT
-from ..drawing.table import read_json
 from .artifact import load_model_folder, record_operating_point, save_model_folder
 
 LARGEST = 20e6  # bytes: what a repository bears
@@ -112,7 +112,12 @@ def scores_of(evaluation: Path) -> dict[str, Any]:
     file = evaluation / "results.json"
     if not file.is_file():
         raise FileNotFoundError(f"{evaluation} has no results.json: give the folder of a finished python evaluate.py")
-    return read_json(file)
+    try:
+        table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        score_table(table)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
+    return table
 
 
 def box_card(card: str, corpora: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]]) -> str:
