@@ -19,6 +19,7 @@ from duplexmt.command_line import (
     check_arguments,
     follower_arguments,
     in_quotes,
+    options_first,
     quote_arguments,
     resume_arguments,
     run_label,
@@ -230,6 +231,7 @@ def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]
 if __name__ == "__main__":
     with user_errors():
         arguments = resume_arguments(quote_arguments(sys.argv[1:]))
-        sys.argv[1:] = follower_arguments(check_arguments(TrainSettings, arguments, Path(__file__).parent / "conf"))
+        checked = check_arguments(TrainSettings, arguments, Path(__file__).parent / "conf")
+        sys.argv[1:] = options_first(follower_arguments(checked))  # to which Lightning adds settings
         CheckFolder.check_job = partial(settings, TrainSettings)
         main()

@@ -72,7 +72,7 @@ class Footprint:
 
     def _remove(self, folder: Path, found: Collection[str] = ()) -> None:
         new = [path for path in folder.iterdir() if path.name not in found] if folder.is_dir() else []
-        for job in (path for path in new if path.is_dir() and path.name != ".hydra"):  # of a sweep
+        for job in (path for path in new if path.is_dir() and path.name not in self.RECORDS):  # of a sweep
             self._remove(job)
             if not any(job.iterdir()):
                 job.rmdir()

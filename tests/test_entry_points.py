@@ -447,7 +447,7 @@ def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tm
 def test_a_sweep_of_two_devices_runs_each_job_on_both(trained, tmp_path):
     pairs = trained[0].parent / "pairs.tsv"
     settings = ["trainer.devices=2", "trainer.max_steps=2", "demonstrate=0", "probes.count=0"]
-    succeeded(run("train.py", "-m", *small(pairs, *settings, "policy.lam=0.01,0.1"), cwd=tmp_path))
+    succeeded(run("train.py", *small(pairs, *settings, "policy.lam=0.01,0.1"), "-m", cwd=tmp_path))
     (sweep,) = (tmp_path / "runs").glob("*-sweep-*")  # of both processes
     for job, lam in enumerate((0.01, 0.1)):
         assert manifest(sweep / str(job) / "model")["policy"]["lam"] == lam
