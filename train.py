@@ -173,7 +173,8 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
     if cfg.system.name == "grid":
         names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
         grid = GridModel(backbone, **{name: getattr(cfg.model, name) for name in names})
-        grid.recompute, grid.certainty = cfg.training.recompute, cfg.policy.certainty or 0.0
+        grid.recompute = cfg.training.recompute
+        grid.certainty, grid.k_min = cfg.policy.certainty or 0.0, cfg.policy.k_min or 0
         if cfg.training.compile:
             grid.compile_blocks()
         losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight", "rows")}
@@ -192,7 +193,9 @@ def policy_of(cfg: TrainSettings) -> dict[str, float]:
     """What the model folder records of a grid's policy."""
     if cfg.system.name != "grid":
         return {}
-    return {"lam": cfg.policy.lam, "theta": cfg.policy.thetas[0], "certainty": cfg.policy.certainty or 0.0}
+    policy = cfg.policy
+    decoding = {"theta": policy.thetas[0], "certainty": policy.certainty or 0.0, "k_min": policy.k_min or 0}
+    return {"lam": policy.lam, **decoding}
 
 
 def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:

@@ -13,7 +13,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
-from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_lam, check_rows, check_theta
+from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_k_min, check_lam, check_rows, check_theta
 from .serving.settings import EngineOptions, Limits
 
 
@@ -168,12 +168,15 @@ class PolicyConfig:
     lam: float
     theta: Any  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
     certainty: float | None  # weight of the next token's certainty beside p(EMIT); null: the model folder's
+    k_min: int | None  # source tokens read beyond as many as are written, at least; null: the model folder's
     max_target_tokens: int  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
         check_lam(self.lam)
         if self.certainty is not None:
             check_certainty(self.certainty)
+        if self.k_min is not None:
+            check_k_min(self.k_min)
         if not self.thetas:
             raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
         for theta in self.thetas:

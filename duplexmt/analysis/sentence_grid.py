@@ -25,7 +25,7 @@ def sentence_grid(
 ) -> SentenceGrid:
     """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
 
-    The EMIT probabilities are those that decoding compares with θ (`GridModel.decide`).
+    The EMIT probabilities are those that decoding compares with θ (`GridModel.decide`, `GridModel.read_ahead`).
 
     Args:
         model: in evaluation mode, on its device.
@@ -46,7 +46,7 @@ def sentence_grid(
         source=[names[index] for index in (*source, tokens.end)],
         target=[names[index] for index in (*target, tokens.end)],
         heatmap=guided.heatmap.view(X, Y).tolist(),
-        emit=emit.view(X, Y).tolist(),
+        emit=model.read_ahead(emit.view(X, Y)).tolist(),
         top=[[names[index] for index in row] for row in top.view(X, Y).tolist()],
         y_at=guided.y_at[0].tolist(),
         lam=lam,

@@ -107,7 +107,8 @@ class Job:
             for system, setting in begun:
                 decode_point(decoding, test, model, home, system, setting, **self.how)
         decoding.finish()
-        what = {"theta": found.theta, "certainty": loaded.model.certainty, "AL": round(found.al, 4)}
+        what = {"theta": found.theta, "certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
+        what["AL"] = round(found.al, 4)
         further = {"target_al": target, "validation": test.name, "sentences": len(test.sources)}
         record_operating_point(model_folder, what | further)
         log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
@@ -121,10 +122,11 @@ class Job:
         return matching_folders(self.cfg.model_folders)
 
     def load(self, model_folder: Path) -> ModelFolder:
-        """The model as its decisions are asked for now: `policy.certainty` in place of what its folder records."""
+        """The model as its decisions are asked for now: the policy given in place of what its folder records."""
         loaded = load_model_folder(model_folder, self.device, quantize=self.cfg.quantize)
-        if self.cfg.policy.certainty is not None:
-            loaded.model.certainty = self.cfg.policy.certainty  # only a grid reads it
+        for name in ("certainty", "k_min"):  # only a grid reads them
+            if (given := getattr(self.cfg.policy, name)) is not None:
+                setattr(loaded.model, name, given)
         return loaded
 
     def test_pairs(

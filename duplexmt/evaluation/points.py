@@ -142,7 +142,8 @@ def check_frames(frames: Sequence[int], loaded: ModelFolder, test: TestSet) -> N
 def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict[str, Any]:
     """What a policy's decisions depend on beside model and knob, by name; nothing for most systems."""
     if isinstance(loaded.model, GridModel):
-        return {"certainty": loaded.model.certainty} if loaded.model.certainty else {}
+        rule = {"certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
+        return {name: value for name, value in rule.items() if value}
     if adaptive is None:
         return {}
     if system == "alignatt":

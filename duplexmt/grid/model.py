@@ -69,6 +69,7 @@ class GridModel(nn.Module):
         self.window = check_backbone(self.causal_lm.config)
         self.recompute = "nothing"  # one of RECOMPUTE, in training
         self.certainty = 0.0  # weight of the next token's certainty in decoding, see `decide`
+        self.k_min = 0  # lag below which decoding reads, see `read_ahead`
         self._project: Callable[..., Any] = project_and_rotate
         self._finish: Callable[..., Any] = finish_block
         self.emit_hidden = emit_hidden
@@ -233,6 +234,18 @@ class GridModel(nn.Module):
         q, tokens = text.float().log_softmax(-1).max(-1)
         odds = logits[:, EMIT] - logits[:, WAIT] + self.certainty * (q - torch.log(-torch.expm1(q)))
         return odds.sigmoid(), tokens
+
+    def read_ahead(self, p_emit: Tensor) -> Tensor:
+        """p(EMIT) of one pair's grid `[X, Y]` as decoding has it with `k_min`: 0 where fewer than so many source tokens
+        more were read than target tokens written, but for the last row, which writes whatever it is.
+
+        Not in the paper, whose policy may write however little was read (`k_min` = 0). With θ = 0 it is wait-k.
+        """
+        if not self.k_min:
+            return p_emit
+        x, y = (torch.arange(length, device=p_emit.device) for length in p_emit.shape)
+        early = (x[:, None] + 1 - y < self.k_min) & (x[:, None] < len(x) - 1)
+        return p_emit.masked_fill(early, 0.0)
 
     def check_rows(self) -> None:
         """Raise `ValueError` where some rows cannot be computed without the others."""

@@ -38,7 +38,7 @@ from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_to
 from ..grid.backbone import backbone_config, pretrained_backbone
 from ..grid.model import GridModel
 from ..kernels.int8 import to_int8
-from ..policy.knobs import recorded_certainty
+from ..policy.knobs import recorded_certainty, recorded_k_min
 from ..streaming.settled import SettledTokens
 from . import MANIFEST
 from .shards import load_adapter, split_file
@@ -211,7 +211,7 @@ def load_model_folder(
     model: GridModel | PrefixModel
     if info["system"] == "grid":
         model = GridModel(backbone, **info["grid"])
-        model.certainty = recorded_certainty(info)
+        model.certainty, model.k_min = recorded_certainty(info), recorded_k_min(info)
         model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
     else:
         model = PrefixModel(backbone, **info["prefix"])

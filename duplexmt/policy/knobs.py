@@ -99,6 +99,16 @@ def check_certainty(weight: Any) -> float:
     return weight
 
 
+def check_k_min(k: Any) -> int:
+    """Return the lag below which a grid reads if it is a whole number ≥ 0, else raise `ValueError`."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+        raise ValueError(
+            f"policy.k_min={k}: the source tokens that must be read beyond as many as are written must be a whole "
+            "number of at least 0 (0: p(EMIT) alone decides, as in the paper)"
+        )
+    return k
+
+
 def check_rows(rows: int | None) -> int | None:
     """Return the rows to compute of a pair if they are a whole number of at least 2, or None for all.
 
@@ -120,9 +130,18 @@ def recorded_theta(info: Mapping[str, Any]) -> float:
     Args:
         info: the manifest of its model folder.
     """
-    return float(info.get("operating_point", info["policy"])["theta"])
+    return float(_recorded(info)["theta"])
 
 
 def recorded_certainty(info: Mapping[str, Any]) -> float:
     """The weight of the next token's certainty that goes with `recorded_theta`; 0 where none was recorded."""
-    return float(info.get("operating_point", info["policy"]).get("certainty", 0.0))
+    return float(_recorded(info).get("certainty", 0.0))
+
+
+def recorded_k_min(info: Mapping[str, Any]) -> int:
+    """The lag below which a grid reads that goes with `recorded_theta`; 0 where none was recorded."""
+    return int(_recorded(info).get("k_min", 0))
+
+
+def _recorded(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    return info.get("operating_point", info["policy"])

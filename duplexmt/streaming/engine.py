@@ -181,7 +181,7 @@ class Engine:
             begin = perf_counter()
             if unknown := [s for s in going if s.emit_probability is None]:
                 for stream, p_emit in zip(unknown, self.states([s.state for s in unknown]), strict=True):
-                    stream.emit_probability = p_emit
+                    stream.emit_probability = p_emit if stream.has_read_ahead() else 0.0
                     stream.calls += 1
             if asking := [s for s in going if s.token is None and s.may_write()]:
                 for stream, token in zip(asking, self.states.tokens([s.state for s in asking]), strict=True):
@@ -330,6 +330,12 @@ class Stream:
     def at_source_end(self) -> bool:
         """Whether the end token is visible."""
         return self.source_ended and self.state.read == len(self.state.source)
+
+    def has_read_ahead(self) -> bool:
+        """Whether as much more was read than written as the model's `k_min` asks for, or all was (`read_ahead`)."""
+        written = len(self.state.target) - 1 - len(self.engine.tokens.target_prefix)
+        k_min = self.engine.model.k_min
+        return not k_min or self.at_source_end() or self.state.read - self.prefix - written >= k_min
 
     def may_write(self) -> bool:
         """Whether the next token matters here."""

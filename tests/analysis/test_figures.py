@@ -49,6 +49,16 @@ def test_p_emit_is_shown_as_decoding_compares_it_with_a_threshold():
     torch.testing.assert_close(torch.tensor(grid.emit), torch.stack(decided))
 
 
+def test_p_emit_is_0_where_decoding_reads_whatever_the_threshold():
+    model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
+    without = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05).emit
+    model.k_min = 2
+    found = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05).emit
+    for x, (row, usual) in enumerate(zip(found, without, strict=True)):
+        for y, (p, before) in enumerate(zip(row, usual, strict=True)):
+            assert p == (0.0 if x + 1 - y < 2 and x < len(found) - 1 else before)
+
+
 def test_rows_and_columns_of_prefixes_are_left_out():
     tokens = StreamTokens(TOKENS.end, TOKENS.seed, source_prefix=(5, 6), target_prefix=(7,))
     grid = sentence_grid(spoken_grid(), tokens, tiny_tokenizer(), ids("我好"), ids("a cat"), lam=0.0)

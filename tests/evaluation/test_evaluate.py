@@ -104,17 +104,20 @@ def test_a_search_that_goes_on_with_another_target_finishes_what_the_one_before_
     search(reached / 2).check_complete()  # has no need of θ = 1
 
 
-def test_certainty_is_given_to_an_evaluation_and_found_recorded_with_the_theta_it_belongs_to(models, tmp_path):
+@pytest.mark.parametrize(("knob", "given", "recorded"), [("certainty", 0.5, 0.25), ("k_min", 2, 1)])
+def test_a_rule_is_given_to_an_evaluation_and_found_recorded_with_the_theta_it_belongs_to(
+    models, tmp_path, knob, given, recorded
+):
     run, theta = tmp_path / "run", "policy.theta=0.3"
-    (point,) = decode(run, [models / "grid"], theta, "policy.certainty=0.5").points.values()
-    assert point.options["certainty"] == 0.5
+    (point,) = decode(run, [models / "grid"], theta, f"policy.{knob}={given}").points.values()
+    assert point.options[knob] == given
     with pytest.raises(ValueError, match=r"are stale: the settings have changed.*evaluate into a new folder"):
         decode(run, [models / "grid"], theta)
-    given = arguments([models / "grid"], "target_al=100", "policy.certainty=0.25")
+    given = arguments([models / "grid"], "target_al=100", f"policy.{knob}={recorded}")
     evaluate.job(checked("evaluate", *given), given, tmp_path / "search").choose_theta()
-    assert read_manifest(models / "grid")["operating_point"]["certainty"] == 0.25
+    assert read_manifest(models / "grid")["operating_point"][knob] == recorded
     found = decode(tmp_path / "next", [models / "grid"], "policy.theta=recorded")
-    assert [point.options["certainty"] for point in found.points.values()] == [0.25]
+    assert [point.options[knob] for point in found.points.values()] == [recorded]
 
 
 def test_an_evaluation_whose_models_were_moved_goes_on_with_them_where_they_are(models, tmp_path):

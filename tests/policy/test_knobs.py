@@ -2,7 +2,14 @@
 
 import pytest
 
-from duplexmt.policy.knobs import check_certainty, check_lam, recorded_certainty, recorded_theta
+from duplexmt.policy.knobs import (
+    check_certainty,
+    check_k_min,
+    check_lam,
+    recorded_certainty,
+    recorded_k_min,
+    recorded_theta,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +41,24 @@ def test_the_weight_of_certainty_is_the_one_that_goes_with_the_recorded_theta(in
 def test_bad_weights_of_certainty_are_refused_by_value_and_rule(weight):
     with pytest.raises(ValueError, match=r"policy\.certainty=.*at least 0"):
         check_certainty(weight)
+
+
+@pytest.mark.parametrize(
+    ("info", "k_min"),
+    [
+        ({"policy": {"theta": 0.5}}, 0),
+        ({"policy": {"theta": 0.5, "k_min": 3}}, 3),
+        ({"policy": {"theta": 0.5, "k_min": 3}, "operating_point": {"theta": 0.8, "k_min": 1}}, 1),
+    ],
+)
+def test_the_least_lag_is_the_one_that_goes_with_the_recorded_theta(info, k_min):
+    assert recorded_k_min(info) == k_min
+
+
+@pytest.mark.parametrize("k", [-1, 1.5, True, "1"])
+def test_bad_least_lags_are_refused_by_value_and_rule(k):
+    with pytest.raises(ValueError, match=r"policy\.k_min=.*at least 0"):
+        check_k_min(k)
 
 
 @pytest.mark.parametrize("lam", [-0.1, float("nan"), float("inf")])

@@ -52,6 +52,8 @@ def one_by_one(model, tokens, source, theta, limit=64):
             odds = p_emit / (1 - p_emit) * (q / (1 - q)) ** model.certainty
             p_emit = odds / (1 + odds)
         ended = x == len(stream) - 1
+        if model.k_min and not ended and x + 1 - len(tokens.source_prefix) - written < model.k_min:
+            p_emit = 0.0
         if ended and token == tokens.end:
             return [*events, ("end", "end_token")]
         if ended or (p_emit > theta and token != tokens.end):
@@ -133,6 +135,32 @@ def test_the_certainty_of_the_next_token_counts_as_much_as_it_is_given(options, 
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that no certainty changes show nothing"
+
+
+@both_tokens
+@pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
+def test_nothing_is_written_before_as_much_more_is_read_as_k_min_says(options, tokens):
+    told_apart = 0
+    for seed, theta in CASES:
+        model = small_talk(seed, **options)
+        without = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES]
+        model.k_min = 2
+        expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES]
+        told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
+        for how in ({}, {"recompute": True}, *([{"static": True}] if model.cacheable else [])):
+            system = GridSystem(model, tokens, theta, max_target_tokens=6, **how)
+            for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
+                assert_same_events(ours, theirs)
+    assert told_apart, "decisions that no k_min changes show nothing"
+
+
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_with_theta_0_a_least_lag_is_wait_k(k):
+    model = small_talk(1)
+    model.k_min = k
+    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[2].expand(len(hidden), 7)  # never the end
+    waited = delays(GridSystem(model, TOKENS, 0.0, max_target_tokens=6), SOURCES)
+    assert waited == [[min(k + y, len(source)) for y in range(6)] for source in SOURCES]
 
 
 def test_a_token_that_is_certain_beyond_rounding_is_written_at_any_theta_below_one():
