@@ -30,7 +30,7 @@ def serve(cfg: ServeSettings) -> None:
 
     engine = EngineSettings(model_folder=str(chosen_model(cfg.model_folder)), **asdict(cfg.engine))
     hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
-    app = create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)
+    app = create_app(hub, token=cfg.token, hosts=[*cfg.hosts, cfg.host], origins=cfg.origins)
     listening = server.listen(cfg.host, cfg.port)
     address = f"[{cfg.host}]" if ":" in cfg.host else cfg.host
     gc.freeze()  # what is loaded by now is not looked through again while clients wait

@@ -493,6 +493,15 @@ class LimitsConfig(Limits):
                 f"limits.characters_burst={self.characters_burst}: must be at least limits.message_characters="
                 f"{self.message_characters}, or such a message could never be sent"
             )
+        if self.frame_bytes < (least := 6 * self.message_characters + 100):  # a character is up to 6 bytes of JSON
+            raise ValueError(
+                f"limits.frame_bytes={self.frame_bytes}: must be at least {least}, or a message of "
+                f"limits.message_characters={self.message_characters} may not fit into a frame"
+            )
+        if self.messages_burst < 2:
+            raise ValueError(
+                f"limits.messages_burst={self.messages_burst}: must be at least 2, the message that begins and one more"
+            )
 
 
 @dataclass

@@ -354,6 +354,9 @@ class Client:
         self._wait(call())
 
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        if not self._thread.is_alive():
+            work.close()
+            raise RuntimeError("a Client lives inside its with block: with Client(url) as client: …")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 

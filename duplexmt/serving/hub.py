@@ -114,6 +114,7 @@ class Hub:
             self.forget(session)
             raise reused
         if resume.seq > session.seq:
+            self.detach(session, connection)
             raise Refused(Close.BAD_MESSAGE, f"seq={resume.seq}: the last frame is {session.seq}")
         self.metrics.resumed.inc()
         return session

@@ -54,7 +54,8 @@ def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) 
 def _received(descriptor: int, pause: float) -> Iterator[bytes | None]:
     silent = True  # nothing to let go yet
     while True:
-        if not silent and not select.select([descriptor], [], [], min(pause, TIMEOUT_MAX))[0]:
+        # Waits where nothing is to be let go, too: another process may have made reading return at once.
+        if not select.select([descriptor], [], [], None if silent else min(pause, TIMEOUT_MAX))[0]:
             silent = True
             yield None
         elif part := os.read(descriptor, CHUNK):

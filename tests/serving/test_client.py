@@ -149,6 +149,17 @@ def test_an_error_is_told_with_what_was_not_translated(monkeypatch):
         list(client)
 
 
+def test_outside_its_with_block_a_client_says_so_instead_of_waiting(server):
+    client = Client(server.address)
+    with pytest.raises(RuntimeError, match="inside its with block"):
+        client.send("我")
+    with client:
+        client.end()
+        assert list(client) == []
+    with pytest.raises(RuntimeError, match="inside its with block"):
+        client.end()
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1/live", "127.0.0.1:8000"])
 def test_an_address_that_is_none_of_a_server_is_told(url):
     with Client(url) as client, pytest.raises(ServerError, match="is no address of a server: give one like ws://"):

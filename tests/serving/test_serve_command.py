@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -77,6 +78,19 @@ def translated(folder):
     ).stdout
 
 
+def test_a_server_is_reached_by_the_name_it_was_told_to_listen_at(folder, monkeypatch):
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        pytest.skip(f"this machine does not know its own name, {name}")
+    monkeypatch.setitem(ENVIRONMENT, "DUPLEXMT_TOKEN", "secret")
+    with served(folder, f"host={name}") as process:
+        assert f"//{name}:" in process.page
+        with urllib.request.urlopen(process.page, timeout=5) as answer:
+            assert answer.status == 200
+
+
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
 def test_text_is_that_of_translate_py_though_the_engine_is_lost(folder, fault):
     expected = translated(folder)
@@ -118,6 +132,8 @@ def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder):
         (["host=0.0.0.0"], "host=0.0.0.0: others than this machine reach that address, so clients must bring a token"),
         (["port=70000"], "port=70000: must be at least 0 and below 65536"),
         (["limits.idle_seconds=0"], "limits.idle_seconds=0.0: must be a finite number above 0"),
+        (["limits.message_characters=3000"], "limits.frame_bytes=16384: must be at least 18100, or a message of"),
+        (["limits.messages_burst=1"], "limits.messages_burst=1: must be at least 2"),
         (["limits.idle_second=1"], "did you mean limits.idle_seconds?"),
         (["engine.max_streams=0"], "engine.max_streams=0: must be at least 1"),
         (["engine.max_repeats=0"], "engine.max_repeats=0: must be at least 2, or null for no guard"),

@@ -200,6 +200,14 @@ def test_a_session_without_text_ends_with_its_connection_and_one_with_text_after
             assert speaker.again(server.address).rest() == 4404
 
 
+def test_who_claims_frames_that_were_never_sent_is_refused_and_holds_no_session_open(monkeypatch):
+    with serving(monkeypatch, grace_seconds=0.1) as server:
+        speaker = begun(server, "我们")
+        speaker.seq = 1000
+        assert speaker.again(server.address).rest() == 4400
+        until(lambda: not server.hub.sessions)
+
+
 # --- limits --------------------------------------------------------------------------------------------------------
 
 BAD = [

@@ -5,6 +5,7 @@ import random
 import re
 import time
 from functools import cache, partial
+from threading import Timer
 
 import pytest
 from hypothesis import given, settings
@@ -430,6 +431,19 @@ def test_characters_are_there_as_soon_as_they_arrive_and_a_pause_is_told_once():
     assert next(text) is None
     os.write(writer, "没\n有".encode())
     assert next(text) == "没\n有"
+    os.close(writer)
+    assert list(text) in ([], [None])
+    os.close(reader)
+
+
+def test_text_is_waited_for_where_reading_returns_at_once():
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    text = arriving(reader, 0.01, print)
+    later = Timer(0.1, os.write, (writer, "他".encode()))
+    later.start()
+    assert next(text) == "他"
+    later.join()
     os.close(writer)
     assert list(text) in ([], [None])
     os.close(reader)
