@@ -72,13 +72,14 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 
 def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
-    from duplexmt.model_folder.artifact import save_model_folder, trained_on, trainings_of
+    from duplexmt.model_folder.artifact import check_replaceable, save_model_folder, trained_on, trainings_of
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import check_finite, demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model, open_loggers
     from duplexmt.training.processes import CORES
     from duplexmt.training.run import add_callbacks
 
+    check_replaceable(folder / "model")
     prepared, tokens = corpus_of(cfg, folder)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed)
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)

@@ -5,7 +5,8 @@ Parquet.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,7 @@ def write_block(table: pa.Table, report: Report, path: Path) -> None:
 
 def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
     """Some columns of a block; pages of the others are not touched."""
-    with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
+    with _opened(path) as reader:
         batches = [reader.get_batch(number).select(list(columns)) for number in range(reader.num_record_batches)]
         schema = pa.schema([reader.schema.field(name) for name in columns])
         return pa.Table.from_batches(batches, schema).combine_chunks()
@@ -40,5 +40,14 @@ def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
 
 def block_report(path: Path) -> Report:
     """What became of the lines of a block."""
-    with pa.memory_map(str(path)) as file:
-        return Report.from_dict(json.loads(pa.ipc.open_file(file).schema.metadata[_REPORT]))
+    with _opened(path) as reader:
+        return Report.from_dict(json.loads(reader.schema.metadata[_REPORT]))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with pa.memory_map(str(path)) as file:
+            yield pa.ipc.open_file(file)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again") from error

@@ -7,6 +7,7 @@ import logging
 import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from itertools import chain, repeat
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -70,7 +71,7 @@ def fetch(url: str, path: Path, *, size: int | None = None, sha256: str | None =
         try:
             expected = _fetch_rest(url, part)
             break
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code not in (408, 429):
                 raise OSError(
                     f"{url}: the server says {error.code} {error.reason}; is the address still right?"
@@ -84,28 +85,55 @@ def fetch(url: str, path: Path, *, size: int | None = None, sha256: str | None =
         ) from reason
     have = part.stat().st_size
     if is_web_page(part):
-        part.unlink()
+        _remove(part)
         raise ValueError(f"{url}: a web page came instead of the file; fetch it by hand and put it at {path}")
     if (expected is not None and have != expected) or not _is_right(part, size, sha256):
-        part.unlink()
+        _remove(part)
         raise ValueError(
             f"{url}: what came ({have:,} bytes) has not the size or SHA-256 it should have; it was removed"
         )
     part.replace(path)
+    _version_of(part).unlink(missing_ok=True)
+
+
+def _version_of(part: Path) -> Path:
+    """Where is kept which version of a file the server has begun to send."""
+    return part.with_name(f"{part.name}.version")
+
+
+def _remove(part: Path) -> None:
+    """What has come is of no use."""
+    for path in (part, _version_of(part)):
+        path.unlink(missing_ok=True)
 
 
 def _fetch_rest(url: str, part: Path) -> int | None:
-    """Add to `part` what is missing; returns the size of the whole file, where the server says it."""
+    """Add to `part` what is missing; returns the size of the whole file, where the server says it.
+
+    What has been replaced on the server since is sent from its beginning (`If-Range`).
+    """
     have = part.stat().st_size if part.is_file() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    kept = _version_of(part)
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    if have and kept.is_file():
+        headers["If-Range"] = kept.read_text(encoding="utf-8")
     try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # nothing is left to send
-            return None
-        raise
+        if error.code != 416 or not have:
+            raise
+        whole = (error.headers.get("Content-Range") or "").rpartition("/")[2]
+        if whole in ("", "*", str(have)):
+            return have  # nothing is left to send
+        _remove(part)
+        raise OSError(f"the file has {whole} bytes now, and {have:,} were there") from error
     with response:
         continued = response.status == 206
+        version = response.headers.get("ETag") or response.headers.get("Last-Modified")
+        if version and not version.startswith("W/"):
+            kept.write_text(version, encoding="utf-8")
+        elif not continued:
+            kept.unlink(missing_ok=True)
         have = have if continued else 0
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None

@@ -20,6 +20,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -77,11 +78,16 @@ def prepare(
         return sample(plan, counter, pool, command)
 
 
-def clean(plan: Preparation, pool: Executor, processes: int, progress: Progress = lambda name, lines: None) -> None:
-    """Clean all sources; see `clean_source`."""
+def clean(
+    plan: Preparation, pool: Executor, processes: int, progress: Progress = lambda name, lines: None
+) -> dict[str, Report]:
+    """Clean all sources; the report of each, see `clean_source`."""
+    reports = {}
     for task in _tasks(plan):
-        lines = clean_source(task, plan.root, pool, processes + 1, partial(progress, task.name)).counts["lines"]
+        reports[task.name] = clean_source(task, plan.root, pool, processes + 1, partial(progress, task.name))
+        lines = reports[task.name].counts["lines"]
         log.info("%s: %s of %s lines kept", task.name, f"{lines['kept']:,}", f"{lines['read']:,}")
+    return reports
 
 
 def _tasks(plan: Preparation) -> Iterator[CleanTask]:
@@ -206,7 +212,13 @@ def workers(processes: int) -> Iterator[Executor]:
     method = "fork" if threading.active_count() == 1 and "torch" not in sys.modules else "spawn"
     context = get_context(method)
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(os.getpid(),)) as pool:
-        yield pool
+        try:
+            yield pool
+        except BrokenProcessPool as error:
+            raise OSError(
+                f"one of {processes} processes was killed (is there memory for so many?): the same command goes on "
+                "from here; python -m data_prep takes fewer with processes=…"
+            ) from error
 
 
 def _begin(parent: int) -> None:

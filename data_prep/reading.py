@@ -23,7 +23,7 @@ from statistics import mode
 from typing import Any, NamedTuple
 
 from data_prep.report import Report
-from data_prep.streams import Damaged, as_file, chunks, lines
+from data_prep.streams import LONGEST_LINE, Damaged, as_file, chunks, lines
 
 
 class Pair(NamedTuple):
@@ -42,7 +42,7 @@ _FORMATS = (
     "or a folder of such files"
 )
 _MOST_LINES = 1_000  # of a record in a CSV
-_SPLIT_NAME = re.compile(r"(?<![a-z])(?:train|valid|dev|test)")
+_SPLIT_NAME = re.compile(r"(?<![a-z])(train|valid|dev|test)(?:ing|ation|set)?(?![a-z])")
 
 
 class _Row(NamedTuple):
@@ -145,7 +145,7 @@ def _files(path: Path) -> list[Path]:
             raise ValueError(f"{path} holds the splits {names}: give the folder of one, such as {path / 'train'}")
     else:
         matches = sorted(entry for entry in path.iterdir() if entry.is_file() and _kind(entry))
-        named = {entry: found[0] for entry in matches if (found := _SPLIT_NAME.search(entry.name.lower()))}
+        named = {entry: found[1] for entry in matches if (found := _SPLIT_NAME.search(entry.name.lower()))}
         splits = {*named.values()}
         if len(splits) > 1 or (splits - {"train"} and len(named) < len(matches)):
             first = next((entry.name for entry in matches if entry not in named), "train*")
@@ -206,32 +206,37 @@ def _tsv_rows(file: Path, source_field: int, target_field: int) -> Iterator[_Row
 
 def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> Iterator[_Row]:
     # Through the standard library: pandas, behind datasets, would turn 2002 into a number and drop "NA".
-    held: list[str] = []  # lines of the record at hand
+    held = 0  # lines of the record at hand
+    ended = False
 
     def texts() -> Iterator[str]:
+        nonlocal held, ended
         for line in _lines(file):
-            check_closed(_MOST_LINES)
-            held.append(line.decode("utf-8", "surrogateescape") + "\n")
-            yield held[-1]
+            if held > _MOST_LINES:
+                raise unclosed()
+            held += 1
+            yield line.decode("utf-8", "surrogateescape") + "\n"
+        ended = True
 
-    def check_closed(most: int) -> None:
-        if len(held) > most and sum(line.count('"') for line in held) % 2:
-            first, last = records.line_num - len(held) + 1, records.line_num
-            raise Damaged(
-                f"{file}: a quotation mark in line {first} makes one record of all up to line {last}: close it, or "
-                "double it within a quoted field"
-            )
+    def unclosed() -> Damaged:
+        first, last = records.line_num - held + 1, records.line_num
+        return Damaged(
+            f"{file}: a quotation mark in line {first} makes one record of all up to line {last}: close it, or "
+            "double it within a quoted field"
+        )
 
+    csv.field_size_limit(LONGEST_LINE)
     records = csv.reader(texts())
     header = next(records, [])
     for name in (source_field, target_field):
         if name not in (header if isinstance(name, str) else range(len(header))):
             raise ValueError(f"{file} has no column {name!r}; its header is {header}")
     source, target = (header.index(name) if isinstance(name, str) else name for name in (source_field, target_field))
-    held.clear()
+    held = 0
     for cells in records:
-        check_closed(1)
-        held.clear()
+        if ended:  # a record that is closed comes with its last line
+            raise unclosed()
+        held = 0
         text, bad = decode_line(",".join(cells).encode("utf-8", "surrogateescape"))
         if bad or len(cells) != len(header):
             yield _Row(records.line_num, text, None, bad or "wrong_column_count")

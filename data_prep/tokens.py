@@ -46,7 +46,10 @@ def token_counter(name_or_folder: str) -> TokenCounter:
 def _load(name_or_folder: str) -> Tokenizer:
     folder = Path(name_or_folder)
     if (folder / "tokenizer.json").is_file():
-        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+        try:
+            return Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # the library raises no kind of its own
+            raise ValueError(f"{folder / 'tokenizer.json'} is damaged ({error}): copy or save it again") from error
     vocabulary, merges = folder / "vocab.json", folder / "merges.txt"
     if vocabulary.is_file() and merges.is_file():
         config = folder / "tokenizer_config.json"

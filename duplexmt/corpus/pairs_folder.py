@@ -78,8 +78,14 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     )
     processes = usable_cores()
     with locked(plan.output, wait=True), workers(processes) as pool:  # other runs of the folder wait, and read
-        clean(plan, pool, processes)
+        cleaned = clean(plan, pool, processes)
     blocks = [(name, block) for name in files for block in source_blocks(plan.output / "clean" / name)]
+    for name, found in cleaned.items():
+        if found.counts["lines"]["read"] and not found.counts["lines"]["kept"]:
+            raise nothing_left("clean", found, str(files[name]))
+        for reasons in (found.counts.get(kind, {}) for kind in ("faulty", "dropped")):
+            for reason, count in reasons.items():
+                report.add(name, reason, count)
     forbidden = Texts()
     for name, file in tests.items():
         texts = texts_of(file, asked, plan.cleaning, report)
@@ -118,15 +124,17 @@ def corpus_files(root: Path, sources: list[str] | None, exclude: list[str]) -> t
             if name in found:
                 raise ValueError(f"{found[name]} and {file} would both be called {name!r}: rename one of them")
             found[name] = file
+        elif match and not file.exists():
+            raise FileNotFoundError(f"{file} leads to nothing: bring back what it links to, or remove it")
     if not found:
         raise ValueError(f"data.path={str(root)!r} holds no file NAME.tsv, .tsv.gz or .tsv.zst")
     for pattern in exclude:
-        if not any(fnmatchcase(name, pattern) for name in found):
+        if not any(_fits(name, pattern) for name in found):
             raise ValueError(
                 f"data.exclude={exclude}: {pattern!r} fits no file of {str(root)!r} ({', '.join(found)}): name its "
                 "test files, or set data.exclude=[] where it has none"
             )
-    tests = {name: file for name, file in found.items() if any(fnmatchcase(name, pattern) for pattern in exclude)}
+    tests = {name: file for name, file in found.items() if any(_fits(name, pattern) for pattern in exclude)}
     if asked := sorted(set(sources or []) & set(tests)):
         raise ValueError(
             f"data.sources={sources}: {', '.join(asked)} is a test file (data.exclude={exclude}) and is never trained "
@@ -138,6 +146,11 @@ def corpus_files(root: Path, sources: list[str] | None, exclude: list[str]) -> t
     if not files:
         raise ValueError(f"data.path={str(root)!r}: no file is left to train on; data.exclude={exclude} fits all")
     return files, tests
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a file's name fits a pattern, in capital or small letters."""
+    return fnmatchcase(name.casefold(), pattern.casefold())
 
 
 def texts_of(file: Path, asked: CorpusSettings, rules: Cleaning, report: Report) -> Texts:

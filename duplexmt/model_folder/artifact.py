@@ -109,9 +109,9 @@ def save_model_folder(
         max_shard_size: of a file of weights, such as 40MB; a tensor is never cut up. None for one file.
 
     Raises:
-        ValueError: for a size that is none.
+        ValueError: for a size that is none, and a folder of other things in the way.
     """
-    folder = Path(folder)
+    folder = check_replaceable(folder)
     sharded = {"max_shard_size": max_shard_size} if max_shard_size else {}
     disable_progress_bar()
     partial = _partial(folder)
@@ -160,8 +160,26 @@ def save_model_folder(
     write_manifest(partial, info)
     for weights in partial.rglob("*.safetensors"):  # safetensors keeps them from all other users
         shutil.copymode(partial / MANIFEST, weights)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(partial, folder)
+    if folder.exists():
+        replaced = folder.with_name(f"{folder.name}.replaced")
+        shutil.rmtree(replaced, ignore_errors=True)
+        os.replace(folder, replaced)
+        os.replace(partial, folder)
+        shutil.rmtree(replaced, ignore_errors=True)
+    else:
+        os.replace(partial, folder)
+    return folder
+
+
+def check_replaceable(folder: str | Path) -> Path:
+    """The path, if a model folder may be written there: nothing is there yet, or a model folder to replace.
+
+    Raises:
+        ValueError: for anything else, which would be lost.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (folder / MANIFEST).is_file() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ValueError(f"{str(folder)!r} is there and is no model folder: remove it, or give another name")
     return folder
 
 
@@ -329,8 +347,11 @@ def check_content(folder: Path, info: Mapping[str, Any]) -> None:
     """Read all files of a model folder, and compare them with what was saved.
 
     Raises:
-        ValueError: naming one that has changed.
+        ValueError: naming one that has changed, or weights that were not saved and might be loaded in their place.
     """
+    for path in sorted(folder.rglob("*.safetensors*")):
+        if (name := str(path.relative_to(folder))) not in info["digests"]:
+            raise _broken(folder, f": {name} is not part of the model that was saved there; remove it")
     for name, expected in info["digests"].items():
         if file_digest(folder / name) != expected:
             raise _broken(folder, f" is damaged: {name} does not hold what was saved")

@@ -20,7 +20,7 @@ import yaml
 from data_prep.files import write_whole
 
 from ..corpus.box import PREFIX, ROOT
-from .artifact import load_model_folder, record_operating_point, save_model_folder
+from .artifact import check_replaceable, load_model_folder, record_operating_point, save_model_folder
 
 LARGEST = 20e6  # bytes: what a repository bears
 COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "AP", "FRL")
@@ -31,9 +31,11 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
     evaluations.
 
     Raises:
-        ValueError: for a folder that is none, weights that float16 does not hold, or a folder that gets too large.
+        ValueError: for a folder that is none, one of other things in the way, weights that float16 does not hold, or a
+            folder that gets too large.
         FileNotFoundError: for an evaluation without results.
     """
+    check_replaceable(into)
     tables = [scores_of(folder) for folder in results]
     loaded = load_model_folder(source)
     info = loaded.info

@@ -204,6 +204,7 @@ def test_a_second_run_reads_what_the_first_one_cleaned(corpus, tmp_path, monkeyp
         ({"sources": ["one", "test-set"]}, r"data\.sources=.*test-set is a test file .*never trained on"),
         ({"sources": ["one", "onee"]}, r"there is no onee; the folder has one, test-set, three, two"),
         ({"exclude": ["tests-*"]}, r"data\.exclude=\['tests-\*'\]: 'tests-\*' fits no file .*data\.exclude=\[\]"),
+        ({"exclude": ["TEST-*"], "sources": ["one", "test-set"]}, r"test-set is a test file"),
         ({"exclude": ["*"]}, r"no file is left to train on; data\.exclude=\['\*'\] fits all"),
         ({"held_out": ["one", "test-set"]}, r"data\.held_out=.*there is no test-set among one, three, two"),
         ({"held_out": []}, r"data\.held_out=\[\]: name the files"),
@@ -247,3 +248,28 @@ def test_a_corpus_for_training_comes_with_a_tokenizer_of_its_training_pairs(corp
     characters = prepare_corpus(**settings | {"train_size": 50, "segmentation": "characters"})
     assert characters.splits["test"] == prepared.splits["test"], "whatever the tokens"
     assert "50 train" in prepared.summary()
+
+
+def test_the_report_says_why_pairs_of_a_file_were_dropped_and_a_file_that_gives_none_is_an_error(corpus, tmp_path):
+    write(corpus, "odd", [*sentences(7, 50), ("\u4f60\u597d", "\u4f60\u597d\u3002"), ("a\tb", "c")])
+    _, report = splits_of(corpus, tmp_path)
+    assert report.counts["odd"]["wrong_column_count"] == 1
+    assert sum(report.counts["odd"].values()) == 52
+    write(corpus, "attributed", [(source, f"{target}\tCC BY") for source, target in sentences(8, 50)])
+    with pytest.raises(ValueError, match=r"(?s)no clean pair is left of .*attributed.*wrong_column_count +50"):
+        splits_of(corpus, tmp_path)
+
+
+def test_a_link_that_leads_to_nothing_is_no_missing_corpus(corpus, tmp_path):
+    (corpus / "big.tsv").symlink_to(tmp_path / "gone.tsv")
+    with pytest.raises(FileNotFoundError, match=r"big\.tsv leads to nothing"):
+        splits_of(corpus, tmp_path)
+
+
+def test_a_damaged_block_is_told_with_the_way_out(corpus, tmp_path):
+    prepared = tmp_path / "prepared"
+    folder_pairs(asked(corpus, prepared), Report())
+    block = prepared / "clean" / "one" / "00000.arrow"
+    block.write_bytes(block.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"00000\.arrow is damaged .*: remove .*one, and it is made again"):
+        folder_pairs(asked(corpus, prepared), Report())

@@ -10,6 +10,7 @@ from data_prep.download import download, fetch
 from data_prep.sources import Source
 
 DATA = bytes(range(256)) * 500
+NEW = DATA[::-1]
 
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -27,18 +28,33 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_error(503)
             return
         data = b"<!DOCTYPE html><html>Please register</html>" if self.path.startswith("/page") else DATA
-        start = 0
-        if self.headers.get("Range") and not self.path.startswith("/whole"):
+        if self.path.startswith("/chunked"):
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(DATA), DATA) + (b"ff\r\nhalf" if first else b"0\r\n\r\n"))
+            return
+        start, version = 0, None
+        if self.path.startswith("/replaced"):  # after the first connection, which is cut off
+            version, data = ('"old"', DATA) if first else ('"new"', NEW)
+        if self.headers.get("Range") and version is not None and self.headers.get("If-Range", version) != version:
+            self.send_response(200)
+        elif self.headers.get("Range") and not self.path.startswith("/whole"):
             start = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))
             if start >= len(data):
-                self.send_error(416)
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(data)}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
                 return
             self.send_response(206)
         else:
             self.send_response(200)
         self.send_header("Content-Length", str(len(data) - start))
+        if version is not None:
+            self.send_header("ETag", version)
         self.end_headers()
-        end = start + 50_000 if self.path.startswith(("/cut", "/whole")) else len(data)
+        end = start + 50_000 if self.path.startswith(("/cut", "/whole")) or version == '"old"' else len(data)
         self.wfile.write(data[start:end] if first or not self.path.startswith("/whole") else data[start:])
 
     def log_message(self, *arguments):
@@ -77,6 +93,21 @@ def test_a_later_run_goes_on_with_what_an_earlier_one_has_left(server, tmp_path)
     fetch(f"{server.url}/file", tmp_path / "file", size=len(DATA), pause=0)  # all was there but the name
     assert (tmp_path / "file").read_bytes() == DATA
     assert server.seen == ["bytes=1234-", f"bytes={len(DATA)}-"]
+
+
+def test_a_file_that_was_replaced_meanwhile_is_fetched_anew(server, tmp_path):
+    fetch(f"{server.url}/replaced", tmp_path / "file", pause=0)
+    assert (tmp_path / "file").read_bytes() == NEW
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    (tmp_path / "file.part").write_bytes(DATA + b"more than there is now")
+    fetch(f"{server.url}/file", tmp_path / "file", pause=0)
+    assert (tmp_path / "file").read_bytes() == DATA
+
+
+def test_an_answer_in_pieces_that_is_cut_off_is_asked_for_again(server, tmp_path):
+    fetch(f"{server.url}/chunked", tmp_path / "file", pause=0)
+    assert (tmp_path / "file").read_bytes() == DATA
+    assert len(server.seen) == 2
 
 
 def test_a_server_that_cannot_continue_starts_afresh(server, tmp_path):

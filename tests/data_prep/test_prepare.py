@@ -33,7 +33,7 @@ from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
 from data_prep.shards import of_a_shard
 from data_prep.splitting import text_key
-from data_prep.tokens import TokenCounter
+from data_prep.tokens import TokenCounter, token_counter
 from tests.data_prep.formats import PAIRS, tsv, write_wmt21
 
 CHARACTERS = TokenCounter(lambda texts: [len(text) for text in texts], "characters", "0")
@@ -323,6 +323,20 @@ def test_a_finished_run_is_not_done_again(raw, tmp_path):
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_killed_is_told_in_a_line():
+    with (
+        pytest.raises(OSError, match=r"one of 2 processes was killed .*: the same command goes on"),
+        workers(2) as pool,
+    ):
+        pool.submit(os._exit, 9).result()
+
+
+def test_a_damaged_tokenizer_is_told_in_a_line(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "model', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"tokenizer\.json is damaged .*: copy or save it again"):
+        token_counter(str(tmp_path))
 
 
 def test_exchanged_columns_are_refused_before_a_source_counts_as_done(tmp_path):

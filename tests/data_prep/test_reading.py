@@ -124,6 +124,13 @@ def test_a_pair_of_surrogates_in_json_is_a_character(tmp_path: Path) -> None:
     assert read(path, "s", "t")[0] == [("a", "🚀")]
 
 
+def test_quotation_marks_within_and_around_fields_of_a_csv_are_read_as_they_stand(tmp_path: Path) -> None:
+    lines = [b"s,t", b'5" pipe,"two', b'lines"', b"a,b", b'c,"' + b"d" * 200_000 + b'"']
+    pairs, report = read(write(tmp_path / "a.csv", b"\n".join(lines)), "s", "t")
+    assert pairs == [('5" pipe', "two\nlines"), ("a", "b"), ("c", "d" * 200_000)]
+    assert report.counts == {"read": {"pairs": 3}}
+
+
 @pytest.mark.parametrize(("more", "last"), [(100, 105), (100_000, 1_005)])
 def test_a_quotation_mark_that_is_never_closed_does_not_swallow_the_rest_of_a_csv(
     tmp_path: Path, more: int, last: int
@@ -190,6 +197,8 @@ def test_a_folder_or_pattern_reads_its_files_in_order_of_name_but_no_test_files(
     write(tmp_path / "train-1.tsv", tsv(PAIRS[2:]))
     write(tmp_path / "train-0.tsv.gz", gzip.compress(tsv(PAIRS[:2])))
     write(tmp_path / "README.md", b"not a corpus")
+    assert read(tmp_path)[0] == PAIRS
+    write(tmp_path / "train-testimony.tsv", b"")
     assert read(tmp_path)[0] == PAIRS
     for name in ("test.tsv", "test-wmt19.tsv"):
         write(tmp_path / name, b"x\ty\n")

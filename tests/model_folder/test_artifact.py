@@ -323,6 +323,12 @@ def test_a_truncated_file_is_named_with_both_sizes_and_a_missing_one_is_named(fo
     refused(folder, rf"incomplete: {name} is missing")
 
 
+@pytest.mark.parametrize("name", ["model-00001-of-00002.safetensors", "model.safetensors.index.json"])
+def test_weights_that_were_not_saved_with_the_model_are_refused_and_not_loaded_in_their_place(folder, name):
+    shutil.copy(folder / "model.safetensors", folder / name)
+    refused(folder, f"{name} is not part of the model that was saved there; remove it")
+
+
 @pytest.mark.parametrize(
     "manifest",
     [

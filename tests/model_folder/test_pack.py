@@ -28,6 +28,18 @@ def trained(tmp_path):
     return save(tmp_path / "trained", model)
 
 
+def test_a_folder_of_other_things_is_not_replaced(trained, tmp_path):
+    (tmp_path / "precious" / "sub").mkdir(parents=True)
+    (tmp_path / "precious" / "sub" / "thesis.txt").write_text("years", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"precious' is there and is no model folder: remove it, or give another name"):
+        pack.pack(trained, tmp_path / "precious")
+    assert (tmp_path / "precious" / "sub" / "thesis.txt").read_text(encoding="utf-8") == "years"
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):  # into an empty folder, and over the model written there
+        load_model_folder(pack.pack(trained, tmp_path / "empty"))
+    assert not list(tmp_path.glob("*.replaced"))
+
+
 def test_a_packed_model_is_the_trained_one_up_to_the_rounding_of_its_weights(trained, tmp_path):
     packed = pack.pack(trained, tmp_path / "packed")
     before, after = load_model_folder(trained), load_model_folder(packed)
