@@ -40,7 +40,7 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
         torch.set_num_threads(settings.threads)
     try:
         engine = Worker(settings)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:  # the last one: PyTorch's own, such as no room on a GPU
         link.sendall(_line({"failed": str(error)}))
         return
     if own_process:  # else Python looks through all that was loaded now and then, and serves nobody for 150 ms

@@ -91,7 +91,8 @@ class LiveDriver:
         Args:
             text: that nothing has been taken of.
             theta: its EMIT threshold; None for the engine's (none, where no grid decodes).
-            source_length: tokens of each of its sentences, where they are known and the text does not know better.
+            source_length: tokens of each of its sentences, where they are known and the text does not know better; no
+                sentence is longer than its limit.
 
         Raises:
             ValueError: for sentences longer than the engine takes.
@@ -99,6 +100,8 @@ class LiveDriver:
         room = longest_sentence(self.engine)
         if not 1 <= text.limit <= room:
             raise ValueError(f"max_sentence_tokens={text.limit}: must lie between 1 and {room}")
+        if source_length is not None:
+            source_length = min(source_length, text.limit)
         return LiveTranslator(self, text, self.engine.theta if theta is None else check_theta(theta), source_length)
 
     @property

@@ -11,10 +11,12 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from duplexmt.serving import engine_process
 from duplexmt.serving.server import listen
+from duplexmt.serving.settings import EngineSettings
 
 from ..helpers import SENTENCES
-from .live_server import Speaker, serving, translated, until
+from .live_server import ENGINE, Speaker, serving, translated, until
 
 START = {"type": "start"}
 TEXT = "".join(source for source, _ in SENTENCES[:3]) + "\n" + SENTENCES[3][0] + " Tea or coffee?\r\n\n我们走"
@@ -417,6 +419,17 @@ def test_the_engine_dies_again_and_again_and_no_client_sees_it(monkeypatch):
         for number, speaker in enumerate(speakers):
             speaker.say(type="text", at=10 * number + 5, text=TEXT[10 * number + 5 :])
             assert speaker.whole() == translated(TEXT)
+
+
+def test_an_engine_that_finds_no_room_for_its_model_says_so(monkeypatch):
+    def no_room(settings):
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(engine_process, "Worker", no_room)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        engine_process.run(EngineSettings(**ENGINE), theirs)
+        assert json.loads(ours.recv(1000)) == {"failed": "CUDA out of memory"}
 
 
 def test_a_fault_of_the_servers_own_ends_it_with_a_reason(monkeypatch, caplog):

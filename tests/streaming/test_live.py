@@ -134,6 +134,17 @@ def test_a_text_known_as_a_whole_is_translated_as_evaluation_does():
     assert [h.delays for h in found] == [h.delays for h in collect(system.translate(sources), 3)]
 
 
+def test_no_sentence_is_taken_to_be_longer_than_any_may_be():
+    driver = translator_of(anchor="source_length").driver
+    announced = []
+    for source_length in (12, 100_000):
+        translator = driver.join(live_text(TOKENIZER, max_sentence_tokens=12), source_length=source_length)
+        list(translator.feed(CHINESE[0]))
+        announced.append(translator.sentence.length)
+        list(translator.finish())
+    assert announced == [12, 12]
+
+
 @pytest.mark.parametrize("character", "\v\f\x1c\x85\u2028\u2029")
 def test_a_text_known_as_a_whole_has_the_sentences_it_has_as_it_arrives(character):
     text = f"他没有{character}看见那个人。\n我们\r\n走"
