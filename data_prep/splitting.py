@@ -8,6 +8,7 @@ pair, up to case, spaces and punctuation (`text_key`), is not trained on.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
@@ -17,12 +18,14 @@ from data_prep.report import Report
 
 HELD_OUT = ("test", "validation")
 
-_NOT_WORD = re.compile(r"[\W_]+")
+# Vowel signs of Indian and South-East Asian scripts, which tell words apart, are no `\w` of Python's.
+_SIGNS = "".join(chr(code) for code in range(0x0900, 0x1800) if unicodedata.category(chr(code)).startswith("M"))
+_NOT_WORD = re.compile(rf"[^\w{_SIGNS}]+")
 
 
 def text_key(text: str) -> str:
     """What makes two texts the same for a split: letters and digits, without case ("Hello, Tom!" is "hellotom")."""
-    return _NOT_WORD.sub("", text).casefold()
+    return _NOT_WORD.sub("", text).replace("_", "").casefold()
 
 
 def rank(text: str, seed: int) -> int:

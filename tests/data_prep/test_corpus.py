@@ -253,3 +253,9 @@ def test_a_negative_size_and_an_unknown_language_are_errors_before_anything_is_r
             load_corpus(tmp_path / "nowhere.tsv", "nowhere.tsv" if name == "test_size" else None, **LANGUAGES, **size)
     with pytest.raises(ValueError, match="'cn' is not an ISO 639-1 code"):
         load_corpus(tmp_path / "nowhere.tsv", source_language="cn", target_language="en")
+
+
+def test_words_that_differ_in_vowel_signs_alone_are_different_texts():
+    words = ["की", "का", "कि", "के", "दिन", "दान", "देना", "दीना", "ที่", "ทา", "កា", "កិ"]
+    assert len({text_key(word) for word in words}) == len(words)
+    assert text_key("Hello, \u26a0\ufe0f_Tom!") == "hellotom"
