@@ -36,6 +36,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_whole(value: Any, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def check_confidence(rho: Any) -> float:
     """Return ρ if it is a number in [0, 1], else raise `ValueError`."""
     if not _is_number(rho) or not 0 <= rho <= 1:
@@ -52,7 +56,7 @@ def check_lsg(delta: Any) -> float:
 
 def check_alignatt(frames: Any) -> int:
     """Return f if it is a whole number ≥ 0, else raise `ValueError`."""
-    if isinstance(frames, bool) or not isinstance(frames, int) or frames < 0:
+    if not _is_whole(frames):
         raise ValueError(
             f"alignatt={frames}: f, the last source tokens that a token written must not rest on, must be a whole "
             "number of at least 0"
@@ -62,7 +66,7 @@ def check_alignatt(frames: Any) -> int:
 
 def check_hold(n: Any) -> int:
     """Return n if it is a whole number ≥ 0, else raise `ValueError`."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+    if not _is_whole(n):
         raise ValueError(f"hold={n}: n, the last tokens of a draft that are held back, must be a whole number ≥ 0")
     return n
 
@@ -101,7 +105,7 @@ def check_certainty(weight: Any) -> float:
 
 def check_k_min(k: Any) -> int:
     """Return the lag below which a grid reads if it is a whole number ≥ 0, else raise `ValueError`."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+    if not _is_whole(k):
         raise ValueError(
             f"policy.k_min={k}: the source tokens that must be read beyond as many as are written must be a whole "
             "number of at least 0 (0: p(EMIT) alone decides, as in the paper)"
@@ -115,7 +119,7 @@ def check_rows(rows: int | None) -> int | None:
     Raises:
         ValueError: for anything else.
     """
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 2):
+    if rows is not None and not _is_whole(rows, least=2):
         raise ValueError(
             f"training.rows={rows}: must be a whole number of at least 2 (the last row and one more: without a choice "
             "between rows there is no policy to learn), or null for all rows"
