@@ -11,6 +11,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from duplexmt.cache.stream_cache import StreamCache
 from duplexmt.serving import engine_process
 from duplexmt.serving.server import listen
 from duplexmt.serving.settings import EngineSettings
@@ -419,6 +420,29 @@ def test_the_engine_dies_again_and_again_and_no_client_sees_it(monkeypatch):
         for number, speaker in enumerate(speakers):
             speaker.say(type="text", at=10 * number + 5, text=TEXT[10 * number + 5 :])
             assert speaker.whole() == translated(TEXT)
+
+
+def room_for_one(self, slots, length):
+    if slots > 1:
+        raise ValueError(f"a cache of {slots} streams takes too much")
+
+
+def test_a_sentence_that_finds_no_room_is_over_and_the_others_go_on(monkeypatch, caplog):
+    monkeypatch.setattr(StreamCache, "_check_memory", room_for_one)
+    with serving(monkeypatch) as server:
+        first = begun(server, TEXT[:5])
+        first.until("events")
+        second = begun(server, TEXT)
+        while not second.events or second.events[-1]["event"] != "end":
+            second.until("events")
+        assert second.events[-1]["reason"] == "failed"
+        assert "takes too much" in caplog.text
+        first.say(type="text", at=5, text=TEXT[5:])
+        assert first.whole() == translated(TEXT)
+        second.say(type="text", at=len(TEXT), text=TEXT[:20])
+        last = second.whole().removesuffix("\n").split("\n")[-1]
+        assert last.strip(), "it has room by then"
+        assert server.hub.link.starts == 1
 
 
 def test_an_engine_that_finds_no_room_for_its_model_says_so(monkeypatch):
