@@ -3,10 +3,10 @@
     python benchmarks/gold_alignment.py [MODEL_FOLDER] [--theta 0.5] [--limit N]
 
 On the test pairs of the model's built-in corpus: quality and latency at θ beside the policy that writes each token as
-soon as the gold alignment determines it; how often p(EMIT), as decoding has it with a recorded certainty, is on the
-side of 0.5 that the model's own DP mask is on; and how often the DP path writes a token of a content word no earlier
-than the row of the last source word it is aligned with (`content_not_early`; `…_in_order` asks the same of all tokens
-before it too). The last line is one JSON object.
+soon as the gold alignment determines it; how often p(EMIT), as decoding has it with the recorded certainty and k_min,
+is on the side of 0.5 that the model's own DP mask is on; and how often the DP path writes a token of a content word no
+earlier than the row of the last source word it is aligned with (`content_not_early`; `…_in_order` asks the same of all
+tokens before it too). The last line is one JSON object.
 """
 
 import argparse
@@ -105,7 +105,10 @@ def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: floa
     for begin in range(0, len(pairs), 25):
         part = pairs[begin : begin + 25]
         guided = guide(model, loaded.tokens, collate(examples(loaded, part)).to(model.device), lam)
-        decided = torch.cat([model.decide(states)[0] for states in guided.hidden.split(256)]) > 0.5
+        p_emit = guided.cells.padded(torch.cat([model.decide(states)[0] for states in guided.hidden.split(256)]))
+        for p, (X, Y) in zip(p_emit, guided.cells.shapes, strict=True):
+            p[:X, :Y] = model.read_ahead(p[:X, :Y])
+        decided = guided.cells.flat(p_emit) > 0.5
         agreeing += int((decided == guided.mask).sum())
         cells += len(guided.cells)
         for pair, rows in zip(part, path_rows(guided.y_at, guided.cells.width[1]).tolist(), strict=True):

@@ -68,7 +68,9 @@ def read_pairs(
     With a `context_separator` the source column may hold "sentence before|||source".
     Under `stage`, `report` gets the number of `pairs` and, with the first lines as examples, the lines passed over:
     `empty_line`, `one_sided`, `wrong_column_count`, `invalid_utf8`, `invalid_json`, `missing_field`, `not_text`,
-    `nul_byte`. A TSV's column count is the commonest one among its first 100 lines.
+    `nul_byte`, `stray_quotation_mark` (lines of a CSV made one by a mark that is closed within a field). Pairs of which
+    a side runs over `several_lines` are kept, and counted: it may be such a mark that is closed at a field's end.
+    A TSV's column count is the commonest one among its first 100 lines.
 
     Raises, before the first pair where it can be known:
         FileNotFoundError: nothing at `path`.
@@ -101,6 +103,8 @@ def _read(
             fault = bad or _fault(alone, target)
             if fault is None:
                 pairs += 1
+                if "\n" in alone or "\n" in target:
+                    report.add_example(stage, "several_lines", f"{alone}\t{target}")
                 yield Pair(alone, target, before)
             else:
                 report.add_example(stage, fault, source if bad else f"{source}\t{target}")
@@ -206,20 +210,20 @@ def _tsv_rows(file: Path, source_field: int, target_field: int) -> Iterator[_Row
 
 def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> Iterator[_Row]:
     # Through the standard library: pandas, behind datasets, would turn 2002 into a number and drop "NA".
-    held = 0  # lines of the record at hand
+    held: list[str] = []  # lines of the record at hand
     ended = False
 
     def texts() -> Iterator[str]:
-        nonlocal held, ended
+        nonlocal ended
         for line in _lines(file):
-            if held > _MOST_LINES:
+            if len(held) > _MOST_LINES:
                 raise unclosed()
-            held += 1
-            yield line.decode("utf-8", "surrogateescape") + "\n"
+            held.append(line.decode("utf-8", "surrogateescape") + "\n")
+            yield held[-1]
         ended = True
 
     def unclosed() -> Damaged:
-        first, last = records.line_num - held + 1, records.line_num
+        first, last = records.line_num - len(held) + 1, records.line_num
         return Damaged(
             f"{file}: a quotation mark in line {first} makes one record of all up to line {last}: close it, or "
             "double it within a quoted field"
@@ -232,16 +236,27 @@ def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> I
         if name not in (header if isinstance(name, str) else range(len(header))):
             raise ValueError(f"{file} has no column {name!r}; its header is {header}")
     source, target = (header.index(name) if isinstance(name, str) else name for name in (source_field, target_field))
-    held = 0
+    held.clear()
     for cells in records:
         if ended:  # a record that is closed comes with its last line
             raise unclosed()
-        held = 0
+        is_stray = len(held) > 1 and not _is_well_formed(held)
+        held.clear()
         text, bad = decode_line(",".join(cells).encode("utf-8", "surrogateescape"))
+        bad = "stray_quotation_mark" if is_stray else bad
         if bad or len(cells) != len(header):
             yield _Row(records.line_num, text, None, bad or "wrong_column_count")
         else:
             yield _Row(records.line_num, cells[source], cells[target])
+
+
+def _is_well_formed(lines: list[str]) -> bool:
+    """Whether every quotation mark that closes a field of a CSV is its last character."""
+    try:
+        list(csv.reader(lines, strict=True))
+    except csv.Error:
+        return False
+    return True
 
 
 def _jsonl_rows(file: Path, source_path: list[str], target_path: list[str]) -> Iterator[_Row]:

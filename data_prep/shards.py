@@ -31,7 +31,7 @@ def write_shard(path: Path, tables: Iterable[tuple[pa.Table, Counter[str]]]) -> 
 
     def write(stream: Any) -> None:
         options = {"compression": "lz4", "use_dictionary": ["corpus"], "write_statistics": False}
-        with pq.ParquetWriter(stream, SPLIT_SCHEMA, **options) as writer:
+        with pq.ParquetWriter(stream, SPLIT_SCHEMA, **options, write_page_checksum=True) as writer:
             for table, counts in tables:
                 writer.write_table(table)
                 sources.update({each["values"]: each["counts"] for each in table["corpus"].value_counts().to_pylist()})

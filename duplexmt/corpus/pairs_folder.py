@@ -140,6 +140,9 @@ def corpus_files(root: Path, sources: list[str] | None, exclude: list[str]) -> t
             f"data.sources={sources}: {', '.join(asked)} is a test file (data.exclude={exclude}) and is never trained "
             "on; leave it out"
         )
+    if sources == []:
+        told = f"name some of {', '.join(name for name in found if name not in tests)}, or null for all of them"
+        raise ValueError(f"data.sources=[]: no file is named to train on; {told}")
     if unknown := sorted(set(sources or []) - set(found)):
         raise ValueError(f"data.sources={sources}: there is no {', '.join(unknown)}; the folder has {', '.join(found)}")
     files = {name: file for name, file in found.items() if name not in tests and (sources is None or name in sources)}

@@ -18,7 +18,6 @@ from .decoding import Decoding, TestSet
 from .pairs import read_test_pairs
 from .points import (
     begun_points,
-    check_frames,
     check_knobs,
     check_languages,
     check_sources,
@@ -67,7 +66,6 @@ class Job:
                 test, held_out_from = self.test_pairs(cfg.split, loaded, manifests)
                 compared.append(held_out_from)
                 decoding = Decoding.start(self.folder, test, asked)
-            check_frames(cfg.rivals["alignatt"], loaded, test)
             if cfg.check_overlap:
                 self.look_for_overlap(test, loaded, model_folder, compared)
             wanted = points_of(loaded, cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals)
@@ -136,12 +134,12 @@ class Job:
 
         Raises:
             ValueError: for pairs of other languages than the models', for sources that are longer than one of them
-                takes, and what `read_test_pairs` raises.
+                takes or shorter than an f of AlignAtt, and what `read_test_pairs` raises.
         """
         data, cfg = self.data_of(loaded.info["data"], split), self.cfg
         check_test_languages(next(iter(manifests)), loaded.info["data"], data)
         test, held_out_from = read_test_pairs(data, split, loaded, manifests.values(), cfg.references, cfg.limit)
-        check_sources(manifests, test.sources, cfg.policy.max_target_tokens)
+        check_sources(manifests, test, cfg.policy.max_target_tokens, cfg.rivals["alignatt"])
         return test, held_out_from
 
     def look_for_overlap(

@@ -104,13 +104,18 @@ def check_test_languages(folder: Path, trained: Mapping[str, Any], asked: Mappin
         )
 
 
-def check_sources(manifests: Mapping[Path, Mapping[str, Any]], sources: Sequence[str], max_target_tokens: int) -> None:
-    """Refuse test sentences that are longer than one of the models takes, before any of them is run."""
+def check_sources(
+    manifests: Mapping[Path, Mapping[str, Any]], test: TestSet, max_target_tokens: int, frames: Sequence[int]
+) -> None:
+    """Refuse test sentences that are longer than one of the models takes, and an f of AlignAtt (`frames`) that is
+    longer than every source of a model run as it, before any of them is run."""
     for folder, info in manifests.items():
         tokenizer, tokens, config = load_without_weights(folder, info)
-        ids = SourceTokens(tokenizer, info["data"].get("segmentation", "tokens")).ids(sources)
+        ids = SourceTokens(tokenizer, info["data"].get("segmentation", "tokens")).ids(test.sources)
         try:
             check_lengths(ids, tokens, config, max_target_tokens)
+            if can_run("alignatt", info["system"], info.get("prefix", {}).get("k")):
+                check_frames(frames, max(map(len, ids)), test)
         except ValueError as error:
             raise ValueError(f"model_folder={folder}: {error}") from error
 
@@ -128,9 +133,8 @@ def check_knobs(knobs: Mapping[str, Sequence[Any]], manifests: Iterable[Mapping[
             )
 
 
-def check_frames(frames: Sequence[int], loaded: ModelFolder, test: TestSet) -> None:
-    """Refuse an f of AlignAtt that is longer than every source: nothing would be written before the source ends."""
-    longest = max(map(len, loaded.sources.ids(test.sources)))
+def check_frames(frames: Sequence[int], longest: int, test: TestSet) -> None:
+    """Refuse an f of AlignAtt beyond the longest source: nothing would be written before the source ends."""
     for f in frames:
         if f > longest:
             raise ValueError(

@@ -5,6 +5,7 @@ Whoever starts it has all it takes to start another one: `open_text.OpenText`.
 
 import gc
 import json
+import logging
 import select
 import signal
 import socket
@@ -25,6 +26,7 @@ from ..streaming.text import GrowingText, token_text
 from .protocol import as_json
 from .settings import EngineSettings
 
+log = logging.getLogger(__name__)
 HEARTBEAT = 0.5  # seconds between two signs of life
 PARKING = 0.05  # seconds between two looks for a stream that has stalled
 CHUNK = 2**18
@@ -80,7 +82,9 @@ class Worker:
         self.engine = live_engine(
             self.loaded, None, settings.max_target_tokens, settings.max_repeats, max_streams=settings.max_streams
         )
-        self.driver = LiveDriver(self.engine, text_seconds=settings.text_seconds, park_after=settings.park_after)
+        self.driver = LiveDriver(
+            self.engine, text_seconds=settings.text_seconds, park_after=settings.park_after, failed=self._failed
+        )
         data = self.loaded.info["data"]
         self.between = "" if data["target_language"] in UNSPACED else " "
         self.model = {
@@ -128,6 +132,10 @@ class Worker:
             assert do == "leave"
             translator.close()
             self._forget(name)
+
+    @staticmethod
+    def _failed(why: str) -> None:
+        log.warning("a sentence was ended: %s; with a lower engine.max_streams, fewer are translated at once", why)
 
     def _forget(self, name: str) -> None:
         del self.names[self.texts.pop(name)]

@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import logging
+from collections import Counter
 from time import monotonic
 from typing import Any
 
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 TICK = 0.5  # seconds between two looks at all sessions
 LAG = 0.1  # seconds between two looks at the event loop
 DRAIN_LOOK = 0.02
+MOST_ENGINES = 5  # that may end, one after the other, at the text of one session
 
 
 class Hub:
@@ -26,6 +28,9 @@ class Hub:
         engine: its settings.
         limits: of clients.
         step_deadline, start_deadline: see `EngineLink`.
+
+    Attributes:
+        at_rest: whether the engine has had all that the one before was at, and had nothing left to do since.
     """
 
     def __init__(self, engine: EngineSettings, limits: Limits, *, step_deadline: float, start_deadline: float) -> None:
@@ -41,6 +46,9 @@ class Hub:
         self.sessions: dict[str, Session] = {}
         self.connections: set[Client] = set()
         self.draining = False
+        self.at_rest = False
+        self._taken = False  # whether the engine has taken all that it was told when it began
+        self._lost: Counter[str] = Counter()  # engines that have ended since, by session with open text
         self._idle = False  # whether every text waits for its speaker
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -142,6 +150,7 @@ class Hub:
 
     def forget(self, session: Session) -> None:
         """End a session."""
+        self._lost.pop(session.name, None)
         if self.sessions.pop(session.name, None) is not None:
             self.link.ask(do="leave", name=session.name)
             self.metrics.sessions.set(len(self.sessions))
@@ -149,14 +158,33 @@ class Hub:
     # --- the engine --------------------------------------------------------------------------------------------------
 
     def _engine_is_ready(self, model: dict[str, Any]) -> None:
-        self.model = model
+        is_another, self.model = self.model is not None, model
         self.metrics.engines.inc()
-        for session in self.sessions.values():
-            if not session.done:
-                for message in session.open_text.again():
-                    self.link.ask(**message)
+        self._taken = self.at_rest = False
+        for session in [one for one in self.sessions.values() if not one.done]:
+            if is_another and session.open_text.text:
+                self._lost[session.name] += 1
+            if self._lost[session.name] >= MOST_ENGINES:
+                self._give_up(session)
+                continue
+            for message in session.open_text.again():
+                self.link.ask(**message)
+        self.link.ask(do="tell", name="")
+
+    def _give_up(self, session: Session) -> None:
+        """End a session at whose text one engine after the other may have ended."""
+        told = f"{self._lost[session.name]} engines have ended, one after the other, at what was to be translated"
+        log.error("%s: a session with %d characters of it is ended", told, len(session.open_text.text))
+        if session.connection is not None:
+            told = f"{told}: start anew, without this text if it happens again"
+            session.connection.leave(Refused(Close.BAD_MESSAGE, told, code="untranslatable"))
+        self.forget(session)
 
     def _engine_told(self, step: dict[str, Any]) -> None:
+        self._taken = self._taken or step["asked"]
+        if self._taken and step["idle"]:
+            self.at_rest = True
+            self._lost.clear()
         if self.draining and step["asked"]:
             self._idle = step["idle"]
             self.link.ask(do="tell", name="")
@@ -187,6 +215,7 @@ class Hub:
         for change in changes if connection is not None else ():
             connection.tell(change)  # type: ignore[union-attr]
         if events:
+            self._lost.pop(session.name, None)
             frame, arrived = session.add(events)
             if connection is not None:
                 connection.tell_frame(frame)

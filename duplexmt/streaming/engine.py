@@ -172,11 +172,14 @@ class Engine:
 
         Returns:
             At most one event a stream. None at all means that every stream waits for its source.
+
+        Raises:
+            ValueError: where the states of some find no room in memory; no stream has gone on then.
         """
         live = [s for s in (self.streams.values() if streams is None else streams) if s.can_step()]
         new = [s for s in live if not s.begun]
         going = [s for s in live if s.begun]
-        events: list[Event] = [s.begin() for s in new]
+        events: list[Event] = []
         if going:
             begin = perf_counter()
             if unknown := [s for s in going if s.emit_probability is None]:
@@ -191,7 +194,7 @@ class Engine:
                 stream.elapsed += seconds
                 if (event := stream.act()) is not None:
                     events.append(event)
-        return events
+        return [*(s.begin() for s in new), *events]
 
     def close_idle(self, seconds: float) -> list[End]:
         """Close the streams whose source has neither ended nor gone on for so long: their clients have left."""

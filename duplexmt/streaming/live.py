@@ -9,7 +9,7 @@ What a text leads to depends on nothing else: neither on how it was cut on its w
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -71,6 +71,8 @@ class LiveDriver:
         engine: of the model; it may have other streams, too.
         text_seconds: to be spent on text in one step, so that a long one does not keep the others waiting.
         park_after: seconds without a new token after which a stream may be taken for another text.
+        failed: is told why a grid's stream cannot go on, as where memory is short, and its sentence is then over; None
+            has the `ValueError` raised.
 
     Attributes:
         due: texts that have something to be looked at.
@@ -78,9 +80,14 @@ class LiveDriver:
     """
 
     def __init__(
-        self, engine: Engine | PrefixEngine, *, text_seconds: float = float("inf"), park_after: float = float("inf")
+        self,
+        engine: Engine | PrefixEngine,
+        *,
+        text_seconds: float = float("inf"),
+        park_after: float = float("inf"),
+        failed: Callable[[str], None] | None = None,
     ) -> None:
-        self.engine, self.text_seconds, self.park_after = engine, text_seconds, park_after
+        self.engine, self.text_seconds, self.park_after, self.failed = engine, text_seconds, park_after, failed
         self.due: dict[LiveTranslator, None] = {}
         self.queue: dict[LiveTranslator, float] = {}
         self.streaming: dict[int, LiveTranslator] = {}
@@ -126,10 +133,26 @@ class LiveDriver:
             del self.queue[translator]
             translator.open()
         streams: list[Any] = [t.stream for t in self.streaming.values() if t.stream is not None]  # of the engine's kind
-        for event in self.engine.step(streams):
+        for event in self._events(streams):
             translator = self.streaming[event.stream]
             found.append((translator, translator.told(event)))
         return found
+
+    def _events(self, streams: list[Any]) -> list[Event]:
+        """Step the engine; where that fails, each stream by itself, and those that fail end."""
+        try:
+            return self.engine.step(streams)
+        except ValueError:
+            if self.failed is None:
+                raise
+        events: list[Event] = []
+        for stream in streams:
+            try:
+                events += self.engine.step([stream])
+            except ValueError as error:
+                self.failed(str(error))
+                events.append(stream.over_for("failed"))
+        return events
 
     def _has_room(self) -> bool:
         return len(self.engine.streams) < self.engine.max_streams

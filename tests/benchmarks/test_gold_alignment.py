@@ -64,6 +64,21 @@ def test_decisions_are_those_of_decoding_where_a_certainty_is_recorded(loaded, m
     assert found == pytest.approx((decided == guided.mask).double().mean().item())
 
 
+def test_decisions_are_those_of_decoding_where_a_k_min_is_recorded(loaded, monkeypatch):
+    pairs = builtin_corpus(27, 1, 1, 1)["train"]
+    with torch.no_grad():
+        guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
+        p_emit = loaded.model.decide(guided.hidden)[0]
+    cells = guided.cells
+    last = guided.source_lengths[cells.source_pair][cells.source_token] - 1
+    x, y = cells.x[cells.source_token], cells.y[cells.target_token]
+    decided = (p_emit > 0.5) & ((x + 1 - y >= 3) | (x == last))
+    assert bool((decided != (p_emit > 0.5)).any()), "or it shows nothing"
+    monkeypatch.setattr(loaded.model, "k_min", 3)
+    found = policy_measures(loaded, pairs, lam=0.05)["emit_agreement"]
+    assert found == pytest.approx((decided == guided.mask).double().mean().item())
+
+
 def test_a_path_that_reads_everything_is_never_early_and_one_that_reads_little_is(loaded):
     late = policy_measures(loaded, [CASE_STUDY], lam=0.0)
     early = policy_measures(loaded, [CASE_STUDY], lam=1e6)  # all is written in row 0

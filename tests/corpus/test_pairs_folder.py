@@ -206,6 +206,7 @@ def test_a_second_run_reads_what_the_first_one_cleaned(corpus, tmp_path, monkeyp
         ({"exclude": ["tests-*"]}, r"data\.exclude=\['tests-\*'\]: 'tests-\*' fits no file .*data\.exclude=\[\]"),
         ({"exclude": ["TEST-*"], "sources": ["one", "test-set"]}, r"test-set is a test file"),
         ({"exclude": ["*"]}, r"no file is left to train on; data\.exclude=\['\*'\] fits all"),
+        ({"sources": []}, r"data\.sources=\[\]: .* one, three, two"),
         ({"held_out": ["one", "test-set"]}, r"data\.held_out=.*there is no test-set among one, three, two"),
         ({"held_out": []}, r"data\.held_out=\[\]: name the files"),
         ({"source_field": "zh"}, r"data\.source_field=zh, data\.target_field=1: .* must be 0 and 1"),

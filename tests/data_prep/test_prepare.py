@@ -121,6 +121,22 @@ def test_the_manifest_accounts_for_every_line_and_names_its_inputs(raw, tmp_path
     assert "## Kept" in report
 
 
+@pytest.mark.parametrize("how", ["cut short", "another's", "a letter"])
+def test_a_damaged_shard_is_named_when_it_is_read(raw, tmp_path, how):
+    manifest = run(raw, tmp_path)
+    shard, other = (tmp_path / "splits" / manifest["splits"][name]["shards"][0]["file"] for name in ("train", "test"))
+    content = bytearray(shard.read_bytes())
+    if how == "cut short":
+        shard.write_bytes(content[: len(content) // 2])
+    elif how == "another's":
+        shard.write_bytes(other.read_bytes())
+    else:
+        content[content.index(b"Sentence number") + 2] ^= 1
+        shard.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{shard.name} is damaged \(.*\): remove .*splits, and it is made again"):
+        pairs_of_split(tmp_path, "train")
+
+
 def test_clean_blocks_hold_what_the_rules_make_of_each_line(raw, tmp_path):
     run(raw, tmp_path, cleaning="paper")
     rules = plan(raw, tmp_path, cleaning="paper").cleaning

@@ -128,7 +128,7 @@ def test_quotation_marks_within_and_around_fields_of_a_csv_are_read_as_they_stan
     lines = [b"s,t", b'5" pipe,"two', b'lines"', b"a,b", b'c,"' + b"d" * 200_000 + b'"']
     pairs, report = read(write(tmp_path / "a.csv", b"\n".join(lines)), "s", "t")
     assert pairs == [('5" pipe', "two\nlines"), ("a", "b"), ("c", "d" * 200_000)]
-    assert report.counts == {"read": {"pairs": 3}}
+    assert report.counts == {"read": {"pairs": 3, "several_lines": 1}}
 
 
 @pytest.mark.parametrize(("more", "last"), [(100, 105), (100_000, 1_005)])
@@ -139,6 +139,15 @@ def test_a_quotation_mark_that_is_never_closed_does_not_swallow_the_rest_of_a_cs
     message = rf"a\.csv: a quotation mark in line 5 makes one record of all up to line {last}: .* after 2 pairs"
     with pytest.raises(ValueError, match=message):
         read(write(tmp_path / "a.csv", b"\n".join(lines) + b"\n"), "s", "t")
+
+
+def test_two_stray_quotation_marks_do_not_make_a_pair_of_the_lines_between(tmp_path: Path) -> None:
+    lines = [b"s,t", b"a,b", b'c,"d', b"e,f", b'g,"h', b"i,j", b'k,"l', b"m,n", b'o,p"', b"q,r"]
+    pairs, report = read(write(tmp_path / "a.csv", b"\n".join(lines) + b"\n"), "s", "t")
+    assert pairs == [("a", "b"), ("i", "j"), ("k", "l\nm,n\no,p"), ("q", "r")]
+    assert report.counts == {"read": {"pairs": 4, "stray_quotation_mark": 1, "several_lines": 1}}
+    assert report.examples["read"]["stray_quotation_mark"][0][1:3] == ("a.csv:5", "c,d\ne,f\ng,h")
+    assert report.examples["read"]["several_lines"][0][1:3] == ("a.csv:9", "k\tl\nm,n\no,p")
 
 
 def test_one_stray_tab_in_the_first_line_does_not_set_the_column_count(tmp_path: Path) -> None:

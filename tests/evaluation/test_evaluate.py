@@ -17,15 +17,16 @@ from ..test_config import checked
 PAIRS = SENTENCES[:3]
 
 
-def save(folder, name, model, source="zh", target="en", max_tokens=24):
+def save(folder, name, model, source="zh", target="en", max_tokens=24, tokenizer=None):
     """A model folder in a folder, and there the pairs that were held out from its corpus, which is gone."""
     held_out = folder / "pairs.tsv"
     held_out.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
     data = {"corpus": "pairs", "path": "gone.tsv", "train_path": None, "licence": "CC0", "max_tokens": max_tokens}
     data |= {"source_language": source, "target_language": target}
     data |= {"test_path": str(held_out), "validation_path": str(held_out)}
+    tokenizer = tokenizer or tiny_tokenizer()
     save_model_folder(
-        folder / name, model, tiny_tokenizer(), stream_tokens(tiny_tokenizer()), backbone=None,
+        folder / name, model, tokenizer, stream_tokens(tokenizer), backbone=None,
         data=data, policy={"lam": 0.1, "theta": 0.5}, training={}, scores={},
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from duplexmt.model_folder.artifact import read_manifest, write_manifest
 
 from ..helpers import tiny_prefix, tiny_tokenizer
 from ..test_config import checked
-from .test_evaluate import arguments, save, tear
+from .test_evaluate import PAIRS, arguments, save, tear
 
 KNOBS = ("confidence=[0.3,0.5]", "lsg=[0.1,1]", "alignatt=1", "hold=[1,3]")
 KINDS = ("confidence", "lsg", "alignatt", "hold")
@@ -142,6 +142,15 @@ def test_alignatt_with_and_without_alignment_heads_can_be_shown_together(models)
 def test_what_no_model_or_sentence_can_use_is_refused_before_anything_is_decoded(held, knob, message, models, tmp_path):
     with pytest.raises(ValueError, match=message):
         decode(tmp_path / "run", [models / held], knob)
+    assert not (tmp_path / "run" / "hypotheses.jsonl").exists()
+
+
+def test_an_f_beyond_a_second_models_sources_is_refused_before_the_first_is_decoded(models, tmp_path):
+    tokenizer = tiny_tokenizer(460)
+    save(tmp_path, "merged", tiny_prefix(seed=8, vocab_size=len(tokenizer)), max_tokens=64, tokenizer=tokenizer)
+    longest = max(len(tokenizer(source, add_special_tokens=False)["input_ids"]) for source, _ in PAIRS)
+    with pytest.raises(ValueError, match=rf"merged: alignatt={longest + 1}: f is more than the {longest} tokens"):
+        decode(tmp_path / "run", [models / "offline", tmp_path / "merged"], f"alignatt={longest + 1}")
     assert not (tmp_path / "run" / "hypotheses.jsonl").exists()
 
 

@@ -106,6 +106,7 @@ class ScriptedServer:
         fails_with: close code, name and further fields of the error that every new connection ends with, if any.
         forgets: whether a `resume` gets a snapshot.
         stalls: whether nothing is answered any more.
+        limits: that `ready` tells.
         credit: characters that may be sent at a time.
         keeps: whether events are not sent, only acknowledgements.
     """
@@ -114,7 +115,7 @@ class ScriptedServer:
         self.received, self.mistakes, self.sessions, self.sockets = [], [], {}, set()
         self.refuses, self.forgets, self.stalls, self.keeps, self.expires = False, False, False, False, False
         self.fails_with = self.token = None
-        self.loop, self.credit = None, 4000
+        self.loop, self.credit, self.limits = None, 4000, LIMITS
 
     @property
     def session(self):
@@ -183,8 +184,8 @@ class ScriptedServer:
                 text = "".join(event["text"] for frame in session.frames[:seen] for event in frame)
                 snapshot = {"seq": seen, "text": text, **place}
         session.keys += 1
-        more = {"snapshot": snapshot} if snapshot else {}
-        await send("ready", session=session.name, key=session.key, model=MODEL, limits=LIMITS, expires=3600.0, **more)
+        more = {"limits": self.limits} | ({"snapshot": snapshot} if snapshot else {})
+        await send("ready", session=session.name, key=session.key, model=MODEL, expires=3600.0, **more)
         await send("ack", at=len(session.text), credit=self.credit)
         while True:
             while not self.keeps and seen < len(session.frames):

@@ -8,7 +8,7 @@ from tests.report.chromium import needs_chromium
 
 from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
 from .live_server import until as holds
-from .scripted_server import NAMES
+from .scripted_server import LIMITS, NAMES
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
@@ -268,3 +268,16 @@ def test_a_long_text_goes_in_parts_as_the_server_takes_it(browser, scripted, cre
     assert scripted.session.text == text
     assert max(map(len, scripted.texts())) == most
     assert page.complaints() == []
+
+
+def test_the_page_sends_no_faster_than_the_server_tells_it(browser, scripted):
+    scripted.limits = LIMITS | {"messages_per_second": 5.0, "messages_burst": 5}
+    page = connected(browser, scripted)
+    before, begin = len(scripted.received), time.monotonic()
+    for number in range(20):
+        type_in(page, "人")
+        page.slide("theta", 0.3 + number / 50)
+        time.sleep(0.15)
+    sent = len(scripted.received) - before
+    assert sent <= 5 * (time.monotonic() - begin) + 5
+    holds(lambda: scripted.session.text == "人" * 20)

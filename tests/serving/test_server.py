@@ -11,12 +11,13 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from duplexmt.cache.stream_cache import StreamCache
 from duplexmt.serving import engine_process
 from duplexmt.serving.server import listen
 from duplexmt.serving.settings import EngineSettings
 
 from ..helpers import SENTENCES
-from .live_server import ENGINE, Speaker, serving, translated, until
+from .live_server import ENGINE, Killed, Speaker, serving, translated, until
 
 START = {"type": "start"}
 TEXT = "".join(source for source, _ in SENTENCES[:3]) + "\n" + SENTENCES[3][0] + " Tea or coffee?\r\n\n我们走"
@@ -419,6 +420,65 @@ def test_the_engine_dies_again_and_again_and_no_client_sees_it(monkeypatch):
         for number, speaker in enumerate(speakers):
             speaker.say(type="text", at=10 * number + 5, text=TEXT[10 * number + 5 :])
             assert speaker.whole() == translated(TEXT)
+
+
+def test_a_session_whose_text_ends_every_engine_is_told_and_given_up(monkeypatch, caplog):
+    do = engine_process.Worker.do
+
+    def deadly(self, **message):
+        if "☠" in message.get("text", ""):
+            raise Killed
+        do(self, **message)
+
+    monkeypatch.setattr(engine_process.Worker, "do", deadly)
+    with serving(monkeypatch) as server:
+        bystander = begun(server, "我们走。\n")
+        while not bystander.events or bystander.events[-1]["event"] != "line":
+            bystander.until("events")
+        speaker = begun(server)
+        speaker.say(type="text", at=0, text="我们☠")
+        assert speaker.rest() == 4400
+        assert speaker.error["code"] == "untranslatable"
+        assert "5 engines have ended, one after the other" in speaker.error["message"]
+        assert server.hub.link.starts == 6
+        bystander.say(type="text", at=5, text=TEXT)
+        assert bystander.whole() == translated("我们走。\n" + TEXT)
+        assert server.hub.link.starts == 6
+
+
+def test_engines_that_end_while_a_session_waits_for_its_speaker_are_not_held_against_it(monkeypatch):
+    with serving(monkeypatch) as server:
+        speaker = begun(server, TEXT[:5])
+        for _ in range(7):
+            until(lambda: server.hub.at_rest)
+            starts = server.hub.link.starts
+            server.kill.set()
+            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.model is not None)
+        speaker.say(type="text", at=5, text=TEXT[5:])
+        assert speaker.whole() == translated(TEXT)
+
+
+def room_for_one(self, slots, length):
+    if slots > 1:
+        raise ValueError(f"a cache of {slots} streams takes too much")
+
+
+def test_a_sentence_that_finds_no_room_is_over_and_the_others_go_on(monkeypatch, caplog):
+    monkeypatch.setattr(StreamCache, "_check_memory", room_for_one)
+    with serving(monkeypatch) as server:
+        first = begun(server, TEXT[:5])
+        first.until("events")
+        second = begun(server, TEXT)
+        while not second.events or second.events[-1]["event"] != "end":
+            second.until("events")
+        assert second.events[-1]["reason"] == "failed"
+        assert "takes too much" in caplog.text
+        first.say(type="text", at=5, text=TEXT[5:])
+        assert first.whole() == translated(TEXT)
+        second.say(type="text", at=len(TEXT), text=TEXT[:20])
+        last = second.whole().removesuffix("\n").split("\n")[-1]
+        assert last.strip(), "it has room by then"
+        assert server.hub.link.starts == 1
 
 
 def test_an_engine_that_finds_no_room_for_its_model_says_so(monkeypatch):

@@ -1,7 +1,8 @@
 // A session over docs/protocol.md: text out, events in, each once and in order, over as many connections as it takes.
 
 const PROTOCOL = "duplexmt.v1";
-const EVERY = 125, ACK = 500; // ms between two sendings, two acknowledgements: well below 20 messages a second
+const EVERY = 125, ACK = 500; // ms between two sendings, two acknowledgements: below RATE messages a second,
+const RATE = 20; // and more slowly where the server allows fewer
 const PAUSE = 2000; // ms without new text, then what the server holds back is let go
 const PING = 10_000, PATIENCE = 5_000; // ms between two pings, and until a missing answer means a lost network
 const FIRST_WAIT = 500, LONGEST_WAIT = 15_000; // ms, doubled from try to try
@@ -171,7 +172,7 @@ export class Connection {
     this.timers.ack ??= setTimeout(() => {
       this.timers.ack = undefined;
       this.send({ type: "ack", seq: this.seq });
-    }, ACK);
+    }, ACK * this.slowness);
   }
 
   failed(failure) {
@@ -209,10 +210,15 @@ export class Connection {
 
   // Should nothing follow for a while, the server lets go what it holds back.
   pause() {
-    this.after("flush", PAUSE, () => this.send({ type: "flush" }));
+    this.after("flush", PAUSE * this.slowness, () => this.send({ type: "flush" }));
   }
 
-  // Send what there is to send: at once, or EVERY ms after the last sending.
+  // How many times longer it waits than where RATE messages a second are allowed.
+  get slowness() {
+    return Math.max(1, RATE / this.limits.messages_per_second);
+  }
+
+  // Send what there is to send: at once, or EVERY ms (times slowness) after the last sending.
   pump() {
     if (this.allowed === null || this.timers.pump) return;
     const from = this.sent - this.base, most = Math.min(this.limits.message_characters, this.allowed - this.sent);
@@ -228,6 +234,6 @@ export class Connection {
     this.timers.pump = setTimeout(() => {
       this.timers.pump = undefined;
       this.pump();
-    }, EVERY);
+    }, EVERY * this.slowness);
   }
 }

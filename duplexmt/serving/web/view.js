@@ -3,7 +3,10 @@ import { at, html, legible, onFrame } from "./dom.js";
 import { mean } from "./latency.js";
 import { drawDecisions, drawStaircase } from "./staircase.js";
 
-const ENDS = { max_target_tokens: "cut off at the length limit", repetition: "cut off where it repeated itself" };
+const ENDS = {
+  max_target_tokens: "cut off at the length limit", repetition: "cut off where it repeated itself",
+  failed: "cut off because the server could not go on with it",
+};
 const BREATH = 600; // ms without a further word
 const number = (value) => (value === null ? "—" : value.toFixed(2));
 
