@@ -39,6 +39,11 @@ def test_a_shape_runs_or_is_refused_whatever_is_left_out(model_type, given):
         ({"num_key_value_heads": 3}, "num_attention_heads=4 is no multiple of num_key_value_heads=3"),
         ({"hidden_size": 34}, "hidden_size=34 is no multiple of 4 heads"),
         ({"hidden_size": 20}, "an even head_dim"),
+        ({"num_hidden_layers": 0}, "model.architecture.num_hidden_layers=0: must be at least 1"),
+        ({"hidden_size": -32}, "model.architecture.hidden_size=-32: must be at least 1"),
+        ({"num_key_value_heads": 0}, "model.architecture.num_key_value_heads=0: must be at least 1"),
+        ({"hidden_act": "sillu"}, "hidden_act='sillu': Hugging Face has no such activation; the usual one is silu"),
+        ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}}, "Missing required keys in `rope_"),
         ({"model_type": "qwen3", "head_dim": 7}, "even rotary dimension"),
     ],
 )
