@@ -138,12 +138,19 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
     A tied text head is untied: PEFT trains a copy of it, the embedding stays frozen.
 
     Raises:
-        ValueError: for a rank below 1 or module names that match nothing.
+        ValueError: for a rank or alpha below 1, a dropout that is no share, or module names that match nothing.
     """
     from peft import LoraConfig, get_peft_model
 
     if rank < 1:
         raise ValueError(f"model.lora.rank={rank}: must be at least 1 (the paper uses 64)")
+    if alpha < 1:
+        raise ValueError(
+            f"model.lora.alpha={alpha}: must be at least 1 (the paper uses 128); what LoRA adds is multiplied by alpha "
+            "over rank, so 0 would leave the backbone as it is"
+        )
+    if not 0 <= dropout < 1:
+        raise ValueError(f"model.lora.dropout={dropout}: must be at least 0 and below 1 (the paper uses 0)")
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
