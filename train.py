@@ -135,12 +135,14 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
 def corpus_of(cfg: TrainSettings, folder: Path) -> tuple[Any, Any]:
     """The prepared corpus, and the tokens its streams need; a run that goes on keeps its tokenizer."""
     from duplexmt.corpus.prepared import STREAM_SETTINGS, corpus_settings, prepare_corpus
-    from duplexmt.data.tokenizer import stream_tokens
+    from duplexmt.data.tokenizer import check_tokens_of, stream_tokens
 
     data = corpus_settings(asdict(cfg.data))
     if cfg.resume and data["tokenizer"] is None:
         data["tokenizer"] = str(folder / "tokenizer")  # not trained again
     prepared = prepare_corpus(**data)
+    if cfg.model.backbone is not None:
+        check_tokens_of(cfg.model.backbone, prepared.tokenizer)
     stream = {name: getattr(cfg.data, name) for name in (*STREAM_SETTINGS, "context_tokens")}
     return prepared, stream_tokens(prepared.tokenizer, **stream)
 

@@ -42,6 +42,25 @@ def load_tokenizer(name_or_folder: str) -> PreTrainedTokenizerBase:
         ) from error
 
 
+def check_tokens_of(backbone: str, tokenizer: Any) -> None:
+    """Refuse a tokenizer that has other tokens than the one in a backbone's folder, where there is one.
+
+    More tokens, with ids that are free there, may be added.
+
+    Raises:
+        ValueError: naming one that differs.
+    """
+    if not (Path(backbone) / "tokenizer.json").is_file():
+        return
+    own = {index: token for token, index in load_tokenizer(backbone).get_vocab().items()}
+    given = {index: token for token, index in tokenizer.get_vocab().items()}
+    if odd := sorted(index for index in own.keys() & given.keys() if own[index] != given[index]):
+        raise ValueError(
+            f"{len(odd)} tokens of data.tokenizer are others in model.backbone={backbone}, such as number {odd[0]}, "
+            f"{given[odd[0]]!r} and {own[odd[0]]!r}: its weights would be of no use; give data.tokenizer={backbone}"
+        )
+
+
 def train_bpe(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerBase:
     """Train a BPE over characters, with bytes for rare ones, on both languages' texts.
 

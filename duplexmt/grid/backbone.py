@@ -9,8 +9,13 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.activations import ACT2FN
 
 from .model import SUPPORTED_BACKBONES, check_backbone
+
+SIZES = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+)  # fmt: skip
 
 
 def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> Any:
@@ -89,13 +94,20 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         raise ValueError(
             f"model.architecture.model_type={model_type!r}: must be one of {', '.join(SUPPORTED_BACKBONES)}"
         )
+    for name in SIZES:
+        if isinstance(size := values.get(name), int) and size < 1:
+            raise ValueError(f"model.architecture.{name}={size}: must be at least 1")
+    if (activation := values.get("hidden_act", "silu")) not in ACT2FN:
+        raise ValueError(
+            f"model.architecture.hidden_act={activation!r}: Hugging Face has no such activation; the usual one is silu"
+        )
     if unknown := values.keys() - AutoConfig.for_model(model_type).to_dict().keys():
         raise ValueError(f"model.architecture.{min(unknown)}: a {model_type} configuration has no such value")
     try:
         config = AutoConfig.for_model(
             model_type, **values, vocab_size=vocab_size, bos_token_id=None, eos_token_id=end_token, pad_token_id=None
         )
-    except (TypeError, StrictDataclassError) as error:
+    except (TypeError, KeyError, StrictDataclassError) as error:
         raise ValueError(f"model.architecture: {error}") from error
     heads, key_heads = config.num_attention_heads, config.num_key_value_heads  # Hugging Face's own where none are given
     if heads % key_heads:
@@ -126,12 +138,19 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
     A tied text head is untied: PEFT trains a copy of it, the embedding stays frozen.
 
     Raises:
-        ValueError: for a rank below 1 or module names that match nothing.
+        ValueError: for a rank or alpha below 1, a dropout that is no share, or module names that match nothing.
     """
     from peft import LoraConfig, get_peft_model
 
     if rank < 1:
         raise ValueError(f"model.lora.rank={rank}: must be at least 1 (the paper uses 64)")
+    if alpha < 1:
+        raise ValueError(
+            f"model.lora.alpha={alpha}: must be at least 1 (the paper uses 128); what LoRA adds is multiplied by alpha "
+            "over rank, so 0 would leave the backbone as it is"
+        )
+    if not 0 <= dropout < 1:
+        raise ValueError(f"model.lora.dropout={dropout}: must be at least 0 and below 1 (the paper uses 0)")
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,

@@ -160,7 +160,7 @@ class GridModel(nn.Module):
             ValueError: if the streams are longer than a sliding window of the backbone, or for chosen rows of a model
                 whose rows read each other.
         """
-        self.check_window(*cells.width)
+        self.check_window(*max(cells.shapes, key=sum))  # of a pair: which others stand beside it does not matter
         if isinstance(cells, Rows):
             self.check_rows()
         decoder = self.causal_lm.model

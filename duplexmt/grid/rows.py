@@ -30,6 +30,7 @@ class Rows:
     B pairs with S source tokens in all and T target tokens have L chosen rows of N cells. All tensors int64.
     """
 
+    shapes: tuple[tuple[int, int], ...]  # (X, Y) of each pair
     grid: Cells  # the chosen rows as grids of their own, R rows a pair: its "source tokens" are the L rows
     x: Tensor  # [S], row of each source token
     source_pair: Tensor  # [S]
@@ -63,6 +64,7 @@ class Rows:
             assert all(own[-1] == Y for own, (_, Y) in zip(columns, shapes, strict=True)), "each token has a cell"
             grid = grid.cut(torch.tensor(list(itertools.chain(*columns))))  # on the CPU: a GPU would be waited for
         return Rows(
+            shapes=tuple(shapes),
             grid=grid.to(device),
             x=(torch.arange(len(pair)) - before[pair]).to(device),
             source_pair=pair.to(device),

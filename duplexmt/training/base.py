@@ -191,13 +191,17 @@ class TranslationModule(L.LightningModule):
                 f"(now {self.learning_rate}), or look for weights that are not finite in the backbone"
             )
 
+    def fresh_optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser of the trainable weights, before its first step."""
+        return optimizer_of(self.optimizer, self, self.learning_rate, self.betas, self.emit_learning_rate)
+
     def configure_optimizers(self) -> Any:
         """The optimiser of the trainable weights, with warm-up (`tab:train-hparam`).
 
         Raises:
             ValueError: for a linear schedule without a last step.
         """
-        optimizer = optimizer_of(self.optimizer, self, self.learning_rate, self.betas, self.emit_learning_rate)
+        optimizer = self.fresh_optimizer()
         total = self.trainer.estimated_stepping_batches if self.schedule == "linear" else None
         if total == inf:
             raise ValueError(
@@ -246,11 +250,12 @@ class TranslationModule(L.LightningModule):
         checkpoint["state_dict"] = self.trained(checkpoint["state_dict"])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint that does not hold exactly the trained weights, or was trained over other frozen ones;
-        those are compared if they are kept in the same precision, and the checkpoint is no old one.
+        """Refuse a checkpoint that does not hold exactly the trained weights, was trained over other frozen ones, or by
+        another optimiser; frozen weights are compared if they are kept in the same precision, and the checkpoint is no
+        old one.
 
         Raises:
-            ValueError: naming a weight that is missing or unknown, or the setting of the frozen ones.
+            ValueError: naming a weight that is missing or unknown, or the setting of the frozen ones or the optimiser.
         """
         shapes = {name: weight.shape for name, weight in checkpoint["state_dict"].items()}
         own = {name: weight.shape for name, weight in self.trained(self.state_dict()).items()}
@@ -267,4 +272,13 @@ class TranslationModule(L.LightningModule):
                     f"the checkpoint was trained over another base: its frozen weights have the checksum "
                     f"{before[kind]:08x}, this model's {self.frozen[kind]:08x}; give the model.backbone the run was "
                     "begun with (runs/latest may be another by now), or the training.seed of its random weights"
+                )
+        own_groups = [len(group["params"]) for group in self.fresh_optimizer().param_groups]
+        for state in checkpoint.get("optimizer_states", []):
+            if [len(group["params"]) for group in state["param_groups"]] != own_groups:
+                rate = "null" if self.emit_learning_rate is None else self.emit_learning_rate
+                raise ValueError(
+                    f"training.optimizer={self.optimizer}, training.emit_learning_rate={rate}: the checkpoint has "
+                    "other groups of weights, each with running means of its own; resume with both settings as the run "
+                    "was begun (of the rate the number may change, not whether there is one), or start a new run"
                 )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from duplexmt.grid.backbone import SUPPORTED_BACKBONES, random_backbone
+from duplexmt.grid.backbone import SUPPORTED_BACKBONES, add_lora, random_backbone
 from duplexmt.grid.model import GridModel
 
 SHAPE = {
@@ -39,9 +39,29 @@ def test_a_shape_runs_or_is_refused_whatever_is_left_out(model_type, given):
         ({"num_key_value_heads": 3}, "num_attention_heads=4 is no multiple of num_key_value_heads=3"),
         ({"hidden_size": 34}, "hidden_size=34 is no multiple of 4 heads"),
         ({"hidden_size": 20}, "an even head_dim"),
+        ({"num_hidden_layers": 0}, "model.architecture.num_hidden_layers=0: must be at least 1"),
+        ({"hidden_size": -32}, "model.architecture.hidden_size=-32: must be at least 1"),
+        ({"num_key_value_heads": 0}, "model.architecture.num_key_value_heads=0: must be at least 1"),
+        ({"hidden_act": "sillu"}, "hidden_act='sillu': Hugging Face has no such activation; the usual one is silu"),
+        ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}}, "Missing required keys in `rope_"),
         ({"model_type": "qwen3", "head_dim": 7}, "even rotary dimension"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         random_backbone({"model_type": "qwen2", **SHAPE} | given, 97, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rank": 0}, "model.lora.rank=0: must be at least 1"),
+        ({"alpha": 0}, "model.lora.alpha=0: must be at least 1"),
+        ({"dropout": 1.0}, "model.lora.dropout=1.0: must be at least 0 and below 1"),
+        ({"dropout": -0.1}, "model.lora.dropout=-0.1: must be at least 0 and below 1"),
+    ],
+)
+def test_lora_that_would_learn_nothing_is_refused(given, message):
+    usual = {"rank": 2, "alpha": 4, "dropout": 0.0, "target_modules": ["q_proj"]}
+    with pytest.raises(ValueError, match=message):
+        add_lora(random_backbone({"model_type": "qwen2", **SHAPE}, 97, 0), **usual | given)

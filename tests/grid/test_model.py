@@ -9,7 +9,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from duplexmt.cache.grid_cache import GridCache
 from duplexmt.grid.backbone import add_lora
+from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import RECOMPUTE, GridModel, finish_block
+from duplexmt.grid.rows import Rows
 from duplexmt.kernels.products import matrix_products
 from tests.helpers import tiny_backbone
 
@@ -156,6 +158,20 @@ def test_a_sliding_window_shorter_than_the_streams_is_refused():
     model(tokens(1, 4), tokens(1, 4))
     with pytest.raises(ValueError, match="4 \\+ 5 tokens exceed the backbone's sliding window of 8"):
         model(tokens(1, 4), tokens(1, 5))
+
+
+@pytest.mark.parametrize("layout", [Cells.of, lambda shapes: Rows.of(shapes, [range(X) for X, _ in shapes], "cpu")])
+def test_a_sliding_window_is_that_of_a_pair_whatever_stands_beside_it(layout):
+    model = grid("mistral", attention="exact", input_attends_output=False, values={"sliding_window": 8})
+
+    def states(*shapes):
+        sizes = (sum(of) for of in zip(*shapes, strict=True))
+        tokens = (torch.ones(size, dtype=torch.int64) for size in sizes)
+        return model.states(*tokens, layout(shapes), torch.tensor([X for X, _ in shapes]))
+
+    assert states((6, 2), (2, 6)).isfinite().all()
+    with pytest.raises(ValueError, match=r"6 \+ 3 tokens exceed the backbone's sliding window of 8"):
+        states((6, 3), (2, 6))
 
 
 def test_an_unused_sliding_window_setting_is_no_limit():

@@ -10,9 +10,9 @@ from hydra import compose, initialize_config_dir
 
 from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus.evaluation_files import clean_source
-from duplexmt.data.tokenizer import SourceTokens
+from duplexmt.data.tokenizer import SourceTokens, check_tokens_of, load_tokenizer, save_tokenizer, train_bpe
 from duplexmt.training.finish import link_latest
-from tests.helpers import tiny_tokenizer
+from tests.helpers import tiny_backbone, tiny_tokenizer
 from train import looks_of, train
 
 SMALL = [
@@ -66,6 +66,20 @@ def test_a_training_that_has_diverged_leaves_no_model(tmp_path):
         run(tmp_path, "training.learning_rate=1e38", "training.optimizer=muon", "trainer.max_steps=2")
     assert (tmp_path / "checkpoints" / "last.ckpt").is_file()
     assert not (tmp_path / "model").exists()
+
+
+def test_a_backbone_takes_no_other_tokenizer_than_its_own(tmp_path):
+    """Of the same size, so that nothing else would tell."""
+    base, other = tmp_path / "base", tmp_path / "other"
+    for folder, letters in ((base, "abc"), (other, "xyz")):
+        save_tokenizer(train_bpe([letters * 9], 300), folder)
+    tiny_backbone(vocab_size=len(load_tokenizer(base))).save_pretrained(base)
+    check_tokens_of(str(base), load_tokenizer(base))
+    with pytest.raises(ValueError, match=r"tokens of data\.tokenizer are others in model\.backbone=.*; give data\.tok"):
+        run(
+            tmp_path / "run", f"model.backbone={base}", "model.architecture=null", f"data.tokenizer={other}",
+            "data.max_tokens=null", "trainer.max_steps=1",
+        )  # fmt: skip
 
 
 def test_where_wandb_has_no_run_nothing_is_trained_and_the_way_out_is_told(tmp_path):

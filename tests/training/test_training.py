@@ -304,6 +304,17 @@ def test_lora_goes_on_over_the_base_it_was_begun_with_and_no_other(tmp_path):
     lora(6).on_load_checkpoint(kept)
 
 
+def test_a_run_goes_on_with_the_optimizer_it_was_begun_with(tmp_path):
+    trainer = small_trainer(tmp_path, max_steps=1)
+    trainer.fit(small_module(emit_learning_rate=0.01), small_data(4))
+    trainer.save_checkpoint(tmp_path / "c.ckpt")
+    kept = torch.load(tmp_path / "c.ckpt", weights_only=True)
+    small_module(emit_learning_rate=0.02).on_load_checkpoint(kept)
+    for other in ({}, {"optimizer": "muon"}, {"optimizer": "muon", "emit_learning_rate": 0.01}):
+        with pytest.raises(ValueError, match=r"training\.optimizer=.*; resume with both settings as the run was begun"):
+            small_module(**other).on_load_checkpoint(kept)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_checksums_are_of_every_byte_by_type(dtype):
     weights = [torch.arange(6.0).reshape(2, 3).T.to(dtype), torch.tensor(1.0, dtype=dtype)]
