@@ -6,10 +6,10 @@ decoding writes) is decided on a full grid: between two drawn rows its losses an
 above the first they are the first one's. A decision learnt so is that of one row against the next, as in decoding, and
 λ counts every row. Sums over the rows of a stretch fall to the row that was drawn from it.
 
-Far ahead of the diagonal neither a path nor a fixed delay writes. So of three pairs in four a row is computed no
+Far ahead of the diagonal neither a path nor a fixed delay writes. So of seven pairs in eight a row is computed no
 further than a margin past what its stretch has read; what comes later in a row changes nothing before. Path and visits
-wait at that end. The fourth pair is computed whole, as decoding at a small θ may come there: its decisions past the
-others' ends count fourfold, which leaves the sum of the EMIT loss without bias. Words there are not weighted up.
+wait at that end. The eighth pair is computed whole, as decoding at a small θ may come there: its decisions past the
+others' ends count eightfold, which leaves the sum of the EMIT loss without bias. Words there are not weighted up.
 """
 
 import itertools
@@ -35,8 +35,8 @@ def stretches(X: int, R: int) -> list[range]:
     return [*(range(first, end) for first, end in itertools.pairwise(cuts)), range(X - 1, X)]
 
 
-WHOLE = 0.25  # of the pairs, drawn by chance: their rows are computed to the end
-MARGIN = 0.125  # of the target's tokens, past the diagonal, to which others are computed
+WHOLE = 1 / 8  # of the pairs, drawn by chance: their rows are computed to the end
+MARGIN = 1 / 16  # of the target's tokens, past the diagonal, to which others are computed
 
 
 @dataclass(frozen=True)

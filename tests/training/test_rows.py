@@ -69,7 +69,7 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
         better, weight = (mask[list(at)], torch.ones(R, Y)) if emit_loss == "mask" else (worth > 0, worth.abs())
         weight = weight * torch.tensor([[len(part)] for part in parts])
         columns = torch.arange(Y)
-        weight = weight * (columns < torch.tensor(ends)[:, None]) * (1 + 3 * (columns >= rows.common[b, :R, None]))
+        weight = weight * (columns < torch.tensor(ends)[:, None]) * (1 + 7 * (columns >= rows.common[b, :R, None]))
         emit.append((F.cross_entropy(decisions[b, list(at), :Y].mT, better.long(), reduction="none") * weight).sum())
         emit_weights.append(weight.sum())
     expected = sum(lm) / sum(lm_weights) + sum(emit) / sum(emit_weights)
