@@ -19,7 +19,6 @@ from duplexmt.command_line import (
     check_arguments,
     follower_arguments,
     in_quotes,
-    interrupts_wait,
     options_first,
     quote_arguments,
     resume_arguments,
@@ -46,12 +45,11 @@ def main(cfg: DictConfig) -> float | None:
 
 def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> float | None:
     """The whole run of one configuration in one folder; returns validation BLEU for sweeps."""
-    with interrupts_wait():
-        import lightning as L
+    import lightning as L
 
-        from duplexmt.kernels.allocator import keep_freed_memory
-        from duplexmt.training.processes import other_processes, share_batches
-        from duplexmt.training.run import build_trainer
+    from duplexmt.kernels.allocator import keep_freed_memory
+    from duplexmt.training.processes import other_processes, share_batches
+    from duplexmt.training.run import build_trainer
 
     L.seed_everything(cfg.training.seed, verbose=False)
     sizes = {"batch_size": cfg.data.batch_size, "batch_cells": cfg.data.batch_cells}

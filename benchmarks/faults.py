@@ -467,6 +467,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
     parser.add_argument("--out", type=Path, default=Path("runs/faults"), help="folder of it all, and results.jsonl")
     asked = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts with & ignores it, with its children
     out = asked.out.absolute() / ("quick" if asked.quick else "all") / str(asked.seed)
     out.mkdir(parents=True, exist_ok=True)
     record = out / "results.jsonl"

@@ -10,7 +10,6 @@ import runpy
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
@@ -496,35 +495,6 @@ def _kind_in_words(kind: Any) -> str:
     if get_origin(kind) is list:
         return f"a list in which each is {_kind_in_words(get_args(kind)[0])}"
     return KINDS[get_origin(kind) or kind]
-
-
-@contextmanager
-def interrupts_wait() -> Iterator[None]:
-    """Have Ctrl-C wait while libraries are loaded: Python passes over an error that comes in a callback of its imports,
-    and the command would go on to its end. A second Ctrl-C does not wait.
-
-    Raises:
-        KeyboardInterrupt: at the end, if one has come.
-    """
-    asked: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        asked.append(number)
-        if len(asked) > 1:
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread() or (
-        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
-        yield
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if asked:
-        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """One thread a test process: the suite runs two of them, and the models are too small to share out further."""
 
 import os
+import signal
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,3 +15,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with the most slow tests come first, so that no process is left with one of them at the end."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+
+
+@pytest.fixture
+def ctrl_c_taken() -> Iterator[None]:
+    """As in a terminal: pytest started with & ignores it, and with it all that a test starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

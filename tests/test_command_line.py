@@ -1,14 +1,13 @@
 """The command line of evaluations: what `resume` and `rescore` make of what was begun."""
 
 import json
-import signal
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from data_prep.files import locked
-from duplexmt.command_line import alone_in, interrupts_wait, rescore_arguments, resume_arguments
+from duplexmt.command_line import alone_in, rescore_arguments, resume_arguments
 
 
 def begun(folder, overrides, content):
@@ -61,32 +60,3 @@ def test_of_the_processes_of_a_run_on_one_machine_only_the_first_asks_for_the_fo
         monkeypatch.setenv(name, "0")
         with pytest.raises(ValueError, match="another run is at work in"), alone_in(tmp_path):
             pass
-
-
-def test_ctrl_c_is_not_lost_while_libraries_are_loaded():
-    """As where it comes in a callback of which Python passes over the errors."""
-
-    class Forgotten:
-        def __del__(self):
-            signal.raise_signal(signal.SIGINT)
-
-    done = []
-
-    def load(*steps):
-        with interrupts_wait():
-            for step in steps:
-                step()
-            done.append(len(steps))
-
-    def interrupt():
-        signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        load(Forgotten)
-    assert done == [1], "it waited"
-    with pytest.raises(KeyboardInterrupt):
-        load(interrupt, interrupt)
-    assert done == [1], "a second one does not"
-    load()
-    assert done == [1, 0]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -389,7 +389,7 @@ def test_a_refused_resume_leaves_the_record_of_the_run_as_it_was(trained, tmp_pa
     assert {path.name: path.read_bytes() for path in (folder / ".hydra").iterdir()} == before
 
 
-def test_training_stopped_before_its_first_step_leaves_no_model_and_latest_as_it_was(tmp_path):
+def test_training_stopped_before_its_first_step_leaves_no_model_and_latest_as_it_was(tmp_path, ctrl_c_taken):
     (tmp_path / "earlier").mkdir()
     (tmp_path / "latest").symlink_to("earlier")
     command = [sys.executable, str(ROOT / "train.py"), "experiment=smoke", f"hydra.run.dir='{tmp_path / 'run'}'"]

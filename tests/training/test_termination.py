@@ -16,6 +16,8 @@ from duplexmt.training.termination import StopOnTermination
 
 from .small_run import built_trainer, small_data, small_module
 
+pytestmark = pytest.mark.usefixtures("ctrl_c_taken")
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,14 +35,6 @@ class Terminate(L.Callback):
 
 def trainer_in(folder, *callbacks, **settings):
     return built_trainer(folder, *callbacks, every=1000, **({"gradient_clip_val": 1.0, "max_epochs": 1} | settings))
-
-
-@pytest.fixture(autouse=True)
-def python_takes_ctrl_c():
-    """As it does in a terminal; pytest's worker processes ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
