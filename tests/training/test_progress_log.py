@@ -39,6 +39,15 @@ def test_lines_come_now_and_then_and_after_validation(lines):
     assert [line.split(", validation/")[0] for line in said] == ["step 3 of 6, epoch 1", "step 6 of 6, epoch 2"]
 
 
+def test_the_validation_of_a_run_that_max_steps_ended_is_of_the_epoch_it_was_in(caplog):
+    caplog.set_level(logging.INFO, logger="duplexmt.training.progress_log")
+    settings = {"max_epochs": 2, "max_steps": 2, "limit_val_batches": 1.0}
+    trainer, module = small_trainer(callbacks=[ProgressLog(seconds=3600.0)], **settings), small_module()
+    trainer.fit(module, small_data(4))
+    trainer.validate(module, small_data(4), verbose=False)
+    assert [line for line in caplog.messages if line.startswith("step ")][-1].startswith("step 2 of 2, epoch 1")
+
+
 def test_a_training_without_an_end_names_none(lines, monkeypatch):
     progress = ProgressLog(seconds=0.0)
     step = ProgressLog.on_train_batch_end
