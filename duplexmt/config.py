@@ -115,7 +115,7 @@ class DataConfig:
     validation_size: int = 1000
     test_size: int = 1000
     batch_size: int = 16  # pairs, on each device
-    batch_cells: int | None = None  # cells (source × target tokens) on each device, in place of a number of pairs
+    batch_cells: int | None = None  # cells (of training.rows alone) on each device, in place of a number of pairs
     seed: int = 1
 
     def __post_init__(self) -> None:

@@ -21,9 +21,15 @@ class Example:
     target: tuple[int, ...]
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Rows X and columns Y of the pair's grid."""
+        return len(self.source), len(self.target) - 1
+
+    @property
     def cells(self) -> int:
         """Cells of the pair's grid."""
-        return len(self.source) * (len(self.target) - 1)
+        X, Y = self.shape
+        return X * Y
 
 
 @dataclass(frozen=True)
@@ -59,5 +65,5 @@ def collate(examples: Sequence[Example]) -> Batch:
         labels=pad([example.target[1:] for example in examples]),
         source_lengths=torch.tensor([len(example.source) for example in examples]),
         target_lengths=torch.tensor([len(example.target) - 1 for example in examples]),
-        shapes=tuple((len(example.source), len(example.target) - 1) for example in examples),
+        shapes=tuple(example.shape for example in examples),
     )

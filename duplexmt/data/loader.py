@@ -2,10 +2,11 @@
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate as accumulate_sums
 from itertools import pairwise
+from operator import attrgetter
 
 from .batch import Batch, Example, collate
 
@@ -33,6 +34,7 @@ class StepLoader:
         rank, world_size: this device and how many there are.
         pool: pairs to sort by length at a time.
         batch_cells: cells a batch, on each device, in place of a number of pairs.
+        cells: how many a pair counts for `batch_cells`.
 
     Raises:
         ValueError: if there are fewer pairs than one pair for each batch of a step.
@@ -48,22 +50,24 @@ class StepLoader:
         world_size: int = 1,
         pool: int = 2048,
         batch_cells: int | None = None,
+        cells: Callable[[Example], int] = attrgetter("cells"),
     ) -> None:
         self.examples, self.seed, self.rank = examples, seed, rank
         self.batches_per_step = accumulate * world_size
         self.accumulate, self.pairs_per_step = accumulate, batch_size * accumulate * world_size
         self.pool = pool
+        self.cells = cells
         self.cells_per_step = None if batch_cells is None else batch_cells * accumulate * world_size
         if len(examples) < self.batches_per_step:
             raise ValueError(
                 f"{len(examples)} training pairs cannot fill {world_size} devices × {accumulate} accumulated batches: "
                 "use fewer devices, less accumulation, or more data"
             )
-        if self.cells_per_step is None:
+        self.all_cells = None if self.cells_per_step is None else sum(map(cells, examples))
+        if self.cells_per_step is None or self.all_cells is None:
             steps = len(examples) // self.pairs_per_step
         else:
-            cells = sum(pair.cells for pair in examples)
-            steps = min(round(cells / self.cells_per_step), len(examples) // self.batches_per_step)
+            steps = min(round(self.all_cells / self.cells_per_step), len(examples) // self.batches_per_step)
         self.steps_per_epoch = max(1, steps)
         self.epoch = 0
         self._start = 0  # batches of the epoch already seen when it is resumed
@@ -119,6 +123,7 @@ class StepLoader:
             "seed": self.seed,
             "pairs_per_step": self.pairs_per_step if self.cells_per_step is None else None,
             "cells_per_step": self.cells_per_step,
+            "cells": self.all_cells,
             "accumulate": self.accumulate,
         }
 
@@ -151,7 +156,7 @@ class StepLoader:
 
     def _cut(self, pairs: list[Example], ends: Sequence[int]) -> Iterator[list[Example]]:
         """Cut pairs after numbers of steps, all of equal cells; a step has at least a pair for each batch."""
-        cells = list(accumulate_sums(pair.cells for pair in pairs))
+        cells = list(accumulate_sums(map(self.cells, pairs)))
         begin = before = 0
         for steps in ends:
             end = bisect_left(cells, cells[-1] * steps / ends[-1]) + 1
@@ -167,10 +172,10 @@ class StepLoader:
             return [step[batch :: self.batches_per_step] for batch in range(self.batches_per_step)]
         shares: list[list[Example]] = [[] for _ in range(self.batches_per_step)]
         cells = [0] * len(shares)
-        for pair in sorted(step, key=lambda pair: (-pair.cells, pair)):  # the largest first, to whoever has least
+        for pair in sorted(step, key=lambda pair: (-self.cells(pair), pair)):  # the largest first, to whoever has least
             least = cells.index(min(cells))
             shares[least].append(pair)
-            cells[least] += pair.cells
+            cells[least] += self.cells(pair)
         return shares
 
     def _batches(self) -> Iterator[Batch]:

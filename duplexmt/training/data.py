@@ -1,6 +1,7 @@
 """The LightningDataModule: tokenised batches of a prepared corpus."""
 
 import json
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from statistics import fmean
@@ -13,6 +14,11 @@ from ..corpus.prepared import PreparedCorpus
 from ..data.batch import Batch, Example, collate
 from ..data.loader import StepLoader
 from ..data.tokenizer import StreamTokens, save_tokenizer, token_ids
+from .throughput import cells_of
+
+VALIDATION_CELLS = 2**16  # in a batch, at most: 32 pairs of 45 + 45 tokens
+
+_cells = cache(lambda shape, rows: cells_of((shape,), rows))  # few pairs have a shape of their own
 
 
 class GridDataModule(L.LightningDataModule):
@@ -24,6 +30,7 @@ class GridDataModule(L.LightningDataModule):
         batch_size: pairs a batch, on each device.
         seed: of the shuffling.
         batch_cells: cells a batch, on each device, in place of a number of pairs.
+        rows: computed of each pair in training (`policy.rows`), whose cells those are; None: all.
     """
 
     def __init__(
@@ -34,10 +41,11 @@ class GridDataModule(L.LightningDataModule):
         batch_size: int,
         seed: int,
         batch_cells: int | None = None,
+        rows: int | None = None,
     ) -> None:
         super().__init__()
         self.prepared, self.tokens, self.batch_size, self.seed = prepared, tokens, batch_size, seed
-        self.batch_cells = batch_cells
+        self.batch_cells, self.rows = batch_cells, rows
         self.loader: StepLoader | None = None
         self.position: dict[str, Any] | None = None  # of a run that goes on
         self._examples: dict[str, list[Example]] = {}
@@ -62,6 +70,10 @@ class GridDataModule(L.LightningDataModule):
         loader = self.loader or self.train_dataloader()
         return -(-steps // loader.steps_per_epoch)
 
+    def computed_cells(self, example: Example) -> int:
+        """Cells that a training step computes of a pair; of some rows the mean over what is drawn."""
+        return _cells(example.shape, self.rows)
+
     def train_dataloader(self) -> StepLoader:
         """Shuffled batches of this device, from where a resumed run goes on."""
         trainer = self.trainer
@@ -74,6 +86,7 @@ class GridDataModule(L.LightningDataModule):
             rank=trainer.global_rank,
             world_size=trainer.world_size,
             batch_cells=self.batch_cells,
+            cells=self.computed_cells,
         )
         if self.position is not None:
             self.loader.load_state_dict(self.position)
@@ -90,7 +103,7 @@ class GridDataModule(L.LightningDataModule):
         self.position = state_dict
 
     def val_dataloader(self) -> DataLoader:
-        """This device's share of the validation pairs, in batches of similar length."""
+        """This device's share of the validation pairs, in batches of similar length; all of their grids is computed."""
         trainer = self.trainer
         assert trainer is not None
         examples = sorted(self.examples("validation"), key=lambda example: example.cells)
@@ -100,8 +113,14 @@ class GridDataModule(L.LightningDataModule):
                 "raise data.validation_size"
             )
         share = examples[trainer.global_rank :: trainer.world_size]
-        batches = [collate(share[i : i + self.batch_size]) for i in range(0, len(share), self.batch_size)]
-        return DataLoader(batches, batch_size=None)  # type: ignore[arg-type]  # a list is a map-style data set
+        batches: list[list[Example]] = []
+        for example in share:  # the largest grid of a batch comes last
+            now = batches[-1] if batches else []
+            if not now or len(now) == self.batch_size or (len(now) + 1) * example.cells > VALIDATION_CELLS:
+                batches.append(now := [])
+            now.append(example)
+        collated = [collate(batch) for batch in batches]
+        return DataLoader(collated, batch_size=None)  # type: ignore[arg-type]  # a list is a map-style data set
 
     def transfer_batch_to_device(self, batch: Batch, device: Any, dataloader_idx: int) -> Batch:
         """Move a batch, and the step it brings along, to a device."""

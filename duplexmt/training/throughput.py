@@ -41,7 +41,7 @@ class ThroughputMonitor(L.Callback):
         """Count the batch."""
         assert callable(pl_module.step_flops)
         self.batches, self.pairs = self.batches + 1, self.pairs + len(batch.shapes)
-        self.cells += sum(X * Y for X, Y in batch.shapes)
+        self.cells += cells_of(batch.shapes, getattr(pl_module, "rows", None))
         self.throughput.update(
             time=time.perf_counter() - self.begin,
             batches=self.batches,
@@ -61,6 +61,11 @@ class ThroughputMonitor(L.Callback):
             pl_module.log(f"speed/{name}", float(value), rank_zero_only=True)
 
 
+def cells_of(shapes: tuple[tuple[int, int], ...], rows: int | None) -> int:
+    """Cells that a step computes of pairs of `shapes` (X, Y): of all rows, or the mean over what is drawn of some."""
+    return sum(X * Y for X, Y in shapes) if rows is None else mean_cells(shapes, rows)
+
+
 def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], rows: int | None = None) -> int:
     """Operations of the linear layers in one training step, two for a multiplication and its addition.
 
@@ -75,7 +80,7 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], rows: int | None
         rows: computed of each pair (on average, as `policy.rows` cuts some of them); None for all.
     """
     S, T = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
-    N = sum(X * Y for X, Y in shapes) if rows is None else mean_cells(shapes, rows)
+    N = cells_of(shapes, rows)
     source = N if model.input_attends_output else S  # states of the source stream after layer 0
     layers = model.causal_lm.model.layers
     flops = 0

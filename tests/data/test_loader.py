@@ -146,7 +146,11 @@ def test_state_saved_after_the_last_batch_resumes_with_a_whole_epoch():
         ({"batch_size": 8}, {"batch_size": 9}, r"pairs_per_step=8 \(now 9\)"),
         ({"batch_size": 9}, {"accumulate": 2, "batch_size": 8}, r"pairs_per_step=9 \(now 16\), accumulate=1 \(now 2\)"),
         ({"batch_size": 1, "batch_cells": 200}, {"batch_cells": 201}, r"cells_per_step=200 \(now 201\)"),
-        ({}, {"batch_cells": 90}, r"pairs_per_step=2 \(now None\), cells_per_step=None \(now 90\)"),
+        (
+            {},
+            {"batch_cells": 90},
+            r"pairs_per_step=2 \(now None\), cells_per_step=None \(now 90\), cells=None \(now \d+\)",
+        ),
     ],
 )
 def test_inside_an_epoch_of_other_batches_no_run_goes_on_even_if_they_are_as_many(begun, now, told):
@@ -245,3 +249,18 @@ def test_batches_alike_in_length_still_come_in_random_order():
     lengths = [batch.source.shape[1] for batch in StepLoader(examples(200, longest=30), 8, seed=1)]
     assert lengths != sorted(lengths)
     assert lengths != sorted(lengths, reverse=True)
+
+
+def test_a_pair_counts_as_many_cells_as_are_computed_of_it():
+    def four_rows(pair):
+        return min(4, len(pair.source)) * pair.shape[1]
+
+    pairs = examples(400, longest=40)
+    loader = StepLoader(pairs, 1, seed=1, batch_cells=400, cells=four_rows)
+    cells = [sum(min(4, X) * Y for X, Y in batch.shapes) for batch in loader]
+    assert sum(cells) == sum(map(four_rows, pairs))
+    assert min(cells) > 200
+    assert max(cells) < 600
+    other = StepLoader(pairs, 1, seed=1, batch_cells=400)
+    with pytest.raises(ValueError, match=r"cells="):
+        other.load_state_dict(loader.state_dict() | {"seen": 1})

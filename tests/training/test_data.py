@@ -1,11 +1,14 @@
 """From files to splits and tokenizers, and evaluation files taken whole."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from data_prep.reading import Pair
 from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from duplexmt.corpus.prepared import prepare_corpus
+from duplexmt.data.batch import Example
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.training.data import GridDataModule
 from tests.helpers import SENTENCES, as_pairs
@@ -188,3 +191,12 @@ def test_the_sentence_before_and_the_source_are_cleaned_each_for_itself(tmp_path
     settings = {"path": path, "max_tokens": None, "context_tokens": 4, "context_separator": "|||"}
     splits = prepare_corpus(**DATA | fields | settings).splits
     assert {pair for pairs in splits.values() for pair in pairs} == clean
+
+
+def test_validation_batches_of_long_pairs_are_small_and_those_of_short_ones_full(tmp_path):
+    lengths = [3, 3, 3, 3, 3, 300, 300, 200]
+    data = GridDataModule(None, None, batch_size=4, seed=1)
+    data.trainer = SimpleNamespace(global_rank=0, world_size=1)
+    data._examples["validation"] = [Example((1,) * n, (1,) * (n + 1)) for n in lengths]
+    shapes = [batch.shapes for batch in data.val_dataloader()]
+    assert shapes == [((3, 3),) * 4, ((3, 3),), ((200, 200),), ((300, 300),), ((300, 300),)]

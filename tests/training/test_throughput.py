@@ -68,6 +68,19 @@ def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
         assert 0 < mfu < 1.5
 
 
+def test_of_some_rows_their_cells_count(tmp_path):
+    backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()))
+    module = small_module(GridModel(backbone, attention="exact", input_attends_output=False), rows=2)
+    trainer = built_trainer(tmp_path, every=100, max_epochs=1, log_every_n_steps=2, limit_val_batches=0)
+    data = small_data(2)
+    trainer.fit(module, data)
+    with open(tmp_path / "metrics" / "version_0" / "metrics.csv") as file:
+        rows = [row for row in csv.DictReader(file) if row["speed/pairs_per_second"]]
+    most = max(2 * example.shape[1] for example in data.examples("train"))
+    for row in rows:
+        assert 0 < float(row["speed/cells_per_second"]) <= most * float(row["speed/pairs_per_second"]) * 1.01
+
+
 def test_the_devices_matrix_rate_is_measured():
     assert 1e9 < matmul_rate(torch.device("cpu"), torch.float32, seconds=0.05) < 1e14
 
