@@ -275,7 +275,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         hint = " (its training was interrupted while it was being written)" if _partial(folder).is_dir() else ""
         raise ValueError(
             f"model_folder={str(folder)!r} {why}{hint}: give the folder 'model' of a finished run, "
-            "such as runs/latest/model after python train.py"
+            "such as runs/latest/model after python train.py, or models/zh-en, which is in the repository"
         )
     try:
         info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))

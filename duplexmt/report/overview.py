@@ -251,7 +251,7 @@ def facts(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("system", info["system"]),
         ("languages", f"{data['source_language']} → {data['target_language']}"),
-        ("backbone", info["backbone"] or "trained from random weights"),
+        ("backbone", info["backbone"] or f"trained {'before' if info['trained_before'] else 'from random weights'}"),
         ("trained", "all weights" if info["adaptation"] == "full" else info["adaptation"]),
         *[(name.replace("_", " "), _plain(value)) for name, value in options.items()],
         *([("λ", f"{info['policy']['lam']:g}")] if info["policy"] else []),
