@@ -39,8 +39,12 @@ SMALL = [
     "experiment=smoke", "data.train_size=160", "data.validation_size=10", "data.test_size=10", "trainer.max_epochs=2",
     "training.checkpoint_every_n_steps=3", "training.sample_size=4", "probes.count=1", "demonstrate=1",
 ]  # fmt: skip
-SYSTEMS = {"grid": ["system=grid"], "waitk": ["system=waitk", "system.k=3"], "offline": ["system=offline"]}
-SYSTEMS["rows"] = ["system=grid", "model.attention=exact", "model.input_attends_output=false", "training.rows=2"]
+SYSTEMS = {
+    "grid": ["system=grid"],
+    "waitk": ["system=waitk", "system.k=3"],
+    "offline": ["system=offline"],
+    "rows": ["system=grid", "model.attention=exact", "model.input_attends_output=false", "training.rows=2"],
+}
 GRID = [*SMALL, *SYSTEMS["grid"]]
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 TEMPORARY = ("*.partial", "*.tmp", "*.lock", ".latest-*")

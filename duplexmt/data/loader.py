@@ -63,10 +63,11 @@ class StepLoader:
                 f"{len(examples)} training pairs cannot fill {world_size} devices × {accumulate} accumulated batches: "
                 "use fewer devices, less accumulation, or more data"
             )
-        self.all_cells = None if self.cells_per_step is None else sum(map(cells, examples))
-        if self.cells_per_step is None or self.all_cells is None:
+        self.all_cells: int | None = None
+        if self.cells_per_step is None:
             steps = len(examples) // self.pairs_per_step
         else:
+            self.all_cells = sum(map(cells, examples))
             steps = min(round(self.all_cells / self.cells_per_step), len(examples) // self.batches_per_step)
         self.steps_per_epoch = max(1, steps)
         self.epoch = 0

@@ -18,7 +18,10 @@ from .throughput import cells_of
 
 VALIDATION_CELLS = 2**16  # in a batch, at most: 32 pairs of 45 + 45 tokens
 
-_cells = cache(lambda shape, rows: cells_of((shape,), rows))  # few pairs have a shape of their own
+
+@cache
+def _cells(shape: tuple[int, int], rows: int | None) -> int:  # few pairs have a shape of their own
+    return cells_of((shape,), rows)
 
 
 class GridDataModule(L.LightningDataModule):

@@ -60,5 +60,6 @@ class ProgressLog(L.Callback):
             steps = f"step {trainer.global_step:,}" + ("" if self.steps is None else f" of {self.steps:,}")
             values = {name: float(value) for name, value in trainer.progress_bar_metrics.items()}
             found = [f"{name} {value:.3f}" for name, value in values.items() if name.startswith(kind)]
-            epoch = trainer.fit_loop.epoch_progress.current.started  # type: ignore[attr-defined]  # also after the last
+            # The last epoch begun. `current_epoch` counts on at the end of a run that `max_steps` stopped within one.
+            epoch = trainer.fit_loop.epoch_progress.current.started  # type: ignore[attr-defined]
             log.info("%s%s", ", ".join([steps, f"epoch {epoch}", *found]), end)
