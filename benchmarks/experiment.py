@@ -9,12 +9,12 @@
     python benchmarks/experiment.py --data FOLDER --size small --systems grid,wait3,offline   # only some of them
 
 Stages: base; grid (the paper's), its variants, grid-past_paper (conf/experiment/past_paper.yaml), wait1, wait3, wait5,
-wait7, waitmulti, offline (as many at a time as --jobs says); evaluation; timing. With several seeds the systems are
-trained with each of them from one base, and evaluated together: means, their spread, intervals over sentences and
-trainings. Each stage has a folder in OUT, and a log beside it. Killed at any point, the same command goes on: what is
-complete is skipped, a training with a checkpoint and an evaluation with hypotheses are resumed. Other systems, seeds,
-sentences or metrics are evaluated in a folder of their own; a stage that was begun with yet other settings is not taken
-for this one's. Further arguments go to all trainings.
+wait7, waitmulti, offline (as many at a time as --jobs says); grid-after_waitk (after_waitk.yaml), which goes on from
+waitmulti; evaluation; timing. With several seeds the systems are trained with each of them from one base, and evaluated
+together: means, their spread, intervals over sentences and trainings. Each stage has a folder in OUT, and a log beside
+it. Killed at any point, the same command goes on: what is complete is skipped, a training with a checkpoint and an
+evaluation with hypotheses are resumed. Other systems, seeds, sentences or metrics are evaluated in a folder of their
+own; a stage that was begun with yet other settings is not taken for this one's. Further arguments go to all trainings.
 """
 
 import argparse
@@ -39,9 +39,14 @@ DELAYS = (1, 3, 5, 7, "multi")  # multi: one model for all k
 SYSTEMS = {
     "grid": ["experiment=[grid_finetune,{size}_finetune]"],
     "grid-past_paper": ["experiment=[grid_finetune,{size}_finetune,past_paper]"],
+    "grid-after_waitk": [
+        "experiment=[grid_finetune,{size}_finetune,past_paper,after_waitk]",
+        "training.learning_rate=2e-5",  # a fifth of finetune.yaml's
+    ],
     **{f"wait{k}": ["experiment=[waitk_finetune,{size}_finetune]", f"system.k={k}"] for k in DELAYS},
     "offline": ["experiment=[offline_finetune,{size}_finetune]"],
 }
+FROM = {"grid-after_waitk": "waitmulti"}  # systems that start from another, not from the base
 # The repository has fewer pairs than a base of size small takes: all of them, as often as makes about as many steps.
 BASE_FROM_THE_BOX = {"small": ["data.train_size=null", "trainer.max_epochs=2"]}
 SEED = 1  # the configuration's own
@@ -58,6 +63,7 @@ class Stage:
     resumed: list[str]
     complete: str  # a file of the folder, written last
     begun: str  # a file of the folder to go on from
+    after: str | None = None  # the stage that it takes the model of, where that is not one of all
 
     def command(self) -> list[str] | None:
         """What is left to run; None where the stage is complete."""
@@ -98,10 +104,10 @@ def evaluation(name: str, folder: Path, fresh: list[str], resumed: Sequence[str]
     return Stage(name, folder, *commands, complete="scored.json", begun="decoding.json")
 
 
-def training(folder: Path, arguments: list[str]) -> Stage:
+def training(folder: Path, arguments: list[str], after: str | None = None) -> Stage:
     """A run of train.py in a folder, whose name it has."""
     commands = ["train.py", *arguments, quoted("hydra.run.dir", folder)], ["train.py", quoted("resume", folder)]
-    return Stage(folder.name, folder, *commands, complete="model/duplexmt.json", begun="checkpoints/last.ckpt")
+    return Stage(folder.name, folder, *commands, "model/duplexmt.json", begun="checkpoints/last.ckpt", after=after)
 
 
 def quoted(name: str, *values: Path) -> str:
@@ -114,7 +120,7 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
     """The base, the systems trained from it, and what is made of them, as `asked`; each in the order in which they run.
 
     Raises:
-        ValueError: for an unknown system, or without a grid.
+        ValueError: for an unknown system, one without that which it starts from, or without a grid.
     """
     size, limit, seeds, systems = asked.size, asked.limit, asked.seeds, asked.systems
     variants = {name: settings for name, *settings in asked.variant}
@@ -127,17 +133,22 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
     recipes = {name: recipe for name, recipe in recipes.items() if name not in left_out}
     if not any(name.startswith("grid") for name in recipes):
         raise ValueError(f"--systems {','.join(systems)}: one must be a grid, which the others are compared with")
+    for name, first in FROM.items():
+        if name in recipes and first not in recipes:
+            raise ValueError(f"--systems: {name} starts from {first}; name {first}, too, or leave out {name}")
     where = ["data=permissive" if asked.data is None else quoted("data.path", asked.data.resolve()), *asked.extra]
     fewer = BASE_FROM_THE_BOX.get(size, []) if asked.data is None else []
     own_base = training(out / "base", [f"experiment=[base_pretrain,{size}_base]", *fewer, *where])
-    backbone = quoted("model.backbone", (asked.base.resolve() if asked.base else own_base.folder) / "model")
+    base = asked.base.resolve() if asked.base else own_base.folder
     trainings: dict[str, list[str]] = {"": []} if not seeds else {}
     trainings |= {"" if seed == SEED else f"-seed{seed}": [f"training.seed={seed}"] for seed in seeds}
     trained = []
     for suffix, seed in trainings.items():
         for name, recipe in recipes.items():
+            after = FROM[name] + suffix if name in FROM else None
+            backbone = quoted("model.backbone", (out / after if after else base) / "model")
             settings = [part.format(size=size) for part in recipe] + [backbone, *where, *seed]
-            trained.append(training(out / (name + suffix), settings))
+            trained.append(training(out / (name + suffix), settings, after))
     unusual = {
         "with": [name for name in variants if f"grid-{name}" in recipes],
         "without": [name for name in SYSTEMS if name in left_out],
@@ -272,8 +283,9 @@ def main(arguments: list[str] | None = None) -> None:
         for stage in before:
             seconds[stage.name] = run(stage, cores)
         with ThreadPoolExecutor(asked.jobs) as pool:
-            found = pool.map(lambda stage: run(stage, max(1, cores // asked.jobs)), systems)
-            seconds |= dict(zip([stage.name for stage in systems], found, strict=True))
+            for wave in ([s for s in systems if s.after is None], [s for s in systems if s.after is not None]):
+                found = pool.map(lambda stage: run(stage, max(1, cores // asked.jobs)), wave)
+                seconds |= dict(zip([stage.name for stage in wave], found, strict=True))
         for stage in after:
             seconds[stage.name] = run(stage, cores)
     print((after[0].folder / "results.md").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from .test_config import checked, leaves
 ROOT = Path(__file__).parents[1]
 
 
-NAMES = ["grid", "grid-past_paper", "wait1", "wait3", "wait5", "wait7", "waitmulti", "offline"]
+NAMES = ["grid", "grid-past_paper", "grid-after_waitk", "wait1", "wait3", "wait5", "wait7", "waitmulti", "offline"]
 
 
 def touched(file):
@@ -53,12 +53,13 @@ def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
     assert checked("train", *arguments_of(base)).system.name == "offline"
     for stage, (name, k) in zip(
         systems,
-        [("grid", None), ("grid", None), *(("waitk", k) for k in (1, 3, 5, 7, "multi")), ("offline", None)],
+        [*[("grid", None)] * 3, *(("waitk", k) for k in (1, 3, 5, 7, "multi")), ("offline", None)],
         strict=True,
     ):
         cfg = checked("train", *arguments_of(stage))
         assert (cfg.system.name, cfg.system.k) == (name, k)
-        assert cfg.model.backbone == cfg.data.tokenizer == str(tmp_path / "base" / "model")
+        first = "waitmulti" if stage.name == "grid-after_waitk" else "base"
+        assert cfg.model.backbone == cfg.data.tokenizer == str(tmp_path / first / "model")
         assert (cfg.data.path, cfg.training.seed) == ("/corpora", 2)
     cfg = checked("evaluate", *arguments_of(evaluation))
     assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
@@ -96,13 +97,25 @@ def test_the_grid_past_the_paper_is_trained_as_the_papers_but_for_what_its_file_
     }  # fmt: skip
 
 
+def test_a_policy_after_wait_k_is_trained_as_the_grid_past_the_paper_for_fewer_steps_at_other_rates(tmp_path):
+    _, (_, past, after, *_), _ = chain(tmp_path, size="medium")
+    past, after = (dict(leaves(asdict(checked("train", *arguments_of(stage))))) for stage in (past, after))
+    assert {name for name in past if past[name] != after[name]} == {
+        "name", "model.backbone", "data.tokenizer", "training.learning_rate", "training.warmup_steps",
+        "training.emit_learning_rate", "trainer.max_steps",
+    }  # fmt: skip
+    assert after["training.learning_rate"] == past["training.learning_rate"] / 5
+
+
 def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(tmp_path):
     _, once, _ = chain(tmp_path)
     (base,), systems, (evaluation, _) = chain(tmp_path, seeds=[1, 2, 3])
-    assert [stage.name for stage in systems[:8]] == [stage.name for stage in once]  # a run of one seed is gone on with
-    assert [stage.name for stage in systems[8:10]] == ["grid-seed2", "grid-past_paper-seed2"]
-    assert len({stage.folder for stage in systems}) == len(systems) == 24
-    first, *_ = found = [checked("train", *arguments_of(stage)) for stage in systems[::8]]
+    assert [stage.name for stage in systems[:9]] == [stage.name for stage in once]  # a run of one seed is gone on with
+    assert [stage.name for stage in systems[9:11]] == ["grid-seed2", "grid-past_paper-seed2"]
+    assert len({stage.folder for stage in systems}) == len(systems) == 27
+    assert [stage.after for stage in systems if stage.after] == ["waitmulti", "waitmulti-seed2", "waitmulti-seed3"]
+    assert f"model.backbone='{tmp_path / 'waitmulti-seed3' / 'model'}'" in systems[20].fresh
+    first, *_ = found = [checked("train", *arguments_of(stage)) for stage in systems[::9]]
     assert [cfg.training.seed for cfg in found] == [1, 2, 3]
     for cfg in found:
         cfg.training.seed = 1
@@ -128,7 +141,8 @@ def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_the
     models = [str(stage.folder / "model") for stage in systems]
     assert checked("evaluate", *arguments_of(evaluation)).model_folders == models
     assert models[0] in timing.fresh
-    assert evaluation.folder.name == "evaluation-with-io_off-without-grid-grid-past_paper-wait1-wait5-wait7-waitmulti"
+    without = "grid-grid-past_paper-grid-after_waitk-wait1-wait5-wait7-waitmulti"
+    assert evaluation.folder.name == f"evaluation-with-io_off-without-{without}"
     assert chain(tmp_path, **options)[2][0].folder.name == "evaluation-with-io_off"
     assert chain(tmp_path)[2][0].folder.name == "evaluation"
 
@@ -164,11 +178,32 @@ def test_a_stage_that_was_begun_with_other_settings_is_refused_and_one_without_a
     grid.refuse_other_settings()
 
 
+def test_a_system_runs_once_the_one_it_starts_from_is_complete(tmp_path, monkeypatch, capsys):
+    begun = []
+
+    def run(stage, threads):
+        if stage.after:
+            assert (tmp_path / stage.after / stage.complete).exists()
+        begun.append(stage.name)
+        time.sleep(0.2 if stage.name == "waitmulti" else 0)
+        touched(stage.folder / stage.complete)
+        touched(stage.folder / "results.md")
+        return 1.0
+
+    monkeypatch.setattr(experiment, "run", run)
+    experiment.main(["--out", str(tmp_path), "--jobs", "9"])
+    assert begun[0] == "base"
+    assert set(begun[1:-3]) == set(NAMES) - {"grid-after_waitk"}
+    assert begun[-3:] == ["grid-after_waitk", "evaluation", "timing"]
+    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])["seconds"]) == set(begun)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--systems", "grid,wait2"], f"--systems: there is no wait2; choose of {','.join(NAMES)}"),
         (["--systems", "grid-io_off"], "there is no grid-io_off"),
+        (["--systems", "grid-after_waitk,wait3"], "grid-after_waitk starts from waitmulti; name waitmulti, too"),
         (["--systems", "wait3,offline"], "--systems wait3,offline: one must be a grid"),
         (["--seeds", "1,1"], "--seeds 1,1: each once"),
         (["--seeds", "1,3", "training.seed=2"], "not both"),
@@ -191,9 +226,11 @@ def test_the_seed_without_a_name_is_the_configurations():
 
 
 def test_a_base_that_is_there_is_used_and_not_pretrained(tmp_path):
-    base, systems, _ = chain(tmp_path, base=tmp_path / "other")
+    base, systems, _ = chain(tmp_path / "out", base=tmp_path / "other")
     assert base == []
-    assert all(f"model.backbone='{tmp_path / 'other' / 'model'}'" in stage.fresh for stage in systems)
+    for stage in systems:
+        first = "out/waitmulti" if stage.after else "other"
+        assert f"model.backbone='{tmp_path / first / 'model'}'" in stage.fresh
 
 
 def test_a_stage_is_started_resumed_or_skipped_by_what_lies_in_its_folder(tmp_path):
