@@ -112,6 +112,7 @@ class DataConfig:
     target_prefix: str = ""
     max_tokens: int | None = 32  # of either text, without end and seed token
     train_size: int | None = None  # uniform sample; null: all
+    joined_tokens: int | None = None  # also train on two short pairs as one, of at most so many tokens; null: on none
     validation_size: int = 1000
     test_size: int = 1000
     batch_size: int = 16  # pairs, on each device
@@ -144,6 +145,17 @@ class DataConfig:
             )
         _check_limit("data.max_tokens", self.max_tokens, null="no limit")
         _check_limit("data.train_size", self.train_size, null="all pairs")
+        _check_limit("data.joined_tokens", self.joined_tokens, null="no joined pairs")
+        if self.joined_tokens is not None and self.corpus == "builtin":
+            raise ValueError(
+                f"data.joined_tokens={self.joined_tokens}: the built-in corpus aligns single sentences, and would "
+                "lack the alignment of joined ones; leave it out, or train on pairs of your own"
+            )
+        if self.joined_tokens is not None and self.max_tokens is not None and self.joined_tokens > self.max_tokens:
+            raise ValueError(
+                f"data.joined_tokens={self.joined_tokens}: joined texts may not be longer than "
+                f"data.max_tokens={self.max_tokens}; lower the one, or raise the other"
+            )
         _check_limit("data.batch_cells", self.batch_cells, null="batch_size pairs")
         if self.segmentation not in ("tokens", "characters"):
             raise ValueError(f"data.segmentation={self.segmentation!r}: must be 'tokens' or 'characters'")

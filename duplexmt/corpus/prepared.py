@@ -10,6 +10,7 @@ from data_prep.reading import Pair
 
 from ..data.grammar import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
+from .joined import joined_pairs
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
 from .settings import CorpusSettings
@@ -59,12 +60,27 @@ def prepare_corpus(**settings: Any) -> PreparedCorpus:
     """
     asked = CorpusSettings(**settings)
     try:
-        return KINDS[asked.corpus](asked)
+        corpus = KINDS[asked.corpus](asked)
+        if asked.joined_tokens is not None:
+            add_joined(asked, corpus, asked.joined_tokens)
+        return corpus
     except ValueError as error:
         where = asked.path or asked.train_path or asked.root
         if where is None or where in str(error):
             raise
         raise ValueError(f"{where}: {error}") from error
+
+
+def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None:
+    """Add training pairs made of two each, of at most `most` tokens; see `joined_pairs`."""
+    pairs = joined_pairs(
+        corpus.splits["train"], most, (asked.source_language, asked.target_language),
+        lambda texts: [len(ids) for ids in corpus.sources.ids(texts)],
+        lambda texts: [len(ids) for ids in token_ids(corpus.tokenizer, texts)],
+        asked.seed,
+    )  # fmt: skip
+    corpus.report.add("train", "joined", len(pairs))
+    corpus.splits["train"] = corpus.splits["train"] + pairs
 
 
 def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:

@@ -36,6 +36,7 @@ class CorpusSettings:
     segmentation: str = "tokens"
     context_tokens: int = 0
     context_separator: str = ""
+    joined_tokens: int | None = None
 
     @property
     def separator(self) -> str | None:

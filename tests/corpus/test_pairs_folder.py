@@ -251,6 +251,18 @@ def test_a_corpus_for_training_comes_with_a_tokenizer_of_its_training_pairs(corp
     assert "50 train" in prepared.summary()
 
 
+def test_joined_pairs_are_trained_on_beside_the_others_and_change_no_other_split(corpus, tmp_path):
+    settings = DATA | OPTIONS | {"path": str(corpus), "prepared": str(tmp_path / "made"), "train_size": 50}
+    alone, prepared = prepare_corpus(**settings), prepare_corpus(**settings, joined_tokens=100)
+    assert prepared.splits["train"][:50] == alone.splits["train"]
+    more = prepared.splits["train"][50:]
+    assert len(more) >= 40
+    assert all(len(prepared.sources.ids([pair.source])[0]) <= 102 for pair in more)
+    assert prepared.splits["test"] == alone.splits["test"]
+    assert prepared.splits["validation"] == alone.splits["validation"]
+    assert prepared.report.counts["train"]["joined"] == len(more)
+
+
 def test_the_report_says_why_pairs_of_a_file_were_dropped_and_a_file_that_gives_none_is_an_error(corpus, tmp_path):
     write(corpus, "odd", [*sentences(7, 50), ("\u4f60\u597d", "\u4f60\u597d\u3002"), ("a\tb", "c")])
     _, report = splits_of(corpus, tmp_path)
