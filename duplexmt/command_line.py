@@ -404,15 +404,24 @@ def check_arguments(schema: type, arguments: list[str], conf: Path | None = None
 
 
 def check_names(schema: type, arguments: Iterable[str]) -> None:
-    """Refuse command-line arguments that name no setting, before Hydra does: it would advise `+NAME=…`.
+    """Refuse command-line arguments that name no setting, before Hydra does: of an unknown one it would advise
+    `+NAME=…`, and of a text without a name it would show its grammar.
 
     Raises:
         ValueError: for the first of them, with the setting most like it.
     """
     names = dict(_names(schema))
     mappings = tuple(f"{name}." for name, is_group in names.items() if not is_group)
+    of_option = False  # whether an argument may be the value of one of Hydra's own: --cfg job
     for argument in arguments:
         name, equals, _ = argument.partition("=")
+        if argument.startswith("--") and name.lstrip("-").replace("-", "_") in names:
+            setting = name.lstrip("-").replace("-", "_")
+            raise ValueError(f"{name}: settings have no dashes before them; write {setting}=…")
+        if not equals and not argument.startswith(("-", "~")) and not of_option:
+            hint = f"; for a text to translate, text={in_quotes(argument)}, or standard input" * ("text" in names)
+            raise ValueError(f"{argument}: every setting is given as name=value{hint}")
+        of_option = argument.startswith("-")
         name = name.lstrip("+~")
         known = name in names or name.startswith(mappings)
         if not equals or known or re.match(r"-|hydra\b|experiment\b", name) or re.search("[/@]", name):

@@ -301,6 +301,37 @@ def test_a_name_that_is_no_setting_is_refused_with_the_one_most_like_it(schema, 
         check_names(SCHEMAS[schema], ["-m", argument])
 
 
+@pytest.mark.parametrize(
+    ("schema", "arguments", "told"),
+    [
+        (
+            "translate",
+            ["你好"],
+            "你好: every setting is given as name=value; for a text to translate, text='你好'",
+        ),
+        ("train", ["policy.theta=1", "all"], "all: every setting is given as name=value"),
+        ("translate", ["--theta", "0.5"], "--theta: settings have no dashes before them; write theta=…"),
+        (
+            "evaluate",
+            ["--policy.theta=0.5"],
+            "--policy.theta: settings have no dashes before them; write policy.theta=",
+        ),
+        (
+            "translate",
+            ["--max-target-tokens=3"],
+            "--max-target-tokens: settings have no dashes before them; write max_",
+        ),
+    ],
+)
+def test_settings_as_other_programs_take_them_are_refused_with_the_way_they_are_written(schema, arguments, told):
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
+        check_names(SCHEMAS[schema], arguments)
+
+
+def test_hydras_own_options_keep_their_values():
+    check_names(SCHEMAS["translate"], ["--cfg", "job", "-c", "job", "theta=0.5", "~text", "-m", "--info", "plugins"])
+
+
 def test_names_of_settings_groups_and_hydras_own_are_let_through():
     arguments = ["-m", "model=grid", "~experiment=smoke", "++policy.lam=1", "hydra.run.dir=a", "hydra/help=b"]
     check_names(SCHEMAS["train"], [*arguments, "experiment=[a,b]", "model.architecture.hidden_size=8", "+data@x=c"])

@@ -61,7 +61,8 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
     if "operating_point" in info:
         record_operating_point(into, info["operating_point"])
     card = into / "README.md"
-    write_whole(card, box_card(card.read_text(encoding="utf-8"), [info["data"], *info["trained_before"]], tables))
+    written, corpora = card.read_text(encoding="utf-8"), [info["data"], *info["trained_before"]]
+    write_whole(card, box_card(written, corpora, tables, info.get("operating_point")))
     return into
 
 
@@ -122,10 +123,21 @@ def scores_of(evaluation: Path) -> dict[str, Any]:
     return table
 
 
-def box_card(card: str, corpora: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]]) -> str:
-    """The card that `save_model_folder` writes, with what one must know of a model that is given away: scores of its
-    evaluations, and what is owed for the corpora of its training and of its bases."""
-    parts = [card.rstrip(), *map(score_table, tables)]
+def box_card(
+    card: str,
+    corpora: Sequence[Mapping[str, Any]],
+    tables: Sequence[Mapping[str, Any]],
+    point: Mapping[str, Any] | None = None,
+) -> str:
+    """The card that `save_model_folder` writes, with what one must know of a model that is given away: the threshold
+    recorded in it, scores of its evaluations, and what is owed for the corpora of its training and of its bases."""
+    parts = [card.rstrip()]
+    if point is not None:
+        parts.append(
+            f"Where no θ is given it takes {point['theta']:.2g}, which has AL {point['AL']:.2f} on "
+            f"{point['sentences']} sentences ({point['validation']})."
+        )
+    parts += map(score_table, tables)
     most = corpora[0]["max_tokens"]
     limits = LIMITS.format(longer="longer than its positions" if most is None else f"of more than {most} tokens")
     if of_box := [data for data in corpora if of_the_box(data)]:

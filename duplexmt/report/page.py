@@ -121,7 +121,7 @@ def render(report: Report, tell: Callable[[str], object] = lambda doing: None) -
         viewer=viewer,
         viewer_json=script_json(viewer_data(viewer)) if viewer else "",
         most_tokens=MOST_TOKENS,
-        start=_nearest(viewer.thetas, 0.5) if viewer else 0,
+        start=_nearest(viewer.thetas, viewer.theta) if viewer else 0,
         training=training,
         last_values=_last_values(report.curves, logged),
         examples=[(group, [entry for entry in shown if entry[0].group == group]) for group in GROUPS],

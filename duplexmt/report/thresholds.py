@@ -14,6 +14,7 @@ from ..data.tokenizer import token_ids
 from ..grid.model import GridModel
 from ..metrics.latency import sentence_latency
 from ..model_folder.artifact import ModelFolder
+from ..policy.knobs import recorded_theta
 from ..streaming.engine import Engine
 from ..streaming.events import End, Event, Read, Write
 from .viewer import Viewer, ViewerSentence, Visit, Way
@@ -60,7 +61,8 @@ def viewer_of(
         grids = [sentence_grid(model, loaded.tokens, tokenizer, source, text, lam) for text in texts]
         sentences.append(ViewerSentence(*pair, grids, ways))
     data = loaded.info["data"]
-    return Viewer(thetas, sentences, data["source_language"], data["target_language"])
+    languages = data["source_language"], data["target_language"]
+    return Viewer(thetas, sentences, *languages, theta=recorded_theta(loaded.info))
 
 
 def translations(

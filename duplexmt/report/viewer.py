@@ -6,7 +6,7 @@ head is asked about the text that was written, not about the reference: so each 
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..drawing import style
@@ -65,6 +65,7 @@ class Viewer:
     sentences: Sequence[ViewerSentence]
     source_language: str
     target_language: str
+    theta: float = 0.5  # what is shown first: the nearest of `thetas`
 
 
 def viewer_data(viewer: Viewer) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def within(viewer: Viewer, size: int) -> Viewer:
         if kept and used > size:
             break
         kept += 1
-    return Viewer(viewer.thetas, viewer.sentences[:kept], viewer.source_language, viewer.target_language)
+    return replace(viewer, sentences=viewer.sentences[:kept])
 
 
 def script_json(data: Any) -> str:

@@ -121,6 +121,12 @@ def test_missing_metrics_are_dashes_and_curves_not_logged_are_left_out(nasty):
     assert render(Report(title="run", curves={"speed/mfu": [(1, 0.1)]})).count("<figure") == 0
 
 
+def test_the_viewer_opens_at_the_recorded_threshold():
+    for theta, first in ((0.5, 2), (0.8, 3), (0.05, 0)):
+        text = render(Report(title="one", viewer=replace(viewer(), theta=theta)))
+        assert re.search(r'id="theta"[^>]* value="(\d+)"', text)[1] == str(first)
+
+
 def test_one_threshold_only_is_a_viewer_with_a_still_slider():
     one = replace(sentence(), ways=[replace(sentence().ways[0], first=0, last=0)])
     text = render(Report(title="one", viewer=viewer(one, thetas=(0.5,))))

@@ -8,6 +8,7 @@ import torch
 from duplexmt.analysis.sentence_grid import sentence_grid
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.model_folder.artifact import ModelFolder
+from duplexmt.policy.knobs import recorded_theta
 from duplexmt.report.thresholds import _way, holds_until, translations, viewer_of
 from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.systems import build_system
@@ -74,6 +75,7 @@ def test_text_held_back_to_the_end_belongs_to_the_last_token_written_wherever_th
 def test_grids_are_those_of_the_texts_and_paths_those_of_the_decisions():
     grid, pairs = loaded(3), [("one", SOURCES[0], "a man"), ("two", SOURCES[1], "we are")]
     viewer = viewer_of(grid, pairs, thetas=THETAS, max_target_tokens=8)
+    assert viewer.theta == recorded_theta(grid.info)
     for sentence, source in zip(viewer.sentences, ids(), strict=True):
         X = len(source) + 1
         assert len(sentence.grids[0].source) == X
