@@ -10,6 +10,7 @@ import runpy
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
@@ -506,19 +507,30 @@ def _kind_in_words(kind: Any) -> str:
     return KINDS[get_origin(kind) or kind]
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, where it ends a command as Ctrl-C does."""
+
+
+def _terminated(*_: Any) -> None:
+    raise Terminated
+
+
 @contextmanager
 def user_errors(begun: Path | None = None) -> Iterator[None]:
     """Show a user's mistake as one line; the traceback only where HYDRA_FULL_ERROR=1 asks for it.
 
     Args:
-        begun: a folder that can be gone on with after Ctrl-C, once its `decoding.json` is there.
+        begun: a folder that can be gone on with after Ctrl-C or SIGTERM, once its `decoding.json` is there.
     """
+    free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread()
+    if ours := begun is not None and free:
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         on = f"; go on with resume={begun}" if begun is not None and (begun / "decoding.json").is_file() else ""
         print(f"interrupted{on}", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)  # as a shell tells it
+        sys.exit(128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT))  # as a shell tells it
     except BrokenPipeError:  # the reader of our output has left, as in `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
@@ -531,6 +543,9 @@ def user_errors(begun: Path | None = None) -> Iterator[None]:
         for footprint in footprints:
             footprint.remove()
         sys.exit(2)
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 # --- console scripts -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -747,6 +748,16 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on_where_that_can_be(tmp_path, c
         assert stopped.value.code == 130
         assert capsys.readouterr().err == expected
         (tmp_path / "decoding.json").touch()
+
+
+def test_sigterm_ends_what_can_be_gone_on_with_as_ctrl_c_does(tmp_path, capsys):
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    (tmp_path / "decoding.json").touch()
+    with pytest.raises(SystemExit) as stopped, user_errors(begun=tmp_path):
+        signal.raise_signal(signal.SIGTERM)
+    assert stopped.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == f"interrupted; go on with resume={tmp_path}\n"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize(("name", "setting"), [("on_run_start", "run"), ("on_multirun_start", "sweep")])
