@@ -1,14 +1,14 @@
 """What a training step on R rows of the grid costs, beside a multi-path wait-k step and one on all rows.
 
-    python benchmarks/rows.py [--quick] [--steps N] [--device cpu|cuda]
+    python benchmarks/rows.py [--quick] [--shape small|slice] [--steps N] [--device cpu|cuda]
 
 Forward, loss, path, backward and Adam on the same random pairs of X = Y tokens, by medians of steps taken in turn: of
 the processor's time on a CPU, which other work on the machine changes least (with OMP_NUM_THREADS=1 it is the clock's
 on a quiet machine), of the clock's on CUDA. A batch has as many pairs as make some 1,000 tokens (`slice`: 500), the
 long ones as the short ones: in one of 8 short pairs the optimiser, which costs all systems the same, is a quarter of a
-wait-k step. Two shapes: `small` (4 layers of width 256, 8,000 entries) and, without --quick, `slice`: four layers of
-Qwen2.5-0.5B with its whole text head, by LoRA as experiment=paper. The grid is that of experiment=past_paper. The last
-line is JSON, by shape and length of the pairs; numbers at its top level are those of `small` at R = 4:
+wait-k step. Two shapes: `small` (4 layers of width 256, 8,000 entries) and, without --quick or --shape, `slice`: four
+layers of Qwen2.5-0.5B with its whole text head, by LoRA as experiment=paper. The grid is that of experiment=past_paper.
+The last line is JSON, by shape and length of the pairs; numbers at its top level are those of the first at R = 4:
 
 ratio_vs_waitk       time of a step over that of the wait-k step
 ratio_vs_all_rows    time of the step on all rows over that of this one (where all rows were affordable)
@@ -139,7 +139,8 @@ def largest_difference() -> float:
 def main() -> None:
     """Measure, print a table and the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the small shape, R = 4, two turns")
+    parser.add_argument("--quick", action="store_true", help="one shape, R = 4, two turns")
+    parser.add_argument("--shape", choices=tuple(SHAPES), help="default: both; with --quick small")
     parser.add_argument("--steps", type=int, help="turns of each step")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
@@ -150,7 +151,8 @@ def main() -> None:
     turns, cuda = arguments.steps or (2 if arguments.quick else 9), arguments.device == "cuda"
     clock = time.perf_counter if cuda else time.process_time
     results: dict[str, Any] = {}
-    for shape in ("small",) if arguments.quick else ("small", "slice"):
+    shapes = (arguments.shape,) if arguments.shape else ("small",) if arguments.quick else tuple(SHAPES)
+    for shape in shapes:
         waitk: dict[str, dict[str, float]] = {}
         every: dict[str, dict[str, float]] = {}
         peaks: dict[str, float] = {}
@@ -171,10 +173,10 @@ def main() -> None:
             ours, theirs = (peak_memory(shape, kind, length, arguments.device) for kind in ("4", "waitk"))
             peaks[str(length)] = ours / theirs
         results[shape] = {"ratio_vs_waitk": waitk, "ratio_vs_all_rows": every, "peak_memory": peaks}
-    small = results["small"]
+    first = results[shapes[0]]
     result = {
-        **{key: {n: own["4"] for n, own in small[key].items()} for key in ("ratio_vs_waitk", "ratio_vs_all_rows")},
-        "peak_memory": small["peak_memory"],
+        **{key: {n: own["4"] for n, own in first[key].items()} for key in ("ratio_vs_waitk", "ratio_vs_all_rows")},
+        "peak_memory": first["peak_memory"],
         "largest_difference": largest_difference(),
         "shapes": results,
     }
