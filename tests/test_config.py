@@ -750,8 +750,16 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on_where_that_can_be(tmp_path, c
         (tmp_path / "decoding.json").touch()
 
 
+@pytest.fixture
+def sigterm():
+    """The handler of a command that has just begun, whatever tests before this one have left."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm")
 def test_sigterm_ends_what_can_be_gone_on_with_as_ctrl_c_does(tmp_path, capsys):
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     (tmp_path / "decoding.json").touch()
     with pytest.raises(SystemExit) as stopped, user_errors(begun=tmp_path):
         signal.raise_signal(signal.SIGTERM)
