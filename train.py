@@ -150,11 +150,12 @@ def corpus_of(cfg: TrainSettings, folder: Path) -> tuple[Any, Any]:
 
 def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -> Any:
     """The decoder to train: pretrained or with random weights, in full or by LoRA over weights that stay."""
-    from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone, random_backbone
+    from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
+    from duplexmt.model_folder.artifact import backbone_to_train
     from duplexmt.training.precision import half_precision
 
     if cfg.model.backbone is not None:
-        backbone = pretrained_backbone(cfg.model.backbone, vocab_size)
+        backbone = backbone_to_train(cfg.model.backbone, vocab_size)
     else:
         backbone = random_backbone(cfg.model.architecture or {}, vocab_size, end)
     if cfg.model.adaptation == "lora":

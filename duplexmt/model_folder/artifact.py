@@ -241,6 +241,17 @@ def load_model_folder(
     return ModelFolder(model, tokenizer, _stream_tokens(info), info)
 
 
+def backbone_to_train(name_or_folder: str, vocab_size: int) -> Any:
+    """A backbone to start a training from: a pretrained model, or that of a model folder, whose LoRA is merged.
+
+    Raises:
+        ValueError: those of `pretrained_backbone`, or of `load_model_folder`.
+    """
+    if (Path(name_or_folder) / "adapter_config.json").is_file() and (Path(name_or_folder) / MANIFEST).is_file():
+        return load_model_folder(name_or_folder).model.backbone.train()
+    return pretrained_backbone(name_or_folder, vocab_size)
+
+
 def load_without_weights(folder: Path, info: Mapping[str, Any]) -> tuple[Any, StreamTokens, Any]:
     """Tokenizer, stream tokens and backbone configuration of a model folder, whose manifest is `info`.
 

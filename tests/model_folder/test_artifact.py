@@ -13,6 +13,7 @@ from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import (
     MANIFEST,
+    backbone_to_train,
     corpus_name,
     load_model_folder,
     read_manifest,
@@ -172,6 +173,16 @@ def test_a_text_head_untied_from_the_embedding_by_lora_comes_back_as_trained(tmp
 
 
 # --- what is written ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_training_starts_from_a_lora_model_and_lora_on_top_of_it_comes_back_too(tmp_path, tied):
+    first = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15, tie_word_embeddings=tied))
+    merged = backbone_to_train(str(save(tmp_path / "first", first)), 320)
+    torch.testing.assert_close(outputs(tiny_grid(merged))[0], outputs(first)[0], rtol=1e-4, atol=1e-4)
+    second = trained_with_lora(merged, seed=5)
+    assert not torch.allclose(outputs(first)[0], outputs(second)[0], atol=1e-2)
+    assert_same_outputs(second, load_model_folder(save(tmp_path / "second", second)).model, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("lora", [False, True])
