@@ -63,7 +63,7 @@ class Stage:
     resumed: list[str]
     complete: str  # a file of the folder, written last
     begun: str  # a file of the folder to go on from
-    after: str | None = None  # the stage that it takes the model of, where that is not one of all
+    after: str | None = None  # the stage whose model it starts from, where that is not the base
 
     def command(self) -> list[str] | None:
         """What is left to run; None where the stage is complete."""
