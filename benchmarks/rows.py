@@ -7,7 +7,8 @@ the processor's time on a CPU, which other work on the machine changes least (wi
 on a quiet machine), of the clock's on CUDA. A batch has as many pairs as make some 1,000 tokens (`slice`: 500), the
 long ones as the short ones: in one of 8 short pairs the optimiser, which costs all systems the same, is a quarter of a
 wait-k step. Two shapes: `small` (4 layers of width 256, 8,000 entries) and, without --quick or --shape, `slice`: four
-layers of Qwen2.5-0.5B with its whole text head, by LoRA as experiment=paper. The grid is that of experiment=past_paper.
+layers of Qwen2.5-0.5B with its whole text head, by LoRA as experiment=paper (it takes 13 GB of memory). The grid is
+that of experiment=past_paper; `4 drawn` is one of four rows with training.lm_cells=drawn_visits.
 The last line is JSON, by shape and length of the pairs; numbers at its top level are those of the first at R = 4:
 
 ratio_vs_waitk       time of a step over that of the wait-k step
@@ -57,6 +58,8 @@ from duplexmt.training.prefix_module import PrefixTranslation
 LENGTHS, ROWS = (9, 17, 33, 65), (2, 3, 4, 6)
 SHAPES = {"small": (BASE, BASE_VOCABULARY), "slice": (QWEN | {"num_hidden_layers": 4}, QWEN_VOCABULARY)}
 PAIRS = {"small": {9: 56, 17: 32, 33: 16, 65: 8}, "slice": {9: 28, 17: 16, 33: 8, 65: 4}}
+HELD = {"small": 2**31, "slice": 12 * 2**30}  # bytes, as a training holds after its first steps
+DRAWN = "4 drawn"
 MOST_CELLS = {"small": 16 * 33 * 33, "slice": 16 * 17 * 17}  # of a step on all rows that is worth waiting for
 TOKENS = StreamTokens(end=0, seed=1)
 PAST_PAPER = {"attention": "exact", "input_attends_output": False, "emit_hidden": 256}
@@ -77,7 +80,7 @@ def pairs_of(shape: str, length: int) -> Batch:
 
 
 def step_of(shape: str, kind: str, batch: Batch) -> Callable[[int], None]:
-    """A whole step of `waitk`, of all rows (`all`) or of so many; its turn does not matter."""
+    """A whole step of `waitk`, of all rows (`all`), of so many, or `DRAWN`; its turn does not matter."""
     torch.manual_seed(0)
     backbone = random_backbone(*SHAPES[shape], end_token=0)
     if shape == "slice":
@@ -87,7 +90,9 @@ def step_of(shape: str, kind: str, batch: Batch) -> Callable[[int], None]:
         module: Any = PrefixTranslation(waitk, TOKENS, learning_rate=1e-4, warmup_steps=0)
     else:
         grid = GridModel(backbone, **PAST_PAPER).train()
-        module = GridTranslation(grid, TOKENS, **LOSSES, rows=None if kind == "all" else int(kind))
+        words = {"lm_cells": "drawn_visits"} if kind == DRAWN else {}
+        rows = None if kind == "all" else int(kind.split()[0])
+        module = GridTranslation(grid, TOKENS, **(LOSSES | words), rows=rows)
 
     def loss_of(turn: int) -> torch.Tensor:
         if kind == "waitk":
@@ -147,18 +152,19 @@ def main() -> None:
     check_counts(parser, arguments, "steps")
     check_device(parser, arguments.device)
     keep_freed_memory()  # as train.py does
-    hold_memory(2**31)  # as a training does after its first steps
     turns, cuda = arguments.steps or (2 if arguments.quick else 9), arguments.device == "cuda"
     clock = time.perf_counter if cuda else time.process_time
     results: dict[str, Any] = {}
     shapes = (arguments.shape,) if arguments.shape else ("small",) if arguments.quick else tuple(SHAPES)
     for shape in shapes:
+        if not cuda:
+            hold_memory(HELD[shape])
         waitk: dict[str, dict[str, float]] = {}
         every: dict[str, dict[str, float]] = {}
         peaks: dict[str, float] = {}
         for length in LENGTHS:
             batch = pairs_of(shape, length).to(arguments.device)
-            kinds = ["waitk", *map(str, (4,) if arguments.quick else ROWS)]
+            kinds = ["waitk", *map(str, (4,) if arguments.quick else ROWS), DRAWN]
             if PAIRS[shape][length] * length**2 <= MOST_CELLS[shape]:
                 kinds.append("all")
             seconds = medians({kind: step_of(shape, kind, batch) for kind in kinds}, turns, cuda, clock)

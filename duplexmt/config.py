@@ -211,7 +211,7 @@ class TrainingConfig:
     schedule: str  # constant | linear
     optimizer: str  # adam | muon (of the layers' matrices; Adam of all else)
     emit_loss: str  # what the EMIT head learns: mask (eq:emit-loss) | regret
-    lm_cells: str  # what the language model of a grid learns: mask (eq:lm-loss) | visits
+    lm_cells: str  # what the language model of a grid learns: mask (eq:lm-loss) | visits | drawn_visits
     rows: int | None  # of each pair's grid to compute in a step (policy/rows.py), null: all
     emit_learning_rate: float | None  # of the EMIT head; null: learning_rate
     dropout: float  # of what embedding, attention and MLP add to the residual stream

@@ -14,7 +14,7 @@ from .heatmap import cells_at_once, loss_heatmap
 from .path import best_path, emit_mask
 from .regret import emit_advantages
 from .rows import WHOLE, DrawnRows
-from .visits import decoding_shares
+from .visits import decoding_shares, drawn_shares
 
 NEVER = 1e3  # nats, of a cell that was not computed: no path writes there
 
@@ -91,13 +91,14 @@ def guide(
     return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
 
 
-def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool) -> Tensor | None:
+def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tensor | None = None) -> Tensor | None:
     """Weights of the language model's loss `[N]`; None for the mask's own, of all rows.
 
     Args:
         guided: of a batch.
         emit_logits: WAIT and EMIT of each cell `[N, 2]`.
         visits: by how often decoding writes in a cell (`policy.visits`), else by the EMIT mask.
+        points: of each pair `[B]`, to draw one row of each token by these visits (`visits.drawn_shares`); None: all.
     """
     rows = guided.rows
     if not visits:
@@ -109,7 +110,8 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool) -> Tensor | 
         some = guided.cells.padded(p_emit)
         grids = some if rows is None else rows.spread(some, 0.0), guided.source_lengths, guided.target_lengths
         weights = decoding_shares(*grids)
-    return guided.cells.flat(weights if rows is None else rows.summed(weights))
+    weights = weights if rows is None else rows.summed(weights)
+    return guided.cells.flat(weights if points is None else drawn_shares(weights, points))
 
 
 def stand_for(guided: Guided) -> Tensor | None:

@@ -152,6 +152,16 @@ def drawn_rows(
     return DrawnRows.of(at, parts, columns, common, source.device)
 
 
+def drawn_points(source: Tensor, target: Tensor, shapes: Sequence[tuple[int, int]], epoch: int) -> Tensor:
+    """A number between 0 and 1 of each pair `[B]`, drawn by its tokens and the epoch (`visits.drawn_shares`).
+
+    Args: as of `drawn_rows`.
+    """
+    pairs = zip(source.tolist(), target.tolist(), shapes, strict=True)
+    seeds = (("word rows", epoch, own[:X], other[:Y]) for own, other, (X, Y) in pairs)
+    return torch.tensor([random.Random(crc32(repr(seed).encode())).random() for seed in seeds], device=source.device)
+
+
 def reach(parts: Sequence[range], X: int, Y: int) -> list[int]:
     """Cells that are always computed of the row drawn from each stretch of a grid of X rows and Y columns.
 

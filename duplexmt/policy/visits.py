@@ -8,12 +8,17 @@ is that of the reference along the paths of decoding.
 Half of these are the model's own, one for each threshold θ, and half those of fixed delays (wait-k for each k). The own
 ones alone can become a trap: a model that writes everything at once, as one from random weights does while it has not
 learnt what the source is good for, would learn in the first row only, and so never learn it.
+
+A step may learn each token in one row only, drawn by these shares: the same loss on average, for the text head the
+backward pass of X-th part of the cells, or of an R-th.
 """
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, lie evenly between 0 and 1 however many they are
 
 # Thresholds as decoding uses them, evenly from early to late, and 1: the whole source is read first.
 THETAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -80,3 +85,22 @@ def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int)
     delays = torch.where(last, torch.minimum(y + 1, rows), (x >= y) & (x < rows))
     delays = torch.where(y == columns - 1, rows * last, delays)
     return (delays * (y < columns)).float() / rows
+
+
+@torch.no_grad()
+def drawn_shares(shares: Tensor, points: Tensor) -> Tensor:
+    """One row of each column, drawn by its share of it: its cell's chance to be drawn is its share.
+
+    Column y takes the row in which the running sum of its shares passes `point + y · GOLDEN` modulo 1, which spreads a
+    pair's tokens over early and late rows.
+
+    Args:
+        shares: `[B, X, Y]`, of a column at most 1; where they make less than 1, it may have no row.
+        points: of each pair `[B]`, drawn evenly from 0 to 1.
+
+    Returns:
+        `[B, X, Y]`: 1 where a cell is drawn, else 0.
+    """
+    columns = torch.arange(shares.shape[2], device=shares.device)
+    passed = (points[:, None] + GOLDEN * columns) % 1 < shares.cumsum(1).transpose(0, 1)  # [X, B, Y]
+    return passed.transpose(0, 1).to(shares.dtype).diff(dim=1, prepend=shares.new_zeros(len(shares), 1, len(columns)))

@@ -12,12 +12,12 @@ from ..policy.calibration import BINS, calibration_error, calibration_sums
 from ..policy.guide import Guided, cell_weights, guide, stand_for
 from ..policy.knobs import check_lam, check_rows
 from ..policy.losses import GridLoss, grid_loss
-from ..policy.rows import DrawnRows, drawn_rows
+from ..policy.rows import DrawnRows, drawn_points, drawn_rows
 from .base import TranslationModule
 from .throughput import step_flops
 
 EMIT_LOSSES = ("mask", "regret")
-LM_CELLS = ("mask", "visits")
+LM_CELLS = ("mask", "visits", "drawn_visits")
 
 
 class GridTranslation(TranslationModule):
@@ -30,7 +30,8 @@ class GridTranslation(TranslationModule):
         emit_loss: what the EMIT head learns: `mask`, the side of the best path each cell lies on (`eq:emit-loss`), or
             `regret`, the better decision at each cell, weighted by what it is worth (`policy.regret`).
         lm_cells: what the language model learns: the cells of the `mask` alike (`eq:lm-loss`), or `visits`, each
-            cell by how often decoding writes in it, over θ and fixed delays (`policy.visits`).
+            cell by how often decoding writes in it, over θ and fixed delays (`policy.visits`); or `drawn_visits`, in a
+            training step one cell of each token, drawn by that: the same loss on average.
         emit_weight: of `L_emit` in the loss.
         rows: to compute of each pair in a training step (`policy.rows`); None for all. Validation computes all.
         optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.
@@ -54,6 +55,7 @@ class GridTranslation(TranslationModule):
         if lm_cells not in LM_CELLS:
             raise ValueError(f"training.lm_cells={lm_cells!r}: must be one of {', '.join(LM_CELLS)}")
         self.lm_cells, self.rows = lm_cells, check_rows(rows)
+        self.words_drawn = lm_cells == "drawn_visits"
         if rows is not None:
             model.check_rows()
         self.lam, self.regret, self.emit_weight = check_lam(lam), emit_loss == "regret", emit_weight
@@ -74,11 +76,14 @@ class GridTranslation(TranslationModule):
 
     def step_flops(self, batch: Batch) -> int:
         """Model FLOPs of a training step on a batch."""
-        return step_flops(self.model, batch.shapes, self.rows)
+        return step_flops(self.model, batch.shapes, self.rows, self.words_drawn)
 
     def losses(self, batch: Batch) -> tuple[GridLoss, Tensor]:
         """Loss sums of a training batch, and its mean path area fraction."""
-        guided, loss, _ = self.guided_loss(batch, self.drawn_rows(batch))
+        points = None
+        if self.words_drawn:
+            points = drawn_points(batch.source, batch.labels, batch.shapes, self.current_epoch)
+        guided, loss, _ = self.guided_loss(batch, self.drawn_rows(batch), points)
         return loss, guided.area
 
     def drawn_rows(self, batch: Batch) -> DrawnRows | None:
@@ -88,11 +93,13 @@ class GridTranslation(TranslationModule):
         prefixes = len(self.tokens.source_prefix), len(self.tokens.target_prefix)
         return drawn_rows(batch.source, batch.labels, batch.shapes, self.rows, self.current_epoch, *prefixes)
 
-    def guided_loss(self, batch: Batch, rows: DrawnRows | None = None) -> tuple[Guided, GridLoss, Tensor]:
+    def guided_loss(
+        self, batch: Batch, rows: DrawnRows | None = None, points: Tensor | None = None
+    ) -> tuple[Guided, GridLoss, Tensor]:
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
         guided = guide(self.model, self.tokens, batch, self.lam, self.regret, rows)
         emit_logits = self.model.emit_logits(guided.hidden)
-        weights = cell_weights(guided, emit_logits.detach(), self.lm_cells == "visits")
+        weights = cell_weights(guided, emit_logits.detach(), self.lm_cells != "mask", points)
         loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, stand_for(guided))
         return guided, loss, emit_logits
 

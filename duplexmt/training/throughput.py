@@ -66,18 +66,21 @@ def cells_of(shapes: tuple[tuple[int, int], ...], rows: int | None) -> int:
     return sum(X * Y for X, Y in shapes) if rows is None else mean_cells(shapes, rows)
 
 
-def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], rows: int | None = None) -> int:
+def step_flops(
+    model: Any, shapes: tuple[tuple[int, int], ...], rows: int | None = None, words_drawn: bool = False
+) -> int:
     """Operations of the linear layers in one training step, two for a multiplication and its addition.
 
     Every linear layer counts once forward, once for the gradient of its input, and once for its weight's where that is
     trained; layer 0's projections and I←O off by token; of the last layer's projections what `GridModel` reads (source:
     keys and values; target: queries, and keys and values of row 0 or, with exact attention, of all rows); and the text
-    head's gradients for half the cells. Recomputation in the backward pass does not count (model FLOPs).
+    head's gradients for half the cells, or those drawn. Recomputation in the backward pass does not count.
 
     Args:
         model: a grid model.
         shapes: (X, Y) of each pair.
         rows: computed of each pair (on average, as `policy.rows` cuts some of them); None for all.
+        words_drawn: whether each token is learnt in one cell (`visits.drawn_shares`).
     """
     S, T = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
     N = cells_of(shapes, rows)
@@ -97,7 +100,8 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], rows: int | None
                 positions = N if last else source + N
             flops += positions * weight_flops(linear)
     head = model.text_head
-    return flops + 2 * head.weight.numel() * (2 * N if head.weight.requires_grad else int(1.5 * N))
+    learnt = T if words_drawn else N / 2
+    return flops + 2 * head.weight.numel() * int(N + learnt * (2 if head.weight.requires_grad else 1))
 
 
 def linear_layers(module: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -15,7 +15,7 @@ from duplexmt.policy.guide import NEVER, stand_for
 from duplexmt.policy.knobs import check_rows
 from duplexmt.policy.path import best_path
 from duplexmt.policy.regret import emit_advantages
-from duplexmt.policy.rows import WHOLE, DrawnRows, drawn_rows, mean_cells, reach, stretches
+from duplexmt.policy.rows import WHOLE, DrawnRows, drawn_points, drawn_rows, mean_cells, reach, stretches
 from duplexmt.policy.visits import decoding_shares, delay_shares
 
 from .brute_force import best_row_exits
@@ -39,6 +39,9 @@ def test_a_pair_has_the_same_rows_in_any_batch_and_others_in_the_next_epoch():
     assert len({drawn_rows(source[:1], target[:1], [(20, 6)], 4, epoch).at for epoch in range(8)}) > 4
     assert alone.at[0][-1] == 19
     assert drawn_rows(source[:1], target[:1], [(20, 6)], 4, 0, source_prefix=15).at[0][-1] == 4
+    point = drawn_points(source[:1], target[:1, :6], [(20, 6)], epoch=0)
+    assert drawn_points(source.flip(0), target.flip(0), [(17, 8), (20, 6)], epoch=0)[1] == point
+    assert len({drawn_points(source[:1], target[:1], [(20, 6)], epoch).item() for epoch in range(8)}) == 8
 
 
 def test_all_rows_of_a_short_pair_are_there_and_padding_counts_once():

@@ -3,7 +3,7 @@
 import torch
 
 from benchmarks.path_loss import threshold_rows
-from duplexmt.policy.visits import THETAS, delay_shares, visit_shares
+from duplexmt.policy.visits import THETAS, delay_shares, drawn_shares, visit_shares
 
 
 def test_shares_are_those_of_the_paths_of_all_thresholds():
@@ -51,3 +51,22 @@ def test_shares_of_fixed_delays_are_those_of_all_wait_k_paths():
             for y in range(Y):
                 expected[b, X - 1 if y == Y - 1 else min(k - 1 + y, X - 1), y] += 1 / X
     torch.testing.assert_close(shares, expected)
+
+
+def test_a_token_is_drawn_once_at_most_and_on_average_by_its_shares():
+    shares = torch.rand(2, 5, 7, generator=torch.Generator().manual_seed(3))
+    shares /= shares.sum(1, keepdim=True)
+    shares[1] *= 0.8  # a fifth falls to rows that were not computed
+    points = torch.arange(0.5, 2000) / 2000
+    drawn = torch.stack([drawn_shares(shares, torch.stack((point, 1 - point))) for point in points])
+    assert set(drawn.unique().tolist()) == {0, 1}
+    assert drawn.sum(2).max() == 1
+    assert (drawn[:, 0].sum(1) == 1).all(), "with shares that make 1 each token has a row"
+    torch.testing.assert_close(drawn.mean(0), shares, rtol=0, atol=2e-3)
+
+
+def test_the_tokens_of_a_pair_are_spread_over_its_rows():
+    """One point a pair: drawn each by itself, 64 tokens would seldom fall into four rows so evenly."""
+    for point in (0.1, 0.5, 0.93):
+        drawn = drawn_shares(torch.full((1, 4, 64), 0.25), torch.tensor([point]))
+        assert (drawn.sum(2) - 16).abs().max() <= 1

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from duplexmt.data.batch import collate
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
-from duplexmt.policy.rows import stretches
-from duplexmt.policy.visits import decoding_shares
+from duplexmt.policy.rows import drawn_points, stretches
+from duplexmt.policy.visits import GOLDEN, decoding_shares
 from tests.commands import run, succeeded
 from tests.helpers import spoken_grid
 
@@ -23,7 +23,7 @@ def exact_module(**values):
     return small_module(spoken_grid(seed=5, attention="exact", input_attends_output=False).double(), **values)
 
 
-LOSSES = [("mask", "mask"), ("regret", "mask"), ("mask", "visits"), ("regret", "visits")]
+LOSSES = [("mask", "mask"), ("regret", "mask"), ("mask", "visits"), ("regret", "visits"), ("regret", "drawn_visits")]
 
 
 @pytest.mark.parametrize(("emit_loss", "lm_cells"), LOSSES)
@@ -41,6 +41,7 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
     assert any(may and not is_cut for may, is_cut in zip(seldom, cut, strict=True)), "and one that might have been"
     hidden = module.model(batch.source, batch.target, batch.source_lengths)
     logits, decisions = module.model.text_logits(hidden), module.model.emit_logits(hidden)
+    drawn = drawn_points(batch.source, batch.labels, batch.shapes, 0)
     lm, emit, lm_weights, emit_weights = [], [], [], []
     for b, (at, X, Y) in enumerate(
         zip(rows.at, batch.source_lengths.tolist(), batch.target_lengths.tolist(), strict=True)
@@ -59,10 +60,15 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
         grid = between(losses, 1e6), torch.tensor([X]), torch.tensor([Y])
         mask = emit_mask(best_path(*grid, 0.1), Y)[0]
         cells = mask.double()
-        if lm_cells == "visits":
+        if lm_cells != "mask":
             p_emit = decisions[b, list(at), :Y].softmax(-1)[..., 1]
             cells = decoding_shares(between(p_emit, 0.0), *grid[1:])[0].double()
         weights = torch.stack([cells[list(part)].sum(0) for part in parts])
+        if lm_cells == "drawn_visits":  # of each column the row in which the running sum of its shares passes a point
+            points = [(drawn[b].item() + y * GOLDEN) % 1 for y in range(Y)]
+            rows_at = [int((weights[:, y].cumsum(0) <= points[y]).sum()) for y in range(Y)]
+            weights = torch.tensor([[float(r == rows_at[y]) for y in range(Y)] for r in range(R)])
+            weights = weights * (torch.arange(Y) < torch.tensor(ends)[:, None])
         lm.append((losses * weights).sum())
         lm_weights.append(weights.sum())
         worth = emit_advantages(*grid, 0.1)[0, list(at)]
@@ -98,9 +104,12 @@ def test_as_many_rows_as_there_are_train_as_all_rows(emit_loss, lm_cells):
     assert_same(*gradients, 1e-9)
 
 
+@pytest.mark.parametrize("lm_cells", ["visits", "drawn_visits"])
 @pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (1, 12)])
-def test_accumulated_batches_on_drawn_rows_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate):
-    settings = {"model": None, "emit_loss": "regret", "lm_cells": "visits", "rows": 3}
+def test_accumulated_batches_on_drawn_rows_give_the_gradients_of_one_large_batch(
+    tmp_path, batch_size, accumulate, lm_cells
+):
+    settings = {"model": None, "emit_loss": "regret", "lm_cells": lm_cells, "rows": 3}
 
     def gradients(*size):
         model = spoken_grid(seed=5, attention="exact", input_attends_output=False).double()
@@ -109,10 +118,12 @@ def test_accumulated_batches_on_drawn_rows_give_the_gradients_of_one_large_batch
     assert_same(gradients(batch_size, accumulate), gradients(12), 1e-6)  # shares are in float32
 
 
-def test_validation_computes_all_rows():
+def test_validation_computes_all_rows_and_draws_no_words():
     batch = collate(small_data(12).examples("train"))
-    some, every = (exact_module(emit_loss="regret", lm_cells="visits", rows=rows) for rows in (2, None))
-    torch.testing.assert_close(some.guided_loss(batch)[0].heatmap, every.guided_loss(batch)[0].heatmap)
+    settings = {"lm_cells": "drawn_visits", "rows": 2}, {"lm_cells": "visits", "rows": None}
+    some, every = (exact_module(emit_loss="regret", **own).guided_loss(batch) for own in settings)
+    torch.testing.assert_close(some[0].heatmap, every[0].heatmap)
+    torch.testing.assert_close(some[1].lm_sum, every[1].lm_sum)
 
 
 @pytest.mark.parametrize(("rows", "message"), [(1, "training.rows=1"), (2, "read each other")])

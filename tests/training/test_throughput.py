@@ -52,6 +52,17 @@ def test_step_flops_are_those_pytorch_counts(attention, io, lora, monkeypatch):
     assert counted == pytest.approx(expected, rel=0.04)
 
 
+def test_of_drawn_words_the_text_head_learns_one_cell_of_each_token(monkeypatch):
+    backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()), tie_word_embeddings=False)
+    model = GridModel(backbone, attention="exact", input_attends_output=False)
+    module = small_module(model, lm_cells="drawn_visits")
+    batch = collate(small_data(12).examples("train"))
+    counted, loss = counted_flops(module, batch, monkeypatch)
+    counted -= 3 * 2 * loss.valid_cells.item() * model.emit_head.weight.numel()
+    assert counted == pytest.approx(module.step_flops(batch), rel=0.04)
+    assert counted < 0.95 * step_flops(model, batch.shapes)
+
+
 def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
     trainer = built_trainer(tmp_path, every=100, max_epochs=1, log_every_n_steps=2, limit_val_batches=0)
     trainer.fit(small_module(), small_data(2))

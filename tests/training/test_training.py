@@ -417,7 +417,7 @@ def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
         ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be a finite number above 0"),
         ({"emit_learning_rate": float("inf")}, "training.emit_learning_rate=inf: must be a finite number above 0"),
         ({"warmup_steps": -5}, "training.warmup_steps=-5"),
-        ({"lm_cells": "all"}, "training.lm_cells='all': must be one of mask, visits"),
+        ({"lm_cells": "all"}, "training.lm_cells='all': must be one of mask, visits, drawn_visits"),
         ({"emit_loss": "dp"}, "training.emit_loss='dp': must be one of mask, regret"),
         ({"schedule": "cosine"}, "training.schedule='cosine': must be one of constant, linear"),
         ({"optimizer": "sgd"}, "training.optimizer='sgd': must be one of adam, muon"),
