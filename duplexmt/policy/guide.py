@@ -16,8 +16,6 @@ from .regret import emit_advantages
 from .rows import WHOLE, DrawnRows
 from .visits import decoding_shares, drawn_shares
 
-NEVER = 1e3  # nats, of a cell that was not computed: no path writes there
-
 
 @dataclass(frozen=True)
 class Guided:
@@ -79,7 +77,7 @@ def guide(
     heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
     source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
     some = cells.padded(heatmap.detach())
-    grids = some if rows is None else rows.spread(some, NEVER), source_lengths, target_lengths
+    grids = some if rows is None else rows.spread(some, unreachable(rows, lam)), source_lengths, target_lengths
     y_at = best_path(*grids, lam)
     whole_mask = emit_mask(y_at, cells.width[1])
     worth = emit_advantages(*grids, lam) if regret else None
@@ -89,6 +87,11 @@ def guide(
     mask = cells.flat(whole_mask if rows is None else rows.of_all(whole_mask))
     advantages = None if worth is None else cells.flat(worth)
     return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
+
+
+def unreachable(rows: DrawnRows, lam: float) -> float:
+    """Nats of a cell that was not computed: so many more than λ pays for a token's rows that no path writes there."""
+    return 1e3 + lam * rows.stretch.shape[1]
 
 
 def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tensor | None = None) -> Tensor | None:

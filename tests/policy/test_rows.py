@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duplexmt.grid.rows import Rows
-from duplexmt.policy.guide import NEVER, stand_for
+from duplexmt.policy.guide import stand_for, unreachable
 from duplexmt.policy.knobs import check_rows
 from duplexmt.policy.path import best_path
 from duplexmt.policy.regret import emit_advantages
@@ -102,12 +102,13 @@ def test_an_eighth_of_the_pairs_is_computed_whole_and_its_cells_past_the_reach_o
     assert set(first.columns) == {(6, 6, 6), tuple(common)}
 
 
-@given(heatmaps(), st.sampled_from([0.0, 0.125, 0.5]), st.integers(2, 4), st.integers(0, 9), st.integers(1, 5))
+@given(heatmaps(), st.sampled_from([0.0, 0.125, 0.5, 512.0]), st.integers(2, 4), st.integers(0, 9), st.integers(1, 5))
+@example([[0.0, 0.0]] * 5, 512.0, 2, 0, 1)  # λ pays for four rows more than 1,000 nats
 def test_path_and_worth_are_the_best_of_all_paths_through_the_grid_the_rows_stand_for(heatmap, lam, R, choice, first):
     """Losses of dyadic numbers, whose means between rows are dyadic too where rows are 1, 2 or 4 apart."""
     X, Y = len(heatmap), len(heatmap[0])
     rows = drawn(X, R, choice, [*[min(first, Y)] * (min(X, R) - 1), Y])
-    whole = rows.spread(rows.of_all(torch.tensor([heatmap], dtype=torch.float64)), NEVER)
+    whole = rows.spread(rows.of_all(torch.tensor([heatmap], dtype=torch.float64)), unreachable(rows, lam))
     lengths = torch.tensor([X]), torch.tensor([Y])
     found = best_path(whole, *lengths, lam)[0].tolist()
     best, _ = best_row_exits(whole[0].tolist(), lam)
@@ -125,7 +126,7 @@ def test_a_decision_learnt_from_some_rows_is_that_of_one_row_against_the_next():
     for choice in range(3):
         parts = [range(1), range(1, 5), range(5, 8), range(8, 9)]  # the first row, too, as nothing is above it
         rows = of_parts(parts, choice, [3] * 4)
-        found = emit_advantages(rows.spread(rows.of_all(full), NEVER), *lengths, 0.2)
+        found = emit_advantages(rows.spread(rows.of_all(full), unreachable(rows, 0.2)), *lengths, 0.2)
         torch.testing.assert_close(found, expected)
 
 
