@@ -352,7 +352,7 @@ class TrainSettings:
             raise ValueError("policy.theta=recorded: a model that is still to be trained has none recorded")
         if self.training.rows is not None and self.system.name != "grid":
             raise ValueError(
-                f"training.rows={self.training.rows}: only a grid has rows; leave it out for system={self.system.name}"
+                f"training.rows={self.training.rows}: system={self.system.name} has no rows: give training.rows=null"
             )
         _check_limit("demonstrate", self.demonstrate, least=0)
 

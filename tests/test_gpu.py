@@ -39,10 +39,11 @@ def test_a_training_step_is_that_of_the_cpu(options, training, proven):
         assert proven() >= {scan.KERNEL, heatmap.KERNELS}
 
 
-def test_a_step_on_long_rows_is_that_of_the_cpu(proven):
+@pytest.mark.parametrize("lm_cells", ["visits", "drawn_visits"])
+def test_a_step_on_long_rows_is_that_of_the_cpu(lm_cells, proven):
     """By the block-masked kernel, whose heads must have 16 numbers or more."""
     past_paper = {"attention": "exact", "input_attends_output": False, "emit_hidden": 8}
-    training = {"optimizer": "adam", "rows": 3, "lm_cells": "visits", "emit_loss": "regret"}
+    training = {"optimizer": "adam", "rows": 3, "lm_cells": lm_cells, "emit_loss": "regret"}
     draw = torch.Generator().manual_seed(0)
     sources = [torch.randint(2, 97, (size,), generator=draw).tolist() for size in (150, 30, 200)]
 

@@ -14,7 +14,7 @@ from .heatmap import cells_at_once, loss_heatmap
 from .path import best_path, emit_mask
 from .regret import emit_advantages
 from .rows import WHOLE, DrawnRows
-from .visits import decoding_shares, drawn_shares
+from .visits import decoding_shares, drawn_cells
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,11 @@ def guide(
     heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
     source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
     some = cells.padded(heatmap.detach())
-    grids = some if rows is None else rows.spread(some, unreachable(rows, lam)), source_lengths, target_lengths
+    grids = (
+        some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam)),
+        source_lengths,
+        target_lengths,
+    )
     y_at = best_path(*grids, lam)
     whole_mask = emit_mask(y_at, cells.width[1])
     worth = emit_advantages(*grids, lam) if regret else None
@@ -89,9 +93,13 @@ def guide(
     return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
 
 
-def unreachable(rows: DrawnRows, lam: float) -> float:
-    """Nats of a cell that was not computed: so many more than λ pays for a token's rows that no path writes there."""
-    return 1e3 + lam * rows.stretch.shape[1]
+def unreachable(losses: Tensor, source_lengths: Tensor, lam: float) -> Tensor:
+    """Nats of a cell that was not computed `[B, 1, 1]`: so many that no path writes there.
+
+    They are more than the largest loss that was computed and what λ pays for a token of the first row, together: a path
+    that writes there gains by waiting until it comes to a cell that was computed.
+    """
+    return losses.amax((1, 2), keepdim=True) + 1 + lam * source_lengths[:, None, None]
 
 
 def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tensor | None = None) -> Tensor | None:
@@ -101,9 +109,10 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tens
         guided: of a batch.
         emit_logits: WAIT and EMIT of each cell `[N, 2]`.
         visits: by how often decoding writes in a cell (`policy.visits`), else by the EMIT mask.
-        points: of each pair `[B]`, to draw one row of each token by these visits (`visits.drawn_shares`); None: all.
+        points: of each pair `[B]`, to draw one row of each token by these visits (`visits.drawn_cells`); None: all.
     """
     rows = guided.rows
+    assert visits or points is None, "of the mask no row is drawn: its columns have several cells of weight 1"
     if not visits:
         if rows is None:
             return None
@@ -114,7 +123,7 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tens
         grids = some if rows is None else rows.spread(some, 0.0), guided.source_lengths, guided.target_lengths
         weights = decoding_shares(*grids)
     weights = weights if rows is None else rows.summed(weights)
-    return guided.cells.flat(weights if points is None else drawn_shares(weights, points))
+    return guided.cells.flat(weights if points is None else drawn_cells(weights, points))
 
 
 def stand_for(guided: Guided) -> Tensor | None:

@@ -34,8 +34,8 @@ def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Te
     """`L(x, y) = −log p[x, y](o_{y+1})` of a list of cells (`eq:grid-loss`).
 
     Logits exist for one chunk of cells at a time (or, on a CPU, a piece of it), and again in the backward pass, there
-    only of cells whose loss has a gradient: those of the EMIT mask. Where one chunk holds all cells, their logits are
-    kept instead.
+    only of cells whose loss has a gradient: those in which words are learnt. Where one chunk holds all cells, their
+    logits are kept instead.
 
     Args:
         hidden: final-normed target states `[N, D]`.

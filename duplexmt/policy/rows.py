@@ -90,11 +90,11 @@ class DrawnRows:
         """Rows of each pair, `[B]`."""
         return torch.tensor([len(own) for own in self.at], device=self.x.device)
 
-    def spread(self, values: Tensor, beyond: float) -> Tensor:
+    def spread(self, values: Tensor, beyond: float | Tensor) -> Tensor:
         """Values of the drawn rows `[B, R, Y]` → of all rows `[B, X, Y]`, changing evenly from one to the next.
 
         Where a drawn row was not computed, the next one's take its place; a stretch ends where its row was cut, and
-        past that all is `beyond`.
+        past that all is `beyond` (of each pair, `[B, 1, 1]`, or of all).
         """
         R, y = values.shape[1], torch.arange(values.shape[2], device=values.device)
         there = y < self.ends[:, :, None]
@@ -143,8 +143,7 @@ def drawn_rows(
         target_prefix: target tokens before the text, whose columns are not scored.
     """
     at, parts, columns, common = [], [], [], []
-    for own, other, (X, Y) in zip(source.tolist(), target.tolist(), shapes, strict=True):
-        draw = random.Random(crc32(repr((epoch, own[:X], other[:Y])).encode()))
+    for draw, (X, Y) in zip(pair_draws(source, target, shapes, epoch), shapes, strict=True):
         parts.append(stretches(X - source_prefix, R))
         at.append([draw.choice(part) for part in parts[-1]])
         common.append(reach(parts[-1], X - source_prefix, Y - target_prefix))
@@ -153,13 +152,18 @@ def drawn_rows(
 
 
 def drawn_points(source: Tensor, target: Tensor, shapes: Sequence[tuple[int, int]], epoch: int) -> Tensor:
-    """A number between 0 and 1 of each pair `[B]`, drawn by its tokens and the epoch (`visits.drawn_shares`).
+    """A number between 0 and 1 of each pair `[B]` (`visits.drawn_cells`), drawn as its rows are, apart from them."""
+    draws = pair_draws(source, target, shapes, "words", epoch)
+    return torch.tensor([draw.random() for draw in draws], device=source.device)
 
-    Args: as of `drawn_rows`.
-    """
+
+def pair_draws(
+    source: Tensor, target: Tensor, shapes: Sequence[tuple[int, int]], *seed: str | int
+) -> list[random.Random]:
+    """A source of random numbers of each pair, seeded by its tokens, padding left out, and what else is given."""
     pairs = zip(source.tolist(), target.tolist(), shapes, strict=True)
-    seeds = (("word rows", epoch, own[:X], other[:Y]) for own, other, (X, Y) in pairs)
-    return torch.tensor([random.Random(crc32(repr(seed).encode())).random() for seed in seeds], device=source.device)
+    seeds = (repr((*seed, own[:X], other[:Y])) for own, other, (X, Y) in pairs)
+    return [random.Random(crc32(one.encode())) for one in seeds]
 
 
 def reach(parts: Sequence[range], X: int, Y: int) -> list[int]:

@@ -9,8 +9,8 @@ Half of these are the model's own, one for each threshold θ, and half those of 
 ones alone can become a trap: a model that writes everything at once, as one from random weights does while it has not
 learnt what the source is good for, would learn in the first row only, and so never learn it.
 
-A step may learn each token in one row only, drawn by these shares: the same loss on average, for the text head the
-backward pass of X-th part of the cells, or of an R-th.
+A step may learn each token in one row only, drawn by these shares: the same loss on average, and the backward pass of
+the text head covers one cell in X, or of R drawn rows one in R.
 """
 
 from collections.abc import Sequence
@@ -88,19 +88,21 @@ def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int)
 
 
 @torch.no_grad()
-def drawn_shares(shares: Tensor, points: Tensor) -> Tensor:
-    """One row of each column, drawn by its share of it: its cell's chance to be drawn is its share.
+def drawn_cells(shares: Tensor, points: Tensor) -> Tensor:
+    """One cell of each column, drawn by its share of the column.
 
-    Column y takes the row in which the running sum of its shares passes `point + y · GOLDEN` modulo 1, which spreads a
-    pair's tokens over early and late rows.
+    In column y it is the one at which the running sum of shares passes `point + y · GOLDEN` modulo 1, as a part of the
+    whole: this spreads a pair's tokens over early and late rows.
 
     Args:
-        shares: `[B, X, Y]`, of a column at most 1; where they make less than 1, it may have no row.
+        shares: `[B, X, Y]`; of each scored column they make 1 (all of it in rows that were computed), 0 in padding.
         points: of each pair `[B]`, drawn evenly from 0 to 1.
 
     Returns:
         `[B, X, Y]`: 1 where a cell is drawn, else 0.
     """
     columns = torch.arange(shares.shape[2], device=shares.device)
-    passed = (points[:, None] + GOLDEN * columns) % 1 < shares.cumsum(1).transpose(0, 1)  # [X, B, Y]
-    return passed.transpose(0, 1).to(shares.dtype).diff(dim=1, prepend=shares.new_zeros(len(shares), 1, len(columns)))
+    at = (points[:, None] + GOLDEN * columns) % 1
+    total = shares.cumsum(1)
+    passed = (at[:, None] * total[:, -1:] < total).to(shares.dtype)
+    return passed.diff(dim=1, prepend=torch.zeros_like(passed[:, :1]))

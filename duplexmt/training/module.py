@@ -54,8 +54,8 @@ class GridTranslation(TranslationModule):
             raise ValueError(f"training.emit_loss={emit_loss!r}: must be one of {', '.join(EMIT_LOSSES)}")
         if lm_cells not in LM_CELLS:
             raise ValueError(f"training.lm_cells={lm_cells!r}: must be one of {', '.join(LM_CELLS)}")
-        self.lm_cells, self.rows = lm_cells, check_rows(rows)
-        self.words_drawn = lm_cells == "drawn_visits"
+        self.visits, self.words_drawn = lm_cells != "mask", lm_cells == "drawn_visits"
+        self.rows = check_rows(rows)
         if rows is not None:
             model.check_rows()
         self.lam, self.regret, self.emit_weight = check_lam(lam), emit_loss == "regret", emit_weight
@@ -99,7 +99,7 @@ class GridTranslation(TranslationModule):
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
         guided = guide(self.model, self.tokens, batch, self.lam, self.regret, rows)
         emit_logits = self.model.emit_logits(guided.hidden)
-        weights = cell_weights(guided, emit_logits.detach(), self.lm_cells != "mask", points)
+        weights = cell_weights(guided, emit_logits.detach(), self.visits, points)
         loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, stand_for(guided))
         return guided, loss, emit_logits
 

@@ -80,7 +80,7 @@ def step_flops(
         model: a grid model.
         shapes: (X, Y) of each pair.
         rows: computed of each pair (on average, as `policy.rows` cuts some of them); None for all.
-        words_drawn: whether each token is learnt in one cell (`visits.drawn_shares`).
+        words_drawn: whether each token is learnt in one cell (`visits.drawn_cells`).
     """
     S, T = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
     N = cells_of(shapes, rows)

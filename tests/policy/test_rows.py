@@ -108,8 +108,9 @@ def test_path_and_worth_are_the_best_of_all_paths_through_the_grid_the_rows_stan
     """Losses of dyadic numbers, whose means between rows are dyadic too where rows are 1, 2 or 4 apart."""
     X, Y = len(heatmap), len(heatmap[0])
     rows = drawn(X, R, choice, [*[min(first, Y)] * (min(X, R) - 1), Y])
-    whole = rows.spread(rows.of_all(torch.tensor([heatmap], dtype=torch.float64)), unreachable(rows, lam))
     lengths = torch.tensor([X]), torch.tensor([Y])
+    some = rows.of_all(torch.tensor([heatmap], dtype=torch.float64))
+    whole = rows.spread(some, unreachable(some, lengths[0], lam))
     found = best_path(whole, *lengths, lam)[0].tolist()
     best, _ = best_row_exits(whole[0].tolist(), lam)
     exits = zip([0, *found], found, strict=False)
@@ -126,7 +127,7 @@ def test_a_decision_learnt_from_some_rows_is_that_of_one_row_against_the_next():
     for choice in range(3):
         parts = [range(1), range(1, 5), range(5, 8), range(8, 9)]  # the first row, too, as nothing is above it
         rows = of_parts(parts, choice, [3] * 4)
-        found = emit_advantages(rows.spread(rows.of_all(full), unreachable(rows, 0.2)), *lengths, 0.2)
+        found = emit_advantages(rows.spread(rows.of_all(full), 1e3), *lengths, 0.2)
         torch.testing.assert_close(found, expected)
 
 

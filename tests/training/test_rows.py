@@ -2,6 +2,7 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,8 +68,8 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
         if lm_cells == "drawn_visits":  # of each column the row in which the running sum of its shares passes a point
             points = [(drawn[b].item() + y * GOLDEN) % 1 for y in range(Y)]
             rows_at = [int((weights[:, y].cumsum(0) <= points[y]).sum()) for y in range(Y)]
-            weights = torch.tensor([[float(r == rows_at[y]) for y in range(Y)] for r in range(R)])
-            weights = weights * (torch.arange(Y) < torch.tensor(ends)[:, None])
+            assert all(y < ends[row] for y, row in enumerate(rows_at)), "no token falls to a cell that is not computed"
+            weights = torch.tensor([[float(row == rows_at[y]) for y in range(Y)] for row in range(R)])
         lm.append((losses * weights).sum())
         lm_weights.append(weights.sum())
         worth = emit_advantages(*grid, 0.1)[0, list(at)]
@@ -120,10 +121,25 @@ def test_accumulated_batches_on_drawn_rows_give_the_gradients_of_one_large_batch
 
 def test_validation_computes_all_rows_and_draws_no_words():
     batch = collate(small_data(12).examples("train"))
-    settings = {"lm_cells": "drawn_visits", "rows": 2}, {"lm_cells": "visits", "rows": None}
-    some, every = (exact_module(emit_loss="regret", **own).guided_loss(batch) for own in settings)
-    torch.testing.assert_close(some[0].heatmap, every[0].heatmap)
-    torch.testing.assert_close(some[1].lm_sum, every[1].lm_sum)
+    sums = []
+    for settings in ({"lm_cells": "drawn_visits", "rows": 2}, {"lm_cells": "visits", "rows": None}):
+        module = exact_module(emit_loss="regret", **settings)
+        module.on_validation_epoch_start()
+        module.validation_step(batch, 0)
+        sums.append(module.validation_sums)
+    torch.testing.assert_close(*sums)
+
+
+def test_each_epoch_draws_other_words_and_a_token_is_learnt_once():
+    batch = collate(small_data(12).examples("train"))
+    module = exact_module(emit_loss="regret", lm_cells="drawn_visits")  # of all rows, which are the same in each epoch
+    losses = []
+    for epoch in (0, 1, 1):
+        module._trainer = SimpleNamespace(current_epoch=epoch)
+        losses.append(module.losses(batch)[0])
+    assert losses[0].lm_sum != losses[1].lm_sum
+    assert losses[1].lm_sum == losses[2].lm_sum
+    assert losses[0].lm_weights == batch.target_lengths.sum()
 
 
 @pytest.mark.parametrize(("rows", "message"), [(1, "training.rows=1"), (2, "read each other")])
