@@ -77,11 +77,8 @@ def guide(
     heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
     source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
     some = cells.padded(heatmap.detach())
-    grids = (
-        some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam)),
-        source_lengths,
-        target_lengths,
-    )
+    losses = some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam))
+    grids = losses, source_lengths, target_lengths
     y_at = best_path(*grids, lam)
     whole_mask = emit_mask(y_at, cells.width[1])
     worth = emit_advantages(*grids, lam) if regret else None
