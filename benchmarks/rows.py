@@ -73,7 +73,7 @@ def pairs_of(shape: str, length: int) -> Batch:
     size = PAIRS[shape][length], 2, length - 1
 
     def unusual(batch: Batch) -> int:  # by how many cells, as fewer or more pairs are computed whole
-        rows = drawn_rows(batch.source, batch.labels, batch.shapes, 4, epoch=0)
+        rows = drawn_rows(batch.keys, batch.shapes, 4, epoch=0)
         return abs(sum(map(sum, rows.columns)) - mean_cells(batch.shapes, 4))
 
     drawn = (torch.randint(2, SHAPES[shape][1], size, generator=draw).tolist() for _ in range(50))

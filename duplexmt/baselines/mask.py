@@ -5,9 +5,9 @@ A model is trained for one wait-k schedule, for the whole source, or for all sch
 pair, and the model is then run at any.
 """
 
+import random
 from collections.abc import Sequence
 from typing import Any
-from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -40,7 +40,11 @@ def shown_delay(k: int | str | None) -> int | None:
 
 
 def drawn_delays(
-    source: Tensor, target: Tensor, shapes: Sequence[tuple[int, int]], epoch: int, source_prefix: int = 0
+    keys: Sequence[int],
+    shapes: Sequence[tuple[int, int]],
+    epoch: int,
+    source_prefix: int = 0,
+    device: torch.device | str = "cpu",
 ) -> Tensor:
     """A k for each pair, drawn evenly from 1 to the length of its source text, end token included.
 
@@ -48,17 +52,18 @@ def drawn_delays(
     a resumed run, but another one in the next epoch.
 
     Args:
-        source, target: token ids `[B, X]` and `[B, Y]`; padding, if any, on the right.
-        shapes: source and target tokens of each pair, padding left out.
+        keys: of each pair, by its tokens (`Example.key`).
+        shapes: source and target tokens of each pair.
         epoch: number of the pass over the data.
         source_prefix: tokens before the source text.
+        device: of what is returned.
 
     Returns:
         `[B]`, int64.
     """
-    pairs = zip(source.tolist(), target.tolist(), shapes, strict=True)
-    drawn = [crc32(repr((epoch, own[:X], other[:Y])).encode()) % (X - source_prefix) for own, other, (X, Y) in pairs]
-    return torch.tensor(drawn, device=source.device) + 1
+    pairs = zip(keys, shapes, strict=True)
+    drawn = [random.Random(f"delay {key} {epoch}").randint(1, X - source_prefix) for key, (X, _) in pairs]
+    return torch.tensor(drawn, device=device)
 
 
 def visible_source(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -31,6 +32,11 @@ class Example:
         X, Y = self.shape
         return X * Y
 
+    @property
+    def key(self) -> int:
+        """A number of 32 bits by the pair's tokens: what is drawn of a pair (rows, delays) is drawn by it."""
+        return crc32(repr((self.source, self.target)).encode())
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -42,6 +48,7 @@ class Batch:
     source_lengths: Tensor  # [B]
     target_lengths: Tensor  # [B]
     shapes: tuple[tuple[int, int], ...]  # the two lengths of each pair again, wherever the tensors are
+    keys: tuple[int, ...]  # `Example.key` of each pair
     step: "tuple[Batch, ...] | None" = None
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -49,7 +56,7 @@ class Batch:
         names = ("source", "target", "labels", "source_lengths", "target_lengths")
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
         step = None if self.step is None else tuple(batch.to(device) for batch in self.step)
-        return Batch(**moved, shapes=self.shapes, step=step)
+        return Batch(**moved, shapes=self.shapes, keys=self.keys, step=step)
 
 
 def collate(examples: Sequence[Example]) -> Batch:
@@ -66,4 +73,5 @@ def collate(examples: Sequence[Example]) -> Batch:
         source_lengths=torch.tensor([len(example.source) for example in examples]),
         target_lengths=torch.tensor([len(example.target) - 1 for example in examples]),
         shapes=tuple(example.shape for example in examples),
+        keys=tuple(example.key for example in examples),
     )

@@ -18,7 +18,6 @@ import random
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -121,13 +120,13 @@ def _rows(values: Tensor, at: Tensor) -> Tensor:
 
 
 def drawn_rows(
-    source: Tensor,
-    target: Tensor,
+    keys: Sequence[int],
     shapes: Sequence[tuple[int, int]],
     R: int,
     epoch: int,
     source_prefix: int = 0,
     target_prefix: int = 0,
+    device: torch.device | str = "cpu",
 ) -> DrawnRows:
     """Up to R rows of each pair, one from each of its stretches, and how far they are computed.
 
@@ -135,35 +134,27 @@ def drawn_rows(
     and in a resumed run, but others in the next epoch.
 
     Args:
-        source, target: token ids `[B, X]` and `[B, Y]`; padding, if any, on the right.
-        shapes: source and target tokens of each pair, padding left out.
+        keys: of each pair, by its tokens (`Example.key`).
+        shapes: source and target tokens of each pair.
         R: rows of a pair.
         epoch: number of the pass over the data.
         source_prefix: source tokens before the text, whose rows are not scored.
         target_prefix: target tokens before the text, whose columns are not scored.
+        device: of the tensors.
     """
     at, parts, columns, common = [], [], [], []
-    for draw, (X, Y) in zip(pair_draws(source, target, shapes, epoch), shapes, strict=True):
+    for key, (X, Y) in zip(keys, shapes, strict=True):
+        draw = random.Random(f"rows {key} {epoch}")
         parts.append(stretches(X - source_prefix, R))
         at.append([draw.choice(part) for part in parts[-1]])
         common.append(reach(parts[-1], X - source_prefix, Y - target_prefix))
         columns.append([Y - target_prefix] * len(parts[-1]) if draw.random() < WHOLE else common[-1])
-    return DrawnRows.of(at, parts, columns, common, source.device)
+    return DrawnRows.of(at, parts, columns, common, device)
 
 
-def drawn_points(source: Tensor, target: Tensor, shapes: Sequence[tuple[int, int]], epoch: int) -> Tensor:
+def drawn_points(keys: Sequence[int], epoch: int, device: torch.device | str = "cpu") -> Tensor:
     """A number between 0 and 1 of each pair `[B]` (`visits.drawn_cells`), drawn as its rows are, apart from them."""
-    draws = pair_draws(source, target, shapes, "words", epoch)
-    return torch.tensor([draw.random() for draw in draws], device=source.device)
-
-
-def pair_draws(
-    source: Tensor, target: Tensor, shapes: Sequence[tuple[int, int]], *seed: str | int
-) -> list[random.Random]:
-    """A source of random numbers of each pair, seeded by its tokens, padding left out, and what else is given."""
-    pairs = zip(source.tolist(), target.tolist(), shapes, strict=True)
-    seeds = (repr((*seed, own[:X], other[:Y])) for own, other, (X, Y) in pairs)
-    return [random.Random(crc32(one.encode())) for one in seeds]
+    return torch.tensor([random.Random(f"words {key} {epoch}").random() for key in keys], device=device)
 
 
 def reach(parts: Sequence[range], X: int, Y: int) -> list[int]:

@@ -82,7 +82,7 @@ class GridTranslation(TranslationModule):
         """Loss sums of a training batch, and its mean path area fraction."""
         points = None
         if self.words_drawn:
-            points = drawn_points(batch.source, batch.labels, batch.shapes, self.current_epoch)
+            points = drawn_points(batch.keys, self.current_epoch, self.device)
         guided, loss, _ = self.guided_loss(batch, self.drawn_rows(batch), points)
         return loss, guided.area
 
@@ -91,7 +91,7 @@ class GridTranslation(TranslationModule):
         if self.rows is None:
             return None
         prefixes = len(self.tokens.source_prefix), len(self.tokens.target_prefix)
-        return drawn_rows(batch.source, batch.labels, batch.shapes, self.rows, self.current_epoch, *prefixes)
+        return drawn_rows(batch.keys, batch.shapes, self.rows, self.current_epoch, *prefixes, self.device)
 
     def guided_loss(
         self, batch: Batch, rows: DrawnRows | None = None, points: Tensor | None = None

@@ -55,7 +55,7 @@ class PrefixTranslation(TranslationModule):
         before, first, (_, Y) = len(self.tokens.source_prefix), len(self.tokens.target_prefix), batch.target.shape
         k = self.model.k
         if k == MULTI_PATH:
-            k = drawn_delays(batch.source, batch.labels, batch.shapes, epoch, before)
+            k = drawn_delays(batch.keys, batch.shapes, epoch, before, self.device)
         visible = visible_source(k, batch.source_lengths, Y, before, first)
         hidden = self.model(batch.source, batch.target, batch.source_lengths, visible)[:, first:]
         valid = torch.arange(first, Y, device=hidden.device) < batch.target_lengths[:, None]

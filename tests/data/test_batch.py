@@ -27,6 +27,13 @@ def test_a_batch_is_padded_on_the_right_and_labels_are_the_target_one_ahead():
     assert batch.step is None
 
 
+def test_a_pair_has_the_same_key_in_every_batch_and_process_and_another_pair_another():
+    assert collate([PAIR, SHORT]).keys == (PAIR.key, SHORT.key)
+    assert collate([SHORT, PAIR]).to("meta").keys == (SHORT.key, PAIR.key)
+    assert SHORT.key == 0x40B7D982, "what is drawn by it would change in a resumed run"
+    assert len({SHORT.key, PAIR.key, Example(SHORT.source[:1], (SHORT.source[1], *SHORT.target)).key}) == 3
+
+
 def test_moving_a_batch_moves_every_tensor_and_the_step_it_brings():
     first, second = collate([PAIR]), collate([SHORT])
     whole = replace(first, step=(first, second))

@@ -10,6 +10,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from duplexmt.data.batch import Example, collate
 from duplexmt.grid.rows import Rows
 from duplexmt.policy.guide import stand_for, unreachable
 from duplexmt.policy.knobs import check_rows
@@ -32,20 +33,19 @@ def test_stretches_cover_all_rows_once_and_the_last_row_is_one_of_its_own(X, R):
 
 
 def test_a_pair_has_the_same_rows_in_any_batch_and_others_in_the_next_epoch():
-    source, target = torch.arange(1, 41).view(2, 20), torch.arange(1, 17).view(2, 8)
-    alone = drawn_rows(source[:1], target[:1, :6], [(20, 6)], 4, epoch=0)
-    wider = drawn_rows(source.flip(0), target.flip(0), [(17, 8), (20, 6)], 4, epoch=0)
-    assert wider.at[1] == alone.at[0]
-    assert len({drawn_rows(source[:1], target[:1], [(20, 6)], 4, epoch).at for epoch in range(8)}) > 4
+    one, other = Example(tuple(range(20)), tuple(range(7))), Example(tuple(range(17)), tuple(range(9)))
+    batch, key, shape = collate([other, one]), [one.key], [one.shape]
+    alone = drawn_rows(key, shape, 4, epoch=0)
+    assert drawn_rows(batch.keys, batch.shapes, 4, epoch=0).at[1] == alone.at[0]
+    assert len({drawn_rows(key, shape, 4, epoch).at for epoch in range(8)}) > 4
     assert alone.at[0][-1] == 19
-    assert drawn_rows(source[:1], target[:1], [(20, 6)], 4, 0, source_prefix=15).at[0][-1] == 4
-    point = drawn_points(source[:1], target[:1, :6], [(20, 6)], epoch=0)
-    assert drawn_points(source.flip(0), target.flip(0), [(17, 8), (20, 6)], epoch=0)[1] == point
-    assert len({drawn_points(source[:1], target[:1], [(20, 6)], epoch).item() for epoch in range(8)}) == 8
+    assert drawn_rows(key, shape, 4, 0, source_prefix=15).at[0][-1] == 4
+    assert drawn_points(batch.keys, epoch=0)[1] == drawn_points(key, epoch=0)
+    assert len({drawn_points(key, epoch).item() for epoch in range(8)}) == 8
 
 
 def test_all_rows_of_a_short_pair_are_there_and_padding_counts_once():
-    rows = drawn_rows(torch.ones(2, 9), torch.ones(2, 3), [(2, 3), (9, 3)], 4, epoch=0)
+    rows = drawn_rows([1, 2], [(2, 3), (9, 3)], 4, epoch=0)
     assert rows.at[0] == (0, 1)
     assert rows.counts.tolist() == [2, 4]
     assert rows.stand_for.tolist() == [[1, 1, 1, 1], [2, 3, 3, 1]]
@@ -71,7 +71,7 @@ def test_between_drawn_rows_values_change_evenly_and_before_the_first_they_are_i
 
 def test_pairs_of_several_sizes_do_not_see_each_others_rows():
     shapes = [(5, 3), (9, 12), (12, 12)]
-    every = drawn_rows(torch.ones(3, 12), torch.ones(3, 12), shapes, 4, epoch=3)
+    every = drawn_rows([1, 2, 3], shapes, 4, epoch=3)
     assert {min(own) < Y for own, (_, Y) in zip(every.columns, shapes, strict=True)} == {True, False}
     values = torch.randn(3, 4, 12)
     for b, (X, Y) in enumerate(shapes):
@@ -91,14 +91,13 @@ def test_a_row_reaches_all_cells_in_which_a_fixed_delay_writes_in_its_stretch_an
 
 
 def test_an_eighth_of_the_pairs_is_computed_whole_and_its_cells_past_the_reach_of_others_weigh_eightfold():
-    source = torch.arange(2000)[:, None] + 5000 * torch.arange(9)
-    rows = drawn_rows(source, source[:, :6], [(9, 6)] * 2000, 3, epoch=0)
+    rows = drawn_rows(range(2000), [(9, 6)] * 2000, 3, epoch=0)
     common = reach(stretches(9, 3), 9, 6)
     assert set(rows.columns) == {(6, 6, 6), tuple(common)}
     assert rows.columns.count((6, 6, 6)) / 2000 == pytest.approx(WHOLE, abs=0.02)
     assert torch.equal(rows.common, torch.tensor([common] * 2000))
     assert sum(map(sum, rows.columns)) == pytest.approx(mean_cells([(9, 6)] * 2000, 3), rel=0.02)
-    first = drawn_rows(source, source[:, :6], [(9, 7)] * 2000, 3, 0, target_prefix=1)
+    first = drawn_rows(range(2000), [(9, 7)] * 2000, 3, 0, target_prefix=1)
     assert set(first.columns) == {(6, 6, 6), tuple(common)}
 
 
@@ -133,7 +132,7 @@ def test_a_decision_learnt_from_some_rows_is_that_of_one_row_against_the_next():
 
 def test_each_token_weighs_the_same_whichever_rows_were_drawn():
     lengths = torch.tensor([9, 4]), torch.tensor([5, 3])
-    rows = drawn_rows(torch.ones(2, 9), torch.ones(2, 5), [(9, 5), (4, 3)], 3, epoch=1)
+    rows = drawn_rows([1, 2], [(9, 5), (4, 3)], 3, epoch=1)
     shares = decoding_shares(rows.spread(torch.rand(2, 3, 5), 0.0), *lengths)
     sums = rows.summed(shares)
     torch.testing.assert_close(sums.sum(1), shares.sum(1))
@@ -144,7 +143,7 @@ def test_each_token_weighs_the_same_whichever_rows_were_drawn():
 
 def test_where_all_rows_are_drawn_values_sums_and_weights_are_those_of_the_full_grid():
     lengths = torch.tensor([5, 3]), torch.tensor([4, 6])
-    rows = drawn_rows(torch.ones(2, 5), torch.ones(2, 6), [(5, 4), (3, 6)], 5, epoch=0)
+    rows = drawn_rows([1, 2], [(5, 4), (3, 6)], 5, epoch=0)
     p_emit = torch.rand(2, 5, 6)
     there = (torch.arange(5) < lengths[0][:, None])[:, :, None] & (torch.arange(6) < lengths[1][:, None])[:, None]
     assert torch.equal(rows.spread(p_emit, 0.0) * there, p_emit * there)

@@ -48,7 +48,7 @@ def test_gradients_are_those_of_the_mean_over_the_target_tokens_of_the_step(tmp_
     for example in small_data(12).examples("train"):
         source, target = torch.tensor([example.source]), torch.tensor([example.target])
         length = torch.tensor([len(example.source)])
-        own = drawn_delays(source, target[:, 1:], [(len(source[0]), len(target[0]) - 1)], 0) if k == "multi" else k
+        own = drawn_delays([example.key], [example.shape], 0) if k == "multi" else k
         hidden = module.model(source, target[:, :-1], length, visible_source(own, length, target.shape[1] - 1))
         losses.append(F.cross_entropy(module.model.text_logits(hidden[0]), target[0, 1:], reduction="none"))
     torch.cat(losses).mean().backward()

@@ -42,7 +42,7 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
     assert any(may and not is_cut for may, is_cut in zip(seldom, cut, strict=True)), "and one that might have been"
     hidden = module.model(batch.source, batch.target, batch.source_lengths)
     logits, decisions = module.model.text_logits(hidden), module.model.emit_logits(hidden)
-    drawn = drawn_points(batch.source, batch.labels, batch.shapes, 0)
+    drawn = drawn_points(batch.keys, 0)
     lm, emit, lm_weights, emit_weights = [], [], [], []
     for b, (at, X, Y) in enumerate(
         zip(rows.at, batch.source_lengths.tolist(), batch.target_lengths.tolist(), strict=True)
