@@ -265,6 +265,10 @@ class TrainerConfig:
     num_sanity_val_steps: int
 
     def __post_init__(self) -> None:
+        if any(kind in self.strategy for kind in ("spawn", "fork", "notebook")):
+            raise ValueError(
+                f"trainer.strategy={self.strategy}: its processes hand no trained model back: give trainer.strategy=ddp"
+            )
         _check_limit("trainer.accumulate_grad_batches", self.accumulate_grad_batches)
         _check_limit("trainer.check_val_every_n_epoch", self.check_val_every_n_epoch, null="no rule by epochs")
         if isinstance(self.val_check_interval, int | float) and not self.val_check_interval > 0:  # a text is a time
