@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from duplexmt.kernels import triton_use as kernels
+from duplexmt.policy import heatmap
 from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, use_fused
 from duplexmt.policy.losses import grid_loss
 
@@ -24,12 +25,12 @@ def small_cells(dtype=torch.float64, bias=True):
 def test_chunked_heatmap_and_its_gradients_equal_cross_entropy_over_full_logits(chunk, bias):
     hidden, head, labels = small_cells(bias=bias)
     full = F.cross_entropy(head(hidden), labels, reduction="none")
-    heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
-    torch.testing.assert_close(heatmap, full, rtol=0, atol=1e-12)
+    losses = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
+    torch.testing.assert_close(losses, full, rtol=0, atol=1e-12)
     inputs = [hidden, *head.parameters()]
     for weights in (torch.rand(24, dtype=torch.float64), torch.rand(24).round().double(), torch.zeros(24).double()):
         expected = torch.autograd.grad((full * weights).sum(), inputs, retain_graph=True)
-        got = torch.autograd.grad((heatmap * weights).sum(), inputs, retain_graph=True)
+        got = torch.autograd.grad((losses * weights).sum(), inputs, retain_graph=True)
         for a, b in zip(got, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
@@ -64,6 +65,7 @@ def test_logits_exist_for_a_chunk_at_a_time_and_backwards_for_masked_cells_only(
 @pytest.mark.parametrize("summed", [1, 3, 100])
 def test_kept_logits_may_lie_in_several_tensors_and_several_be_multiplied_at_a_time(cells, summed, monkeypatch):
     hidden, head, labels = small_cells()
+    monkeypatch.setattr("duplexmt.policy.heatmap.FEWEST", 1)
     monkeypatch.setattr("duplexmt.policy.heatmap.REUSED", cells * len(head.weight))
     monkeypatch.setattr("duplexmt.policy.heatmap.SUMMED", summed * len(head.weight))
     inputs, mask = [hidden, head.weight, head.bias], torch.arange(24) % 5 == 0
@@ -73,6 +75,21 @@ def test_kept_logits_may_lie_in_several_tensors_and_several_be_multiplied_at_a_t
     expected = torch.autograd.grad(full[mask].sum(), inputs)
     for a, b in zip(torch.autograd.grad(pieces[mask].sum(), inputs), expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_of_however_many_entries_hundreds_of_cells_are_multiplied_at_a_time(monkeypatch):
+    """A vocabulary of which one cell has more logits than are to be reused or summed."""
+    hidden, head, labels = torch.randn(600, 8, requires_grad=True), torch.nn.Linear(8, 30), torch.arange(600) % 30
+    for name in ("REUSED", "SUMMED"):
+        monkeypatch.setattr(f"duplexmt.policy.heatmap.{name}", 1)
+    sizes = []
+    for name in ("times", "weight_gradient"):
+        product = getattr(heatmap, name)
+        watched = lambda a, *rest, of=product: (sizes.append(len(a)), of(a, *rest))[1]  # noqa: E731
+        monkeypatch.setattr(heatmap, name, watched)
+    loss_heatmap(hidden, head.weight, head.bias, labels, 1000).sum().backward()
+    assert len(sizes) == 3 * 3, "logits (kept), gradients of the states and of the weight"
+    assert min(sizes) >= 600 - 2 * 256
 
 
 def test_a_fused_kernel_gives_the_losses_and_the_gradients_stay_ours(monkeypatch):
