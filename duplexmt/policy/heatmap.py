@@ -1,5 +1,6 @@
 """The loss heatmap (`eq:grid-loss`), without ever holding cells × vocabulary logits."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -31,6 +32,11 @@ def cells_at_once(vocab_size: int, on_gpu: bool = False) -> int:
 def cells_of_a_softmax(piece: int, device: torch.device) -> int:
     """Of a piece of cells, those whose softmax is taken at a time: what stays in a processor's cache, on a GPU all."""
     return min(piece, IN_CACHE) if device.type == "cpu" else piece
+
+
+def evened(cells: int, most: int) -> int:
+    """Cells of a piece of at most so many, where no piece is much smaller than the others."""
+    return math.ceil(cells / max(1, math.ceil(cells / most))) or 1
 
 
 def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int) -> Tensor:
@@ -176,7 +182,8 @@ class _TokenLoss(torch.autograd.Function):
         device = hidden.device.type
         product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         w, b = weight.to(product), None if bias is None else bias.to(product)
-        ctx.piece = min(chunk, max(FEWEST, REUSED // len(weight))) if device == "cpu" else chunk
+        most = min(chunk, max(FEWEST, REUSED // len(weight))) if device == "cpu" else chunk
+        ctx.piece = evened(len(hidden), most)
         ctx.summed = min(chunk, max(FEWEST, SUMMED // len(weight)))
         ctx.product = product
         kept: list[Tensor] = []
@@ -206,7 +213,7 @@ class _TokenLoss(torch.autograd.Function):
             ends = torch.tensor(range(ctx.piece, len(hidden), ctx.piece), dtype=torch.int64, device=hidden.device)
             pieces = cells_with_gradient.tensor_split(torch.searchsorted(cells_with_gradient, ends).cpu())
         else:
-            pieces = cells_with_gradient.split(ctx.piece)
+            pieces = cells_with_gradient.split(evened(len(cells_with_gradient), ctx.piece))
         for group in _grouped(pieces, ctx.summed):
             cells = torch.cat([own for _, own in group])
             states = rounded(hidden[cells].to(product))

@@ -58,7 +58,7 @@ def test_logits_exist_for_a_chunk_at_a_time_and_backwards_for_masked_cells_only(
     mask = torch.arange(24) % 3 == 0
     loss_heatmap(hidden, head.weight, head.bias, labels, chunk)[mask].sum().backward()
     # 24 cells forward; of the 8 masked ones again where the logits were not kept.
-    assert sizes == ([5, 5, 5, 5, 4, 5, 3] if chunk == 5 else [24])
+    assert sizes == ([5, 5, 5, 5, 4, 4, 4] if chunk == 5 else [24])
 
 
 @pytest.mark.parametrize("cells", [1, 7, 24, 100])
@@ -89,7 +89,7 @@ def test_of_however_many_entries_hundreds_of_cells_are_multiplied_at_a_time(monk
         monkeypatch.setattr(heatmap, name, watched)
     loss_heatmap(hidden, head.weight, head.bias, labels, 1000).sum().backward()
     assert len(sizes) == 3 * 3, "logits (kept), gradients of the states and of the weight"
-    assert min(sizes) >= 600 - 2 * 256
+    assert set(sizes) == {200}
 
 
 def test_a_fused_kernel_gives_the_losses_and_the_gradients_stay_ours(monkeypatch):
