@@ -106,7 +106,7 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tens
         guided: of a batch.
         emit_logits: WAIT and EMIT of each cell `[N, 2]`.
         visits: by how often decoding writes in a cell (`policy.visits`), else by the EMIT mask.
-        points: of each pair `[B]`, to draw one row of each token by these visits (`visits.drawn_cells`); None: all.
+        points: of each pair `[B]`, to draw a row or two of each token by these visits (`drawn_cells`); None: all.
     """
     rows = guided.rows
     assert visits or points is None, "of the mask no row is drawn: its columns have several cells of weight 1"

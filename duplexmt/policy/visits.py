@@ -9,8 +9,8 @@ Half of these are the model's own, one for each threshold θ, and half those of 
 ones alone can become a trap: a model that writes everything at once, as one from random weights does while it has not
 learnt what the source is good for, would learn in the first row only, and so never learn it.
 
-A step may learn each token in one row only, drawn by these shares: the same loss on average, and the backward pass of
-the text head covers one cell in X, or of R drawn rows one in R.
+A step may learn each token in one or two rows only, drawn by these shares: the same loss on average, with fewer cells
+in the backward pass of the text head.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, lie evenly between 0 and 1 however many they are
+DRAWS = 2  # of each token; both may fall into one row
 
 # Thresholds as decoding uses them, evenly from early to late, and 1: the whole source is read first.
 THETAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -89,20 +90,21 @@ def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int)
 
 @torch.no_grad()
 def drawn_cells(shares: Tensor, points: Tensor) -> Tensor:
-    """One cell of each column, drawn by its share of the column.
+    """One or two cells of each column, drawn by their shares of it: each of `DRAWS` draws counts `1 / DRAWS`.
 
-    In column y it is the one at which the running sum of shares passes `point + y · GOLDEN` modulo 1, as a part of the
-    whole: this spreads a pair's tokens over early and late rows.
+    Where the running sum of a column's shares goes from 0 to `DRAWS`, a cell is drawn when it passes a point. The
+    first of these is `point + y · GOLDEN` modulo 1, the next one is 1 further (systematic sampling). This spreads a
+    pair's tokens over early and late rows.
 
     Args:
         shares: `[B, X, Y]`; of each scored column they make 1 (all of it in rows that were computed), 0 in padding.
         points: of each pair `[B]`, drawn evenly from 0 to 1.
 
     Returns:
-        `[B, X, Y]`: 1 where a cell is drawn, else 0.
+        `[B, X, Y]`: each scored column sums to 1; on average they are the shares.
     """
     columns = torch.arange(shares.shape[2], device=shares.device)
-    at = (points[:, None] + GOLDEN * columns) % 1
+    at = (points[:, None] + GOLDEN * columns)[:, None] % 1
     total = shares.cumsum(1)
-    passed = (at[:, None] * total[:, -1:] < total).to(shares.dtype)
-    return passed.diff(dim=1, prepend=torch.zeros_like(passed[:, :1]))
+    passed = torch.stack([(at + draw) * total[:, -1:] < DRAWS * total for draw in range(DRAWS)]).sum(0)
+    return passed.diff(dim=1, prepend=torch.zeros_like(passed[:, :1])).to(shares.dtype) / DRAWS

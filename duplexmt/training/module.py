@@ -31,7 +31,7 @@ class GridTranslation(TranslationModule):
             `regret`, the better decision at each cell, weighted by what it is worth (`policy.regret`).
         lm_cells: what the language model learns: the cells of the `mask` alike (`eq:lm-loss`), or `visits`, each
             cell by how often decoding writes in it, over θ and fixed delays (`policy.visits`); or `drawn_visits`, in a
-            training step one cell of each token, drawn by that: the same loss on average.
+            training step one or two cells of each token, drawn by that: the same loss on average.
         emit_weight: of `L_emit` in the loss.
         rows: to compute of each pair in a training step (`policy.rows`); None for all. Validation computes all.
         optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.

@@ -11,6 +11,7 @@ from torch import nn
 from ..data.batch import Batch
 from ..kernels.products import product
 from ..policy.rows import mean_cells
+from ..policy.visits import DRAWS
 
 
 class ThroughputMonitor(L.Callback):
@@ -80,7 +81,7 @@ def step_flops(
         model: a grid model.
         shapes: (X, Y) of each pair.
         rows: computed of each pair (on average, as `policy.rows` cuts some of them); None for all.
-        words_drawn: whether each token is learnt in one cell (`visits.drawn_cells`).
+        words_drawn: whether each token is learnt in one or two cells (`visits.drawn_cells`).
     """
     S, T = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
     N = cells_of(shapes, rows)
@@ -100,7 +101,7 @@ def step_flops(
                 positions = N if last else source + N
             flops += positions * weight_flops(linear)
     head = model.text_head
-    learnt = T if words_drawn else N / 2
+    learnt = DRAWS * T if words_drawn else N / 2
     return flops + 2 * head.weight.numel() * int(N + learnt * (2 if head.weight.requires_grad else 1))
 
 

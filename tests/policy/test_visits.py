@@ -53,15 +53,16 @@ def test_shares_of_fixed_delays_are_those_of_all_wait_k_paths():
     torch.testing.assert_close(shares, expected)
 
 
-def test_a_token_is_drawn_once_and_on_average_by_its_shares():
+def test_a_token_is_drawn_once_or_twice_and_on_average_by_its_shares():
     shares = torch.rand(2, 5, 7, generator=torch.Generator().manual_seed(3))
     shares /= shares.sum(1, keepdim=True)
     shares[1, :, 5:] = 0  # padding
     points = torch.arange(0.5, 2000) / 2000
     drawn = torch.stack([drawn_cells(shares, torch.stack((point, 1 - point))) for point in points])
-    assert set(drawn.unique().tolist()) == {0, 1}
+    assert set(drawn.unique().tolist()) == {0, 0.5, 1}
     assert torch.equal(drawn.sum(2), (shares.sum(1) > 0).float().expand(2000, 2, 7))
     torch.testing.assert_close(drawn.mean(0), shares, rtol=0, atol=2e-3)
+    torch.testing.assert_close((drawn > 0).float().mean(0), (2 * shares).clamp(max=1), rtol=0, atol=2e-3)
 
 
 def test_the_tokens_of_a_pair_are_spread_over_its_rows():
