@@ -429,6 +429,7 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("train", ["system=offline", "system.k=3"], r"system\.k=3: only wait-k"),
         ("train", ["system=waitk", "training.rows=4"], r"training\.rows=4: system=waitk has no rows"),
         ("train", ["trainer.strategy=ddp_spawn"], r"trainer\.strategy=ddp_spawn: .*trainer\.strategy=ddp$"),
+        ("train", ["trainer.strategy=ddp_fork"], r"trainer\.strategy=ddp_fork: .*trainer\.strategy=ddp$"),
         ("train", ["data.corpus=wmt"], r"data\.corpus='wmt': must be"),
         ("train", ["data=pairs"], r"data\.path=FILE"),
         ("train", ["data=pairs", "data.test_path=test.tsv"], r"no pairs to train on: give data\.path"),

@@ -14,11 +14,11 @@ from ..kernels.products import rounded, weight_gradient
 from ..kernels.triton_use import proves_itself, use_triton
 
 IN_CACHE = 128  # cells whose rows of 3,000 logits stay in a processor's cache
-# Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time, and touching it
-# anew costs more than the product.
+# Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time (unless told not
+# to, as by train.py), and touching it anew costs more than the product.
 REUSED = 2**21
 SUMMED = 2**22  # logits whose gradients are multiplied at a time, as each product is added to the head's whole gradient
-# … and of how large a vocabulary ever, cells of either: a product reads the whole head. Of 151,936 entries a cell takes
+# However large the vocabulary, cells of either: each product reads the whole head. With 151,936 entries a cell takes
 # 16, 4.7, 2.1 and 1.7 ms where 13, 26, 104 and 208 are multiplied at a time.
 FEWEST = 256
 
@@ -35,7 +35,7 @@ def cells_of_a_softmax(piece: int, device: torch.device) -> int:
 
 
 def evened(cells: int, most: int) -> int:
-    """Cells of a piece of at most so many, where no piece is much smaller than the others."""
+    """Cells of a piece of at most so many: where pieces are few they are about as large as each other."""
     return math.ceil(cells / max(1, math.ceil(cells / most))) or 1
 
 

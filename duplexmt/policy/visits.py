@@ -92,9 +92,9 @@ def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int)
 def drawn_cells(shares: Tensor, points: Tensor) -> Tensor:
     """One or two cells of each column, drawn by their shares of it: each of `DRAWS` draws counts `1 / DRAWS`.
 
-    Where the running sum of a column's shares goes from 0 to `DRAWS`, a cell is drawn when it passes a point. The
-    first of these is `point + y · GOLDEN` modulo 1, the next one is 1 further (systematic sampling). This spreads a
-    pair's tokens over early and late rows.
+    A cell is drawn when the running sum of its column's shares, times `DRAWS`, passes a point. The first of these is
+    `point + y · GOLDEN` modulo 1, the next one is 1 further (systematic sampling). This spreads a pair's tokens over
+    early and late rows.
 
     Args:
         shares: `[B, X, Y]`; of each scored column they make 1 (all of it in rows that were computed), 0 in padding.
@@ -104,7 +104,7 @@ def drawn_cells(shares: Tensor, points: Tensor) -> Tensor:
         `[B, X, Y]`: each scored column sums to 1; on average they are the shares.
     """
     columns = torch.arange(shares.shape[2], device=shares.device)
-    at = (points[:, None] + GOLDEN * columns)[:, None] % 1
+    at = ((points[:, None] + GOLDEN * columns)[:, None] % 1).clamp(max=1 - 1e-6)  # so that at + 1 stays below 2
     total = shares.cumsum(1)
     passed = torch.stack([(at + draw) * total[:, -1:] < DRAWS * total for draw in range(DRAWS)]).sum(0)
     return passed.diff(dim=1, prepend=torch.zeros_like(passed[:, :1])).to(shares.dtype) / DRAWS

@@ -11,7 +11,8 @@ from torch import nn
 from ..data.batch import Batch
 from ..kernels.products import product
 from ..policy.rows import mean_cells
-from ..policy.visits import DRAWS
+
+DRAWN_CELLS = 1.7  # of a token, as seen: of two draws some fall into one row (`visits.drawn_cells`)
 
 
 class ThroughputMonitor(L.Callback):
@@ -75,7 +76,8 @@ def step_flops(
     Every linear layer counts once forward, once for the gradient of its input, and once for its weight's where that is
     trained; layer 0's projections and I←O off by token; of the last layer's projections what `GridModel` reads (source:
     keys and values; target: queries, and keys and values of row 0 or, with exact attention, of all rows); and the text
-    head's gradients for half the cells, or those drawn. Recomputation in the backward pass does not count.
+    head's gradients for half the cells of all rows, the cells of some rows, or about as many as are drawn of a token.
+    Recomputation in the backward pass does not count.
 
     Args:
         model: a grid model.
@@ -101,7 +103,7 @@ def step_flops(
                 positions = N if last else source + N
             flops += positions * weight_flops(linear)
     head = model.text_head
-    learnt = DRAWS * T if words_drawn else N / 2
+    learnt = DRAWN_CELLS * T if words_drawn else N / 2 if rows is None else N
     return flops + 2 * head.weight.numel() * int(N + learnt * (2 if head.weight.requires_grad else 1))
 
 

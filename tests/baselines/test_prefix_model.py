@@ -8,6 +8,7 @@ import torch
 from duplexmt.baselines.mask import check_k, check_trained_k, drawn_delays, prefix_mask, visible_source
 from duplexmt.baselines.prefix_cache import ALL, NOTHING, REFERENCE, SOURCE, TARGET, PrefixCache, Slot, arrival_mask
 from duplexmt.baselines.prefix_model import PrefixModel
+from duplexmt.data.batch import Example, collate
 
 from ..helpers import float64, tiny_backbone, tiny_prefix
 
@@ -62,7 +63,9 @@ def test_delays_of_multi_path_training_are_drawn_by_pair_and_epoch_evenly_over_t
     assert torch.equal(drawn, drawn_delays(keys, shapes, epoch=0, source_prefix=2))
     again = drawn_delays(keys, shapes, epoch=1, source_prefix=2)
     assert 0.7 < (again != drawn).float().mean() < 0.9, "another epoch, other delays: equal by chance in a fifth"
-    assert torch.equal(drawn_delays(keys[8::-1], shapes[:9], 0, 2), drawn[:9].flip(0)), "whatever batch it comes in"
+    one, other = Example((5,) * 9, (1,) * 7), Example((6,) * 40, (2,) * 3)
+    padded = collate([other, one])
+    assert drawn_delays(padded.keys, padded.shapes, 0)[1] == drawn_delays([one.key], [one.shape], 0)[0]
 
 
 def test_the_k_to_train_with_is_a_number_or_all_of_them():
