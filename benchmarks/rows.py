@@ -8,8 +8,8 @@ hands out memory in the first steps, does not count. On CUDA it is the clock's. 
 1,000 tokens (`slice`: 500), the long ones as the short ones: in one of 8 short pairs the optimiser, which costs all
 systems the same, is a quarter of a wait-k step. Two shapes: `small` (4 layers of width 256, 8,000 entries) and, without
 --quick or --shape, `slice`: four layers of Qwen2.5-0.5B with its whole text head, by LoRA as experiment=paper (it takes
-16 GB of memory). The grid is that of experiment=past_paper; `4 visits` and `all` learn words in every
-cell they compute (training.lm_cells=visits).
+16 GB of memory). The grid is that of experiment=past_paper; `4 visits` and `all` learn words in every cell they compute
+(training.lm_cells=visits).
 The last line is JSON, by shape and length of the pairs; numbers at its top level are those of the first at R = 4:
 
 ratio_vs_waitk       time of a step over that of the wait-k step
