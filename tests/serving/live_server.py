@@ -239,7 +239,7 @@ class Speaker:
     def whole(self):
         """End the text, hear until all is said, and return it."""
         self.say(type="end")
-        assert self.rest() == 1000
+        assert (code := self.rest()) == 1000, (code, self.error)
         return self.text
 
     def again(self, address, **values):
