@@ -23,12 +23,15 @@ def main(cfg: DictConfig) -> None:
 def serve(cfg: ServeSettings) -> None:
     """Start engine and server."""
     from duplexmt.model_folder.box import chosen_model
+    from duplexmt.model_folder.manifest import read_manifest
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app
     from duplexmt.serving.hub import Hub
     from duplexmt.serving.settings import EngineSettings
 
-    engine = EngineSettings(model_folder=str(chosen_model(cfg.model_folder)), **asdict(cfg.engine))
+    folder = chosen_model(cfg.model_folder)
+    read_manifest(folder)  # no address is told of a server without a model
+    engine = EngineSettings(model_folder=str(folder), **asdict(cfg.engine))
     hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
     app = create_app(hub, token=cfg.token, hosts=[*cfg.hosts, cfg.host], origins=cfg.origins)
     listening = server.listen(cfg.host, cfg.port)

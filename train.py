@@ -72,7 +72,8 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 
 def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
-    from duplexmt.model_folder.artifact import check_replaceable, save_model_folder, trained_on, trainings_of
+    from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
+    from duplexmt.model_folder.manifest import trained_on, trainings_of
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import check_finite, demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model, open_loggers

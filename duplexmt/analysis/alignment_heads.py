@@ -19,7 +19,8 @@ from ..baselines.prefix_cache import SOURCE, TARGET, PrefixCache, Slot
 from ..baselines.prefix_model import PrefixModel
 from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..data.tokenizer import StreamTokens, token_ids
-from ..model_folder.artifact import load_model_folder, read_manifest, write_manifest
+from ..model_folder.artifact import load_model_folder
+from ..model_folder.manifest import read_manifest, write_manifest
 
 CLEAR = 1.0  # nats
 

@@ -20,7 +20,7 @@ from data_prep.files import write_whole
 
 from ..baselines.mask import MULTI_PATH
 from ..metrics.neural import whole_lines
-from ..model_folder.artifact import file_digest, read_manifest
+from ..model_folder.manifest import file_digest, read_manifest
 from .recipe import recipe_of
 from .translation import Record
 

@@ -7,13 +7,8 @@ from typing import Any
 
 from ..corpus.overlap import warn_of_overlap
 from ..corpus.prepared import corpus_settings
-from ..model_folder.artifact import (
-    ModelFolder,
-    choose_device,
-    load_model_folder,
-    read_manifest,
-    record_operating_point,
-)
+from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
+from ..model_folder.manifest import read_manifest, record_operating_point
 from .decoding import Decoding, TestSet
 from .pairs import read_test_pairs
 from .points import (

@@ -11,7 +11,8 @@ from tqdm import tqdm
 from ..baselines.mask import own_delays
 from ..data.tokenizer import SourceTokens
 from ..grid.model import GridModel
-from ..model_folder.artifact import ModelFolder, load_without_weights, read_manifest
+from ..model_folder.artifact import ModelFolder, load_without_weights
+from ..model_folder.manifest import read_manifest
 from ..policy.knobs import Adaptive, recorded_theta
 from ..streaming.lengths import check_lengths
 from ..streaming.systems import build_system, can_run, trained_by

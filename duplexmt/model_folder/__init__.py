@@ -1,3 +1,1 @@
 """The folder a trained model lives in: saved, loaded, put on a device."""
-
-MANIFEST = "duplexmt.json"

@@ -12,7 +12,6 @@ Weights may be in shards (`max_shard_size`), with an index, as Hugging Face has 
 """
 
 import copy
-import hashlib
 import json
 import os
 import shutil
@@ -20,15 +19,12 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
-
-from data_prep.files import write_whole
 
 from .. import __version__
 from ..baselines.mask import MULTI_PATH
@@ -40,10 +36,9 @@ from ..grid.model import GridModel
 from ..kernels.int8 import to_int8
 from ..policy.knobs import recorded_certainty, recorded_k_min
 from ..streaming.settled import SettledTokens
-from . import MANIFEST
+from .manifest import FORMAT, MANIFEST, check_content, file_digest, partial_folder, read_manifest, write_manifest
 from .shards import load_adapter, split_file
 
-FORMAT = 1
 EMIT_HEAD = "emit_head.safetensors"
 
 
@@ -114,7 +109,7 @@ def save_model_folder(
     folder = check_replaceable(folder)
     sharded = {"max_shard_size": max_shard_size} if max_shard_size else {}
     disable_progress_bar()
-    partial = _partial(folder)
+    partial = partial_folder(folder)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     adapted = hasattr(model.backbone, "peft_config")
@@ -274,100 +269,6 @@ def _stream_tokens(info: Mapping[str, Any]) -> StreamTokens:
     return StreamTokens(**tokens)
 
 
-def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """The manifest of a model folder, after checking that the folder is whole.
-
-    Raises:
-        ValueError: naming what is missing or damaged.
-    """
-    folder = Path(folder)
-    if not (folder / MANIFEST).is_file():
-        why = "does not exist" if not folder.is_dir() else f"has no {MANIFEST}"
-        hint = " (its training was interrupted while it was being written)" if _partial(folder).is_dir() else ""
-        raise ValueError(
-            f"model_folder={str(folder)!r} {why}{hint}: give the folder 'model' of a finished run, "
-            "such as runs/latest/model after python train.py, or models/zh-en, which is in the repository"
-        )
-    try:
-        info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        version, files = int(info["format"]), dict(info["files"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise _broken(folder, f": {MANIFEST} is damaged ({error!r})") from error
-    if version > FORMAT:
-        raise ValueError(
-            f"model_folder={str(folder)!r} has format {version}, this version reads up to {FORMAT}: upgrade"
-        )
-    if info.pop("checksum", None) != checksum(info):
-        raise _broken(folder, f": {MANIFEST} is damaged, or was edited (its checksum is another)")
-    for name, size in files.items():
-        found = (folder / name).stat().st_size if (folder / name).is_file() else None
-        if found != size:
-            state = "is missing" if found is None else f"has {found} bytes instead of {size}"
-            raise _broken(folder, f" is incomplete: {name} {state}")
-    return info
-
-
-def trained_on(backbone: str | None) -> list[dict[str, Any]]:
-    """Settings of the data a backbone was trained on, its base's first, where it is a model folder that says so."""
-    if not os.path.isfile(os.path.join(backbone or "", MANIFEST)):
-        return []
-    info = read_manifest(str(backbone))
-    return [*info.get("trained_before", []), info["data"]]
-
-
-def trainings_of(backbone: str | None) -> list[dict[str, Any]]:
-    """Settings of the trainings whose data `trained_on` tells; empty where an older folder does not record them."""
-    if not (data := trained_on(backbone)):
-        return []
-    info = read_manifest(str(backbone))
-    return [*(info.get("trainings_before") or [{} for _ in data[1:]]), info["training"]]
-
-
-def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
-    """Write into a model folder at which θ it meets a wanted latency (`evaluate.py target_al=3`).
-
-    Args:
-        folder: a model folder.
-        point: `theta`, and what it was found by.
-
-    Raises:
-        ValueError: what `read_manifest` refuses.
-    """
-    write_manifest(Path(folder), read_manifest(folder) | {"operating_point": point})
-
-
-def write_manifest(folder: str | Path, info: dict[str, Any]) -> None:
-    """Write a manifest, with a checksum of itself: all of the old one or all of the new one is there at any time."""
-    info = {name: value for name, value in info.items() if name != "checksum"}
-    content = json.dumps(info | {"checksum": checksum(info)}, ensure_ascii=False, indent=2)
-    write_whole(Path(folder) / MANIFEST, content)
-
-
-def checksum(info: Mapping[str, Any]) -> str:
-    """Of a manifest's content."""
-    return blake2b(json.dumps(info, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """Fingerprint of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
-
-
-def check_content(folder: Path, info: Mapping[str, Any]) -> None:
-    """Read all files of a model folder, and compare them with what was saved.
-
-    Raises:
-        ValueError: naming one that has changed, or weights that were not saved and might be loaded in their place.
-    """
-    for path in sorted(folder.rglob("*.safetensors*")):
-        if (name := str(path.relative_to(folder))) not in info["digests"]:
-            raise _broken(folder, f": {name} is not part of the model that was saved there; remove it")
-    for name, expected in info["digests"].items():
-        if file_digest(folder / name) != expected:
-            raise _broken(folder, f" is damaged: {name} does not hold what was saved")
-
-
 def choose_device(device: str) -> str:
     """The device to decode on: `auto` takes a GPU where there is one.
 
@@ -381,14 +282,6 @@ def choose_device(device: str) -> str:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device!r}: not to be had on this machine ({error}); try device=auto") from error
     return device
-
-
-def _broken(folder: Path, what: str) -> ValueError:
-    return ValueError(f"model_folder={str(folder)!r}{what}; copy or save the model again")
-
-
-def _partial(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".partial")
 
 
 def _frozen_backbone(model: GridModel | PrefixModel) -> Any:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ..corpus.box import located
-from . import MANIFEST
+from .manifest import MANIFEST
 
 LATEST = Path("runs/latest/model")
 IN_THE_BOX = "repository:models/zh-en"

@@ -20,7 +20,8 @@ import yaml
 from data_prep.files import write_whole
 
 from ..corpus.box import PREFIX, ROOT
-from .artifact import check_replaceable, load_model_folder, record_operating_point, save_model_folder
+from .artifact import check_replaceable, load_model_folder, save_model_folder
+from .manifest import record_operating_point
 
 LARGEST = 20e6  # bytes: what a repository bears
 COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "AP", "FRL")

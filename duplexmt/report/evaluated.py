@@ -12,7 +12,7 @@ from ..evaluation.named import named_apart
 from ..evaluation.results import evaluations_in
 from ..evaluation.scoring import name_points
 from ..evaluation.translation import Record
-from ..model_folder.artifact import read_manifest
+from ..model_folder.manifest import read_manifest
 from .page import Figure, Results, Table
 
 TABLES = {  # file: what is put before its caption

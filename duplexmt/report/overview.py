@@ -17,7 +17,8 @@ from ..evaluation.decoding import DECODING, Setting, model_digest
 from ..evaluation.results import evaluations_in
 from ..evaluation.scoring import run_of
 from ..evaluation.translation import Record, translate_pairs
-from ..model_folder.artifact import MANIFEST, ModelFolder, corpus_name, load_model_folder, read_manifest
+from ..model_folder.artifact import ModelFolder, corpus_name, load_model_folder
+from ..model_folder.manifest import MANIFEST, read_manifest
 from ..policy.knobs import recorded_theta
 from ..streaming.systems import build_system
 from .evaluated import Evaluated, holds_evaluations, model_of, point_for_examples, read_evaluation

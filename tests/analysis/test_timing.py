@@ -26,7 +26,8 @@ from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.evaluation.decoding import Decoding, Point, TestSet
 from duplexmt.evaluation.translation import tokenise, translate
-from duplexmt.model_folder.artifact import ModelFolder, load_model_folder, read_manifest
+from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
+from duplexmt.model_folder.manifest import read_manifest
 from duplexmt.streaming.systems import build_system
 from duplexmt.streaming.text import GrowingText
 

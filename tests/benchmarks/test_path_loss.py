@@ -11,7 +11,7 @@ from benchmarks import path_loss
 from benchmarks.path_loss import lagging, path_losses, schedule_rows, threshold_rows
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
-from duplexmt.model_folder.artifact import write_manifest
+from duplexmt.model_folder.manifest import write_manifest
 from tests.helpers import SENTENCES, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
 from tests.model_folder.test_artifact import save
 

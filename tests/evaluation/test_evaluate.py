@@ -8,7 +8,8 @@ import pytest
 import evaluate
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.decoding import SCORED, Decoding
-from duplexmt.model_folder.artifact import MANIFEST, read_manifest, save_model_folder, write_manifest
+from duplexmt.model_folder.artifact import save_model_folder
+from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 
 from ..helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
 from ..scripted import evaluated, point

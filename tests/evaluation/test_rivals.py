@@ -10,7 +10,7 @@ import translate
 from duplexmt.config import EvaluateSettings
 from duplexmt.evaluation.decoding import Decoding, Point
 from duplexmt.evaluation.scoring import name_points
-from duplexmt.model_folder.artifact import read_manifest, write_manifest
+from duplexmt.model_folder.manifest import read_manifest, write_manifest
 
 from ..helpers import tiny_prefix, tiny_tokenizer
 from ..test_config import checked

@@ -11,17 +11,9 @@ from safetensors.torch import load_file, save_file
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
-from duplexmt.model_folder.artifact import (
-    MANIFEST,
-    backbone_to_train,
-    corpus_name,
-    load_model_folder,
-    read_manifest,
-    save_model_folder,
-    trained_on,
-    trainings_of,
-)
+from duplexmt.model_folder.artifact import backbone_to_train, corpus_name, load_model_folder, save_model_folder
 from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, trainings_of
 from duplexmt.streaming.live import longest_sentence
 
 from ..helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer

@@ -8,7 +8,8 @@ from safetensors.torch import load_file
 
 from duplexmt.corpus.box import ROOT
 from duplexmt.model_folder import box, pack
-from duplexmt.model_folder.artifact import load_model_folder, read_manifest, record_operating_point
+from duplexmt.model_folder.artifact import load_model_folder
+from duplexmt.model_folder.manifest import read_manifest, record_operating_point
 
 from ..helpers import spoken_grid, tiny_backbone
 from .test_artifact import DATA, assert_same_outputs, outputs, save, trained_with_lora

@@ -11,7 +11,7 @@ import pytest
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.decoding import DECODING, model_digest
 from duplexmt.evaluation.results import write_results
-from duplexmt.model_folder.artifact import MANIFEST, read_manifest, write_manifest
+from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 from duplexmt.report.__main__ import main
 from duplexmt.report.overview import configuration, flat, gather, look, read_run_curves
 

@@ -137,7 +137,7 @@ def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder):
         (["limits.idle_second=1"], "did you mean limits.idle_seconds?"),
         (["engine.max_streams=0"], "engine.max_streams=0: must be at least 1"),
         (["engine.max_repeats=0"], "engine.max_repeats=0: must be at least 2, or null for no guard"),
-        (["port=0", "model_folder=/nowhere"], "/nowhere"),
+        (["port=0", "model_folder=/nowhere"], "model_folder='/nowhere' does not exist: give"),
         (["port=0", "engine.max_sentence_tokens=100000"], "max_sentence_tokens=100000: must lie between"),
     ],
 )
@@ -149,3 +149,5 @@ def test_a_mistake_is_told_in_a_line(folder, arguments, told):
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
+    if "nowhere" in told:
+        assert done.stdout == ""  # no address of a server that will not be

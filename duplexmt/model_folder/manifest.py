@@ -1,0 +1,116 @@
+"""The manifest of a model folder, `duplexmt.json`: read, checked against the files, written. It needs no PyTorch."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from data_prep.files import write_whole
+
+MANIFEST = "duplexmt.json"
+FORMAT = 1
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """The manifest of a model folder, after checking that the folder is whole.
+
+    Raises:
+        ValueError: naming what is missing or damaged.
+    """
+    folder = Path(folder)
+    if not (folder / MANIFEST).is_file():
+        why = "does not exist" if not folder.is_dir() else f"has no {MANIFEST}"
+        hint = " (its training was interrupted while it was being written)" if partial_folder(folder).is_dir() else ""
+        raise ValueError(
+            f"model_folder={str(folder)!r} {why}{hint}: give the folder 'model' of a finished run, "
+            "such as runs/latest/model after python train.py, or models/zh-en, which is in the repository"
+        )
+    try:
+        info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        version, files = int(info["format"]), dict(info["files"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise broken(folder, f": {MANIFEST} is damaged ({error!r})") from error
+    if version > FORMAT:
+        raise ValueError(
+            f"model_folder={str(folder)!r} has format {version}, this version reads up to {FORMAT}: upgrade"
+        )
+    if info.pop("checksum", None) != checksum(info):
+        raise broken(folder, f": {MANIFEST} is damaged, or was edited (its checksum is another)")
+    for name, size in files.items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if found != size:
+            state = "is missing" if found is None else f"has {found} bytes instead of {size}"
+            raise broken(folder, f" is incomplete: {name} {state}")
+    return info
+
+
+def trained_on(backbone: str | None) -> list[dict[str, Any]]:
+    """Settings of the data a backbone was trained on, its base's first, where it is a model folder that says so."""
+    if not os.path.isfile(os.path.join(backbone or "", MANIFEST)):
+        return []
+    info = read_manifest(str(backbone))
+    return [*info.get("trained_before", []), info["data"]]
+
+
+def trainings_of(backbone: str | None) -> list[dict[str, Any]]:
+    """Settings of the trainings whose data `trained_on` tells; empty where an older folder does not record them."""
+    if not (data := trained_on(backbone)):
+        return []
+    info = read_manifest(str(backbone))
+    return [*(info.get("trainings_before") or [{} for _ in data[1:]]), info["training"]]
+
+
+def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
+    """Write into a model folder at which θ it meets a wanted latency (`evaluate.py target_al=3`).
+
+    Args:
+        folder: a model folder.
+        point: `theta`, and what it was found by.
+
+    Raises:
+        ValueError: what `read_manifest` refuses.
+    """
+    write_manifest(Path(folder), read_manifest(folder) | {"operating_point": point})
+
+
+def write_manifest(folder: str | Path, info: dict[str, Any]) -> None:
+    """Write a manifest, with a checksum of itself: all of the old one or all of the new one is there at any time."""
+    info = {name: value for name, value in info.items() if name != "checksum"}
+    content = json.dumps(info | {"checksum": checksum(info)}, ensure_ascii=False, indent=2)
+    write_whole(Path(folder) / MANIFEST, content)
+
+
+def checksum(info: Mapping[str, Any]) -> str:
+    """Of a manifest's content."""
+    return blake2b(json.dumps(info, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Fingerprint of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+
+
+def check_content(folder: Path, info: Mapping[str, Any]) -> None:
+    """Read all files of a model folder, and compare them with what was saved.
+
+    Raises:
+        ValueError: naming one that has changed, or weights that were not saved and might be loaded in their place.
+    """
+    for path in sorted(folder.rglob("*.safetensors*")):
+        if (name := str(path.relative_to(folder))) not in info["digests"]:
+            raise broken(folder, f": {name} is not part of the model that was saved there; remove it")
+    for name, expected in info["digests"].items():
+        if file_digest(folder / name) != expected:
+            raise broken(folder, f" is damaged: {name} does not hold what was saved")
+
+
+def broken(folder: Path, what: str) -> ValueError:
+    return ValueError(f"model_folder={str(folder)!r}{what}; copy or save the model again")
+
+
+def partial_folder(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".partial")
