@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +31,26 @@ def recipe_of(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
     are left out alike; a tokenizer is known by the last part of its name, as bases of other seeds lie in other
     folders."""
     found: dict[str, Any] = {name: info.get(name) for name in ("backbone", "adaptation")}
-    found |= _of_data(info.get("data", {}))
-    for number, data in enumerate(info.get("trained_before", []), start=1):
-        found |= {f"base {number} {name}": value for name, value in _of_data(data).items()}
-    for number, training in enumerate(info.get("trainings_before", []), start=1):  # older folders have none
-        known = {name: value for name, value in _of_training(training).items() if value != USUAL.get(name)}
-        found |= {f"base {number} {name}": value for name, value in known.items()}
-    found |= _of_training(info.get("training", {}))
+    trainings = info.get("trainings_before", [])  # older folders have none
+    before: Any = zip_longest(info.get("trained_before", []), trainings, fillvalue={})
+    for number, (data, training) in enumerate(before, start=1):
+        found |= {f"base {number} {name}": value for name, value in _of(data, training).items()}
+    found |= _of(info.get("data", {}), info.get("training", {}))
     for name, wanted in SHAPES.items():
         if name in info["files"]:
             content = json.loads((folder / name).read_text(encoding="utf-8"))
             values = {key: content.get(key) for key in wanted}
             found |= {key: sorted(value) if isinstance(value, list) else value for key, value in values.items()}
-    return {name: value for name, value in found.items() if value not in (None, "", 0, [], USUAL.get(name))}
+    return {name: value for name, value in found.items() if value not in (None, "", 0, [])}
 
 
-def _of_training(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Of training settings what makes a model of another kind."""
-    return {name: value for name, value in training.items() if name not in ASIDE["training"]}
-
-
-def _of_data(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Of data settings what makes a model of another kind."""
+def _of(data: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
+    """Of one training's settings what makes a model of another kind. Its `batch_size` is that of all devices together:
+    two with 16 pairs each train as one with 32 does."""
     found = {name: value for name, value in data.items() if name not in ASIDE["data"]}
-    return found | ({"tokenizer": Path(found["tokenizer"]).name} if found.get("tokenizer") else {})
+    if found.get("tokenizer"):
+        found["tokenizer"] = Path(found["tokenizer"]).name
+    found |= {name: value for name, value in training.items() if name not in ASIDE["training"]}
+    if found.get("batch_size") and not found.get("batch_cells"):
+        found["batch_size"] *= found.pop("whole_batches", 1)
+    return {name: value for name, value in found.items() if value not in (None, "", 0, [], USUAL.get(name))}

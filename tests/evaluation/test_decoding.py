@@ -242,6 +242,15 @@ def test_models_are_trained_alike_where_only_seeds_and_what_matters_to_no_model_
     assert recipe(tmp_path, training=recorded) == usual, "as in older folders"
 
 
+def test_two_devices_train_as_one_does_with_twice_the_batch(tmp_path):
+    def trained(size, devices, **data):
+        data, training = {"batch_size": size, **data}, {"whole_batches": devices}
+        return recipe(tmp_path, data, training, trained_before=[DATA | data], trainings_before=[TRAINING | training])
+
+    assert trained(16, 2) == trained(32, 1) != trained(16, 1)
+    assert trained(16, 2, batch_cells=1000) != trained(32, 1, batch_cells=1000), "its budget is of each device"
+
+
 BASE = DATA | {"train_size": 100000, "tokenizer": "runs/seed1/base/model"}
 
 
