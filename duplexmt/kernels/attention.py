@@ -17,6 +17,9 @@ from torch.nn import functional as F
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 torch.backends.cuda.enable_cudnn_sdp(False)
+# Devices whose fused kernels take a mask, or keys and values that heads share, but not both: given both, PyTorch falls
+# back to scores in memory, `[B, H, L, S]` in float32.
+MASK_OR_SHARED_HEADS = {"cuda"}
 
 
 def fused() -> str:
@@ -31,7 +34,9 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None,
     """`F.scaled_dot_product_attention` of `[B, H, L, E]`, keys and values of as many heads or a divisor of it."""
     with _precise(q):
         q, k, v = map(_widened, (q, k, v))
-        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True, **further)
+        if mask is not None and q.device.type in MASK_OR_SHARED_HEADS:
+            k, v = (states.repeat_interleave(q.shape[1] // states.shape[1], dim=1) for states in (k, v))
+        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=k.shape[1] != q.shape[1], **further)
 
 
 def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **further: Any) -> tuple[Tensor, None]:

@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional as F
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from duplexmt.kernels import attention
 from duplexmt.kernels.attention import fused, fused_attention
 
 
@@ -24,6 +25,28 @@ def test_under_autocast_contexts_and_gradients_are_those_of_float32() -> None:
         strict=True,
     ):
         assert torch.equal(got, want)
+
+
+def test_where_a_mask_and_shared_heads_exclude_each_other_heads_are_repeated(monkeypatch) -> None:
+    q, k, v = (torch.randn(2, heads, 5, 8, dtype=torch.float64, requires_grad=True) for heads in (6, 2, 2))
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    asked = []
+
+    def attended(*given, **further):
+        asked.append((given[1].shape[1], further["enable_gqa"]))
+        return attend(*given, **further)
+
+    attend = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", attended)
+    expected = fused_attention(q, k, v, mask)
+    monkeypatch.setattr(attention, "MASK_OR_SHARED_HEADS", {"cpu"})
+    found = fused_attention(q, k, v, mask)
+    fused_attention(q, k, v, is_causal=True)
+    assert asked == [(2, True), (6, False), (2, True)]
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn_like(found)
+    for got, want in zip(*(torch.autograd.grad(out, (q, k, v), weights) for out in (found, expected)), strict=True):
+        torch.testing.assert_close(got, want)
 
 
 def test_float64_stays_float64() -> None:
