@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..grid.model import GridModel
-from ..kernels.triton_use import TOLERANCES, difference, refuse, refused
+from ..kernels.triton_use import difference, refuse, refused, tolerance_of
 from .grid_cache import GridCache
 
 LINE_MULTIPLE = 32
@@ -154,7 +154,7 @@ class StaticSteps:
                 given.copy_(inputs)
                 graph.replay()
                 found, tokens = predicted
-                if unlike := difference([found, *own], [expected, *left], TOLERANCES[self.cache.dtype]):
+                if unlike := difference([found, *own], [expected, *left], tolerance_of(self.cache.dtype)):
                     return unlike
                 alike = alike or torch.equal(tokens, expected_tokens)
         finally:

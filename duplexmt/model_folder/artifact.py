@@ -270,17 +270,20 @@ def _stream_tokens(info: Mapping[str, Any]) -> StreamTokens:
 
 
 def choose_device(device: str) -> str:
-    """The device to decode on: `auto` takes a GPU where there is one.
+    """The device to decode on: `auto` takes a GPU where there is one. There this process then multiplies in TF32, which
+    has the bits of float16 and several times the speed of float32.
 
     Raises:
         ValueError: for a device this machine does not have.
     """
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device!r}: not to be had on this machine ({error}); try device=auto") from error
+    if torch.device(device).type == "cuda":
+        torch.set_float32_matmul_precision("high")
     return device
 
 

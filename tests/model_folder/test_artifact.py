@@ -11,7 +11,14 @@ from safetensors.torch import load_file, save_file
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.grid.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
-from duplexmt.model_folder.artifact import backbone_to_train, corpus_name, load_model_folder, save_model_folder
+from duplexmt.kernels.triton_use import tolerance_of
+from duplexmt.model_folder.artifact import (
+    backbone_to_train,
+    choose_device,
+    corpus_name,
+    load_model_folder,
+    save_model_folder,
+)
 from duplexmt.model_folder.live import live_engine, live_text
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, trainings_of
 from duplexmt.streaming.live import longest_sentence
@@ -251,6 +258,20 @@ def test_what_bases_were_trained_on_goes_from_each_to_the_models_made_of_it(tmp_
     assert (trainings_of(name), older, trainings_of(str(again))) == ([training], [{}, training], [{"a": 1}, training])
     assert "- **Its base's data:** pairs.tsv; licence: CC-BY-4.0." in (tuned / "README.md").read_text(encoding="utf-8")
     assert "base's data" not in (base / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_gpu_decodes_in_tf32_and_its_kernels_are_judged_by_that(monkeypatch):
+    assert choose_device("cpu") == "cpu"
+    assert (torch.get_float32_matmul_precision(), tolerance_of(torch.float32)) == ("highest", 1e-4)
+    with pytest.raises(ValueError, match="device='nowhere': not to be had on this machine"):
+        choose_device("nowhere")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "empty", lambda *_, **options: options)  # as if it could be made there
+    try:
+        assert choose_device("auto") == "cuda"
+        assert (torch.get_float32_matmul_precision(), tolerance_of(torch.float32)) == ("high", 5e-3)
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_a_model_folder_replaces_the_one_before_and_leaves_no_partial_one(tmp_path):
