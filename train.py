@@ -127,7 +127,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
             log_model(trainer, model_folder, f"{cfg.name}-model", scores)
         log.info("model folder: %s", os.path.relpath(model_folder))
         if cfg.demonstrate:
-            shown = demonstrate(model_folder, prepared, cfg.demonstrate, *shown_as(cfg), cfg.policy.max_target_tokens)
+            device, longest = trainer.strategy.root_device, cfg.policy.max_target_tokens
+            shown = demonstrate(model_folder, prepared, cfg.demonstrate, *shown_as(cfg), longest, device)
             log.info("%s", shown)
     close_loggers(trainer)
     return scores.get("validation/BLEU")

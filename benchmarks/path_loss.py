@@ -29,7 +29,7 @@ from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.drawing.table import to_markdown
 from duplexmt.grid.model import GridModel
 from duplexmt.metrics.latency import average_lagging
-from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
+from duplexmt.model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from duplexmt.policy.guide import guide
 
 THETAS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     failed = False
     try:
         for folder in asked.models:
-            loaded = load_model_folder(folder)
+            loaded = load_model_folder(folder, choose_device("auto"))
             found = examples(loaded, held_out_pairs(loaded, asked.limit, asked.pairs))
             rows += [{"model": str(folder), **row} for row in path_losses(loaded, found, asked.theta)]
             print(f"{folder}: {len(found)} pairs", file=sys.stderr, flush=True)  # progress

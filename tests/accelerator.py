@@ -99,7 +99,7 @@ class Naming(TorchFunctionMode):
                 upstream = (upstream,) if isinstance(upstream, torch.Tensor) else tuple(upstream)
                 return run(tuple(args[0]), upstream, False, False, tuple(args[1]), False, accumulate_grad=False)
         if name in ("__getitem__", "__setitem__") and isinstance(args[1], tuple) and isinstance(args[0], OnDevice):
-            at = tuple(torch.tensor(i).to("meta") if isinstance(i, list) else i for i in args[1])
+            at = tuple(torch.tensor(i).to("meta") if isinstance(i, list | range) else i for i in args[1])
             args = args[0], at, *args[2:]
         if name == "tensor" and kwargs.get("device") == "meta":
             return func(*args, **kwargs | {"device": "cpu"}).to("meta")

@@ -1,19 +1,25 @@
 """Training and decoding on a stand-in for a GPU: nothing is left on the CPU, and little waited for."""
 
+from itertools import chain
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from benchmarks.path_loss import path_losses
+from duplexmt.analysis.alignment_heads import attended, brought_by
+from duplexmt.analysis.sentence_grid import sentence_grid
+from duplexmt.analysis.timing import token_timings
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.policy.guide import guide
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.optimizers import optimizer_of
 from tests.accelerator import accelerator, moved
-from tests.helpers import tiny_grid, tiny_prefix
+from tests.helpers import spoken_grid, tiny_grid, tiny_prefix, tiny_tokenizer
 
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 TOKENS = StreamTokens(end=0, seed=1)
@@ -97,6 +103,36 @@ def test_decoding_is_that_of_the_cpu(build, options, system, setting, streams):
     expected = decoded(build, options, system, setting, streams)
     with accelerator():
         assert decoded(build, options, system, setting, streams, move=moved) == expected
+
+
+def looked_into(grid, prefix):
+    """What the commands that look into models compute of a few pairs."""
+    pairs = [(source, [*source[1:], 5]) for source in SOURCES]
+    examples = [TOKENS.example(*pair) for pair in pairs]
+    guided = guide(grid, TOKENS, collate(examples[:1]).to(grid.device), lam=0.1)
+    heatmap = guided.heatmap.view(guided.cells.shapes[0])
+    rows = [path_losses(SimpleNamespace(model=model, tokens=TOKENS), examples, [0.4]) for model in (grid, prefix)]
+    drops, places = brought_by(prefix, TOKENS, *pairs[0])
+    timings = token_timings(heatmap, list("abcd"), [1, 1, 2, 3], 0.05)
+    return (
+        [(token.known, token.regret) for token in timings],
+        sentence_grid(grid, TOKENS, tiny_tokenizer(), *pairs[0], lam=0.1).emit,
+        [(row["AL"], row["loss"]) for row in chain(*rows)],
+        [drops.tolist(), places.tolist(), attended(prefix, TOKENS, *pairs[0]).tolist()],
+    )
+
+
+def test_what_looks_into_a_model_finds_what_it_does_on_the_cpu():
+    grid, prefix = spoken_grid(), tiny_prefix("multi")
+    expected = looked_into(grid, prefix)
+    with accelerator(), torch.no_grad():
+        found = looked_into(moved(grid), moved(prefix))
+    torch.testing.assert_close(flat(found), flat(expected), rtol=1e-4, atol=1e-5)
+
+
+def flat(nested):
+    """All numbers of nested lists and tuples."""
+    return [number for part in nested for number in flat(part)] if isinstance(nested, list | tuple) else [nested]
 
 
 def test_a_tensor_left_on_the_cpu_is_found():

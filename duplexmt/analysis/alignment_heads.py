@@ -19,8 +19,9 @@ from ..baselines.prefix_cache import SOURCE, TARGET, PrefixCache, Slot
 from ..baselines.prefix_model import PrefixModel
 from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..data.tokenizer import StreamTokens, token_ids
-from ..model_folder.artifact import load_model_folder
+from ..model_folder.artifact import choose_device, load_model_folder
 from ..model_folder.manifest import read_manifest, write_manifest
+from ..policy.heatmap import cells_at_once, loss_heatmap
 
 CLEAR = 1.0  # nats
 
@@ -46,8 +47,10 @@ def brought_by(
     states = model(
         whole.expand(n, -1), target.expand(n, -1), seen.new_full((n,), len(whole)), seen[:, None].expand(n, len(target))
     )
-    likely = model.text_logits(states[:, first:-1]).float().log_softmax(-1)
-    losses = -likely.gather(-1, target[first + 1 :].expand(n, -1)[..., None])[..., 0]
+    head, labels = model.causal_lm.lm_head, target[first + 1 :].repeat(n)
+    cells = states[:, first:-1].flatten(0, 1)
+    losses = loss_heatmap(cells, head.weight, head.bias, labels, cells_at_once(head.out_features, cells.is_cuda))
+    losses = losses.view(n, -1)
     drops, places = (losses[:-1] - losses[1:]).max(0)
     return drops, places
 
@@ -114,7 +117,7 @@ def main() -> None:
     try:
         if arguments.pairs < 1:
             raise ValueError(f"--pairs {arguments.pairs}: must be at least 1")
-        loaded = load_model_folder(arguments.model_folder)
+        loaded = load_model_folder(arguments.model_folder, choose_device("auto"))
         if not isinstance(loaded.model, PrefixModel):
             raise ValueError(f"{arguments.model_folder} holds a grid: AlignAtt is for wait-k and offline models")
         settings = corpus_settings(loaded.info["data"]) | {"tokenizer": loaded.tokenizer}

@@ -25,7 +25,7 @@ from ..drawing.step_figures import emission_figure, emission_markdown, staircase
 from ..drawing.training_figure import read_run_curves, training_figure
 from ..evaluation.scoring import run_of
 from ..grid.model import GridModel
-from ..model_folder.artifact import ModelFolder, load_model_folder
+from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..policy.knobs import check_lam
 from ..streaming.events import Event, Write
 from ..streaming.systems import build_system
@@ -61,7 +61,8 @@ def sentence(
         ValueError: for a model without grid, an empty text, no θ, a λ that is none, or models that split the
             source differently.
     """
-    loaded = load_model_folder(model_folder)
+    device = choose_device("auto")
+    loaded = load_model_folder(model_folder, device)
     if not isinstance(loaded.model, GridModel):
         raise ValueError(
             f"{str(model_folder)!r} holds a {loaded.info['system']} model, which has no grid to show: "
@@ -87,7 +88,7 @@ def sentence(
     delays = {f"grid, θ = {name}": delays_of(events) for name, events in runs.items()}
     folders = {str(folder.resolve()) for folder in (model_folder, *beside)}
     for folder in beside:
-        other = load_model_folder(folder)
+        other = load_model_folder(folder, device)
         if other.sources.ids([source])[0] != source_ids or other.tokenizer.get_vocab() != loaded.tokenizer.get_vocab():
             raise ValueError(f"--beside {folder}: splits the source into other tokens; compare models of one tokenizer")
         system = other.info["system"]

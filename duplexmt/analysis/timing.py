@@ -28,7 +28,7 @@ from ..evaluation.decoding import Decoding
 from ..evaluation.named import named_apart
 from ..evaluation.scoring import name_points
 from ..grid.model import GridModel
-from ..model_folder.artifact import ModelFolder, load_model_folder
+from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..policy.guide import guide
 from ..streaming.text import GrowingText
 
@@ -193,7 +193,7 @@ def analyse(evaluation: Path, model_folder: Path, out: Path, sentences: int, eps
         raise ValueError(f"--sentences {sentences}: must be at least 1")
     decoding = Decoding.read(evaluation)
     decoding.check_complete()
-    found = timings(decoding, load_model_folder(model_folder), sentences, epsilon)
+    found = timings(decoding, load_model_folder(model_folder, choose_device("auto")), sentences, epsilon)
     out.mkdir(parents=True, exist_ok=True)
     path = out / "timing.md"
     count = min(sentences, decoding.test["sentences"])

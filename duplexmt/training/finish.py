@@ -47,6 +47,7 @@ def demonstrate(
     system: str,
     setting: float | int | None,
     max_target_tokens: int,
+    device: torch.device,
 ) -> str:
     """Translate held-out sentences with the saved model; each read with what was written after it.
 
@@ -56,8 +57,9 @@ def demonstrate(
         count: sentences to show.
         system, setting: name of the system, and its θ or k, as `build_system` takes them.
         max_target_tokens: length guard.
+        device: to decode on.
     """
-    loaded = load_model_folder(model_folder)
+    loaded = load_model_folder(model_folder, device)
     pairs = prepared.splits["test"][:count]
     if prepared.aligned and count:
         pairs = [Pair(CASE_STUDY.source, CASE_STUDY.target), *pairs]

@@ -58,7 +58,7 @@ def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
         "context_tokens": 4, "context_separator": "|||",
     }  # fmt: skip
     folder = saved(tmp_path / "model", model, TOKENS, data=data)
-    shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8)
+    shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8, torch.device("cpu"))
     system = GridSystem(model, TOKENS, 0.4, 8)
     events = system.translate(SOURCES.ids(TEXTS[:1]), SOURCES.ids(BEFORES[:1]))
     assert f"{TEXTS[0]}\n{staircase(events, tiny_tokenizer(), TOKENS.end)}\n" in shown
