@@ -16,6 +16,7 @@ from .batch import Example
 
 SEGMENTATIONS = ("tokens", "characters")
 
+ENCODED = 10_000  # texts whose encodings, of some 130 bytes a token, exist at a time
 END_TOKEN = "<|endoftext|>"
 SEED_TOKEN = "<|im_start|>"
 
@@ -186,7 +187,11 @@ def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True
-    return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+    ids: list[list[int]] = []
+    for begin in range(0, len(texts), ENCODED):
+        some = list(texts[begin : begin + ENCODED])
+        ids += [encoding.ids for encoding in backend.encode_batch_fast(some, add_special_tokens=False)]
+    return ids
 
 
 def token_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:
