@@ -10,7 +10,7 @@ from torch import Tensor
 PADDING_ID = 0  # any valid id will do: no cell of a pair depends on padding
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Example:
     """One pair as token ids, with everything the two streams hold.
 

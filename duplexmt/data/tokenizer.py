@@ -188,9 +188,11 @@ def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     backend.no_padding()
     backend.encode_special_tokens = True
     ids: list[list[int]] = []
+    one: dict[int, int] = {}  # object for each id, instead of 28 bytes for each token
     for begin in range(0, len(texts), ENCODED):
         some = list(texts[begin : begin + ENCODED])
-        ids += [encoding.ids for encoding in backend.encode_batch_fast(some, add_special_tokens=False)]
+        encodings = backend.encode_batch_fast(some, add_special_tokens=False)
+        ids += [[one.setdefault(token, token) for token in encoding.ids] for encoding in encodings]
     return ids
 
 
