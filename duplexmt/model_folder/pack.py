@@ -42,7 +42,9 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
     info = loaded.info
     size = 2 * sum(weight.numel() for weight in loaded.model.parameters())
     if size > largest:
-        raise ValueError(f"{source}: {size / 1e6:.1f} MB in float16, and {largest / 1e6:.0f} MB are the most")
+        raise ValueError(
+            f"{source}: {size / 1e6:.1f} MB in float16, and {largest / 1e6:g} MB are the most (--largest MB)"
+        )
     half = loaded.model.half()
     if odd := [name for name, weight in half.named_parameters() if not bool(torch.isfinite(weight).all())]:
         raise ValueError(f"{source}: {odd[0]} is not finite in float16, which ends at 65,504")
@@ -203,9 +205,10 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="a trained model folder")
     parser.add_argument("into", type=Path, help="folder to write, such as models/zh-en")
     parser.add_argument("--results", type=Path, nargs="+", default=[], help="folders of evaluations, for the card")
+    parser.add_argument("--largest", type=float, default=LARGEST / 1e6, help="MB of weights (%(default)g)")
     arguments = parser.parse_args()
     try:
-        folder = pack(arguments.source, arguments.into, arguments.results)
+        folder = pack(arguments.source, arguments.into, arguments.results, largest=1e6 * arguments.largest)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

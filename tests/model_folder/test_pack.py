@@ -1,6 +1,7 @@
 """The model in the box: what is packed translates as what was trained, and its card says what it is."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -123,11 +124,13 @@ def test_no_path_of_this_machine_is_given_away(tmp_path):
     assert ours == {"path": "repository:data", "prepared": "runs/box", "licence": "CC BY 2.0 FR"}
 
 
-def test_what_cannot_be_packed_is_refused(trained, tmp_path):
+def test_what_cannot_be_packed_is_refused(trained, tmp_path, monkeypatch, capsys):
     with pytest.raises(FileNotFoundError, match=r"no results\.json"):
         pack.pack(trained, tmp_path / "packed", [tmp_path / "nowhere"])
-    with pytest.raises(ValueError, match=r"MB in float16, and 0 MB are the most"):
-        pack.pack(trained, tmp_path / "packed", largest=1000)
+    monkeypatch.setattr(sys, "argv", ["pack", str(trained), str(tmp_path / "packed"), "--largest", "0.01"])
+    with pytest.raises(SystemExit, match="2"):
+        pack.main()
+    assert "MB in float16, and 0.01 MB are the most (--largest MB)" in capsys.readouterr().err
     model = spoken_grid()
     with torch.no_grad():
         model.causal_lm.model.layers[0].mlp.up_proj.weight[0, 0] = 7e4
