@@ -1,6 +1,7 @@
 """`data=wmt21_zhen`: from raw files of six formats to the splits a run trains on, prepared once for all processes."""
 
 import multiprocessing
+import runpy
 import shutil
 import time
 
@@ -67,6 +68,19 @@ def test_a_prepared_corpus_needs_its_raw_files_no_more_and_an_evaluation_no_name
     assert loaded.splits == prepared.splits
     with pytest.raises(ValueError, match="holds no prepared corpus"):
         prepare_corpus(**settings | {"prepared": str(tmp_path / "elsewhere"), "tokenizer": prepared.tokenizer})
+
+
+def test_what_the_command_prepared_beforehand_is_taken(settings, monkeypatch, capsys):
+    root = settings["root"]
+    command = [
+        "data_prep", f"root={root}", f"tokenizer={settings['tokenizer']}", "processes=1", "sample.max_tokens=60",
+        "sample.train_size=200", "sample.validation_size=20", "sample.test_size=10",
+    ]  # fmt: skip
+    monkeypatch.setattr("sys.argv", command)
+    runpy.run_module("data_prep", run_name="__main__")
+    monkeypatch.setattr(corpora, "prepare", lambda *_, **__: pytest.fail("prepared again"))
+    prepared = prepare_corpus(**settings | {"prepared": f"{root}/prepared-paper"})
+    assert len(prepared.splits["train"]) == 200
 
 
 def test_other_settings_are_refused_rather_than_another_corpus_taken(settings):
