@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=Path, help="file of pairs for the examples, where there is no evaluation")
     parser.add_argument("--examples", type=int, default=3, help="best, worst and random ones (default 3 each)")
     parser.add_argument("--max-target-tokens", type=int, default=64)
-    parser.add_argument("--device", default="cpu", help="cpu (default), cuda, …; auto: a GPU where there is one")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, …; auto (default): a GPU where there is one")
     arguments = parser.parse_args()
     try:
         path = write(arguments)
