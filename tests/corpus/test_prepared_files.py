@@ -1,8 +1,9 @@
 """`data=wmt21_zhen`: from raw files of six formats to the splits a run trains on, prepared once for all processes."""
 
 import multiprocessing
-import runpy
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from data_prep.prepare import read_manifest
 from duplexmt.corpus import prepared_files as corpora
 from duplexmt.corpus.prepared import prepare_corpus
-from tests.commands import run, succeeded
+from tests.commands import ROOT, run, succeeded
 from tests.data_prep.formats import write_wmt21
 from tests.helpers import tiny_tokenizer
 from tests.training.test_data import DATA
@@ -70,14 +71,13 @@ def test_a_prepared_corpus_needs_its_raw_files_no_more_and_an_evaluation_no_name
         prepare_corpus(**settings | {"prepared": str(tmp_path / "elsewhere"), "tokenizer": prepared.tokenizer})
 
 
-def test_what_the_command_prepared_beforehand_is_taken(settings, monkeypatch, capsys):
+def test_what_the_command_prepared_beforehand_is_taken(settings, monkeypatch):
     root = settings["root"]
     command = [
-        "data_prep", f"root={root}", f"tokenizer={settings['tokenizer']}", "processes=1", "sample.max_tokens=60",
-        "sample.train_size=200", "sample.validation_size=20", "sample.test_size=10",
+        sys.executable, "-m", "data_prep", f"root={root}", f"tokenizer={settings['tokenizer']}", "processes=1",
+        "sample.max_tokens=60", "sample.train_size=200", "sample.validation_size=20", "sample.test_size=10",
     ]  # fmt: skip
-    monkeypatch.setattr("sys.argv", command)
-    runpy.run_module("data_prep", run_name="__main__")
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     monkeypatch.setattr(corpora, "prepare", lambda *_, **__: pytest.fail("prepared again"))
     prepared = prepare_corpus(**settings | {"prepared": f"{root}/prepared-paper"})
     assert len(prepared.splits["train"]) == 200
