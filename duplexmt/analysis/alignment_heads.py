@@ -21,7 +21,7 @@ from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..data.tokenizer import StreamTokens, token_ids
 from ..model_folder.artifact import choose_device, load_model_folder
 from ..model_folder.manifest import read_manifest, write_manifest
-from ..policy.heatmap import cells_at_once, loss_heatmap
+from ..policy.heatmap import losses_of_head
 
 CLEAR = 1.0  # nats
 
@@ -47,10 +47,8 @@ def brought_by(
     states = model(
         whole.expand(n, -1), target.expand(n, -1), seen.new_full((n,), len(whole)), seen[:, None].expand(n, len(target))
     )
-    head, labels = model.causal_lm.lm_head, target[first + 1 :].repeat(n)
-    cells = states[:, first:-1].flatten(0, 1)
-    losses = loss_heatmap(cells, head.weight, head.bias, labels, cells_at_once(head.out_features, cells.is_cuda))
-    losses = losses.view(n, -1)
+    cells, labels = states[:, first:-1].flatten(0, 1), target[first + 1 :].repeat(n)
+    losses = losses_of_head(cells, model.causal_lm.lm_head, labels).view(n, -1)
     drops, places = (losses[:-1] - losses[1:]).max(0)
     return drops, places
 

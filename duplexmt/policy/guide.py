@@ -10,7 +10,7 @@ from ..data.tokenizer import StreamTokens
 from ..grid.cells import Cells
 from ..grid.model import EMIT, GridModel
 from ..grid.rows import Rows
-from .heatmap import cells_at_once, loss_heatmap
+from .heatmap import losses_of_head
 from .path import best_path, emit_mask
 from .regret import emit_advantages
 from .rows import WHOLE, DrawnRows
@@ -72,9 +72,7 @@ def guide(
         cells, scored = cells.without(above, first)
         hidden, labels = hidden[scored], labels[scored]
 
-    head = model.text_head
-    chunk = cells_at_once(head.out_features, hidden.is_cuda)
-    heatmap = loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
+    heatmap = losses_of_head(hidden, model.text_head, labels)
     source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
     some = cells.padded(heatmap.detach())
     losses = some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam))

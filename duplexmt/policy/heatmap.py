@@ -58,6 +58,12 @@ def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Te
     return _TokenLoss.apply(hidden, weight, bias, labels, chunk)
 
 
+def losses_of_head(hidden: Tensor, head: Any, labels: Tensor) -> Tensor:
+    """The same of the text head itself, a linear layer, with as many logits at a time as fit."""
+    chunk = cells_at_once(head.out_features, hidden.is_cuda)
+    return loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
+
+
 def piecewise_losses(
     states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, piece: int, keep: bool
 ) -> tuple[Tensor, Tensor, list[Tensor]]:

@@ -10,7 +10,7 @@ from ..baselines.prefix_model import PrefixModel
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..kernels.attention import fused
-from ..policy.heatmap import cells_at_once, loss_heatmap
+from ..policy.heatmap import losses_of_head
 from .base import TranslationModule
 from .throughput import linear_layers, weight_flops
 
@@ -59,9 +59,7 @@ class PrefixTranslation(TranslationModule):
         visible = visible_source(k, batch.source_lengths, Y, before, first)
         hidden = self.model(batch.source, batch.target, batch.source_lengths, visible)[:, first:]
         valid = torch.arange(first, Y, device=hidden.device) < batch.target_lengths[:, None]
-        head = self.model.causal_lm.lm_head
-        chunk = cells_at_once(head.out_features, hidden.is_cuda)
-        return loss_heatmap(hidden[valid], head.weight, head.bias, batch.labels[:, first:][valid], chunk).sum()
+        return losses_of_head(hidden[valid], self.model.causal_lm.lm_head, batch.labels[:, first:][valid]).sum()
 
     def scored(self, batch: Batch) -> Tensor:
         """Target tokens of a batch that the loss counts."""

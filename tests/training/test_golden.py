@@ -18,7 +18,7 @@ def test_fifty_batches_give_the_recorded_loss_curve(name):
 @pytest.mark.parametrize(("recompute", "chunk"), [("nothing", 50), ("elementwise", None), ("layers", 50)])
 def test_what_is_kept_for_the_backward_pass_does_not_change_the_curve(recompute, chunk, monkeypatch):
     if chunk:  # logits of so many cells at a time, and again in the backward pass
-        monkeypatch.setattr("duplexmt.policy.guide.cells_at_once", lambda *_: chunk)
+        monkeypatch.setattr("duplexmt.policy.heatmap.cells_at_once", lambda *_: chunk)
     recorded = json.loads(GOLDEN.read_text())["approximate"][:15]
     curve = loss_curve({}, steps=15, recompute=recompute)
     torch.testing.assert_close(torch.tensor(curve), torch.tensor(recorded), rtol=0, atol=1e-6)
