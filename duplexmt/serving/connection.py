@@ -147,7 +147,7 @@ class Connection:
         elif isinstance(message, Flush):
             ask(**text.flush())
         elif isinstance(message, End):
-            if not text.ended:
+            if not text.ended and not self.hub.draining:  # then text before it may not have been taken
                 ask(**text.end())
         elif isinstance(message, Ack):
             session.acknowledge(message.seq)

@@ -521,3 +521,22 @@ def test_a_server_that_stops_says_so_ends_sentences_and_hands_back_the_rest(monk
         ends = [event["source"] for event in speaker.events if event["event"] == "end"]
         assert len(ends) == 2, "two sentences had all their text"
         assert "我昨天买了一本书。我们走。他没"[ends[-1] :] == "他没"
+
+
+def test_a_server_that_stops_ends_no_sentence_whose_text_it_did_not_take(monkeypatch):
+    """A client sends the rest of its text, and that this is all, while the server takes no more text."""
+    with serving(monkeypatch) as server:
+        speaker = Speaker(server.address, START)
+        speaker.say(type="text", at=0, text="我们走。他没")
+        while speaker.until("ack")["at"] < 6:
+            pass
+        monkeypatch.setattr(server.hub, "draining", True)
+        speaker.say(type="text", at=6, text="有来。")
+        speaker.say(type="end")
+        assert speaker.until("ack")["at"] == 6, "it takes no more text"
+        speaker.say(type="ping")
+        speaker.until("pong")
+        monkeypatch.setattr(server.hub, "draining", False)
+        server.server.handle_exit(15, None)
+        assert speaker.rest() == 1012
+        assert [event["source"] for event in speaker.events if event["event"] == "end"] == [4]
