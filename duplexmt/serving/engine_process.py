@@ -51,6 +51,7 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
     link.sendall(_line({"model": engine.model}))
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
         _serve(engine, link)
+    gc.unfreeze()  # else nanobind, which Triton is bound by, takes what was frozen for leaked and lists it at exit
 
 
 def _serve(engine: "Worker", link: socket.socket) -> None:

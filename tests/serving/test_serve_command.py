@@ -114,7 +114,7 @@ def test_text_is_that_of_translate_py_though_the_engine_is_lost(folder, fault):
             assert rest + "".join(event["text"] for event in others) == expected
 
 
-def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder):
+def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder, capfd):
     with served(folder) as process:
         speaker = Speaker(process.address, {"type": "start"})
         speaker.say(type="text", at=0, text="我们走。他没")
@@ -124,6 +124,7 @@ def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder):
         assert speaker.rest() == 1012
         assert process.wait(10) == 0
         assert [event["source"] for event in speaker.events if event["event"] == "end"] == [4]
+        assert capfd.readouterr().err == "", "what ends well says nothing"
 
 
 @pytest.mark.parametrize(
