@@ -23,14 +23,14 @@ def main(cfg: DictConfig) -> None:
 def serve(cfg: ServeSettings) -> None:
     """Start engine and server."""
     from duplexmt.model_folder.box import chosen_model
-    from duplexmt.model_folder.manifest import read_manifest
+    from duplexmt.model_folder.manifest import check_is_grid, read_manifest
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app
     from duplexmt.serving.hub import Hub
     from duplexmt.serving.settings import EngineSettings
 
     folder = chosen_model(cfg.model_folder)
-    read_manifest(folder)  # no address is told of a server without a model
+    check_is_grid(folder, read_manifest(folder))  # no address is told of a server without a model
     engine = EngineSettings(model_folder=str(folder), **asdict(cfg.engine))
     hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
     app = create_app(hub, token=cfg.token, hosts=[*cfg.hosts, cfg.host], origins=cfg.origins)

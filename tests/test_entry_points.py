@@ -534,6 +534,9 @@ def test_baselines_are_trained_resumed_and_refused_where_a_grid_is_needed(traine
     refused = run("translate.py", model, "text=我看书。")
     assert refused.returncode == 2
     assert "holds a waitk model, no grid: say what to run it as" in refused.stderr.splitlines()[-1]
+    unserved = run("serve.py", model, "port=0")
+    assert (unserved.returncode, unserved.stdout) == (2, ""), "no address is told of a server that cannot be one"
+    assert unserved.stderr.splitlines()[-1] == refused.stderr.splitlines()[-1]
     prompted = tmp_path / "prompted"
     prompt = ["data.source_prefix='我看'", "data.target_prefix='I see'"]
     backbone = [

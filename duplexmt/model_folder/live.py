@@ -19,6 +19,7 @@ from ..streaming.prefix_systems import PrefixSystem
 from ..streaming.systems import build_system
 from .artifact import ModelFolder, choose_device, load_model_folder
 from .box import chosen_model
+from .manifest import check_is_grid
 
 
 def load_live_model(
@@ -32,11 +33,8 @@ def load_live_model(
     """The model of a folder (None: `chosen_model`). ValueError for one that cannot translate live as it is run."""
     folder = chosen_model(model_folder)
     loaded = load_model_folder(folder, choose_device(device), anchor, any_anchor, quantize)
-    if run_as in (None, "grid") and loaded.info["system"] != "grid":
-        raise ValueError(
-            f"model_folder={folder} holds a {loaded.info['system']} model, no grid: say what to run it as, such as "
-            "run_as=waitk setting=3 (in translate.py; a server runs grids)"
-        )
+    if run_as in (None, "grid"):
+        check_is_grid(folder, loaded.info)
     return loaded
 
 

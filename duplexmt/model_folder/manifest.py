@@ -47,6 +47,15 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return info
 
 
+def check_is_grid(folder: str | Path, info: dict[str, Any]) -> None:
+    """Refuse (ValueError) a model folder of another system, by its manifest, where a grid is to run."""
+    if info["system"] != "grid":
+        raise ValueError(
+            f"model_folder={folder} holds a {info['system']} model, no grid: say what to run it as, such as "
+            "run_as=waitk setting=3 (in translate.py; a server runs grids)"
+        )
+
+
 def trained_on(backbone: str | None) -> list[dict[str, Any]]:
     """Settings of the data a backbone was trained on, its base's first, where it is a model folder that says so."""
     if not os.path.isfile(os.path.join(backbone or "", MANIFEST)):
