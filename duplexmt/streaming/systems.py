@@ -21,7 +21,7 @@ SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k traine
     "grid": ("grid",),
     "waitk": ("waitk", "offline"),
     "offline": ("offline",),
-    "local_agreement": ("offline",),
+    "local_agreement": ("multi", "offline"),
     "hold": ("multi", "offline"),
     "alignatt": ("multi", "offline"),
     "lsg": ("multi", "offline"),
