@@ -388,7 +388,7 @@ class EvaluateSettings:
     limit: int | None  # first sentences only
     references: list[str]  # files of further references, a line for each test pair
     k: Any  # wait-k: null (as trained), a number or a list
-    agreement: list[int]  # local agreement over an offline model: hypotheses that must agree
+    agreement: list[int]  # local agreement over an offline or multi-path model: hypotheses that must agree
     confidence: Any  # adaptive wait-k on a multi-path model: ρ, a mean threshold; null: none; or a list
     lsg: Any  # LSG on multi-path and offline models: δ, in nats
     alignatt: Any  # AlignAtt on them: f, the last source tokens that what is written must not rest on

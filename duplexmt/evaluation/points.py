@@ -62,7 +62,7 @@ def points_of(
         loaded: the model folder.
         thetas: of the grid; `recorded` is the model folder's own.
         ks: of wait-k, on a model trained so or offline; none for those it was trained with.
-        agreements: of local agreement, on an offline model.
+        agreements: of local agreement, on an offline or multi-path model.
         rivals: of the adaptive policies, by system, on models that can be run as them.
     """
     held = loaded.info["system"]
@@ -73,9 +73,9 @@ def points_of(
         trained: Any = loaded.model.k
         own = [("waitk", k) for k in ks or own_delays(trained)]
     else:
-        own = [("offline", None), *(("waitk", k) for k in ks), *(("local_agreement", n) for n in agreements)]
-    k = loaded.info["prefix"]["k"]
-    return [*own, *((name, value) for name, values in rivals.items() if can_run(name, held, k) for value in values)]
+        own = [("offline", None), *(("waitk", k) for k in ks)]
+    k, others = loaded.info["prefix"]["k"], {"local_agreement": agreements, **rivals}
+    return [*own, *((name, value) for name, values in others.items() if can_run(name, held, k) for value in values)]
 
 
 def _languages(data: Mapping[str, Any]) -> tuple[str, str]:
