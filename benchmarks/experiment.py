@@ -160,7 +160,7 @@ def stages(out: Path, asked: argparse.Namespace) -> tuple[list[Stage], list[Stag
     evaluated, analysed = out / f"evaluation{own}", out / f"timing{own}"
     options = [] if limit is None else [f"limit={limit}"]
     options += ["over_seeds=true"] if len(seeds) > 1 else []
-    options += [] if "offline" in recipes else ["agreement=[]"]  # local agreement is of an offline model
+    options += [] if {"offline", "waitmulti"} & recipes.keys() else ["agreement=[]"]  # local agreement runs on these
     models = quoted("model_folder", *(system.folder / "model" for system in trained))
     settings = ["experiment=duplex_results", f"quality={asked.quality}", models]
     decode = evaluation("evaluation", evaluated, [*settings, f"policy.theta={THETAS}", *options])

@@ -63,7 +63,7 @@ def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
         assert (cfg.data.path, cfg.training.seed) == ("/corpora", 2)
     cfg = checked("evaluate", *arguments_of(evaluation))
     assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
-    assert (cfg.agreement, cfg.limit, cfg.claims, cfg.quality.comet) == ([2], 7, True, None)
+    assert (cfg.agreement, cfg.limit, cfg.claims, cfg.quality.comet) == ([2, 3, 4], 7, True, None)
 
 
 @pytest.mark.parametrize(("size", "pairs"), [("mini", 60_000), ("small", None), ("medium", None)])
@@ -147,8 +147,9 @@ def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_the
     assert chain(tmp_path)[2][0].folder.name == "evaluation"
 
 
-def test_without_an_offline_model_there_is_no_local_agreement(tmp_path):
-    for systems, agreements in ((["grid", "wait3"], []), (["grid", "wait3", "offline"], [2])):
+def test_without_an_offline_or_multi_path_model_there_is_no_local_agreement(tmp_path):
+    some = [2, 3, 4]
+    for systems, agreements in ((["grid", "wait3"], []), (["grid", "offline"], some), (["grid", "waitmulti"], some)):
         _, _, (evaluation, _) = chain(tmp_path, systems=systems)
         assert checked("evaluate", *arguments_of(evaluation)).agreement == agreements
 

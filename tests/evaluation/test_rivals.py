@@ -163,10 +163,10 @@ def translated(models, held, capsys, *further):
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("system", "setting"), [*POLICIES, ("waitk", 2), ("offline", None)])
+@pytest.mark.parametrize(("system", "setting"), [*POLICIES, ("local_agreement", 2), ("waitk", 2), ("offline", None)])
 def test_live_translation_writes_what_an_evaluation_does(system, setting, models, tmp_path, capsys):
     held = "offline" if system == "offline" else "multi"
-    knob = {"waitk": ["k=2"], "offline": []}.get(system, [f"{system}={setting}"])
+    knob = {"waitk": ["k=2"], "offline": [], "local_agreement": ["agreement=[2]"]}.get(system, [f"{system}={setting}"])
     _, found = decode(tmp_path, [models / held], *knob)
     (key,) = [key for key, p in found.points.items() if (p.system, p.setting) == (system, setting)]
     given = [f"run_as={system}", f"setting={'null' if setting is None else setting}", "events=true", "max_repeats=null"]
