@@ -53,7 +53,7 @@ class Sentence:
     arrived: list[tuple[int, int]] = field(default_factory=list)  # characters and position when each was settled
     tokens: list[int] = field(default_factory=list)
     source_ended: bool = False
-    end: int = 0  # position behind its text, once that has ended
+    end: int = 0  # position behind its text, once that has ended, see `SentenceEnd`
     read: int = 0  # tokens, and the end token
     written: list[int] = field(default_factory=list)
     over: bool = False
@@ -348,7 +348,7 @@ class LiveTranslator:
         characters, position = sentence.arrived[min(sentence.read, len(sentence.arrived)) - 1]
         if isinstance(event, End):
             sentence.over = True
-            position = max(position, sentence.end)
+            position = sentence.end if sentence.source_ended else position
             del self.driver.streaming[self.stream.name]
             self.stream = None
             self.driver.due[self] = None

@@ -7,6 +7,7 @@ are taken one by one, so how they were cut on their way changes nothing.
 """
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -17,7 +18,14 @@ from .sentences import LINE_ENDS, LOOK_BACK, cut_sentences, ends_sentence
 from .settled import SettledTokens
 
 MOST_NAMED = 5  # kinds of invisible characters in a warning
-KEPT = ("position", "returned", "line_is_open", "context", "carried")  # of a text that is gone on with elsewhere
+KEPT = (
+    "position",
+    "places",
+    "returned",
+    "line_is_open",
+    "context",
+    "carried",
+)  # of a text that is gone on with elsewhere
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 
 
@@ -42,7 +50,7 @@ class Settled:
 class SentenceEnd:
     """The sentence has all its text."""
 
-    position: int
+    position: int  # where the next one's text begins: where it was cut, before what had come too late for it
 
 
 @dataclass(slots=True)
@@ -110,6 +118,26 @@ class LiveSource:
         self._begin, self._flushed, self._settled = 0, len(self.text), len(self.text)
         self._out, self._cut, self._before = self.settled_tokens.complete(self.clean(self.text)), 0, 0
         return tokens
+
+    def characters_of(self, count: int) -> int:
+        """How many characters at the end of the text the last tokens are of, all of it being let go; rather too many.
+
+        Args:
+            count: of these tokens, at least 1.
+        """
+        text = self.text[self._begin :]
+        tokens = self.settled_tokens.complete(self.clean(text))
+        if len(tokens) < count:  # they were let go in parts
+            return len(self.text)
+
+        def head(end: int) -> list[int]:
+            return self.settled_tokens.complete(self.clean(text[:end]))
+
+        most = len(tokens) - count
+        end = bisect_right(range(len(text)), most, key=lambda end: len(head(end))) - 1
+        while end > 0 and (len(head(end)) > most or head(end) != tokens[: len(head(end))]):
+            end -= 1  # it lies within a token
+        return len(text) - max(0, end)
 
     def count_ahead(self, text: str) -> int:
         """How many tokens this text will bring, if it is all that is still to come."""
@@ -186,6 +214,7 @@ class LiveText:
         if self.settled_tokens.holds_everything:
             warn("this tokenizer's tokens are settled at sentence ends and pauses only: train with characters for less")
         self.position = 0
+        self.places: list[int] = []  # positions behind each character of the source's text
         self.returned = self.line_is_open = False  # whether the last character was \r; whether it was no line end
         self.to_come: str | None = None  # of the sentence, where that is known
         self.tokens: list[int] = []
@@ -195,6 +224,14 @@ class LiveText:
 
     def _begin(self) -> None:
         self.source = LiveSource(self.settled_tokens, self.clean, self.settled_text)
+        self.places = []
+
+    def _add(self, character: str) -> list[int]:
+        """Have the source take a character, which ends at `position`."""
+        self.places.append(self.position)
+        tokens = self.source.add(character)
+        del self.places[: -len(self.source.text)]
+        return tokens
 
     # Each of these is to be read to its end before the next one begins, at any pace; None is a moment to stop at.
 
@@ -216,7 +253,7 @@ class LiveText:
             self.returned, self.line_is_open = False, True
             if not seen:
                 self.passed_over[character] += 1
-            elif tokens := self.source.add(character):
+            elif tokens := self._add(character):
                 yield from self._settle(tokens)
             yield None
 
@@ -250,7 +287,7 @@ class LiveText:
                 for number, character in enumerate(sentence, start=1):
                     self.to_come = sentence[number:]
                     self.position += 1
-                    yield from self._settle(self.source.add(character))
+                    yield from self._settle(self._add(character))
                 yield from self.finish()
             self._tell_passed_over()
         self.to_come = None
@@ -278,9 +315,12 @@ class LiveText:
                 self.warn(
                     f"cut at {self.limit} tokens, the longest sentence the model takes: expect a poor translation"
                 )
-                tokens += self.source.cut()  # so that nothing is kept of a text without end
+                tokens += self.source.flush()
+                begin = self.places[-self.source.characters_of(len(tokens))] - 1
+                if len(tokens) <= self.limit:  # the last cut
+                    self.source.cut()  # so that nothing is kept of a text without end
                 self.context, self.tokens, self.carried = self.tokens, [], tokens
-                yield SentenceEnd(self.position)
+                yield SentenceEnd(begin)
                 self.carried = []
 
     def state(self) -> dict[str, Any]:

@@ -287,6 +287,38 @@ def test_a_cut_sentence_keeps_its_spaces(segmentation, limit):
     assert TOKENIZER.decode([token for tokens in read for token in tokens]) == clean_side(text, "en")
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("zh", "站在那边的男人曾是棒球手我昨天买了一本书 " * 3),
+        ("en", "The man \u200d standing   there said  it 's the \ufe0fbaseball player who bought my books yesterday"),
+        ("en", "internationalisation" * 9),
+        ("en", "1 2  34 5\u200d6" + " " * 30 + "seven"),
+    ],
+)
+def test_a_sentence_that_is_cut_ends_where_the_text_of_the_next_one_begins(language, text, segmentation, limit):
+    """Who goes on from there elsewhere loses nothing, and reads hardly anything twice."""
+
+    unseen = partial(invisible, language=language)
+
+    def squeezed(part):
+        return "".join(clean_side("".join(c for c in part if not unseen(c)), language).split())
+
+    live = fed(translator_of(language, segmentation, theta=1.0, max_sentence_tokens=limit, invisible=unseen), [text])
+    read = [squeezed(TOKENIZER.decode(tokens)) for tokens in tokens_read(live)]
+    ends = [entry.position for entry in live if isinstance(entry.event, End)]
+    assert len(read) == len(ends)
+    assert ends[-1] == len(text)
+    whole = squeezed(text)
+    for number, end in enumerate(ends, start=1):
+        before, rest = "".join(read[:number]), squeezed(text[end:])
+        assert whole.startswith(before)
+        assert whole.endswith(rest)
+        assert len(whole) <= len(before) + len(rest) <= len(whole) + 3
+
+
 def test_a_sentence_ends_as_it_would_have_without_the_cut():
     translator = translator_of("en", "characters", theta=1.0, max_sentence_tokens=5)
     read = tokens_read(fed(translator, ["So Mrs. Wang went. So did I."]))
