@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 import logging
-from collections import Counter
+from collections import Counter, deque
 from time import monotonic
 from typing import Any
 
@@ -19,6 +19,8 @@ TICK = 0.5  # seconds between two looks at all sessions
 LAG = 0.1  # seconds between two looks at the event loop
 DRAIN_LOOK = 0.02
 MOST_ENGINES = 5  # that may end, one after the other, at the text of one session
+SUSPICIOUS = 2  # engines after which the next one is given the texts one by one, to find the one that they end at
+ANSWERS = 10  # steps of the engine after which a text that brings nothing is not the one
 
 
 class Hub:
@@ -49,6 +51,10 @@ class Hub:
         self.at_rest = False
         self._taken = False  # whether the engine has taken all that it was told when it began
         self._lost: Counter[str] = Counter()  # engines that have ended since, by session with open text
+        self._suspects: deque[Session] = deque()  # whose text may be why; the engine has that of the first one
+        self._answers = 0  # of the engine since it was given that
+        self._cleared = False  # whether this engine has had a suspect's text, and goes on
+        self._examined: set[str] = set()  # sessions in whose turn an engine has ended
         self._idle = False  # whether every text waits for its speaker
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -161,15 +167,52 @@ class Hub:
         is_another, self.model = self.model is not None, model
         self.metrics.engines.inc()
         self._taken = self.at_rest = False
-        for session in [one for one in self.sessions.values() if not one.done]:
-            if is_another and session.open_text.text:
-                self._lost[session.name] += 1
-            if self._lost[session.name] >= MOST_ENGINES:
-                self._give_up(session)
-                continue
-            for message in session.open_text.again():
-                self.link.ask(**message)
+        if is_another:
+            self._blame()
+        for session in [one for one in self.sessions.values() if self._lost[one.name] >= MOST_ENGINES]:
+            self._give_up(session)
+        left = [session for session in self.sessions.values() if not session.done]
+        are_suspect = max(self._lost.values(), default=0) >= SUSPICIOUS
+        suspects = [session for session in left if are_suspect and session.open_text.text]
+        for session in left:
+            if session not in suspects:
+                self._give(session)
+        self._suspects = deque(sorted(suspects, key=lambda one: (one.name in self._examined, self._lost[one.name])))
+        self._cleared = False
+        self._examine()
+
+    def _give(self, session: Session) -> None:
+        """Have the engine go on with a session."""
+        for message in session.open_text.again():
+            self.link.ask(**message)
+
+    def _blame(self) -> None:
+        """Hold the end of the last engine against the session in whose turn it came, where the engine had survived
+        another one's turn; else against all whose text may be why."""
+        blamed = [session for session in self.sessions.values() if not session.done and session.open_text.text]
+        if self._suspects:
+            self._examined.add(self._suspects[0].name)
+            blamed = [self._suspects[0]] if self._cleared else blamed
+        self._lost.update(session.name for session in blamed)
+
+    def _examine(self) -> None:
+        """Give the engine the text of the next suspect, and ask whether it is still there."""
+        while self._suspects and self._suspects[0].name not in self.sessions:
+            self._suspects.popleft()
+        if self._suspects:
+            self._give(self._suspects[0])
+        self._answers = 0
         self.link.ask(do="tell", name="")
+
+    def _has_answered(self, idle: bool) -> None:
+        """The engine is still there, with nothing left to do or after another step."""
+        self._answers += 1
+        if idle or self._answers >= ANSWERS:
+            self._lost.pop(self._suspects.popleft().name, None)
+            self._cleared = True
+            self._examine()
+        else:
+            self.link.ask(do="tell", name="")
 
     def _give_up(self, session: Session) -> None:
         """End a session at whose text one engine after the other may have ended."""
@@ -181,10 +224,15 @@ class Hub:
         self.forget(session)
 
     def _engine_told(self, step: dict[str, Any]) -> None:
-        self._taken = self._taken or step["asked"]
+        if self._suspects:
+            if step["asked"]:
+                self._has_answered(step["idle"])
+        else:
+            self._taken = self._taken or step["asked"]
         if self._taken and step["idle"]:
             self.at_rest = True
             self._lost.clear()
+            self._examined.clear()
         if self.draining and step["asked"]:
             self._idle = step["idle"]
             self.link.ask(do="tell", name="")
