@@ -93,6 +93,7 @@ class AsyncClient:
         self._wake = asyncio.Event()
         self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._error: Exception | None = None
+        self._refused: dict[str, Any] = {}  # the server's last error, of this connection
         self._task: asyncio.Task[None] | None = None
 
     # --- what a program calls ----------------------------------------------------------------------------------------
@@ -138,6 +139,7 @@ class AsyncClient:
     async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
         while (event := await self._events.get()) is not None:
             yield event
+        self._events.put_nowait(None)  # for who asks again
         if self._error is not None:
             raise self._error
 
@@ -147,7 +149,7 @@ class AsyncClient:
         pause, since = FIRST_PAUSE, monotonic()
         try:
             while True:
-                before = self._heard
+                before, self._refused = self._heard, {}
                 wait: float | None = None
                 try:
                     async with connect(self.url, subprotocols=[Subprotocol(SUBPROTOCOL)], **OPTIONS) as socket:
@@ -164,6 +166,8 @@ class AsyncClient:
                 if self._heard != before:
                     pause, since = FIRST_PAUSE, monotonic()
                 if monotonic() - since > self.patience:
+                    if self._refused:  # it was reached
+                        raise self._failure(self._refused["code"], f"{self.url}: {self._refused['message']}")
                     raise self._failure("lost", f"{self.url} was not reached for {self.patience:g} s")
                 await asyncio.sleep(pause if wait is None else wait)
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -179,7 +183,6 @@ class AsyncClient:
         else:
             name, key = self._session
             await socket.send(json.dumps({"type": "resume", "session": name, "key": key, "seq": self._seq}))
-        error: dict[str, Any] = {}
         writer: asyncio.Task[None] | None = None
         try:
             while True:
@@ -188,7 +191,7 @@ class AsyncClient:
                 if message["type"] == "ready":
                     self._greeted(message)
                 elif message["type"] == "error":
-                    error = message
+                    self._refused = message
                 elif message["type"] == "done":
                     with suppress(ConnectionClosed):  # by the server, which has said all
                         await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
@@ -204,7 +207,7 @@ class AsyncClient:
                 await socket.send('{"type":"close"}')
             raise
         except ConnectionClosed as closed:
-            return self._after(closed.rcvd.code if closed.rcvd is not None else 1006, error)
+            return self._after(closed.rcvd.code if closed.rcvd is not None else 1006, self._refused)
         finally:
             if writer is not None:
                 writer.cancel()
@@ -229,7 +232,7 @@ class AsyncClient:
         self.model, self._limits = ready["model"], ready["limits"]
         self._heard = monotonic()
         if (snapshot := ready.get("snapshot")) is not None:
-            self._seq = snapshot["seq"]
+            self._seq, self._boundary = snapshot["seq"], snapshot["boundary"]
             self._show({"event": "snapshot"} | snapshot | {"text": snapshot["text"][self._shown :]})
 
     def _show(self, event: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ class Connection:
         self.session: Session | None = None
         self._out: deque[tuple[str, int]] = deque()  # messages to be sent, and how many events each has
         self._events = self._bytes = 0  # of these
+        self._gap = False  # whether the last text began past what has been received
         self._spare_events = self._spare_bytes = 0  # allowed beyond the limit: what a client came back for
         self._wake = asyncio.Event()
         self._last: tuple[dict[str, Any] | None, Close] | None = None  # the farewell, and the close code
@@ -147,6 +148,8 @@ class Connection:
         elif isinstance(message, Flush):
             ask(**text.flush())
         elif isinstance(message, End):
+            if self._gap:
+                raise Refused(Close.BAD_MESSAGE, f"end after a gap: send the text from at={session.received} on before")
             if not text.ended and not self.hub.draining:  # then text before it may not have been taken
                 ask(**text.end())
         elif isinstance(message, Ack):
@@ -166,6 +169,7 @@ class Connection:
         if session.open_text.ended and message.at + len(message.text) > session.received:
             raise Refused(Close.BAD_MESSAGE, "text after end: start a new session")
         if not self.hub.draining:
+            self._gap = message.at > session.received
             if not session.received:
                 self.hub.check_streams()
             if new := session.take(message.at, message.text):

@@ -144,6 +144,7 @@ class Snapshot(Message):
     text: str
     source: Count
     sentence: Count
+    boundary: Count
 
 
 class Ready(Message):

@@ -67,7 +67,7 @@ class Session:
         self.frames: deque[Frame] = deque()
         self._kept_bytes = self._kept_events = 0
         self._text: list[str] = []  # the translation
-        self._source = self._sentence = 0
+        self._source = self._sentence = self._boundary = 0
         self.done = False
         self.connection: Client | None = None
         self.began = self.heard = self.texted = self.told = monotonic()
@@ -154,6 +154,8 @@ class Session:
             self._text.append(event["text"])
             self._source = event["source"]
             self._sentence = event.get("sentence", self._sentence)
+            if event["event"] in ("end", "line"):
+                self._boundary = event["source"]
             if event["event"] == "read":
                 while self._arrived and self._arrived[0][0] <= self._source:
                     arrived.append(self._arrived.popleft()[1])
@@ -182,4 +184,5 @@ class Session:
         if seq >= first - 1:
             return None
         self._text = ["".join(self._text)]
-        return {"seq": self.seq, "text": self._text[0], "source": self._source, "sentence": self._sentence}
+        place = {"source": self._source, "sentence": self._sentence, "boundary": self._boundary}
+        return {"seq": self.seq, "text": self._text[0], **place}

@@ -90,6 +90,11 @@ class Session:
             self.happens(event="end", sentence=self.sentence, text=".", reason="end_token")
             self.sentence, self.read, self.written = self.sentence + 1, 0, 0
 
+    def boundary(self, frames):
+        """Where the last sentence or line of the first frames ended."""
+        events = [event for frame in self.frames[:frames] for event in frame]
+        return max((event["source"] for event in events if event["event"] in ("end", "line")), default=0)
+
     def happens(self, **event):
         self.frames[-1].append(event | {"source": len(self.text)})
 
@@ -180,7 +185,7 @@ class ScriptedServer:
             seen = first.seq
             if self.forgets:
                 seen = len(session.frames) if session.forgotten is None else session.forgotten
-                place = {"source": len(session.text), "sentence": session.sentence}
+                place = {"source": len(session.text), "sentence": session.sentence, "boundary": session.boundary(seen)}
                 text = "".join(event["text"] for frame in session.frames[:seen] for event in frame)
                 snapshot = {"seq": seen, "text": text, **place}
         session.keys += 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from duplexmt.serving.client import AsyncClient, Client, ServerError
 
 from ..helpers import SENTENCES
-from .live_server import serving, translated, until
+from .live_server import Speaker, serving, translated, until
 
 CHINESE = [source for source, _ in SENTENCES]
 TEXT = "".join(CHINESE[:3]) + "\n" + CHINESE[3] + " Tea or coffee?\n我们走"
@@ -187,6 +187,67 @@ def test_a_server_that_stops_hands_back_what_has_not_ended(monkeypatch):
         with pytest.raises(ServerError) as told:
             list(events)
         assert (told.value.code, told.value.handed_back) == ("restart", "他没")
+
+
+@pytest.mark.parametrize("limit", [3, 5])
+def test_what_is_handed_back_after_a_cut_has_what_came_too_late_for_it(monkeypatch, limit):
+    text = "站在那边的男人曾是棒球手我昨天买了一本书"
+    with serving(monkeypatch, engine={"max_sentence_tokens": limit}) as server, Client(server.address) as client:
+        client.send(text)
+        seen, events = [], iter(client)
+        while sum(event["event"] == "end" for event in seen) < 2:
+            seen.append(next(events))
+        server.server.handle_exit(15, None)
+        with pytest.raises(ServerError) as told:
+            seen += iter(lambda: next(events), None)
+        over = max(event["sentence"] for event in seen if event["event"] == "end")
+        read = "".join(event["token"] for event in seen if event["event"] == "read" and event["sentence"] <= over)
+        assert read + told.value.handed_back == text
+
+
+def test_after_a_snapshot_only_what_has_not_ended_is_handed_back(monkeypatch):
+    text = "我们走。" * 3 + "他没"
+    with serving(monkeypatch, kept_events=4) as server:
+        speaker = Speaker(server.address, {"type": "start"})
+        speaker.say(type="text", at=0, text=text)
+        speaker.until("events")
+        until(lambda: server.hub.sessions[speaker.session].open_text.position == 12)
+        speaker.drop()
+
+        async def goes_on():
+            """As a client that lost its connection before the first event."""
+            client = AsyncClient(server.address)
+            client._session, client._kept, client._at = (speaker.session, speaker.key), text, len(text)
+            async with client:
+                events = aiter(client)
+                assert (await anext(events))["event"] == "snapshot"
+                server.server.handle_exit(15, None)
+                with pytest.raises(ServerError) as told:
+                    async for _ in events:
+                        pass
+            return told.value.handed_back
+
+        assert asyncio.run(goes_on()) == "他没"
+
+
+def test_whoever_iterates_again_is_told_again_that_it_is_over(server):
+    with Client(server.address) as client:
+        client.send("我们走。")
+        client.end()
+        assert list(client)
+        assert list(client) == []
+
+
+def test_a_server_that_stays_busy_is_not_taken_for_lost(monkeypatch):
+    with serving(monkeypatch, sessions=1, retry_seconds=0.1) as server, Client(server.address) as first:
+        first.send("我")
+        next(iter(first))
+        with (
+            Client(server.address, patience=0.3) as client,
+            pytest.raises(ServerError, match="1 sessions are open") as told,
+        ):
+            list(client)
+        assert told.value.code == "busy"
 
 
 def test_a_client_that_leaves_leaves_nothing(monkeypatch):

@@ -149,6 +149,45 @@ def test_what_follows_in_a_sentence_whose_beginning_is_kept_as_text_only_stands_
     assert page.run(WRITTEN) == shown
 
 
+def test_a_sentence_whose_middle_was_missed_has_no_lagging_and_the_next_session_begins_with_it(page, scripted):
+    type_in(page, "站在那边的男")
+    until(page, WRITTEN, numbers(4))
+    scripted.keeps = True
+    type_in(page, "人曾。站在那边。站在")
+    holds(lambda: scripted.session.answered == 16)
+    scripted.keeps, scripted.forgets = False, True
+    scripted.cut()
+    missed = f"{numbers(4)}\n {numbers(5, 4)}. {numbers(5)}. "
+    until(page, WRITTEN, missed)
+    type_in(page, "那")
+    until(page, WRITTEN, f"{missed}one")
+    assert page.run("document.getElementById('al').textContent") == "—"
+    scripted.cut(1012)
+    holds(lambda: len(scripted.sessions) == 2 and scripted.session.answered == 3)
+    assert scripted.session.text == "站在那", "what had ended meanwhile is not translated twice"
+
+
+def test_what_was_left_to_be_typed_is_typed_once(page, scripted):
+    page.slide("speed", 15)
+    page.run("document.getElementById('play').click()")
+    until(page, f"{SOURCE}.length > 3", True)
+    connected(page, scripted)
+    until(page, "document.getElementById('play').textContent", "▸ start")
+    typed = page.run(SOURCE)
+    page.run("addEventListener('pagehide', (event) => event.stopImmediatePropagation(), { capture: true })")
+    time.sleep(0.5)  # until it has kept what is shown
+    connected(page, scripted)  # as after a crash: the page was not told that it is left
+    time.sleep(0.5)
+    assert (page.run(SOURCE), scripted.session.text) == (typed, "站在那边的男人曾是棒球手。\n")
+
+
+def test_a_notice_stays_while_one_types(page, scripted):
+    type_in(page, "站")
+    page.run("document.getElementById('notice').textContent = 'The server stops soon'")
+    type_in(page, "在")
+    assert page.run("document.getElementById('notice').textContent") == "The server stops soon"
+
+
 @pytest.mark.parametrize("how", ["forgotten", "restarted"])
 def test_another_session_goes_on_with_the_unfinished_sentence(page, scripted, how):
     type_in(page, "站在那边。站在那")

@@ -432,9 +432,10 @@ def test_a_session_whose_text_ends_every_engine_is_told_and_given_up(monkeypatch
 
     monkeypatch.setattr(engine_process.Worker, "do", deadly)
     with serving(monkeypatch) as server:
-        bystander = begun(server, "我们走。\n")
+        bystander, midway = begun(server, "我们走。\n"), begun(server, "我昨天")
         while not bystander.events or bystander.events[-1]["event"] != "line":
             bystander.until("events")
+        midway.until("events")
         speaker = begun(server)
         speaker.say(type="text", at=0, text="我们☠")
         assert speaker.rest() == 4400
@@ -443,6 +444,8 @@ def test_a_session_whose_text_ends_every_engine_is_told_and_given_up(monkeypatch
         assert server.hub.link.starts == 6
         bystander.say(type="text", at=5, text=TEXT)
         assert bystander.whole() == translated("我们走。\n" + TEXT)
+        midway.say(type="text", at=3, text=TEXT)
+        assert midway.whole() == translated("我昨天" + TEXT), "its text was open, too"
         assert server.hub.link.starts == 6
 
 
@@ -540,3 +543,14 @@ def test_a_server_that_stops_ends_no_sentence_whose_text_it_did_not_take(monkeyp
         server.server.handle_exit(15, None)
         assert speaker.rest() == 1012
         assert [event["source"] for event in speaker.events if event["event"] == "end"] == [4]
+
+
+def test_an_end_after_a_gap_is_no_end(server):
+    speaker = begun(server, "我们")
+    speaker.say(type="text", at=3, text="。")
+    speaker.say(type="end")
+    assert speaker.rest() == 4400
+    assert "end after a gap: send the text from at=2 on before" in speaker.error["message"]
+    back = speaker.again(server.address)
+    back.say(type="text", at=2, text="走。")
+    assert back.whole() == translated("我们走。")

@@ -139,6 +139,7 @@ export class Connection {
     Object.assign(this, { session, key, model, limits, tries: 0 });
     if (snapshot) {
       this.tell.snapshot(snapshot.text.slice(this.shown), snapshot.source);
+      this.overUntil(snapshot.boundary);
       Object.assign(this, { seq: snapshot.seq, shown: snapshot.text.length });
     }
     this.save();
@@ -162,10 +163,7 @@ export class Connection {
     this.seq = seq;
     for (const { event, text, source } of events) {
       this.shown += text.length;
-      if (event === "end" || event === "line") {
-        this.text = this.text.slice(source - this.base);
-        this.base = source;
-      }
+      if (event === "end" || event === "line") this.overUntil(source);
     }
     this.tell.events(events);
     this.save();
@@ -173,6 +171,12 @@ export class Connection {
       this.timers.ack = undefined;
       this.send({ type: "ack", seq: this.seq });
     }, ACK * this.slowness);
+  }
+
+  // The sentences up to this position are over.
+  overUntil(position) {
+    this.text = this.text.slice(position - this.base);
+    this.base = position;
   }
 
   failed(failure) {

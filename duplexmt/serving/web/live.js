@@ -17,7 +17,10 @@ const sentences = new Map(); // by number, those that are not over yet
 
 const show = {
   source: (text) => view.source(text),
-  missed: (text) => view.missed(text),
+  missed: (text) => {
+    sentences.clear(); // what came of them meanwhile is not known
+    view.missed(text);
+  },
   read: (source) => view.readUntil(source),
   gap: (message) => view.gap(message),
   renewed: (characters) => {
@@ -93,9 +96,11 @@ function type(text) {
   connection.write(sound);
 }
 
+let wasTooLong = false;
 function isTooLong(text, what) {
-  const tooLong = text.length > MOST;
-  notice(tooLong ? `${what} has ${text.length.toLocaleString("en")} characters: at most ${MOST.toLocaleString("en")} are taken.` : "");
+  const tooLong = text.length > MOST, told = `${what} has ${text.length.toLocaleString("en")} characters: at most ${MOST.toLocaleString("en")} are taken.`;
+  if (tooLong || wasTooLong) notice(tooLong ? told : "");
+  wasTooLong = tooLong;
   return tooLong;
 }
 

@@ -21,7 +21,8 @@ export class Memory {
     while (storage.getItem(STORY + this.kept) !== null) this.kept += 1;
     this.session = JSON.parse(storage.getItem(SESSION)); // JSON, but for its text: code points
     if (this.session) this.session.text = Array.from(this.session.text);
-    this.rest = storage.getItem(REST) ?? ""; // what was still to be typed when the page was left
+    this.rest = storage.getItem(REST) ?? ""; // what was still to be typed when the page was left: it is typed once
+    storage.removeItem(REST);
   }
 
   // Whatever was shown, in order.
