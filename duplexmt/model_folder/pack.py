@@ -21,7 +21,7 @@ from data_prep.files import write_whole
 
 from ..corpus.box import PREFIX, ROOT
 from .artifact import check_replaceable, load_model_folder, save_model_folder
-from .manifest import record_operating_point
+from .manifest import MANIFEST, read_manifest, record_operating_point
 
 LARGEST = 20e6  # bytes: what a repository bears
 COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "AP", "FRL")
@@ -40,6 +40,8 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
     tables = [scores_of(folder) for folder in results]
     loaded = load_model_folder(source)
     info = loaded.info
+    for folder in results:
+        check_evaluated(folder, source, info)
     size = 2 * sum(weight.numel() for weight in loaded.model.parameters())
     if size > largest:
         raise ValueError(
@@ -124,6 +126,25 @@ def scores_of(evaluation: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
     return table
+
+
+def check_evaluated(evaluation: Path, source: Path, info: Mapping[str, Any]) -> None:
+    """Refuse an evaluation that is not finished, or of other models only: none of its model folders that are still
+    there is of this model's training, whose scores in training a packed folder keeps. Of a folder of several
+    evaluations, such as a sweep's, nothing is known.
+
+    Raises:
+        ValueError: for these.
+    """
+    if not (evaluation / "decoding.json").is_file():
+        return
+    content = json.loads((evaluation / "decoding.json").read_text(encoding="utf-8"))
+    if not content["complete"]:
+        raise ValueError(f"{evaluation} is not finished: go on with python evaluate.py resume={evaluation}")
+    folders = {Path(point["model_folder"]) for point in content["points"].values()}
+    others = [read_manifest(folder) for folder in folders if (folder / MANIFEST).is_file()]
+    if others and all((one["system"], one["scores"]) != (info["system"], info["scores"]) for one in others):
+        raise ValueError(f"{evaluation} is no evaluation of {source}, but of {', '.join(map(str, sorted(folders)))}")
 
 
 def box_card(

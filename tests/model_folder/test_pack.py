@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from duplexmt.corpus.box import ROOT
 from duplexmt.model_folder import box, pack
 from duplexmt.model_folder.artifact import load_model_folder
-from duplexmt.model_folder.manifest import read_manifest, record_operating_point
+from duplexmt.model_folder.manifest import read_manifest, record_operating_point, write_manifest
 
 from ..helpers import spoken_grid, tiny_backbone
 from .test_artifact import DATA, assert_same_outputs, outputs, save, trained_with_lora
@@ -95,6 +95,34 @@ def test_a_damaged_table_is_named_and_nothing_is_packed(trained, tmp_path):
     with pytest.raises(ValueError, match=r"results\.json is damaged"):
         pack.pack(trained, tmp_path / "packed", [tmp_path])
     assert not (tmp_path / "packed").exists()
+
+
+@pytest.mark.parametrize(
+    ("complete", "of", "told"),
+    [
+        (True, "other", r"is no evaluation of .*trained, but of .*other"),
+        (False, "trained", "is not finished: go on with"),
+    ],
+)
+def test_scores_of_another_model_or_of_an_unfinished_evaluation_are_refused(trained, tmp_path, complete, of, told):
+    other = save(tmp_path / "other", spoken_grid())
+    write_manifest(other, read_manifest(other) | {"scores": {"validation/BLEU": 1.0}})
+    folder = {"trained": trained, "other": other}[of]
+    (tmp_path / "results.json").write_text(json.dumps(TABLE), encoding="utf-8")
+    decoding = {"complete": complete, "points": {"a": {"model_folder": str(folder)}}}
+    (tmp_path / "decoding.json").write_text(json.dumps(decoding), encoding="utf-8")
+    with pytest.raises(ValueError, match=told):
+        pack.pack(trained, tmp_path / "packed", [tmp_path])
+    assert not (tmp_path / "packed").exists()
+
+
+def test_scores_of_what_was_packed_before_go_on_the_card(trained, tmp_path):
+    packed = pack.pack(trained, tmp_path / "packed")
+    (tmp_path / "results.json").write_text(json.dumps(TABLE), encoding="utf-8")
+    decoding = {"complete": True, "points": {"a": {"model_folder": str(packed)}}}
+    (tmp_path / "decoding.json").write_text(json.dumps(decoding), encoding="utf-8")
+    card = (pack.pack(trained, tmp_path / "given", [tmp_path]) / "README.md").read_text(encoding="utf-8")
+    assert "| grid | 0.5 | 20.25 | 1.5 | 3 |" in card
 
 
 def with_data(data):
