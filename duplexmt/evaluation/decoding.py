@@ -92,12 +92,13 @@ class Point:
         decoding: Sequence[Any],
         rule: Mapping[str, Any] | None = None,
         known: Collection[str] = (),
+        told: Mapping[str, Any] | None = None,
     ) -> "Point":
         """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard), and
-        `rule` what an adaptive policy has beside its knob. Digests of 1 and 1.0 differ: it has the one that is `known`
-        from an evaluation that was begun."""
+        `rule` what an adaptive policy has beside its knob; `told` is of `decoding` what tells points apart. Digests of
+        1 and 1.0 differ: it has the one that is `known` from an evaluation that was begun."""
         model, home = model_digest(folder, info), str(folder.resolve())
-        options = telling_apart(info) | dict(rule or {})
+        options = telling_apart(info) | dict(rule or {}) | dict(told or {})
         if "heads" in options:  # not which: those of each training are others
             options["heads"] = "all" if options["heads"] is None else "found"
         spellings = [setting] if setting is None else [setting, float(setting)]
@@ -217,12 +218,8 @@ class Decoding:
         decoding._read_hypotheses()
         return decoding
 
-    def add(self, point: Point) -> None:
-        """Make a point part of the evaluation; where something of it is missing, it is no longer scored.
-
-        Raises:
-            ValueError: if the folder has hypotheses of it which another model, or other settings, made.
-        """
+    def check_fresh(self, point: Point) -> None:
+        """Refuse (ValueError) a point whose hypotheses in the folder another model, or other settings, made."""
         for known in self.points.values():
             one, other = ((p.system, p.setting, p.model_folder) for p in (known, point))
             if one == other and known.digest != point.digest:
@@ -231,6 +228,14 @@ class Decoding:
                     f"the hypotheses of {point.system} {point.setting} in {self.folder} are stale: the {what} changed "
                     f"since ({point.model_folder}): evaluate into a new folder"
                 )
+
+    def add(self, point: Point) -> None:
+        """Make a point part of the evaluation; where something of it is missing, it is no longer scored.
+
+        Raises:
+            ValueError: what `check_fresh` refuses.
+        """
+        self.check_fresh(point)
         self.points[point.digest] = point
         self.records.setdefault(point.digest, {})
         if self.missing(point):

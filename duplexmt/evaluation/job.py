@@ -9,7 +9,7 @@ from ..corpus.overlap import warn_of_overlap
 from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..model_folder.manifest import read_manifest, record_operating_point
-from .decoding import Decoding, TestSet
+from .decoding import Decoding, Setting, TestSet
 from .pairs import read_test_pairs
 from .points import (
     begun_points,
@@ -19,6 +19,7 @@ from .points import (
     check_test_languages,
     decode_point,
     matching_folders,
+    point_of,
     points_of,
 )
 from .scoring import score
@@ -46,28 +47,38 @@ class Job:
 
     def decode(self) -> None:
         """Translate what is not yet translated in the folder."""
-        cfg, decoding, test = self.cfg, None, None
-        compared: list[dict[str, Any]] = []  # corpora whose training pairs the test set was compared with
-        asked = self.model_folders()
+        cfg, asked = self.cfg, self.model_folders()
         manifests = {path: read_manifest(path) for path in asked}
         check_knobs({"k": cfg.ks, "agreement": cfg.agreement, **cfg.rivals}, manifests.values())
         asked = [path.resolve() for path in asked]
         begun = begun_points(self.folder, asked)
         manifests |= {path: read_manifest(path) for path in begun}
         check_languages(manifests)
-        for model_folder in dict.fromkeys([*asked, *begun]):
-            loaded = self.load(model_folder)
-            if test is None or decoding is None:
-                test, held_out_from = self.test_pairs(cfg.split, loaded, manifests)
-                compared.append(held_out_from)
-                decoding = Decoding.start(self.folder, test, asked)
-            if cfg.check_overlap:
-                self.look_for_overlap(test, loaded, model_folder, compared)
+        folders = list(dict.fromkeys([*asked, *begun]))
+        loaded = self.load(folders[0])
+        test, held_out_from = self.test_pairs(cfg.split, loaded, manifests)
+        decoding = Decoding.start(self.folder, test, asked)
+        compared = [held_out_from]  # corpora whose training pairs the test set was compared with
+
+        def points(folder: Path, loaded: ModelFolder) -> list[tuple[str, Setting]]:
             wanted = points_of(loaded, cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals)
-            points = [*(wanted if model_folder in asked else []), *begun.get(model_folder, [])]
-            for point in dict.fromkeys(points):
-                decode_point(decoding, test, loaded, model_folder, *point, **self.how, adaptive=cfg.adaptive)
-        assert decoding is not None
+            return list(dict.fromkeys([*(wanted if folder in asked else []), *begun.get(folder, [])]))
+
+        if decoding.points:  # it was begun before, and a refusal must leave it as it was
+            guard = cfg.policy.max_target_tokens
+            for folder in folders:
+                loaded = self.load(folder)
+                for asked_for in points(folder, loaded):
+                    point = point_of(
+                        decoding, test, loaded, folder, *asked_for, max_target_tokens=guard, adaptive=cfg.adaptive
+                    )
+                    decoding.check_fresh(point)
+        for folder in folders:
+            loaded = self.load(folder)
+            if cfg.check_overlap:
+                self.look_for_overlap(test, loaded, folder, compared)
+            for asked_for in points(folder, loaded):
+                decode_point(decoding, test, loaded, folder, *asked_for, **self.how, adaptive=cfg.adaptive)
         decoding.finish()
 
     def choose_theta(self) -> None:

@@ -19,6 +19,8 @@ from ..streaming.systems import build_system, can_run, trained_by
 from .decoding import DECODING, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
 
+USUAL_TARGET_TOKENS = 64  # of conf/policy/default.yaml; another guard is named where points differ in it
+
 
 def matching_folders(names: Iterable[str]) -> list[Path]:
     """The model folders named, patterns such as `runs/sweep/*/model` filled in.
@@ -157,6 +159,25 @@ def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict
     return {name: getattr(adaptive, name) for name in names}
 
 
+def point_of(
+    decoding: Decoding,
+    test: TestSet,
+    loaded: ModelFolder,
+    folder: Path,
+    system: str,
+    setting: Setting,
+    *,
+    max_target_tokens: int,
+    adaptive: Adaptive | None = None,
+) -> Point:
+    """One system at one setting, see `decode_point`."""
+    quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
+    what = [test.digest, max_target_tokens, *quantized]
+    told = {} if max_target_tokens == USUAL_TARGET_TOKENS else {"max_target_tokens": max_target_tokens}
+    rule = rule_of(system, adaptive, loaded)
+    return Point.of(system, setting, folder, loaded.info, what, rule, decoding.points, told)
+
+
 def decode_point(
     decoding: Decoding,
     test: TestSet,
@@ -182,10 +203,9 @@ def decode_point(
     Raises:
         ValueError: where hypotheses of it were made by another model, or with other settings.
     """
-    rule = rule_of(system, adaptive, loaded)
-    quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
-    what = [test.digest, max_target_tokens, *quantized]
-    point = Point.of(system, setting, folder, loaded.info, what, rule, decoding.points)
+    point = point_of(
+        decoding, test, loaded, folder, system, setting, max_target_tokens=max_target_tokens, adaptive=adaptive
+    )
     running = build_system(
         loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=batch_size, adaptive=adaptive
     )

@@ -115,7 +115,10 @@ def of_one_test_set(folders: Sequence[Path]) -> list[Decoding]:
     """
     evaluations = [Decoding.read(folder) for folder in folders]
     if len({evaluation.test["digest"] for evaluation in evaluations}) > 1:
-        names = ", ".join(f"{evaluation.folder}: {evaluation.test['name']}" for evaluation in evaluations)
+        names = ", ".join(
+            f"{evaluation.folder}: {evaluation.test['name']}, {evaluation.test['sentences']} sentences"
+            for evaluation in evaluations
+        )
         raise ValueError(f"systems are compared on one test set, got several ({names})")
     for evaluation in evaluations:
         evaluation.check_complete()
