@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,8 @@ class Job:
         manifests |= {path: read_manifest(path) for path in begun}
         check_languages(manifests)
         folders = list(dict.fromkeys([*asked, *begun]))
-        loaded = self.load(folders[0])
-        test, held_out_from = self.test_pairs(cfg.split, loaded, manifests)
+        load = lru_cache(maxsize=1)(self.load)  # of several models only one is held
+        test, held_out_from = self.test_pairs(cfg.split, load(folders[0]), manifests)
         decoding = Decoding.start(self.folder, test, asked)
         compared = [held_out_from]  # corpora whose training pairs the test set was compared with
 
@@ -67,14 +68,14 @@ class Job:
         if decoding.points:  # it was begun before, and a refusal must leave it as it was
             guard = cfg.policy.max_target_tokens
             for folder in folders:
-                loaded = self.load(folder)
+                loaded = load(folder)
                 for asked_for in points(folder, loaded):
                     point = point_of(
                         decoding, test, loaded, folder, *asked_for, max_target_tokens=guard, adaptive=cfg.adaptive
                     )
                     decoding.check_fresh(point)
         for folder in folders:
-            loaded = self.load(folder)
+            loaded = load(folder)
             if cfg.check_overlap:
                 self.look_for_overlap(test, loaded, folder, compared)
             for asked_for in points(folder, loaded):
