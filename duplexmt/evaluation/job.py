@@ -10,7 +10,7 @@ from ..corpus.overlap import warn_of_overlap
 from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..model_folder.manifest import read_manifest, record_operating_point
-from .decoding import Decoding, Setting, TestSet
+from .decoding import Decoding, Point, Setting, TestSet
 from .pairs import read_test_pairs
 from .points import (
     begun_points,
@@ -44,7 +44,7 @@ class Job:
     ) -> None:
         self.cfg, self.folder, self.go_on, self.data_of = cfg, folder, go_on, data_of
         self.device = choose_device(cfg.device)
-        self.how: dict[str, Any] = {"max_target_tokens": cfg.policy.max_target_tokens, "batch_size": cfg.batch_size}
+        self.how: dict[str, Any] = {"max_target_tokens": cfg.policy.max_target_tokens, "adaptive": cfg.adaptive}
 
     def decode(self) -> None:
         """Translate what is not yet translated in the folder."""
@@ -61,25 +61,19 @@ class Job:
         decoding = Decoding.start(self.folder, test, asked)
         compared = [held_out_from]  # corpora whose training pairs the test set was compared with
 
-        def points(folder: Path, loaded: ModelFolder) -> list[tuple[str, Setting]]:
-            wanted = points_of(loaded, cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals)
-            return list(dict.fromkeys([*(wanted if folder in asked else []), *begun.get(folder, [])]))
+        def points(folder: Path) -> list[Point]:
+            wanted = points_of(load(folder), cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals)
+            every = dict.fromkeys([*(wanted if folder in asked else []), *begun.get(folder, [])])
+            return [point_of(test, load(folder), folder, *one, known=decoding.points, **self.how) for one in every]
 
         if decoding.points:  # it was begun before, and a refusal must leave it as it was
-            guard = cfg.policy.max_target_tokens
-            for folder in folders:
-                loaded = load(folder)
-                for asked_for in points(folder, loaded):
-                    point = point_of(
-                        decoding, test, loaded, folder, *asked_for, max_target_tokens=guard, adaptive=cfg.adaptive
-                    )
-                    decoding.check_fresh(point)
+            for point in [point for folder in folders for point in points(folder)]:
+                decoding.check_fresh(point)
         for folder in folders:
-            loaded = load(folder)
             if cfg.check_overlap:
-                self.look_for_overlap(test, loaded, folder, compared)
-            for asked_for in points(folder, loaded):
-                decode_point(decoding, test, loaded, folder, *asked_for, **self.how, adaptive=cfg.adaptive)
+                self.look_for_overlap(test, load(folder), folder, compared)
+            for point in points(folder):
+                decode_point(decoding, test, load(folder), point, batch_size=cfg.batch_size, **self.how)
         decoding.finish()
 
     def choose_theta(self) -> None:
@@ -98,8 +92,13 @@ class Job:
         languages = test.source_language, test.target_language
         decoding = Decoding.start(self.folder, test, [model_folder])
 
+        def decode(model: ModelFolder, home: Path, system: str, setting: Setting) -> Point:
+            point = point_of(test, model, home, system, setting, known=decoding.points, **self.how)
+            decode_point(decoding, test, model, point, batch_size=self.cfg.batch_size, **self.how)
+            return point
+
         def al_at(theta: float) -> float:
-            point = decode_point(decoding, test, loaded, model_folder, "grid", theta, **self.how)
+            point = decode(loaded, model_folder, "grid", theta)
             al = score(decoding.sorted(point.digest), *languages, source_rate=self.cfg.source_rate).row["AL"]
             if al is None:
                 raise ValueError(f"target_al={target:g}: at θ = {theta:g} every hypothesis is empty")
@@ -110,7 +109,7 @@ class Job:
         for home, begun in begun_points(self.folder, [model_folder]).items():  # by a search for another AL
             model = loaded if home == model_folder else load_model_folder(home, self.device)
             for system, setting in begun:
-                decode_point(decoding, test, model, home, system, setting, **self.how)
+                decode(model, home, system, setting)
         decoding.finish()
         what = {"theta": found.theta, "certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
         what["AL"] = round(found.al, 4)

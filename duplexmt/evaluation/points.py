@@ -1,6 +1,6 @@
 """The points of an evaluation: which model folders are run as which systems at which settings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
@@ -160,55 +160,44 @@ def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict
 
 
 def point_of(
-    decoding: Decoding,
     test: TestSet,
     loaded: ModelFolder,
     folder: Path,
     system: str,
     setting: Setting,
     *,
+    known: Collection[str],
     max_target_tokens: int,
-    adaptive: Adaptive | None = None,
+    adaptive: Adaptive | None,
 ) -> Point:
-    """One system at one setting, see `decode_point`."""
+    """A model run as one system at one setting.
+
+    Args:
+        test: the test set.
+        loaded, folder: the model, and where it is.
+        system, setting: see `points_of`.
+        known: see `Point.of`.
+        max_target_tokens: at which a translation is cut off.
+        adaptive: what adaptive policies have beside their knob.
+    """
     quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
     what = [test.digest, max_target_tokens, *quantized]
     told = {} if max_target_tokens == USUAL_TARGET_TOKENS else {"max_target_tokens": max_target_tokens}
-    rule = rule_of(system, adaptive, loaded)
-    return Point.of(system, setting, folder, loaded.info, what, rule, decoding.points, told)
+    return Point.of(
+        system, setting, folder, loaded.info, what, rule_of(system, adaptive, loaded), known=known, told=told
+    )
 
 
 def decode_point(
-    decoding: Decoding,
-    test: TestSet,
-    loaded: ModelFolder,
-    folder: Path,
-    system: str,
-    setting: Setting,
-    *,
-    max_target_tokens: int,
-    batch_size: int,
-    adaptive: Adaptive | None = None,
-) -> Point:
-    """Translate what is left of one system at one setting.
-
-    Args:
-        decoding, test: where hypotheses are kept, and its test set.
-        loaded, folder: the model, and where it is.
-        system, setting: see `points_of`.
-        max_target_tokens: at which a translation is cut off.
-        batch_size: streams side by side.
-        adaptive: what adaptive policies have beside their knob.
+    decoding: Decoding, test: TestSet, loaded: ModelFolder, point: Point, *, batch_size: int, **how: Any
+) -> None:
+    """Translate what is left of a point, by so many streams side by side; `how` is what `point_of` had.
 
     Raises:
         ValueError: where hypotheses of it were made by another model, or with other settings.
     """
-    point = point_of(
-        decoding, test, loaded, folder, system, setting, max_target_tokens=max_target_tokens, adaptive=adaptive
-    )
-    running = build_system(
-        loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=batch_size, adaptive=adaptive
-    )
+    system, setting = point.system, point.setting
+    running = build_system(loaded, system, setting, batch_size=batch_size, **how)
     decoding.add(point)
     missing = decoding.missing(point)
     sources, references, befores = test.sentences(missing)
@@ -219,4 +208,3 @@ def decode_point(
     label = system if setting is None else f"{system} {setting:g}"
     for _ in tqdm(records, desc=label, total=len(test.sources), initial=len(test.sources) - len(missing)):
         pass
-    return point
