@@ -57,8 +57,20 @@ def decoded(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[P
 
         return evaluations_in([Path(rescored) for rescored in cfg.rescored])
     asked = job(cfg, arguments, folder)
-    (asked.decode if cfg.target_al is None else asked.choose_theta)()
+    if cfg.target_al is None:
+        asked.decode()
+    else:
+        check_search(cfg.target_al, arguments)
+        asked.choose_theta()
     return [folder]
+
+
+def check_search(target: float, arguments: list[str]) -> None:
+    """Raise ValueError for a setting that a search for θ would pass over."""
+    passed_over = ("policy.theta=", "split=test", "k=", "agreement=", "confidence=", "lsg=", "alignatt=", "hold=")
+    for argument in arguments:
+        if argument.startswith(passed_over):
+            raise ValueError(f"{argument}: target_al={target:g} tries θ of its own on validation pairs; leave one out")
 
 
 def job(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> "Job":

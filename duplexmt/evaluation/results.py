@@ -93,7 +93,9 @@ def write_results(
     scores = in_order(scores)
 
     drawn = "sentences and of the trainings" if over_seeds else "sentences"
-    notes = [*notes, *scores[0].notes, f"±: half the 95 % interval of {resamples} bootstrap resamples of the {drawn}"]
+    notes = [*notes, *scores[0].notes]
+    if any(entry.samples for entry in scores):
+        notes.append(f"±: half the 95 % interval of {resamples} bootstrap resamples of the {drawn}")
     if over_seeds:
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)

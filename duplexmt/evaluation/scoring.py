@@ -105,7 +105,7 @@ def score(
         "sentences": len(records),
     }
     samples = {}
-    if resamples:
+    if resamples and len(records) > 1:  # one sentence alone says nothing of the spread
         weights = resample_weights(len(records), resamples)
         samples = {name: found.resampled(weights) for name, found in statistics.items()}
         samples |= {name: resampled_mean(values, weights) for name, values in (neural or {}).items()}

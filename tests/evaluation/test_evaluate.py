@@ -1,6 +1,7 @@
 """The parts of evaluate.py in one process, with tiny models: what is decoded, gone on with and refused."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -104,6 +105,15 @@ def test_a_search_that_goes_on_with_another_target_finishes_what_the_one_before_
     assert f"target_al=100: no θ that was tried has an AL between {reached:.2f} and that" in caplog.text
     tear(run, 3 * len(first) - 1)  # its last θ, 1, lacks a sentence
     search(reached / 2).check_complete()  # has no need of θ = 1
+
+
+@pytest.mark.parametrize("passed_over", ["policy.theta=[0.3,0.5]", "split=test", "k=3", "agreement=[2]"])
+def test_a_search_refuses_what_it_would_pass_over(models, tmp_path, passed_over):
+    given = arguments([models / "grid"], "target_al=3", passed_over)
+    refused = rf"{re.escape(passed_over)}: target_al=3 tries θ of its own on validation pairs; leave one out"
+    with pytest.raises(ValueError, match=refused):
+        evaluate.decoded(checked("evaluate", *given), given, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("knob", "given", "recorded"), [("certainty", 0.5, 0.25), ("k_min", 2, 1)])

@@ -113,6 +113,14 @@ def test_resampled_scores_are_those_of_the_resampled_corpus():
         np.testing.assert_array_equal(found.samples[name], again.samples[name], "seeded")
 
 
+def test_one_sentence_has_no_interval():
+    found = scored(records()[:1], resamples=100)
+    assert found.samples == {}
+    (row,) = result_rows([found])
+    assert row["BLEU"] == found.row["BLEU"]
+    assert "BLEU ±" not in row
+
+
 # --- names and order ---------------------------------------------------------------------------------------------
 
 
