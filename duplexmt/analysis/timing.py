@@ -119,14 +119,12 @@ def timings(
     model, tokens, tokenizer = judge.model, judge.tokens, judge.tokenizer
     if not isinstance(model, GridModel):
         raise ValueError(f"the model that judges must be a grid, not {judge.info['system']}: its heatmap is asked for")
-    if tokens.context:
-        raise ValueError("results do not hold the previous sentence, which this model was trained with")
     found = {}
     names = name_points(named_apart(list(decoding.points.values())))
     for label, (key, point) in zip(names, decoding.points.items(), strict=True):
         judged = []
         for record in decoding.sorted(key)[:sentences]:
-            ids = judge.sources.ids([record["source"]])[0]
+            ids, before = judge.sources.ids([record["source"], record.get("before", "")])
             written = tokenizer.convert_tokens_to_ids(record["tokens"])
             strange = None in written or tokenizer.convert_ids_to_tokens(written) != record["tokens"]
             if strange or tokenizer.convert_ids_to_tokens(ids) != record["source_tokens"]:
@@ -134,7 +132,7 @@ def timings(
                     f"{decoding.folder}: {point.system} {point.setting} has other tokens than the model that judges; "
                     "give a grid model of the same tokenizer"
                 )
-            batch = collate([tokens.example(ids, written)]).to(model.device)
+            batch = collate([tokens.example(ids, written, before if tokens.context else ())]).to(model.device)
             guided = guide(model, tokens, batch, lam=0.0)
             heatmap = guided.heatmap.view(guided.cells.shapes[0])[:, : len(written)]
             text = GrowingText(tokenizer)

@@ -64,7 +64,7 @@ def joined(parts: Sequence[Mapping[str, Curve]]) -> dict[str, list[tuple[int, fl
 
 def read_run_curves(run: Path) -> dict[str, list[tuple[int, float]]]:
     """The curves that a run has logged to CSV, each time it was started; none if it has logged nothing."""
-    files = sorted(run.glob("metrics/*/metrics.csv"), key=lambda path: path.stat().st_mtime)
+    files = sorted(run.glob("metrics/version_*/metrics.csv"), key=lambda path: int(path.parent.name.split("_")[1]))
     return joined([read_curves(path) for path in files if path.stat().st_size])
 
 

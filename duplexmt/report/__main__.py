@@ -28,7 +28,7 @@ def main() -> None:
     )
     parser.add_argument("--pairs", type=Path, help="file of pairs for the examples, where there is no evaluation")
     parser.add_argument("--examples", type=int, default=3, help="best, worst and random ones (default 3 each)")
-    parser.add_argument("--max-target-tokens", type=int, default=64)
+    parser.add_argument("--max-target-tokens", type=int, help="default: the evaluation's, else 64")
     parser.add_argument("--device", default="auto", help="cpu, cuda, …; auto (default): a GPU where there is one")
     arguments = parser.parse_args()
     try:

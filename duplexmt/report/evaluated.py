@@ -47,7 +47,9 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
         ValueError: for a folder without evaluation, or damaged files.
     """
     if not holds_evaluations(folder):
-        raise ValueError(f"--results {folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py")
+        joint = (folder / "results.json").is_file()
+        give = "its scores are of other evaluations: give those" if joint else "give a folder of evaluate.py"
+        raise ValueError(f"--results {folder}: no evaluation there (no {DECODING}); {give}")
     tables: list[Table] = []
     for file, what in TABLES.items():
         if (path := folder / f"{file}.json").is_file():
@@ -68,7 +70,7 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
         for (key, point), name in zip(decoding.points.items(), names, strict=True):
             label = " ".join(name).removesuffix(" —")
             evaluated.append(Evaluated(point, label, str(part.resolve()), decoding.sorted(key), decoding.test))
-    if not tables:
+    if not tables and not notes:
         notes.append(f"{folder.resolve().name} has no tables: python evaluate.py rescore={folder} writes them.")
     return Results(folder.resolve().name, tables, figures, notes), evaluated
 

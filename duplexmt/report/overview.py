@@ -14,9 +14,11 @@ from ..baselines.mask import shown_delay
 from ..corpus.evaluation_files import clean_source
 from ..drawing.training_figure import read_run_curves
 from ..evaluation.decoding import DECODING, Setting, model_digest
+from ..evaluation.points import USUAL_TARGET_TOKENS
 from ..evaluation.results import evaluations_in
 from ..evaluation.scoring import run_of
 from ..evaluation.translation import Record, translate_pairs
+from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, corpus_name, load_model_folder
 from ..model_folder.manifest import MANIFEST, read_manifest
 from ..policy.knobs import recorded_theta
@@ -79,7 +81,7 @@ def gather(
     pairs: Path | None = None,
     each: int = 3,
     thetas: Sequence[float] = THETAS,
-    max_target_tokens: int = 64,
+    max_target_tokens: int | None = None,
     device: str = "cpu",
 ) -> Report:
     """The report of a run, a model or an evaluation.
@@ -92,7 +94,7 @@ def gather(
         pairs: file of pairs to take examples from, where there is no evaluation.
         each: number of best, of worst and of random examples.
         thetas: thresholds of the viewer, rising.
-        max_target_tokens: length at which a translation is stopped.
+        max_target_tokens: length at which a translation is stopped; None for that of the evaluation.
         device: of the model.
 
     Raises:
@@ -113,10 +115,16 @@ def gather(
     if model_folder is None and found.run is not None:
         notes.append("The run has no model yet: it has not finished. Its curves are those so far.")
 
-    point = point_for_examples(evaluated, model_digest(model_folder, info) if model_folder and info else None, notes)
+    own = model_digest(model_folder, info) if model_folder and info else None
+    point = point_for_examples(evaluated, own, notes)
+    rule = point.point.options if point is not None and point.point.model == own else {}
+    if max_target_tokens is None:
+        max_target_tokens = rule.get("max_target_tokens", USUAL_TARGET_TOKENS)
     loaded = None
     if model_folder is not None and info is not None and (info["system"] == "grid" or point is None):
         loaded = load_model_folder(model_folder, device)
+    if loaded is not None and isinstance(loaded.model, GridModel) and rule:  # the viewer decides as the evaluation did
+        loaded.model.certainty, loaded.model.k_min = rule.get("certainty", 0.0), rule.get("k_min", 0)
     chosen: list[Example] = []
     examples_of = ""
     if point is not None:

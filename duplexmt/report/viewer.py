@@ -126,7 +126,7 @@ def _way(way: Way) -> dict[str, Any]:
         "first": way.first,
         "last": way.last,
         "visits": [
-            [[[legible(text), round(p, 4)] for text, p in visit.written], _rounded(visit.left_at)]
+            [[[legible(text), _rounded(p)] for text, p in visit.written], _rounded(visit.left_at)]
             for visit in way.visits
         ],
         "heights": way.heights,
@@ -143,7 +143,7 @@ def _grid(grid: SentenceGrid, names: dict[str, int]) -> dict[str, Any]:
         "size": [len(grid.source), len(grid.target)],
         "target": [names.setdefault(legible_token(token), len(names)) for token in shown.target],
         "loss": [[round(value, 2) for value in row] for row in shown.heatmap],
-        "emit": [[round(value, 4) for value in row] for row in shown.emit],
+        "emit": [[_rounded(value) for value in row] for row in shown.emit],
         "top": [[names.setdefault(legible_token(token), len(names)) for token in row] for row in shown.top],
         "best": list(shown.y_at),
         "area": round(grid.area, 3),
@@ -151,5 +151,6 @@ def _grid(grid: SentenceGrid, names: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+def _rounded(probability: float | None) -> float | None:
+    """To five significant digits: one above θ = 0 stays above it."""
+    return None if probability is None else float(f"{probability:.5g}")

@@ -77,7 +77,7 @@ def log_evaluation(
     except wandb.Error as error:
         raise ValueError(
             f"W&B has no run of this evaluation ({error}), all else is written: "
-            f"python evaluate.py rescore={folder} logger=wandb logs it offline"
+            f"python evaluate.py rescore={folder} logger=wandb logger.offline=true logs it here"
         ) from error
     log.info("W&B: %s", place_of(started))
     with started as run:

@@ -28,6 +28,7 @@ from duplexmt.evaluation.decoding import Decoding, Point, TestSet
 from duplexmt.evaluation.translation import tokenise, translate
 from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
 from duplexmt.model_folder.manifest import read_manifest
+from duplexmt.policy.guide import guide
 from duplexmt.streaming.systems import build_system
 from duplexmt.streaming.text import GrowingText
 
@@ -148,6 +149,32 @@ def test_what_was_written_is_shown_as_text_with_a_tokenizer_over_bytes_too(tmp_p
     decoding.finish()
     (judged,) = timings(decoding, judge, 1, 1e9).values()
     assert re.sub(r"⟨.*?⟩", "", shown(judged[0])) == text
+
+
+def test_a_judge_that_was_trained_with_the_sentence_before_is_given_it(tmp_path):
+    """Its losses are those with that sentence in its prefix, so another one gives others."""
+    tokenizer, tokens = tiny_tokenizer(), stream_tokens(tiny_tokenizer(), context_tokens=2)
+    judge = ModelFolder(spoken_grid(seed=5), tokenizer, tokens, {"system": "grid", "data": {}})
+    source, reference = SENTENCES[0]
+    system = build_system(judge, "grid", 0.0, max_target_tokens=6, batch_size=1)  # writes once it has read a token
+    found = {}
+    for before in ("我们", "书"):
+        test = TestSet("test", [source], [[reference]], "zh", "en", [before])
+        decoding = Decoding.start(tmp_path / before, test)
+        decoding.add(point := scripted_point(test=test))
+        sentences = tokenise([source], [[reference]], tokenizer, befores=[before])
+        (record,) = decoding.decode(point, translate(system, sentences, tokenizer))
+        decoding.finish()
+        ((judged,),) = timings(decoding, judge, 1, 0.5).values()
+        ids, context = (token_ids(tokenizer, [text])[0] for text in (source, before))
+        written = tokenizer.convert_tokens_to_ids(record["tokens"])
+        batch = collate([tokens.example(ids, written, context)])
+        with torch.no_grad():
+            guided = guide(judge.model, tokens, batch, lam=0.0)
+        heatmap = guided.heatmap.view(guided.cells.shapes[0])[:, : len(written)]
+        found[before] = [token.regret for token in judged.tokens]
+        assert found[before] == pytest.approx((heatmap[-1] - heatmap[0]).tolist(), abs=1e-5)
+    assert found["我们"] != pytest.approx(found["书"], abs=1e-3)
 
 
 def test_models_of_unlike_trainings_have_the_names_of_the_tables(evaluated):

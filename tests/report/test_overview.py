@@ -86,6 +86,18 @@ def test_a_run_with_its_evaluation_has_everything(run, evaluation):
     assert dict(report.facts)["λ"] == "0.1"
 
 
+def test_the_viewer_decides_as_the_evaluation_did(run, tmp_path):
+    """With `policy.k_min` beyond the sentence nothing is written before its end, whatever the model has recorded."""
+    own = {"folder": str(run / "model"), "model": model_digest(run / "model", read_manifest(run / "model"))}
+    for k_min in (0, 99):
+        folder = tmp_path / str(k_min)
+        evaluated(folder, [point(setting=0.3, k_min=k_min, max_target_tokens=5, **own)])
+        scored(folder)
+        ways = [way for sentence in gather(folder, each=1, thetas=(0.0,)).viewer.sentences for way in sentence.ways]
+        assert {bool(way.visits[0].written) for way in ways} == {not k_min}
+        assert {way.heights[-1] for way in ways if way.stopped != "end_token"} <= {5}
+
+
 def test_notes_of_tables_are_told_once(run, evaluation):
     results = gather(run, [evaluation], each=1, thetas=FEW, max_target_tokens=4).results[0]
     told = [note for table in results.tables for note in table.footnotes]
@@ -173,7 +185,7 @@ def test_an_evaluation_that_goes_on_is_left_alone(run, tmp_path):
         file.write('{"half a line')
     before = (folder / "hypotheses.jsonl").read_bytes()
     report = gather(run, [folder], sentences=[SENTENCES[0]], thetas=FEW, max_target_tokens=4)
-    assert report.results[0].notes[0] == f"begun is not finished: go on with python evaluate.py resume={folder}"
+    assert report.results[0].notes == [f"begun is not finished: go on with python evaluate.py resume={folder}"]
     assert (folder / "hypotheses.jsonl").read_bytes() == before
 
 
@@ -232,7 +244,7 @@ def test_a_resumed_run_has_one_curve_from_the_checkpoint_on(tmp_path):
         path = tmp_path / "metrics" / f"version_{version}" / "metrics.csv"
         path.parent.mkdir(parents=True)
         path.write_text("epoch,step,train/area\n" + "".join(f"0,{step},0.{version + 1}\n" for step in steps))
-        os.utime(path, (version, version))
+        os.utime(path, (9 - version, 9 - version))  # as a copy may have them
     assert read_run_curves(tmp_path) == {"train/area": [(50, 0.1), (100, 0.1), (120, 0.2), (150, 0.2), (200, 0.2)]}
 
 
@@ -246,11 +258,14 @@ def test_a_run_with_an_evaluation_inside_it_is_a_run_with_that_evaluation(run, e
     assert len(report.results) == 1, "given twice, shown once"
 
 
-def test_folders_that_are_none_of_the_three_are_refused(tmp_path):
+def test_folders_that_are_none_of_the_three_are_refused(run, tmp_path):
     with pytest.raises(ValueError, match="there is no such folder"):
         look(tmp_path / "none")
     with pytest.raises(ValueError, match=f"neither a run .*nor a model .{MANIFEST}.*nor an evaluation"):
         look(tmp_path)
+    (tmp_path / "results.json").touch()  # of evaluate.py rescore=[A,B]
+    with pytest.raises(ValueError, match=r"no evaluation there.*its scores are of other evaluations: give those"):
+        gather(run, [tmp_path])
     with pytest.raises(ValueError, match=r"--results .*model: no evaluation there"):
         gather(save(tmp_path / "model", spoken_grid()), [tmp_path / "model"])
 

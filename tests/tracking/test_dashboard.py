@@ -71,7 +71,9 @@ def test_without_an_account_the_error_says_how_to_log_it_later(evaluation, tmp_p
 
     monkeypatch.setattr(wandb, "init", refuses)
     logger = {"offline": False, "project": "test", "artifacts": True}
-    with pytest.raises(ValueError, match=r"No API key configured.*rescore=\S+ logger=wandb logs it offline"):
+    with pytest.raises(
+        ValueError, match=r"No API key configured.*rescore=\S+ logger=wandb logger.offline=true logs it here"
+    ):
         log_evaluation(evaluation[1], tmp_path, "x", logger=logger, name="x", group=None, settings={})
 
 
