@@ -80,7 +80,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     from duplexmt.training.processes import CORES
     from duplexmt.training.run import add_callbacks
 
-    check_replaceable(folder / "model")
+    if trainer.is_global_zero:  # only it has the run's folder for sure
+        check_replaceable(folder / "model")
     prepared, tokens = corpus_of(cfg, folder)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed, rows=cfg.training.rows)
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)

@@ -132,8 +132,8 @@ class CheckFolder(Callback):
                 raise
 
     def check_new_training(self, config: DictConfig, folder: str) -> None:
-        """Evaluations may share a folder, and a resumed training goes on in its own."""
-        if "trainer" in config and not config.resume:
+        """Evaluations may share a folder, and a resumed training goes on in its own. The first process looks."""
+        if "trainer" in config and not config.resume and first_process():
             check_new(folder)
 
 
@@ -166,6 +166,12 @@ class AfterSweep(Callback):
                 action(config)
 
 
+def first_process() -> bool:
+    """Whether this process is the first of its run, on all machines, as launchers tell it. Others need not know the
+    run's folder (`follower_arguments`), and on another machine cannot see who works there."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID"))
+
+
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Work in a folder that no other run works in meanwhile; the processes that a run starts are its own.
@@ -173,10 +179,9 @@ def alone_in(folder: Path) -> Iterator[None]:
     Raises:
         ValueError: if another one does.
     """
-    from data_prep.cores import local_rank
     from data_prep.files import locked
 
-    if local_rank() != 0:
+    if not first_process():
         yield
         return
     with ExitStack() as held:

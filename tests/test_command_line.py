@@ -49,9 +49,12 @@ def test_a_sweep_is_scored_again_as_it_was_but_for_what_was_swept(tmp_path):
     assert rescore_arguments(given) == [*kept[:-1], *given, *folder]
 
 
-@pytest.mark.parametrize("name", ["LOCAL_RANK", "SLURM_LOCALID"])
-def test_of_the_processes_of_a_run_on_one_machine_only_the_first_asks_for_the_folder(tmp_path, monkeypatch, name):
-    for launcher in ("LOCAL_RANK", "SLURM_LOCALID"):
+RANKS = "RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID"
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_of_the_processes_of_a_run_only_the_first_of_all_machines_asks_for_the_folder(tmp_path, monkeypatch, name):
+    for launcher in RANKS:
         monkeypatch.delenv(launcher, raising=False)
     with locked(tmp_path, wait=False):
         monkeypatch.setenv(name, "1")

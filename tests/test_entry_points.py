@@ -459,6 +459,11 @@ def test_a_process_that_torchrun_starts_beside_the_first_leaves_nothing_behind(t
     monkeypatch.setenv("RANK", "1")
     done = run("train.py", "policy.lam=-1", cwd=tmp_path)  # told once Hydra has made the folder
     assert (done.returncode, list(tmp_path.iterdir())) == (2, []), done.stderr
+    (tmp_path / "checkpoints").mkdir()  # where it is started another training lies
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    done = run("train.py", "policy.lam=-1", cwd=tmp_path)
+    assert "holds a training already" not in done.stderr
+    assert "lam" in done.stderr
 
 
 def test_a_mistake_with_two_devices_is_told_once_and_leaves_no_process(tmp_path):
