@@ -36,7 +36,16 @@ from ..grid.model import GridModel
 from ..kernels.int8 import to_int8
 from ..policy.knobs import recorded_certainty, recorded_k_min
 from ..streaming.settled import SettledTokens
-from .manifest import FORMAT, MANIFEST, check_content, file_digest, partial_folder, read_manifest, write_manifest
+from .manifest import (
+    FORMAT,
+    MANIFEST,
+    check_content,
+    file_digest,
+    found_out,
+    partial_folder,
+    read_manifest,
+    write_manifest,
+)
 from .shards import load_adapter, split_file
 
 EMIT_HEAD = "emit_head.safetensors"
@@ -150,7 +159,8 @@ def save_model_folder(
     }
     files = [path for path in sorted(partial.rglob("*")) if path.is_file()]
     info["files"] = {str(path.relative_to(partial)): path.stat().st_size for path in files}
-    info["digests"] = {str(path.relative_to(partial)): file_digest(path) for path in files}
+    info["digests"] = digests = {str(path.relative_to(partial)): file_digest(path) for path in files}
+    info |= _found_before(folder, digests)
     (partial / "README.md").write_text(model_card(info), encoding="utf-8")  # not in `files`: people edit their cards
     write_manifest(partial, info)
     for weights in partial.rglob("*.safetensors"):  # safetensors keeps them from all other users
@@ -164,6 +174,15 @@ def save_model_folder(
     else:
         os.replace(partial, folder)
     return folder
+
+
+def _found_before(folder: Path, digests: Mapping[str, str]) -> dict[str, Any]:
+    """What was found out of a model that is about to be replaced by itself, as by a resumed run that had ended."""
+    try:
+        before = read_manifest(folder)
+    except ValueError:  # nothing is there, or what is there is damaged
+        return {}
+    return found_out(before) if before.get("digests") == digests else {}
 
 
 def check_replaceable(folder: str | Path) -> Path:

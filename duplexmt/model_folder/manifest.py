@@ -85,6 +85,11 @@ def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
     write_manifest(Path(folder), read_manifest(folder) | {"operating_point": point})
 
 
+def found_out(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What a manifest has from after the training, of these weights: which θ, which heads."""
+    return {name: info[name] for name in ("operating_point", "alignment_heads") if name in info}
+
+
 def write_manifest(folder: str | Path, info: dict[str, Any]) -> None:
     """Write a manifest, with a checksum of itself: all of the old one or all of the new one is there at any time."""
     info = {name: value for name, value in info.items() if name != "checksum"}

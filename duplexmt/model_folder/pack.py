@@ -21,7 +21,7 @@ from data_prep.files import write_whole
 
 from ..corpus.box import PREFIX, ROOT
 from .artifact import check_replaceable, load_model_folder, save_model_folder
-from .manifest import MANIFEST, read_manifest, record_operating_point
+from .manifest import MANIFEST, found_out, read_manifest, write_manifest
 
 LARGEST = 20e6  # bytes: what a repository bears
 COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "AP", "FRL")
@@ -63,8 +63,7 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
         trained_before=[for_others(data) for data in info["trained_before"]],
         trainings_before=info.get("trainings_before"),
     )
-    if "operating_point" in info:
-        record_operating_point(into, info["operating_point"])
+    write_manifest(into, read_manifest(into) | found_out(info))
     card = into / "README.md"
     written, corpora = card.read_text(encoding="utf-8"), [info["data"], *info["trained_before"]]
     write_whole(card, box_card(written, corpora, tables, info.get("operating_point")))

@@ -20,7 +20,7 @@ from duplexmt.model_folder.artifact import (
     save_model_folder,
 )
 from duplexmt.model_folder.live import live_engine, live_text
-from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, trainings_of
+from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, trainings_of, write_manifest
 from duplexmt.streaming.live import longest_sentence
 
 from ..helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
@@ -285,6 +285,17 @@ def test_a_model_folder_replaces_the_one_before_and_leaves_no_partial_one(tmp_pa
     assert not (tmp_path / "model" / "left over.bin").exists()
     assert not (tmp_path / "model" / "half").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_model_that_is_saved_again_keeps_what_was_found_out_of_it_and_another_does_not(tmp_path):
+    """As by `train.py resume=RUN` of a run that had ended."""
+    found = {"operating_point": {"theta": 0.625}, "alignment_heads": [[0, 1]]}
+    folder = save(tmp_path / "model", spoken_grid(seed=1))
+    write_manifest(folder, read_manifest(folder) | found)
+    again = read_manifest(save(folder, spoken_grid(seed=1)))
+    assert {name: again.get(name) for name in found} == found
+    other = read_manifest(save(folder, spoken_grid(seed=2)))
+    assert not found.keys() & other.keys()
 
 
 def test_an_interrupted_save_leaves_the_folder_before_untouched(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from duplexmt.model_folder import box, pack
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.model_folder.manifest import read_manifest, record_operating_point, write_manifest
 
-from ..helpers import spoken_grid, tiny_backbone
+from ..helpers import spoken_grid, tiny_backbone, tiny_prefix, tiny_tokenizer
 from .test_artifact import DATA, assert_same_outputs, outputs, save, trained_with_lora
 
 OF_THE_BOX = DATA | {"corpus": "pairs_folder", "path": "repository:data", "sources": ["tatoeba", "xquad"]}
@@ -66,6 +66,13 @@ def test_a_packed_model_keeps_its_theta(trained, tmp_path):
     assert read_manifest(packed)["operating_point"] == point
     told = "Where no θ is given it takes 0.62, which has AL 3.03 on 500 sentences (pairs, validation split)."
     assert told in (packed / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_packed_model_keeps_its_alignment_heads(tmp_path):
+    trained = save(tmp_path / "trained", tiny_prefix(None, vocab_size=len(tiny_tokenizer())))
+    write_manifest(trained, read_manifest(trained) | {"alignment_heads": [[0, 1]]})
+    packed = pack.pack(trained, tmp_path / "packed")
+    assert load_model_folder(packed).model.alignment_heads == [[0, 1]]
 
 
 def test_a_tied_head_stays_tied(tmp_path):
