@@ -29,7 +29,8 @@ class Muon(Optimizer):
     """
 
     def __init__(self, matrices: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
-        super().__init__(matrices, {"lr": lr, "momentum": momentum})
+        # Whether products are in bfloat16 is measured once and kept in checkpoints: a resumed run does the same.
+        super().__init__(matrices, {"lr": lr, "momentum": momentum, "bfloat16": None})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -41,7 +42,9 @@ class Muon(Optimizer):
                     of_size.setdefault((weight.device, min(weight.shape), max(weight.shape)), []).append(weight)
             for (device, _, longer), weights in of_size.items():
                 steps = torch.stack([wide(self._mean_gradient(weight, group["momentum"])) for weight in weights])
-                steps = shared_out(steps, torch.bfloat16 if fast_bfloat16(device.type) else torch.float32)
+                if group.get("bfloat16") is None:  # as in a checkpoint of before
+                    group["bfloat16"] = fast_bfloat16(device.type)
+                steps = shared_out(steps, torch.bfloat16 if group["bfloat16"] else torch.float32)
                 for weight, step in zip(weights, steps, strict=True):
                     wide(weight).add_(step, alpha=-group["lr"] * 0.2 * sqrt(longer))
 

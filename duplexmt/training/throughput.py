@@ -26,6 +26,7 @@ class ThroughputMonitor(L.Callback):
 
     def __init__(self, every_n_steps: int) -> None:
         self.every_n_steps = every_n_steps
+        self.begin = self.paused = 0.0
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure the device, and start the clock."""
@@ -36,6 +37,14 @@ class ThroughputMonitor(L.Callback):
             window_size=self.every_n_steps * trainer.accumulate_grad_batches + 1,
         )
         self.begin, self.batches, self.pairs, self.cells = time.perf_counter(), 0, 0, 0
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Stop the clock."""
+        self.paused = time.perf_counter()
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Let it go on."""
+        self.begin += time.perf_counter() - self.paused
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int

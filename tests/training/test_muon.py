@@ -70,6 +70,22 @@ def test_weights_without_a_gradient_stay_as_they_are_and_a_checkpoint_holds_the_
     assert all(map(torch.equal, matrices, twins))
 
 
+def test_a_checkpoint_holds_in_which_numbers_the_products_are(monkeypatch):
+    monkeypatch.setattr(muon, "fast_bfloat16", lambda _: True)
+    optimizer = Muon(weights(), lr=0.1)
+    step(optimizer, optimizer.param_groups[0]["params"], times=1)
+    monkeypatch.setattr(muon, "fast_bfloat16", lambda _: False)  # as measured beside other work, say
+    again = Muon(weights(), lr=0.1)
+    again.load_state_dict(deepcopy(optimizer.state_dict()))
+    step(again, again.param_groups[0]["params"], times=1)
+    assert again.param_groups[0]["bfloat16"] is True
+    old = deepcopy(optimizer.state_dict())
+    del old["param_groups"][0]["bfloat16"]
+    again.load_state_dict(old)
+    step(again, again.param_groups[0]["params"], times=1)
+    assert again.param_groups[0]["bfloat16"] is False
+
+
 def share(rank, port, folder):
     """One of two processes."""
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)

@@ -240,6 +240,16 @@ def test_processes_of_torchrun_that_would_each_train_alone_are_refused(tmp_path,
     assert build(2).world_size == 2
 
 
+def test_validation_does_not_count_as_training_time(monkeypatch):
+    now = iter([10.0, 17.0])
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: next(now))
+    monitor = throughput.ThroughputMonitor(1)
+    monitor.begin = 4.0
+    monitor.on_validation_start(None, None)
+    monitor.on_validation_end(None, None)
+    assert monitor.begin == 11.0
+
+
 def test_wandb_where_it_is_not_installed_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr("lightning.pytorch.loggers.wandb._WANDB_AVAILABLE", False)
     with pytest.raises(ValueError, match="logger=wandb needs the package wandb: pip install wandb, or logger=csv"):
