@@ -133,6 +133,11 @@ class DataConfig:
             raise ValueError(
                 "data=wmt21_zhen needs data.root=FOLDER of its raw files, and data.tokenizer to count with"
             )
+        if self.context_tokens and self.corpus in ("builtin", "wmt21_zhen"):
+            raise ValueError(
+                f"data.context_tokens={self.context_tokens}: data={self.corpus} has no sentence before a source; "
+                "leave it out, or add data=pairs or data=pairs_folder"
+            )
         if self.corpus == "pairs":
             if not any((self.path, self.train_path, self.validation_path, self.test_path)):
                 raise ValueError("data=pairs needs data.path=FILE, or data.train_path, data.validation_path, …")
