@@ -42,7 +42,7 @@ class Muon(Optimizer):
                     of_size.setdefault((weight.device, min(weight.shape), max(weight.shape)), []).append(weight)
             for (device, _, longer), weights in of_size.items():
                 steps = torch.stack([wide(self._mean_gradient(weight, group["momentum"])) for weight in weights])
-                if group.get("bfloat16") is None:  # as in a checkpoint of before
+                if group.get("bfloat16") is None:  # older checkpoints lack it
                     group["bfloat16"] = fast_bfloat16(device.type)
                 steps = shared_out(steps, torch.bfloat16 if group["bfloat16"] else torch.float32)
                 for weight, step in zip(weights, steps, strict=True):
