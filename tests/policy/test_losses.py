@@ -89,7 +89,7 @@ def test_of_however_many_entries_hundreds_of_cells_are_multiplied_at_a_time(monk
         monkeypatch.setattr(heatmap, name, watched)
     loss_heatmap(hidden, head.weight, head.bias, labels, 1000).sum().backward()
     assert len(sizes) == 3 * 3, "logits (kept), gradients of the states and of the weight"
-    assert set(sizes) == {200}
+    assert set(sizes) <= {200, 208}, "where oneDNN computes them, to a multiple of 16"
 
 
 def test_a_fused_kernel_gives_the_losses_and_the_gradients_stay_ours(monkeypatch):
