@@ -7,6 +7,7 @@ from data_prep.reading import Pair as TextPair
 from duplexmt.data.batch import Example
 from duplexmt.data.grammar import AlignedPair, builtin_corpus
 from duplexmt.data.tokenizer import token_ids
+from duplexmt.evaluation.decoding import DECODING, Decoding
 from duplexmt.evaluation.pairs import pairs_for
 from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
@@ -30,22 +31,34 @@ def load_grid(folder: str | Path) -> ModelFolder:
 
 
 def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = None) -> list[Pair]:
-    """Test pairs: of a file, or those of the built-in corpus the model was trained on, with their gold alignments.
+    """Test pairs: of a file or an evaluation, or of the built-in corpus the model was trained on, with gold alignments.
+
+    Args:
+        loaded: the model.
+        limit: pairs; None: all.
+        file: a source and a target a line, or an evaluation's folder, whose sentences and first references they are.
 
     Raises:
-        ValueError: for a limit below 1, or a model trained on another corpus where no file is given.
+        ValueError: for a limit below 1, a model trained on another corpus where no file is given, a bad file, or an
+            evaluation that has not finished.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit={limit}: must be at least 1 sentence")
     data = loaded.info["data"]
-    if file is not None:
-        pairs: Sequence[Pair] = pairs_for(loaded, file)
+    pairs: Sequence[Pair]
+    if file is not None and (Path(file) / DECODING).is_file():
+        evaluation = Decoding.read(Path(file))
+        evaluation.check_complete()
+        records = evaluation.sorted(next(iter(evaluation.points)))
+        pairs = [TextPair(record["source"], record["references"][0]) for record in records]
+    elif file is not None:
+        pairs = pairs_for(loaded, file)
     elif data.get("corpus") == "builtin":
         pairs = builtin_corpus(data["train_size"], data["validation_size"], data["test_size"], data["seed"])["test"]
     else:
         raise ValueError(
             f"the model was trained on corpus {data.get('corpus')!r}, which is not kept with it: give test pairs, one "
-            "source and target a line, with --pairs FILE"
+            "source and target a line, or the folder of an evaluation, with --pairs"
         )
     return list(pairs)[:limit]
 

@@ -6,18 +6,22 @@ Given the reference, a setting decides when each of its tokens is written: θ by
 schedule. The mean loss of the tokens at those states, beside the AL of the path, compares policies and models with a
 fraction of the scatter of BLEU. What the model would have written itself plays no part, but in a recorded certainty.
 
-Pairs: a source and a target a line, such as validation pairs; by default those of the built-in corpus. All model
-folders must share a tokenizer for their losses to compare. The last line is one JSON object.
+A second table has each θ's loss at the latency of each k, from the line through the two settings around it.
+
+Pairs: a source and a target a line, such as validation pairs, or an evaluation's folder; by default those of the
+built-in corpus. All model folders must share a tokenizer for their losses to compare. The last line is one JSON object.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from math import isnan, nan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
@@ -35,13 +39,14 @@ from duplexmt.policy.guide import guide
 THETAS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 BATCH = 25
 WHOLE = "whole source"
+SHOWN = (*(f"k={k}" for k in DELAYS), WHOLE)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """A table of all models and settings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL_FOLDER")
-    parser.add_argument("--pairs", help="file of pairs")
+    parser.add_argument("--pairs", help="file of pairs, or folder of an evaluation")
     parser.add_argument("--limit", type=int, help="pairs; default: all")
     parser.add_argument("--theta", type=float, nargs="+", default=THETAS)
     asked = parser.parse_args(arguments)
@@ -59,7 +64,9 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"error: {error}", file=sys.stderr)
         failed = True  # what was measured of the models before is shown all the same
     if rows:
-        print(to_markdown(rows, "Loss along the path"))
+        print(to_markdown([row | shown_losses(row) for row in rows], "Loss along the path, nats a token"))
+        own = [row | shown_losses(row) for row in at_latency_of_k(rows)]
+        print(to_markdown(own, "Loss of each model's own policy, nats a token, at the latency of k"))
         print(json.dumps({"benchmark": "path_loss", "pairs": len(found), "rows": rows}))
     if failed:
         sys.exit(2)
@@ -87,6 +94,37 @@ def threshold_rows(p_emit: Sequence[Sequence[float]], theta: float) -> list[int]
 def schedule_rows(k: int, X: int, Y: int) -> list[int]:
     """The same under wait-k."""
     return [*(min(y + k, X) - 1 for y in range(Y - 1)), X - 1]
+
+
+def shown_losses(row: dict[str, Any]) -> dict[str, str]:
+    """The row's losses as shown: with three decimals, where trainings of one kind differ by 0.006."""
+    return {name: f"{row[name]:.3f}" for name in ("loss", *SHOWN) if row.get(name) is not None}
+
+
+def at_latency_of_k(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each model its own policy's loss at the latency of each k, and with the whole source read.
+
+    Args:
+        rows: of one model after another, as `path_losses` gives them, with `model`.
+
+    Returns:
+        For each model `model`, `k=…` for k in `DELAYS` (of a grid by θ, linear in AL between the two settings around
+        that of the fixed schedule; None beyond its settings; of a prefix model on its own schedule) and `whole source`.
+    """
+    table = []
+    for model in dict.fromkeys(row["model"] for row in rows):
+        found = {row["setting"]: row for row in rows if row["model"] == model}
+        curve = sorted((row["AL"], row["loss"]) for setting, row in found.items() if setting.startswith("θ="))
+        at: dict[str, float | None] = {
+            setting: found[setting]["loss"] if setting in found else None for setting in SHOWN
+        }
+        if curve:
+            lags, losses = zip(*curve, strict=True)
+            for setting in SHOWN[:-1]:
+                loss = float(np.interp(found[setting]["AL"], lags, losses, left=nan, right=nan))
+                at[setting] = None if isnan(loss) else loss
+        table.append({"model": model, **at})
+    return table
 
 
 def lagging(rows: Sequence[int], X: int) -> float:

@@ -7,6 +7,7 @@ from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import load_model_folder
 from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_prefix, tiny_tokenizer
 from tests.model_folder.test_artifact import save
+from tests.scripted import TEST, evaluated, point
 
 TOKENS = stream_tokens(tiny_tokenizer())
 
@@ -28,7 +29,7 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
 
 
 def test_pairs_of_another_corpus_must_be_given(loaded, tmp_path):
-    with pytest.raises(ValueError, match="--pairs FILE"):
+    with pytest.raises(ValueError, match="with --pairs"):
         held_out_pairs(loaded, None)
     with pytest.raises(ValueError, match="--limit=0"):
         held_out_pairs(loaded, 0)
@@ -36,6 +37,15 @@ def test_pairs_of_another_corpus_must_be_given(loaded, tmp_path):
     file.write_text("\n".join("\t".join(pair) for pair in SENTENCES), encoding="utf-8")
     loaded.info["data"] |= {"source_field": 0, "target_field": 1}
     assert held_out_pairs(loaded, 3, str(file)) == as_pairs(SENTENCES[:3])
+
+
+def test_pairs_of_an_evaluation_are_its_sentences_and_first_references(loaded, tmp_path):
+    evaluated(tmp_path, [point("grid", 0.5), point("grid", 0.9)])
+    found = held_out_pairs(loaded, 2, str(tmp_path))
+    assert found == as_pairs(list(zip(TEST.sources, [first for first, *_ in TEST.references], strict=True))[:2])
+    evaluated(tmp_path / "killed", [point("grid", 0.5)], stop_after=1)
+    with pytest.raises(ValueError, match="killed"):
+        held_out_pairs(loaded, 2, str(tmp_path / "killed"))
 
 
 def test_held_out_pairs_of_the_built_in_corpus_bring_their_gold(loaded):

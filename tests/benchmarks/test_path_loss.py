@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks import path_loss
-from benchmarks.path_loss import lagging, path_losses, schedule_rows, threshold_rows
+from benchmarks.path_loss import at_latency_of_k, lagging, path_losses, schedule_rows, threshold_rows
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.manifest import write_manifest
@@ -110,6 +110,20 @@ def test_a_model_of_all_delays_is_asked_about_each_as_one_of_that_delay_would_be
         assert path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, []) == [found[setting]]
 
 
+def test_a_policys_loss_at_the_latency_of_k_lies_on_the_line_between_its_settings():
+    grid = {"θ=0.3": (1, 2.0), "θ=0.9": (3, 1.0), "k=1": (1.5, 9), "k=3": (3, 9), "k=5": (4, 9), "k=7": (0.5, 9)}
+    settings = {"grid": grid | {"whole source": (6, 0.7)}, "wait-3": {"k=3": (3.2, 1.5)}}
+    rows = [
+        {"model": model, "setting": setting, "AL": lag, "loss": loss}
+        for model, found in settings.items()
+        for setting, (lag, loss) in found.items()
+    ]
+    assert at_latency_of_k(rows) == [
+        {"model": "grid", "k=1": 1.75, "k=3": 1.0, "k=5": None, "k=7": None, "whole source": 0.7},
+        {"model": "wait-3", "k=1": None, "k=3": 1.5, "k=5": None, "k=7": None, "whole source": None},
+    ]
+
+
 def test_prefixes_are_refused():
     loaded = SimpleNamespace(model=None, tokens=StreamTokens(end=0, seed=1, source_prefix=(3,)))
     with pytest.raises(ValueError, match="path losses of a model with prefixes or context: not supported"):
@@ -126,9 +140,11 @@ def test_the_script_takes_model_folders_and_names_what_is_wrong(tmp_path, capsys
     info["data"] |= {"source_field": 0, "target_field": 1}
     write_manifest(folder, info)
     path_loss.main([str(folder), "--pairs", str(pairs), "--theta", "0.5", "--limit", "4"])
-    out = json.loads(capsys.readouterr().out.splitlines()[-1])
+    text = capsys.readouterr().out
+    out = json.loads(text.splitlines()[-1])
     assert out["pairs"] == 4
     assert [row["setting"] for row in out["rows"]] == ["θ=0.5", "k=1", "k=3", "k=5", "k=7", "whole source"]
+    assert f"| {out['rows'][0]['loss']:.3f} |" in text, "a third decimal tells trainings apart"
     with pytest.raises(SystemExit):
         path_loss.main([str(tmp_path / "nothing"), "--pairs", str(pairs)])
     assert "nothing" in capsys.readouterr().err
