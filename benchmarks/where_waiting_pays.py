@@ -6,7 +6,8 @@ Sentences are parted into thirds by the length of the source, and by how much th
 of aligned words of the reference whose source words stand the other way round (Kendall's distance), as the aligner of
 the metrics environment has it (`make metrics`), which learns from the pairs of `--learn`. Without it they are parted by
 length alone. For each part the quality and latency of each system at each setting, and systems against each other at
-equal AL, as `evaluate.py` compares them: those whose sources are the same tokens. The last line is one JSON object.
+equal AL, as `evaluate.py` compares them: those whose sources are the same tokens. With `--over-seeds` models that only
+their seeds tell apart are one system, as with `evaluate.py over_seeds=true`. The last line is one JSON object.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from duplexmt.evaluation.comparing import comparisons
 from duplexmt.evaluation.decoding import data_of_models
 from duplexmt.evaluation.results import by_tokenisation, give_names, of_one_test_set
 from duplexmt.evaluation.scoring import Scores, score
+from duplexmt.evaluation.seeds import mean_over_seeds
 from duplexmt.metrics.alignment import word_alignments
 
 NAMES = ("low", "middle", "high")
@@ -67,6 +69,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="of evaluations of one test set")
     parser.add_argument("--learn", help="pairs that the aligner learns from, laid out as those of training")
     parser.add_argument("--environment", default=".venv-metrics", help="that has the aligner")
+    parser.add_argument("--over-seeds", action="store_true", help="trainings that differ by their seeds are one system")
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap (default 1000)")
     asked = parser.parse_args()
     check_counts(parser, asked, "resamples")
@@ -94,6 +97,11 @@ def main() -> None:
             score([records[key][i] for i in indices], *languages, source_rate=4.0, resamples=asked.resamples, point=p)
             for key, p in points.items()
         ]
+        if asked.over_seeds:
+            try:
+                scores = mean_over_seeds(scores)
+            except ValueError as error:  # settings that not all trainings have
+                parser.error(str(error))
         give_names(scores)
         print(f"\n{kind}, {name}: {span}, {len(indices)} sentences")
         for entry in scores:
