@@ -77,13 +77,13 @@ def test_systems_of_other_tokens_are_not_compared_and_a_third_of_empty_hypothese
 def test_trainings_that_their_seeds_tell_apart_are_one_system_in_each_third(tmp_path, monkeypatch, capsys):
     evaluated(tmp_path / "one", [point(setting=theta) for theta in (0.5, 0.9)])
     evaluated(tmp_path / "two", [point(setting=0.5, folder="runs/two/model", model="m2")])
-    call = ["it", str(tmp_path / "one"), str(tmp_path / "two"), "--over-seeds", "--resamples", "50"]
+    call = ["it", "--over-seeds", "--resamples", "50", str(tmp_path / "one"), str(tmp_path / "two")]
     monkeypatch.setattr(sys, "argv", call)
     with pytest.raises(SystemExit):
         main()
     assert "grid at 0.9 were decoded with different models" in capsys.readouterr().err
     evaluated(tmp_path / "three", [point(setting=0.9, folder="runs/two/model", model="m2")])
-    call.insert(1, str(tmp_path / "three"))
+    call.append(str(tmp_path / "three"))
     main()
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [(row["third"], row["setting"]) for row in found["rows"]] == [
