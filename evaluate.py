@@ -14,12 +14,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from data_prep.arguments import check_arguments, quote_arguments
 from duplexmt.command_line import (
     AfterSweep,
     CheckFolder,
     alone_in,
-    check_arguments,
-    quote_arguments,
     rescore_arguments,
     resume_arguments,
     run_label,

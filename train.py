@@ -13,14 +13,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from data_prep.arguments import check_arguments, in_quotes, quote_arguments
 from duplexmt.command_line import (
     CheckFolder,
     alone_in,
-    check_arguments,
     follower_arguments,
-    in_quotes,
     options_first,
-    quote_arguments,
     resume_arguments,
     run_label,
     user_errors,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import hydra
 from omegaconf import DictConfig
 
-from duplexmt.command_line import check_arguments, quote_arguments, user_errors
+from data_prep.arguments import check_arguments, quote_arguments
+from duplexmt.command_line import user_errors
 from duplexmt.config import TranslateSettings, register_schemas, settings
 
 if TYPE_CHECKING:

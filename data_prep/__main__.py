@@ -10,6 +10,8 @@ python -m data_prep root=wmt21 step=sample              once the jobs of the lin
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 
@@ -20,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
+from data_prep.arguments import check_arguments, quote_arguments
 from data_prep.clean_corpus import source_blocks
 from data_prep.cores import usable_cores
 from data_prep.files import locked
@@ -57,9 +60,16 @@ ConfigStore.instance().store(name="prepare_schema", node=Command)
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="prepare")
 def main(cfg: DictConfig) -> None:
-    """Do the step that is asked for; a user's mistake is one line, its traceback comes with HYDRA_FULL_ERROR=1."""
-    try:
+    """Do the step that is asked for."""
+    with one_line_errors():
         run(cfg)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """A user's mistake is one line; its traceback comes with HYDRA_FULL_ERROR=1."""
+    try:
+        yield
     except (ValueError, OSError, OmegaConfBaseException) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
@@ -124,6 +134,8 @@ class _NoPandas(MetaPathFinder):
 def start() -> None:
     """`python -m data_prep`, and the console script."""
     sys.meta_path.insert(0, _NoPandas())
+    with one_line_errors():
+        sys.argv[1:] = check_arguments(Command, quote_arguments(sys.argv[1:]))
     main()
 
 

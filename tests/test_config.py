@@ -16,13 +16,11 @@ from hydra.errors import ConfigCompositionException
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from data_prep.arguments import check_arguments, check_names, quote_arguments
 from duplexmt.command_line import (
     CheckFolder,
     Footprint,
-    check_arguments,
-    check_names,
     follower_arguments,
-    quote_arguments,
     rescore_arguments,
     resume_arguments,
     run_label,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from duplexmt.command_line import quote_arguments
+from data_prep.arguments import quote_arguments
 from duplexmt.config import SCHEMAS, register_schemas, settings
 
 ROOT = Path(__file__).parents[1]

@@ -150,10 +150,11 @@ def test_only_training_and_the_entry_points_import_lightning():
         assert importers(package, but=("duplexmt.training", *ENTRY_POINTS)) == []
 
 
-def test_only_the_schema_the_command_line_the_entry_points_and_main_files_import_hydra():
+def test_only_the_schema_the_command_lines_the_entry_points_and_main_files_import_hydra():
     main_files = tuple(module for module in IMPORTS if module.endswith(".__main__"))
+    known = ("duplexmt.config", "duplexmt.command_line", "data_prep.arguments", *ENTRY_POINTS, *main_files)
     for package in ("hydra", "omegaconf"):
-        assert importers(package, but=("duplexmt.config", "duplexmt.command_line", *ENTRY_POINTS, *main_files)) == []
+        assert importers(package, but=known) == []
 
 
 @pytest.mark.parametrize("program", ["translate", "evaluate"])

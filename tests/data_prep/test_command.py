@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,22 @@ from duplexmt.data.tokenizer import load_tokenizer, token_ids
 from tests.helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
 
 TEXTS = [text for pair in SENTENCES for text in pair] + ["", " ", "don't 2021年", "<|im_start|>a</s>", "e\u0301"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("cleanin=strict", "cleanin: there is no such setting; did you mean cleaning?"),
+        ("sample.train_size=many", "sample.train_size=many: must be a whole number, or null"),
+        ("root=no such (1)", "no file no such (1)/en-zh-v1.txt.gz"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_line(argument, told):
+    command = [sys.executable, "-m", "data_prep", argument]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def composed(*overrides):
