@@ -309,22 +309,25 @@ def but_for(known: list[str], arguments: list[str], *left_out: str) -> list[str]
 
 
 def rescore_arguments(arguments: list[str]) -> list[str]:
-    """Command-line arguments with which `rescore=FOLDER` scores as that evaluation, or sweep, did, but for what is
-    given anew or was swept, and writes into that folder, whose `.hydra` stays as it is."""
+    """Command-line arguments with which `rescore=FOLDER` scores as that evaluation, sweep or earlier scoring of other
+    folders did, but for what is given anew or was swept, and writes into that folder, whose `.hydra` stays as it is."""
     given = last_of(arguments, "rescore")
     if given is None or given.startswith("[") or any(argument.startswith("hydra.run.dir=") for argument in arguments):
         return arguments
     folder = without_quotes(given)
     if not Path(folder).is_dir():
         raise ValueError(f"rescore={folder}: there is no such folder")
-    if not any(Path(folder).glob("decoding.json")) and not any(Path(folder).glob("*/decoding.json")):
-        raise ValueError(f"rescore={folder}: no evaluation there (no decoding.json); give a folder of evaluate.py")
     saved = Path(folder) / ".hydra" / "overrides.yaml"
     if saved.is_file():
         known = [str(value) for value in OmegaConf.load(saved)]
     else:
         parser = OverridesParser.create()
         known = [one for one in sweep_arguments(Path(folder)) if not parser.parse_override(one).is_sweep_override()]
+    if not any(Path(folder).glob("decoding.json")) and not any(Path(folder).glob("*/decoding.json")):
+        others = last_of(known, "rescore")
+        if others is None:
+            raise ValueError(f"rescore={folder}: no evaluation there (no decoding.json); give a folder of evaluate.py")
+        arguments = [*but_for(arguments, [], "rescore"), f"rescore={others}"]
     kept = but_for(known, arguments, "resume", "rescore", "target_al")
     return options_first([*kept, *arguments, f"hydra.run.dir={in_quotes(folder)}", "hydra.output_subdir=null"])
 

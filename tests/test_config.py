@@ -734,6 +734,13 @@ def test_scoring_again_keeps_the_settings_of_the_evaluation_but_for_those_given_
     ]  # fmt: skip
 
 
+def test_a_scoring_of_other_folders_is_done_again_from_those(tmp_path):
+    run = started_run(tmp_path / "run", ["rescore=[a,b]", "over_seeds=true", "quality=neural"])
+    assert rescore_arguments([f"rescore={run}", "quality=basic"]) == [
+        "over_seeds=true", "quality=basic", "rescore=[a,b]", f"hydra.run.dir='{run}'", "hydra.output_subdir=null",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("error", [ValueError("λ is wrong"), FileNotFoundError("λ is wrong")])
 def test_a_users_mistake_is_one_line_and_exit_status_2(error, capsys, monkeypatch):
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
