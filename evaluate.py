@@ -37,13 +37,15 @@ log = logging.getLogger("evaluate")
 def main(cfg: DictConfig) -> float:
     """Decode the held-out pairs with each system at each setting, score, and write tables and figures."""
     hydra_cfg = HydraConfig.get()
-    with user_errors(begun=Path(os.path.relpath(hydra_cfg.runtime.output_dir))):
+    in_sweep = hydra_cfg.mode == RunMode.MULTIRUN
+    begun, sweep = Path(os.path.relpath(hydra_cfg.runtime.output_dir)), hydra_cfg.sweep.dir if in_sweep else None
+    with user_errors(begun, sweep):
         checked, arguments = settings(EvaluateSettings, cfg), list(hydra_cfg.overrides.task)
         label = run_label(hydra_cfg, checked.logger.group)
         folder = Path(hydra_cfg.runtime.output_dir)
         with alone_in(folder):
             evaluations = decoded(checked, arguments, folder)
-            return results(checked, evaluations, folder, *label, in_sweep=hydra_cfg.mode == RunMode.MULTIRUN)
+            return results(checked, evaluations, folder, *label, in_sweep=in_sweep)
 
 
 def decoded(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:

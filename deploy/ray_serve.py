@@ -1,4 +1,4 @@
-"""The live server as a Ray Serve deployment: `pip install "duplexmt[ray]"`, and from the root of the project
+"""The live server as a Ray Serve deployment: `pip install ".[ray]"`, and from the root of the project
 
     RAY_SERVE_SESSION_ID_HEADER_KEY=x-session-id serve run deploy.ray_serve:application \\
         model_folder=/…/model replicas=2 cores=2

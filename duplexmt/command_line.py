@@ -341,11 +341,12 @@ def _terminated(*_: Any) -> None:
 
 
 @contextmanager
-def user_errors(begun: Path | None = None) -> Iterator[None]:
+def user_errors(begun: Path | None = None, sweep: str | None = None) -> Iterator[None]:
     """Show a user's mistake as one line; the traceback only where HYDRA_FULL_ERROR=1 asks for it.
 
     Args:
         begun: a folder that can be gone on with after Ctrl-C or SIGTERM, once its `decoding.json` is there.
+        sweep: the folder of the sweep it is a job of.
     """
     free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread()
     if ours := begun is not None and free:
@@ -353,8 +354,9 @@ def user_errors(begun: Path | None = None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        on = f"; go on with resume={begun}" if begun is not None and (begun / "decoding.json").is_file() else ""
-        print(f"interrupted{on}", file=sys.stderr)
+        on = f"resume={begun}" if sweep is None else f"the same command and hydra.sweep.dir={sweep}"
+        can_go_on = begun is not None and (begun / "decoding.json").is_file()
+        print("interrupted" + f"; go on with {on}" * can_go_on, file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT))  # as a shell tells it
     except BrokenPipeError:  # the reader of our output has left, as in `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

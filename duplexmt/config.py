@@ -13,8 +13,10 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
 
+from .grid.knobs import check_anchor, check_grid, check_lora, check_rows_stand_alone
 from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_k_min, check_lam, check_rows, check_theta
 from .serving.settings import EngineOptions, Limits
+from .training.knobs import check_losses, check_optimisation, check_precision
 
 
 @dataclass
@@ -49,6 +51,9 @@ class ModelConfig:
                 "give exactly one of model.backbone (a pretrained model) and model.architecture (random weights); with "
                 "a backbone add model.architecture=null, or model=qwen2_5_0_5b, which does and trains LoRA"
             )
+        if self.adaptation == "lora":
+            check_lora(self.lora.rank, self.lora.alpha, self.lora.dropout)
+        check_grid(self.attention, self.softmax, self.anchor, self.emit_hidden)
 
 
 @dataclass
@@ -78,6 +83,7 @@ OF_CORPUS = {
     "pairs_folder": ("path", "prepared", "cleaning", "sources", "exclude", "held_out"),
     "wmt21_zhen": ("root", "prepared", "cleaning", "sources"),
 }
+CLEANINGS = ("paper", "strict")  # presets of data_prep
 WHERE = tuple(dict.fromkeys(name for names in OF_CORPUS.values() for name in names))
 
 
@@ -129,6 +135,8 @@ class DataConfig:
                 raise ValueError(
                     f"data.{name}={given}: data={self.corpus} does not read it; leave it out, or add {readers}"
                 )
+        if self.cleaning not in CLEANINGS:
+            raise ValueError(f"data.cleaning={self.cleaning!r}: must be one of {', '.join(CLEANINGS)}")
         if self.corpus == "wmt21_zhen" and (self.root is None or self.tokenizer is None):
             raise ValueError(
                 "data=wmt21_zhen needs data.root=FOLDER of its raw files, and data.tokenizer to count with"
@@ -231,6 +239,15 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_rows(self.rows)
+        check_losses(self.emit_loss, self.lm_cells)
+        check_optimisation(
+            learning_rate=self.learning_rate,
+            emit_learning_rate=self.emit_learning_rate,
+            warmup_steps=self.warmup_steps,
+            schedule=self.schedule,
+            optimizer=self.optimizer,
+            dropout=self.dropout,
+        )
         if len(self.betas) != 2:
             raise ValueError(f"training.betas={self.betas}: Adam needs two numbers, such as [0.9, 0.999]")
         if not 0 < self.emit_weight < float("inf"):
@@ -273,6 +290,12 @@ class TrainerConfig:
         if any(kind in self.strategy for kind in ("spawn", "fork", "notebook")):
             raise ValueError(
                 f"trainer.strategy={self.strategy}: its processes hand no trained model back: give trainer.strategy=ddp"
+            )
+        check_precision(self.precision)
+        if self.log_every_n_steps < 1:
+            raise ValueError(
+                f"trainer.log_every_n_steps={self.log_every_n_steps}: must be at least 1; to log rarely give a large "
+                "number"
             )
         _check_limit("trainer.accumulate_grad_batches", self.accumulate_grad_batches)
         _check_limit("trainer.check_val_every_n_epoch", self.check_val_every_n_epoch, null="no rule by epochs")
@@ -363,6 +386,9 @@ class TrainSettings:
             raise ValueError(
                 f"training.rows={self.training.rows}: system={self.system.name} has no rows: give training.rows=null"
             )
+        if self.training.rows is not None:
+            check_rows_stand_alone(self.model.attention, self.model.input_attends_output, self.model.softmax)
+        check_anchor(self.model.anchor, naive=self.system.name == "grid")
         _check_limit("demonstrate", self.demonstrate, least=0)
 
 

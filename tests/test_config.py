@@ -27,6 +27,7 @@ from duplexmt.command_line import (
     user_errors,
 )
 from duplexmt.config import (
+    CLEANINGS,
     SCHEMAS,
     DataConfig,
     PolicyConfig,
@@ -468,6 +469,24 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("train", ["data.batch_cells=0"], r"data\.batch_cells=0: must be at least 1, or null"),
         ("train", ["data.validation_size=0"], r"data\.validation_size=0: must be at least 1"),
         ("train", ["training.emit_weight=0"], r"training\.emit_weight=0\.0: must be a finite number above 0"),
+        ("train", ["training.emit_loss=regrett"], r"training\.emit_loss='regrett': must be one of mask, regret"),
+        ("train", ["training.lm_cells=vists"], r"training\.lm_cells='vists': must be one of mask, visits, drawn_v"),
+        ("train", ["training.schedule=lineer"], r"training\.schedule='lineer': must be one of constant, linear"),
+        ("train", ["training.optimizer=mun"], r"training\.optimizer='mun': must be one of adam, muon"),
+        ("train", ["training.learning_rate=-1"], r"training\.learning_rate=-1\.0: must be a finite number above 0"),
+        ("train", ["training.emit_learning_rate=0"], r"training\.emit_learning_rate=0\.0: must be a finite number"),
+        ("train", ["training.warmup_steps=-5"], r"training\.warmup_steps=-5: must be at least 0"),
+        ("train", ["training.dropout=1.5"], r"training\.dropout=1\.5: .* at least 0 and below 1"),
+        ("train", ["training.rows=4"], r"model\.attention=approximate, .* give training\.rows=null, or model\.att"),
+        ("train", ["model.attention=exactt"], r"model\.attention='exactt': must be one of approximate, exact"),
+        ("train", ["model.softmax=join"], r"model\.softmax='join': must be one of joint, separate"),
+        ("train", ["model.anchor=foo"], r"model\.anchor='foo': must be 'source_length' or a position"),
+        ("train", ["system=offline", "model.anchor=visible_length"], r"model\.anchor='visible_length': must be 's"),
+        ("train", ["model.emit_hidden=-3"], r"model\.emit_hidden=-3: a number of units"),
+        ("train", ["model.adaptation=lora", "model.lora.rank=0"], r"model\.lora\.rank=0: must be at least 1"),
+        ("train", ["trainer.precision=fp8"], r"trainer\.precision='fp8': .* must be one of auto, 32, 16-mixed"),
+        ("train", ["trainer.log_every_n_steps=0"], r"trainer\.log_every_n_steps=0: must be at least 1; to log"),
+        ("train", ["data=wmt21_zhen", "data.root=r", "data.cleaning=strickt"], r"data\.cleaning='strickt': must be o"),
         ("train", ["training.betas=[0.9]"], r"training\.betas=\[0\.9\]: .*two numbers"),
         ("evaluate", ["split=train"], "split='train': must be 'test' or 'validation'"),
         ("evaluate", ["limit=0"], "limit=0: must be at least 1"),
@@ -494,6 +513,10 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
 def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point, arguments, message):
     with pytest.raises(ValueError, match=message):
         checked(entry_point, *arguments)
+
+
+def test_presets_of_cleaning_are_those_of_data_prep():
+    assert {path.stem for path in (CONF.parent / "data_prep" / "conf" / "cleaning").glob("*.yaml")} == {*CLEANINGS}
 
 
 @pytest.mark.parametrize(
@@ -757,6 +780,14 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on_where_that_can_be(tmp_path, c
         assert stopped.value.code == 130
         assert capsys.readouterr().err == expected
         (tmp_path / "decoding.json").touch()
+
+
+def test_ctrl_c_in_a_sweep_says_how_all_of_it_goes_on(tmp_path, capsys):
+    (tmp_path / "decoding.json").touch()
+    with pytest.raises(SystemExit), user_errors(tmp_path, sweep="runs/sweep"):
+        raise KeyboardInterrupt
+    told = "interrupted; go on with the same command and hydra.sweep.dir=runs/sweep\n"
+    assert capsys.readouterr().err == told
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ ROOMS = (
     "serving",  # the live server
 )
 LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room
-# The rules of λ and θ, and the settings of a server, which the schema has, too.
-SCHEMA_KNOWS = {"duplexmt.policy.knobs", "duplexmt.serving.settings"}
+# The rules of options, and the settings of a server, which the schema has, too.
+SCHEMA_KNOWS = {"duplexmt.grid.knobs", "duplexmt.policy.knobs", "duplexmt.serving.settings", "duplexmt.training.knobs"}
 FILES = sorted(
     [
         *(ROOT / f"{name}.py" for name in ENTRY_POINTS),

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..grid.knobs import check_anchor
 from ..grid.model import check_backbone
-from ..grid.rope import check_anchor
 from .mask import check_trained_k, prefix_mask
 
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..grid.knobs import VISIBLE_LENGTH
 from ..grid.model import GridModel
-from ..grid.rope import VISIBLE_LENGTH
 from .stream_cache import I, O, StreamCache
 
 MANY = 16  # streams that WAIT, from which on the shorter half of their rows attends apart from the longer

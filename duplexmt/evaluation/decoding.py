@@ -212,7 +212,7 @@ class Decoding:
         try:
             content = json.loads((folder / DECODING).read_text(encoding="utf-8"))
             points = {key: Point(**values) for key, values in content["points"].items()}
-            decoding = cls(folder, content["test"], points, content["complete"], content["model_folders"])
+            decoding = cls(folder, content["test"], points, content["complete"], content.get("model_folders"))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
         decoding._read_hypotheses()

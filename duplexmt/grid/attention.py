@@ -13,9 +13,6 @@ from .cells import Cells, Lines, spread
 from .prefix_softmax import causal_attention, merge
 from .scan import hadamard_attention
 
-ATTENTION_KINDS = ("approximate", "exact")
-SOFTMAX_KINDS = ("joint", "separate")
-
 
 def approximate_attention(
     cells: Cells,

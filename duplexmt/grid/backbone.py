@@ -11,6 +11,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.activations import ACT2FN
 
+from .knobs import check_lora
 from .model import SUPPORTED_BACKBONES, check_backbone
 
 SIZES = (
@@ -142,15 +143,7 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
     """
     from peft import LoraConfig, get_peft_model
 
-    if rank < 1:
-        raise ValueError(f"model.lora.rank={rank}: must be at least 1 (the paper uses 64)")
-    if alpha < 1:
-        raise ValueError(
-            f"model.lora.alpha={alpha}: must be at least 1 (the paper uses 128); what LoRA adds is multiplied by alpha "
-            "over rank, so 0 would leave the backbone as it is"
-        )
-    if not 0 <= dropout < 1:
-        raise ValueError(f"model.lora.dropout={dropout}: must be at least 0 and below 1 (the paper uses 0)")
+    check_lora(rank, alpha, dropout)
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,

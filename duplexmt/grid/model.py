@@ -12,9 +12,10 @@ from ..kernels.lora import linear
 from ..kernels.norm import rms_norm
 from ..kernels.products import matrix_products, on_rounded
 from ..kernels.swiglu import gated
-from .attention import ATTENTION_KINDS, SOFTMAX_KINDS, approximate_attention, exact_attention
+from .attention import approximate_attention, exact_attention
 from .cells import Cells
-from .rope import VISIBLE_LENGTH, check_anchor, rotate, signed, target_positions
+from .knobs import VISIBLE_LENGTH, check_grid, check_rows_stand_alone, rows_stand_alone
+from .rope import rotate, signed, target_positions
 from .rows import Rows, row_attention
 
 WAIT, EMIT = 0, 1  # classes of the EMIT head
@@ -57,15 +58,12 @@ class GridModel(nn.Module):
         emit_hidden: int = 0,
     ) -> None:
         super().__init__()
-        if attention not in ATTENTION_KINDS:
-            raise ValueError(f"model.attention={attention!r}: must be one of {', '.join(ATTENTION_KINDS)}")
-        if softmax not in SOFTMAX_KINDS:
-            raise ValueError(f"model.softmax={softmax!r}: must be one of {', '.join(SOFTMAX_KINDS)}")
+        check_grid(attention, softmax, anchor, emit_hidden)
         self.backbone: Any = backbone
         self.attention = attention
         self.input_attends_output = input_attends_output
         self.softmax = softmax
-        self.anchor = check_anchor(anchor, naive=True)
+        self.anchor = anchor
         self.window = check_backbone(self.causal_lm.config)
         self.recompute = "nothing"  # one of RECOMPUTE, in training
         self.certainty = 0.0  # weight of the next token's certainty in decoding, see `decide`
@@ -100,7 +98,7 @@ class GridModel(nn.Module):
     @property
     def row_cacheable(self) -> bool:
         """Whether no cell reads another row, so that `RowCache` can hold the present one."""
-        return self.attention == "exact" and not self.input_attends_output and self.softmax == "joint"
+        return rows_stand_alone(self.attention, self.input_attends_output, self.softmax)
 
     @property
     def device(self) -> torch.device:
@@ -249,12 +247,7 @@ class GridModel(nn.Module):
 
     def check_rows(self) -> None:
         """Raise `ValueError` where some rows cannot be computed without the others."""
-        if not self.row_cacheable:
-            raise ValueError(
-                f"rows of a grid with model.attention={self.attention}, model.input_attends_output="
-                f"{self.input_attends_output}, model.softmax={self.softmax} read each other, so all must be computed: "
-                "give training.rows=null, or model.attention=exact model.input_attends_output=false model.softmax=joint"
-            )
+        check_rows_stand_alone(self.attention, self.input_attends_output, self.softmax)
 
     def _contexts(self, layer: Any, cells: Cells | Rows, states: Tensor, sizes: Sizes, rope: Rotation) -> Tensor:
         """Attention contexts `[n, H, E]` of the source stream's states, then of the target stream's."""
@@ -300,13 +293,7 @@ class GridModel(nn.Module):
 
 
 def emit_head(width: int, hidden: int) -> nn.Module:
-    """The EMIT head (`eq:emit-loss`): linear, or with a hidden layer of `hidden` units.
-
-    Raises:
-        ValueError: for a negative number of units.
-    """
-    if hidden < 0:
-        raise ValueError(f"model.emit_hidden={hidden}: a number of units, or 0 for the paper's linear head")
+    """The EMIT head (`eq:emit-loss`): linear, or with a hidden layer of `hidden` units."""
     classes = nn.Linear(hidden or width, 2)
     nn.init.normal_(classes.weight, std=0.02)
     nn.init.zeros_(classes.bias)

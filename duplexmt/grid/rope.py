@@ -5,24 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-VISIBLE_LENGTH = "visible_length"  # the naive alternative that the paper rejects: x_vis + y, which moves at every read
-
-
-def check_anchor(anchor: str | int, naive: bool = False) -> str | int:
-    """Return `anchor` if it is `source_length` or a position ≥ 0 (or `visible_length`, where that is possible).
-
-    Raises:
-        ValueError: for anything else.
-    """
-    if anchor == "source_length" or (isinstance(anchor, int) and not isinstance(anchor, bool) and anchor >= 0):
-        return anchor
-    if anchor == VISIBLE_LENGTH and naive:
-        return anchor
-    raise ValueError(
-        f"model.anchor={anchor!r}: must be 'source_length' or a position of at least 0, such as 0 or 128"
-        + (f" (or {VISIBLE_LENGTH!r}, an ablation)" if naive else "")
-    )
-
 
 def target_positions(anchor: str | int, source_lengths: Tensor, y: Tensor) -> Tensor:
     """Positions of target tokens, `pos_O(y) = anchor + y` (`eq:rope-anchor`).

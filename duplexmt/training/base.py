@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
-from .optimizers import OPTIMIZERS, optimizer_of
+from .knobs import check_optimisation
+from .optimizers import optimizer_of
 
-SCHEDULES = ("constant", "linear")
 SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which training gives up
 PRECISION = "trainer_precision"  # in a checkpoint
 FROZEN = "frozen_weights"  # the same: their checksums
@@ -28,11 +28,7 @@ log = logging.getLogger("train")
 def drop_residuals(decoder: nn.Module, share: float) -> None:
     """Zero a share of what embedding, attention and MLP of a Hugging Face decoder add to the residual stream, while it
     trains; what is left is scaled up, so that its mean stays. Pretrained decoders come without, as they saw more data.
-
-    ValueError for a share below 0, or of 1 and above.
     """
-    if not 0 <= share < 1:
-        raise ValueError(f"training.dropout={share}: a share of what is added must be at least 0 and below 1")
     if share == 0:
         return
 
@@ -89,15 +85,14 @@ class TranslationModule(L.LightningModule):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if schedule not in SCHEDULES:
-            raise ValueError(f"training.schedule={schedule!r}: must be one of {', '.join(SCHEDULES)}")
-        if optimizer not in OPTIMIZERS:
-            raise ValueError(f"training.optimizer={optimizer!r}: must be one of {', '.join(OPTIMIZERS)}")
-        for name, rate in (("learning_rate", learning_rate), ("emit_learning_rate", emit_learning_rate)):
-            if rate is not None and not 0 < rate < inf:
-                raise ValueError(f"training.{name}={rate}: must be a finite number above 0")
-        if warmup_steps < 0:
-            raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
+        check_optimisation(
+            learning_rate=learning_rate,
+            emit_learning_rate=emit_learning_rate,
+            warmup_steps=warmup_steps,
+            schedule=schedule,
+            optimizer=optimizer,
+            dropout=dropout,
+        )
         self.model, self.tokens = model, tokens
         self.frozen = checksums(weight for weight in self.parameters() if not weight.requires_grad)
         drop_residuals(model.causal_lm.model, dropout)

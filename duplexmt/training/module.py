@@ -14,10 +14,8 @@ from ..policy.knobs import check_lam, check_rows
 from ..policy.losses import GridLoss, grid_loss
 from ..policy.rows import DrawnRows, drawn_points, drawn_rows
 from .base import TranslationModule
+from .knobs import check_losses
 from .throughput import step_flops
-
-EMIT_LOSSES = ("mask", "regret")
-LM_CELLS = ("mask", "visits", "drawn_visits")
 
 
 class GridTranslation(TranslationModule):
@@ -50,10 +48,7 @@ class GridTranslation(TranslationModule):
         **optimisation: Any,
     ) -> None:
         super().__init__(model, tokens, **optimisation)
-        if emit_loss not in EMIT_LOSSES:
-            raise ValueError(f"training.emit_loss={emit_loss!r}: must be one of {', '.join(EMIT_LOSSES)}")
-        if lm_cells not in LM_CELLS:
-            raise ValueError(f"training.lm_cells={lm_cells!r}: must be one of {', '.join(LM_CELLS)}")
+        check_losses(emit_loss, lm_cells)
         self.visits, self.words_drawn = lm_cells != "mask", lm_cells == "drawn_visits"
         self.rows = check_rows(rows)
         if rows is not None:

@@ -10,8 +10,6 @@ from torch.optim import Adam, Optimizer
 
 from .muon import Muon
 
-OPTIMIZERS = ("adam", "muon")
-
 
 def optimizer_of(
     name: str,

@@ -8,9 +8,9 @@ import torch
 from ..kernels.products import fast_bfloat16
 from .base import PRECISION
 from .checkpoint import read_checkpoint
+from .knobs import check_precision
 
 CHOSEN_PRECISION = "DUPLEXMT_PRECISION"  # of the first process, in the environment of those it starts
-PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
 
 
 def settled_precision(precision: str, accelerator: str, num_nodes: int = 1, resume_from: Path | None = None) -> str:
@@ -27,16 +27,19 @@ def settled_precision(precision: str, accelerator: str, num_nodes: int = 1, resu
         resume_from: the checkpoint of a run that goes on.
 
     Raises:
-        ValueError: for a precision in which trained weights would not stay in float32.
+        ValueError: for a precision in which trained weights would not stay in float32, or a checkpoint without one.
     """
-    if precision not in PRECISIONS:
-        raise ValueError(
-            f"trainer.precision={precision!r}: trained weights stay in float32; must be one of {', '.join(PRECISIONS)}"
-        )
+    check_precision(precision)
     if precision != "auto":
         return precision
     if resume_from is not None:
-        return str(read_checkpoint(resume_from, mmap=True)[PRECISION])
+        begun = read_checkpoint(resume_from, mmap=True).get(PRECISION)
+        if begun is None:
+            raise ValueError(
+                f"{resume_from} is of an older version and does not say in which precision its run was begun: give "
+                "trainer.precision=, such as 32 or bf16-mixed"
+            )
+        return str(begun)
     if "LOCAL_RANK" not in os.environ or CHOSEN_PRECISION not in os.environ:
         os.environ[CHOSEN_PRECISION] = fastest_precision(accelerator, num_nodes)
     return os.environ[CHOSEN_PRECISION]

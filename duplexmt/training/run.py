@@ -53,11 +53,6 @@ def build_trainer(
     Raises:
         ValueError: for settings that cannot be honoured, here or on this machine.
     """
-    if trainer["log_every_n_steps"] < 1:
-        raise ValueError(
-            f"trainer.log_every_n_steps={trainer['log_every_n_steps']}: must be at least 1; "
-            "to log rarely give a large number"
-        )
     quiet_libraries()
     last = folder / "checkpoints" / "last.ckpt"
     progress = [ProgressBar() if sys.stdout.isatty() else ProgressLog()] if trainer["enable_progress_bar"] else []

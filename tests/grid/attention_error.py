@@ -19,9 +19,10 @@ from torch import Tensor
 
 from duplexmt.grid.attention import approximate_attention, exact_attention
 from duplexmt.grid.cells import Cells
+from duplexmt.grid.knobs import VISIBLE_LENGTH
 from duplexmt.grid.model import GridModel, finish_block, project_and_rotate, rotation
 from duplexmt.grid.prefix_softmax import merge
-from duplexmt.grid.rope import VISIBLE_LENGTH, target_positions
+from duplexmt.grid.rope import target_positions
 from duplexmt.kernels.norm import rms_norm
 
 

@@ -1,6 +1,7 @@
 """What a run reports about its speed, and the choices that make it."""
 
 import csv
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -157,6 +158,13 @@ def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_le
     assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32-true")] == [torch.float16, torch.bfloat16, None]
 
 
+def test_a_run_of_a_version_that_kept_no_precision_asks_for_it(monkeypatch):
+    monkeypatch.setattr("duplexmt.training.precision.read_checkpoint", lambda path, mmap: {})
+    with pytest.raises(ValueError, match=r"old/last\.ckpt is of an older version .*trainer\.precision="):
+        settled_precision("auto", "cpu", resume_from=Path("old/last.ckpt"))
+    assert settled_precision("32", "cpu", resume_from=Path("old/last.ckpt")) == "32"
+
+
 @pytest.mark.filterwarnings("ignore:.*fp16 is not supported on CPU", "ignore:.*for historical reasons")
 @pytest.mark.parametrize("precision", ["16-mixed", "16", "bf16", "bf16-mixed"])
 def test_frozen_weights_are_of_the_type_that_a_cpu_computes_in(precision, tmp_path):
@@ -213,7 +221,6 @@ def test_a_gpu_trains_alone(monkeypatch):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"log_every_n_steps": 0}, r"trainer.log_every_n_steps=0: must be at least 1"),
         (
             {"precision": "bf16-true"},
             r"trainer.precision='bf16-true': .* must be one of auto, 32, 16-mixed, bf16-mixed",

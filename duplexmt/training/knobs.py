@@ -1,0 +1,48 @@
+"""The options of a training and their rules, which the schema of `conf/` has, too; no torch."""
+
+from math import inf
+
+EMIT_LOSSES = ("mask", "regret")
+LM_CELLS = ("mask", "visits", "drawn_visits")
+SCHEDULES = ("constant", "linear")
+OPTIMIZERS = ("adam", "muon")
+PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
+
+
+def check_losses(emit_loss: str, lm_cells: str) -> None:
+    """Raise ValueError for a loss of a grid that there is not."""
+    if emit_loss not in EMIT_LOSSES:
+        raise ValueError(f"training.emit_loss={emit_loss!r}: must be one of {', '.join(EMIT_LOSSES)}")
+    if lm_cells not in LM_CELLS:
+        raise ValueError(f"training.lm_cells={lm_cells!r}: must be one of {', '.join(LM_CELLS)}")
+
+
+def check_optimisation(
+    *,
+    learning_rate: float,
+    emit_learning_rate: float | None,
+    warmup_steps: int,
+    schedule: str,
+    optimizer: str,
+    dropout: float,
+) -> None:
+    """Raise ValueError for an option of `TranslationModule` out of its range."""
+    if schedule not in SCHEDULES:
+        raise ValueError(f"training.schedule={schedule!r}: must be one of {', '.join(SCHEDULES)}")
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"training.optimizer={optimizer!r}: must be one of {', '.join(OPTIMIZERS)}")
+    for name, rate in (("learning_rate", learning_rate), ("emit_learning_rate", emit_learning_rate)):
+        if rate is not None and not 0 < rate < inf:
+            raise ValueError(f"training.{name}={rate}: must be a finite number above 0")
+    if warmup_steps < 0:
+        raise ValueError(f"training.warmup_steps={warmup_steps}: must be at least 0")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"training.dropout={dropout}: a share of what is added must be at least 0 and below 1")
+
+
+def check_precision(precision: str) -> None:
+    """Raise ValueError for a precision in which trained weights would not stay in float32."""
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"trainer.precision={precision!r}: trained weights stay in float32; must be one of {', '.join(PRECISIONS)}"
+        )
