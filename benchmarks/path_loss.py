@@ -6,7 +6,8 @@ Given the reference, a setting decides when each of its tokens is written: θ by
 schedule. The mean loss of the tokens at those states, beside the AL of the path, compares policies and models with a
 fraction of the scatter of BLEU. What the model would have written itself plays no part, but in a recorded certainty.
 
-A second table has each θ's loss at the latency of each k, from the line through the two settings around it.
+A second table has each model's loss at the latency of each k (of a grid interpolated between its two nearest θ) and
+with the whole source read.
 
 Pairs: a source and a target a line, such as validation pairs, or an evaluation's folder; by default those of the
 built-in corpus. All model folders must share a tokenizer for their losses to compare. The last line is one JSON object.
@@ -39,7 +40,6 @@ from duplexmt.policy.guide import guide
 THETAS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 BATCH = 25
 WHOLE = "whole source"
-SHOWN = (*(f"k={k}" for k in DELAYS), WHOLE)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -98,7 +98,7 @@ def schedule_rows(k: int, X: int, Y: int) -> list[int]:
 
 def shown_losses(row: dict[str, Any]) -> dict[str, str]:
     """The row's losses as shown: with three decimals, where trainings of one kind differ by 0.006."""
-    return {name: f"{row[name]:.3f}" for name in ("loss", *SHOWN) if row.get(name) is not None}
+    return {name: f"{loss:.3f}" for name, loss in row.items() if name != "AL" and isinstance(loss, float)}
 
 
 def at_latency_of_k(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -108,19 +108,19 @@ def at_latency_of_k(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         rows: of one model after another, as `path_losses` gives them, with `model`.
 
     Returns:
-        For each model `model`, `k=…` for k in `DELAYS` (of a grid by θ, linear in AL between the two settings around
-        that of the fixed schedule; None beyond its settings; of a prefix model on its own schedule) and `whole source`.
+        For each model `model`, `k=…` for each k found (of a grid by θ, linear in AL between the two settings around
+        that of the fixed schedule; of a prefix model on its own schedule) and `whole source`; None where it has none.
     """
+    fixed = {row["setting"] for row in rows if not row["setting"].startswith("θ=")}
+    columns = [*sorted(fixed - {WHOLE}, key=lambda setting: int(setting.removeprefix("k="))), WHOLE]
     table = []
     for model in dict.fromkeys(row["model"] for row in rows):
         found = {row["setting"]: row for row in rows if row["model"] == model}
         curve = sorted((row["AL"], row["loss"]) for setting, row in found.items() if setting.startswith("θ="))
-        at: dict[str, float | None] = {
-            setting: found[setting]["loss"] if setting in found else None for setting in SHOWN
-        }
+        at: dict[str, float | None] = {name: found[name]["loss"] if name in found else None for name in columns}
         if curve:
             lags, losses = zip(*curve, strict=True)
-            for setting in SHOWN[:-1]:
+            for setting in found.keys() & {*columns} - {WHOLE}:
                 loss = float(np.interp(found[setting]["AL"], lags, losses, left=nan, right=nan))
                 at[setting] = None if isnan(loss) else loss
         table.append({"model": model, **at})

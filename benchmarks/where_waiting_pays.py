@@ -100,8 +100,8 @@ def main() -> None:
         if asked.over_seeds:
             try:
                 scores = mean_over_seeds(scores)
-            except ValueError as error:  # settings that not all trainings have
-                parser.error(str(error))
+            except ValueError as error:  # a setting that not all trainings have, or a model that is there twice
+                parser.error(str(error).replace("over_seeds=true", "--over-seeds"))
         give_names(scores)
         print(f"\n{kind}, {name}: {span}, {len(indices)} sentences")
         for entry in scores:

@@ -9,9 +9,10 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
-from omegaconf.errors import ValidationError
+from omegaconf.errors import OmegaConfBaseException
 
 # Types of settings in words.
 KINDS = {
@@ -37,14 +38,20 @@ def quote_arguments(arguments: list[str]) -> list[str]:
             plain = not value or re.fullmatch(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", value, re.DOTALL) is not None
             value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)  # no interpolation
             value = value if plain else in_quotes(value)
-        elif equals and not name.startswith("-") and not readable(argument):
-            value = readable_value(name, value)
+        elif equals and not name.startswith("-"):
+            if value.startswith("~/"):  # which dash does not expand here, nor any shell in quotes
+                value = str(Path(value).expanduser())
+            if not readable(name + equals + value):
+                value = readable_value(name, value)
         quoted.append(name + equals + value)
     return quoted
 
 
 def readable_value(name: str, value: str) -> str:
     """A value that Hydra's grammar cannot read, with quotes around it, or around those of its items that want them."""
+    if "],[" in value:  # lists to sweep over
+        lists = [readable_value(name, f"[{one}]") for one in value.removeprefix("[").removesuffix("]").split("],[")]
+        return ",".join(lists)
     if value.startswith("[") and value.endswith("]"):
         items = value[1:-1].split(",")
         return f"[{','.join(item if readable(f'{name}={item}') else in_quotes(item.strip()) for item in items)}]"
@@ -78,13 +85,15 @@ def check_arguments(schema: type, arguments: list[str], conf: Path | None = None
         ValueError: for an unknown setting, a value (of those to sweep over, too) that is not of a setting's type, or
             another program's experiment.
     """
-    check_names(schema, arguments)
+    if {"-sc", "--shell-completion"} & {*arguments}:
+        return arguments
+    check_names(schema, arguments, experiments=conf is not None)
     if conf is not None:
         check_experiments(schema, arguments, conf)
     parser = OverridesParser.create()
     for override in (parser.parse_override(argument) for argument in arguments if readable(argument)):
         values: list[Any] = []
-        if override.is_discrete_sweep():
+        if is_choice(override):
             values = list(override.sweep_iterator())
         elif not override.is_sweep_override() and not override.is_delete():
             values = [override.value()]
@@ -93,9 +102,19 @@ def check_arguments(schema: type, arguments: list[str], conf: Path | None = None
     return arguments
 
 
-def check_names(schema: type, arguments: Iterable[str]) -> None:
+def is_choice(override: Override) -> bool:
+    """Whether an argument sweeps over values that it names itself: `1,2`, not `glob(*)`, which names files."""
+    return override.is_discrete_sweep() and not isinstance(override.value(), Glob)
+
+
+def check_names(schema: type, arguments: Iterable[str], experiments: bool = True) -> None:
     """Refuse command-line arguments that name no setting, before Hydra does: of an unknown one it would advise
     `+NAME=…`, and of a text without a name it would show its grammar.
+
+    Args:
+        schema: a dataclass, its groups dataclasses in it.
+        arguments: of the command line.
+        experiments: whether the program has `experiment=…`.
 
     Raises:
         ValueError: for the first of them, with the setting most like it.
@@ -114,7 +133,8 @@ def check_names(schema: type, arguments: Iterable[str]) -> None:
         of_option = argument.startswith("-")
         name = name.lstrip("+~")
         known = name in names or name.startswith(mappings)
-        if not equals or known or re.match(r"-|hydra\b|experiment\b", name) or re.search("[/@]", name):
+        own = r"-|hydra\b|experiment\b" if experiments else r"-|hydra\b"
+        if not equals or known or re.match(own, name) or re.search("[/@]", name):
             continue
         likeness, nearest = max((_likeness(name, other), other) for other in names)
         hint = f"did you mean {nearest}?" if likeness >= 0.7 else "--help shows all"
@@ -163,12 +183,12 @@ def check_type(schema: type, name: str, value: Any) -> None:
     Args:
         schema: a dataclass, its groups dataclasses in it.
         name: of a setting, such as `data.batch_size`; one that is no field of the schema may be a group's, or Hydra's.
-        value: as Hydra's grammar reads it; of a group, the name of its file.
+        value: as Hydra's grammar reads it; of a group, the name of its file, or some of its settings.
 
     Raises:
         ValueError: for a value of another type than the setting's.
     """
-    *groups, last = name.split(".")
+    root, (*groups, last) = schema, name.split(".")
     for group in groups:
         schema = get_type_hints(schema).get(group, Any)
         if not is_dataclass(schema):
@@ -176,13 +196,16 @@ def check_type(schema: type, name: str, value: Any) -> None:
     kind = get_type_hints(schema).get(last)
     if kind is None:
         return
-    if is_dataclass(kind):
+    if is_dataclass(kind) and isinstance(value, dict):
+        for inner, given in value.items():
+            check_type(root, f"{name}.{inner}", given)
+    elif is_dataclass(kind):
         if not isinstance(value, str | list):
             raise ValueError(f"{name}={value}: must be the name of a file in conf/{name}")
     elif "${" not in str(value):  # what that stands for is known later
         try:
             OmegaConf.update(OmegaConf.structured(schema), last, value)
-        except ValidationError as error:
+        except OmegaConfBaseException as error:
             shown = "null" if value is None else value
             raise ValueError(f"{name}={shown}: must be {_kind_in_words(kind)}") from error
 

@@ -21,7 +21,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from data_prep.arguments import in_quotes, last_of, without_quotes
+from data_prep.arguments import in_quotes, is_choice, last_of, without_quotes
 
 if not sys.stderr.isatty():  # each state of a progress bar stays in a log
     os.environ.setdefault("TQDM_MININTERVAL", "10")
@@ -137,7 +137,8 @@ def jobs_of(config: DictConfig) -> Iterator[DictConfig]:
     swept = [one for one in overrides if one.is_discrete_sweep()]
     plain = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     names = [one.key_or_group for one in swept]
-    if any(name == "experiment" or isinstance(OmegaConf.select(plain, name), DictConfig) for name in names):
+    groups = any(name == "experiment" or isinstance(OmegaConf.select(plain, name), DictConfig) for name in names)
+    if groups or not all(is_choice(one) for one in swept):
         return
     combinations = itertools.product(*(one.sweep_string_iterator() for one in swept))
     for values in itertools.islice(combinations, MOST_JOBS):

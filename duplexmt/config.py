@@ -7,11 +7,14 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError
+
+import data_prep
 
 from .grid.knobs import check_anchor, check_grid, check_lora, check_rows_stand_alone
 from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_k_min, check_lam, check_rows, check_theta
@@ -53,7 +56,7 @@ class ModelConfig:
             )
         if self.adaptation == "lora":
             check_lora(self.lora.rank, self.lora.alpha, self.lora.dropout)
-        check_grid(self.attention, self.softmax, self.anchor, self.emit_hidden)
+        check_grid(self.attention, self.softmax, self.emit_hidden)
 
 
 @dataclass
@@ -83,7 +86,7 @@ OF_CORPUS = {
     "pairs_folder": ("path", "prepared", "cleaning", "sources", "exclude", "held_out"),
     "wmt21_zhen": ("root", "prepared", "cleaning", "sources"),
 }
-CLEANINGS = ("paper", "strict")  # presets of data_prep
+CLEANINGS = sorted(path.stem for path in (Path(data_prep.__file__).parent / "conf" / "cleaning").glob("*.yaml"))
 WHERE = tuple(dict.fromkeys(name for names in OF_CORPUS.values() for name in names))
 
 
@@ -98,7 +101,7 @@ class DataConfig:
     test_path: str | None = None
     root: str | None = None  # wmt21_zhen: folder of the raw files
     prepared: str | None = None  # folder of what data_prep makes of the files; null: ROOT/prepared
-    cleaning: str = "paper"  # paper | strict
+    cleaning: str = "paper"  # a preset of data_prep/conf/cleaning: paper | strict
     sources: list[str] | None = None  # of wmt21_zhen or pairs_folder, by name; null: all
     exclude: list[str] = field(default_factory=list)  # pairs_folder: patterns of test files, never trained on
     held_out: list[str] = field(default_factory=list)  # pairs_folder: files to hold test_size, validation_size pairs of
@@ -248,8 +251,10 @@ class TrainingConfig:
             optimizer=self.optimizer,
             dropout=self.dropout,
         )
-        if len(self.betas) != 2:
-            raise ValueError(f"training.betas={self.betas}: Adam needs two numbers, such as [0.9, 0.999]")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(
+                f"training.betas={self.betas}: Adam needs two numbers of at least 0 and below 1, such as [0.9, 0.999]"
+            )
         if not 0 < self.emit_weight < float("inf"):
             raise ValueError(
                 f"training.emit_weight={self.emit_weight}: must be a finite number above 0 (the paper uses 1)"
@@ -414,7 +419,7 @@ class EvaluateSettings:
 
     model_folder: Any  # one, a list of them, or a pattern such as runs/sweep/*/model
     resume: str | None  # folder of an evaluation to go on with
-    rescore: Any  # folder (or folders) of finished evaluations, or of a sweep: score again, decode nothing
+    rescore: Any  # folder (or folders) of finished evaluations, of a sweep or of an earlier rescore: decode nothing
     split: str  # test | validation
     limit: int | None  # first sentences only
     references: list[str]  # files of further references, a line for each test pair

@@ -27,7 +27,6 @@ from duplexmt.command_line import (
     user_errors,
 )
 from duplexmt.config import (
-    CLEANINGS,
     SCHEMAS,
     DataConfig,
     PolicyConfig,
@@ -352,6 +351,8 @@ def test_names_of_settings_groups_and_hydras_own_are_let_through():
         ("model.lora.rank=choice(8,x)", "model.lora.rank=x: must be a whole number"),
         ("model.architecture=3", "model.architecture=3: must be {name: value}, or null"),
         ("data=5", "data=5: must be the name of a file in conf/data"),
+        ("model.lora={rank:x}", "model.lora.rank=x: must be a whole number"),
+        ("data.sources={a:1}", "data.sources={'a': 1}: must be a list in which each is a text, or null"),
         ("policy.lamb=0.1", "policy.lamb: there is no such setting; did you mean policy.lam?"),
     ],
 )
@@ -365,9 +366,9 @@ def test_arguments_of_the_right_type_stay_as_they_are():
         "experiment=smoke", "data=pairs", "+data.path=1.tsv", "data.max_tokens=null", "policy.lam=1,0.1,1e-2",
         "policy.lam=interval(0,1)", "training.seed=range(1,4)", "training.betas=[0,1]", "model.architecture.x=y",
         "name=${system.name}", "trainer.devices=cores", "~data.seed", "hydra.sweep.dir=x", "hydra/launcher=joblib",
-        "mine/model=x", "-m", "--config-dir", "some folder", "name=a b",
+        "mine/model=x", "-m", "--config-dir", "some folder", "name=a b", "data=glob(*)", "model.lora={rank:4}",
     ]  # fmt: skip
-    assert check_arguments(TrainSettings, arguments) == arguments
+    assert check_arguments(TrainSettings, arguments, CONF) == arguments
 
 
 @pytest.mark.parametrize(
@@ -488,6 +489,7 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("train", ["trainer.log_every_n_steps=0"], r"trainer\.log_every_n_steps=0: must be at least 1; to log"),
         ("train", ["data=wmt21_zhen", "data.root=r", "data.cleaning=strickt"], r"data\.cleaning='strickt': must be o"),
         ("train", ["training.betas=[0.9]"], r"training\.betas=\[0\.9\]: .*two numbers"),
+        ("train", ["training.betas=[0.9,1.5]"], r"training\.betas=\[0\.9, 1\.5\]: .*below 1"),
         ("evaluate", ["split=train"], "split='train': must be 'test' or 'validation'"),
         ("evaluate", ["limit=0"], "limit=0: must be at least 1"),
         ("train", ["policy.theta=recorded"], r"policy\.theta=recorded: a model that is still to be trained"),
@@ -513,10 +515,6 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
 def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point, arguments, message):
     with pytest.raises(ValueError, match=message):
         checked(entry_point, *arguments)
-
-
-def test_presets_of_cleaning_are_those_of_data_prep():
-    assert {path.stem for path in (CONF.parent / "data_prep" / "conf" / "cleaning").glob("*.yaml")} == {*CLEANINGS}
 
 
 @pytest.mark.parametrize(
@@ -694,6 +692,8 @@ def test_resume_into_another_folder_is_refused(tmp_path):
         ("data.path=my corpus.tsv", "data.path=my corpus.tsv"),
         ("model_folder=[runs/a/model,läufe/*/model, b (2)]", "model_folder=[runs/a/model,'läufe/*/model','b (2)']"),
         ("model_folder=['läufe/b',runs/a]", "model_folder=['läufe/b',runs/a]"),
+        ("data.sources=[läufe,b],[c]", "data.sources=['läufe',b],[c]"),
+        ("data.path=~/a.tsv", f"data.path={Path.home()}/a.tsv"),
         ("policy.theta=[0.5,0.6]", "policy.theta=[0.5,0.6]"),
         ("policy.lam=range(1,4)", "policy.lam=range(1,4)"),
         ("--config-dir=läufe", "--config-dir=läufe"),

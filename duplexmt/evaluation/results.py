@@ -227,6 +227,9 @@ def evaluations_in(folders: Sequence[Path]) -> list[Path]:
         own = (folder / DECODING).is_file()
         inside = [folder] if own else sorted(path.parent for path in folder.glob(f"*/{DECODING}"))
         if not inside:
-            raise ValueError(f"rescore={folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py")
+            raise ValueError(
+                f"rescore={folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py (of a scoring of "
+                "other folders, those)"
+            )
         found += [path for path in inside if path not in found]
     return found

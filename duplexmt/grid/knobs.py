@@ -5,13 +5,12 @@ SOFTMAX_KINDS = ("joint", "separate")
 VISIBLE_LENGTH = "visible_length"  # the naive alternative that the paper rejects: x_vis + y, which moves at every read
 
 
-def check_grid(attention: str, softmax: str, anchor: str | int, emit_hidden: int) -> None:
+def check_grid(attention: str, softmax: str, emit_hidden: int) -> None:
     """Raise ValueError for an option of `GridModel` that it does not have."""
     if attention not in ATTENTION_KINDS:
         raise ValueError(f"model.attention={attention!r}: must be one of {', '.join(ATTENTION_KINDS)}")
     if softmax not in SOFTMAX_KINDS:
         raise ValueError(f"model.softmax={softmax!r}: must be one of {', '.join(SOFTMAX_KINDS)}")
-    check_anchor(anchor, naive=True)
     if emit_hidden < 0:
         raise ValueError(f"model.emit_hidden={emit_hidden}: a number of units, or 0 for the paper's linear head")
 

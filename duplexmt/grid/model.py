@@ -14,7 +14,7 @@ from ..kernels.products import matrix_products, on_rounded
 from ..kernels.swiglu import gated
 from .attention import approximate_attention, exact_attention
 from .cells import Cells
-from .knobs import VISIBLE_LENGTH, check_grid, check_rows_stand_alone, rows_stand_alone
+from .knobs import VISIBLE_LENGTH, check_anchor, check_grid, check_rows_stand_alone, rows_stand_alone
 from .rope import rotate, signed, target_positions
 from .rows import Rows, row_attention
 
@@ -58,12 +58,12 @@ class GridModel(nn.Module):
         emit_hidden: int = 0,
     ) -> None:
         super().__init__()
-        check_grid(attention, softmax, anchor, emit_hidden)
+        check_grid(attention, softmax, emit_hidden)
         self.backbone: Any = backbone
         self.attention = attention
         self.input_attends_output = input_attends_output
         self.softmax = softmax
-        self.anchor = anchor
+        self.anchor = check_anchor(anchor, naive=True)
         self.window = check_backbone(self.causal_lm.config)
         self.recompute = "nothing"  # one of RECOMPUTE, in training
         self.certainty = 0.0  # weight of the next token's certainty in decoding, see `decide`

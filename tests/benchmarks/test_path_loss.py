@@ -112,15 +112,15 @@ def test_a_model_of_all_delays_is_asked_about_each_as_one_of_that_delay_would_be
 
 def test_a_policys_loss_at_the_latency_of_k_lies_on_the_line_between_its_settings():
     grid = {"θ=0.3": (1, 2.0), "θ=0.9": (3, 1.0), "k=1": (1.5, 9), "k=3": (3, 9), "k=5": (4, 9), "k=7": (0.5, 9)}
-    settings = {"grid": grid | {"whole source": (6, 0.7)}, "wait-3": {"k=3": (3.2, 1.5)}}
+    settings = {"grid": grid | {"whole source": (6, 0.7)}, "wait-4": {"k=4": (4.2, 1.5)}}
     rows = [
         {"model": model, "setting": setting, "AL": lag, "loss": loss}
         for model, found in settings.items()
         for setting, (lag, loss) in found.items()
     ]
     assert at_latency_of_k(rows) == [
-        {"model": "grid", "k=1": 1.75, "k=3": 1.0, "k=5": None, "k=7": None, "whole source": 0.7},
-        {"model": "wait-3", "k=1": None, "k=3": 1.5, "k=5": None, "k=7": None, "whole source": None},
+        {"model": "grid", "k=1": 1.75, "k=3": 1.0, "k=4": None, "k=5": None, "k=7": None, "whole source": 0.7},
+        {"model": "wait-4", "k=1": None, "k=3": None, "k=4": 1.5, "k=5": None, "k=7": None, "whole source": None},
     ]
 
 

@@ -28,6 +28,7 @@ TEXTS = [text for pair in SENTENCES for text in pair] + ["", " ", "don't 2021年
         ("cleanin=strict", "cleanin: there is no such setting; did you mean cleaning?"),
         ("sample.train_size=many", "sample.train_size=many: must be a whole number, or null"),
         ("root=no such (1)", "no file no such (1)/en-zh-v1.txt.gz"),
+        ("experiment=paper", "experiment: there is no such setting"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_line(argument, told):
