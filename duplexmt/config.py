@@ -302,6 +302,10 @@ class TrainerConfig:
                 f"trainer.log_every_n_steps={self.log_every_n_steps}: must be at least 1; to log rarely give a large "
                 "number"
             )
+        if self.gradient_clip_val is not None and not self.gradient_clip_val >= 0:
+            raise ValueError(
+                f"trainer.gradient_clip_val={self.gradient_clip_val}: must be at least 0 (0 or null: gradients stay)"
+            )
         _check_limit("trainer.accumulate_grad_batches", self.accumulate_grad_batches)
         _check_limit("trainer.check_val_every_n_epoch", self.check_val_every_n_epoch, null="no rule by epochs")
         if isinstance(self.val_check_interval, int | float) and not self.val_check_interval > 0:  # a text is a time

@@ -486,6 +486,7 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("train", ["model.emit_hidden=-3"], r"model\.emit_hidden=-3: a number of units"),
         ("train", ["model.adaptation=lora", "model.lora.rank=0"], r"model\.lora\.rank=0: must be at least 1"),
         ("train", ["trainer.precision=fp8"], r"trainer\.precision='fp8': .* must be one of auto, 32, 16-mixed"),
+        ("train", ["trainer.gradient_clip_val=-1"], r"trainer\.gradient_clip_val=-1\.0: must be at least 0"),
         ("train", ["trainer.log_every_n_steps=0"], r"trainer\.log_every_n_steps=0: must be at least 1; to log"),
         ("train", ["data=wmt21_zhen", "data.root=r", "data.cleaning=strickt"], r"data\.cleaning='strickt': must be o"),
         ("train", ["training.betas=[0.9]"], r"training\.betas=\[0\.9\]: .*two numbers"),
