@@ -49,7 +49,9 @@ def quote_arguments(arguments: list[str]) -> list[str]:
 
 def readable_value(name: str, value: str) -> str:
     """A value that Hydra's grammar cannot read, with quotes around it, or around those of its items that want them."""
-    if "],[" in value:  # lists to sweep over
+    if value.startswith("[[") and value.endswith("]]"):
+        return f"[{readable_value(name, value[1:-1])}]"
+    if "],[" in value:  # lists in a list, or to sweep over
         lists = [readable_value(name, f"[{one}]") for one in value.removeprefix("[").removesuffix("]").split("],[")]
         return ",".join(lists)
     if value.startswith("[") and value.endswith("]"):

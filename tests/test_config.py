@@ -694,6 +694,8 @@ def test_resume_into_another_folder_is_refused(tmp_path):
         ("model_folder=[runs/a/model,läufe/*/model, b (2)]", "model_folder=[runs/a/model,'läufe/*/model','b (2)']"),
         ("model_folder=['läufe/b',runs/a]", "model_folder=['läufe/b',runs/a]"),
         ("data.sources=[läufe,b],[c]", "data.sources=['läufe',b],[c]"),
+        ("probes.pairs=[[你好,hello],[好,good]]", "probes.pairs=[['你好',hello],['好',good]]"),
+        ("probes.pairs=[[你好,hello]]", "probes.pairs=[['你好',hello]]"),
         ("data.path=~/a.tsv", f"data.path={Path.home()}/a.tsv"),
         ("policy.theta=[0.5,0.6]", "policy.theta=[0.5,0.6]"),
         ("policy.lam=range(1,4)", "policy.lam=range(1,4)"),
