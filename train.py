@@ -150,7 +150,7 @@ def corpus_of(cfg: TrainSettings, folder: Path) -> tuple[Any, Any]:
 
 def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -> Any:
     """The decoder to train: pretrained or with random weights, in full or by LoRA over weights that stay."""
-    from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
+    from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
     from duplexmt.model_folder.artifact import backbone_to_train
     from duplexmt.training.precision import half_precision
 
@@ -205,7 +205,7 @@ def policy_of(cfg: TrainSettings) -> dict[str, float]:
 
 def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:
     """The system, with the θ or k, that sentences are translated by while it trains and afterwards."""
-    from duplexmt.baselines.mask import shown_delay
+    from duplexmt.decoder.schedules import shown_delay
 
     return cfg.system.name, cfg.policy.thetas[0] if cfg.system.name == "grid" else shown_delay(cfg.system.k)
 

@@ -34,7 +34,7 @@ from benchmarks.measuring import QWEN, QWEN_VOCABULARY, check_counts, check_devi
 from duplexmt.cache.grid_cache import GridCache
 from duplexmt.cache.row_cache import RowCache
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.grid.backbone import random_backbone
+from duplexmt.decoder.backbone import random_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.streaming.engine import Engine, Stream
 from duplexmt.streaming.events import End, Read, Write

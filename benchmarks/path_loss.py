@@ -29,8 +29,9 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.held_out import examples, held_out_pairs
-from duplexmt.baselines.mask import DELAYS, MULTI_PATH
 from duplexmt.data.batch import Batch, Example, collate
+from duplexmt.decoder.knobs import MULTI_PATH
+from duplexmt.decoder.schedules import DELAYS
 from duplexmt.drawing.table import to_markdown
 from duplexmt.grid.model import GridModel
 from duplexmt.metrics.latency import average_lagging

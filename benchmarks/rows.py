@@ -48,7 +48,7 @@ from benchmarks.measuring import (
 from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.grid.backbone import add_lora, random_backbone
+from duplexmt.decoder.backbone import add_lora, random_backbone
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
 from duplexmt.grid.rows import Rows

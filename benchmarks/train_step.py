@@ -55,7 +55,7 @@ from benchmarks.measuring import (
 )
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.grid.backbone import add_lora, freeze_in, random_backbone
+from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.allocator import keep_freed_memory
 from duplexmt.training.module import GridTranslation

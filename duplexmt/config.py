@@ -16,7 +16,8 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
-from .grid.knobs import check_anchor, check_grid, check_lora, check_rows_stand_alone
+from .decoder.knobs import check_anchor, check_lora
+from .grid.knobs import check_grid, check_rows_stand_alone
 from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_k_min, check_lam, check_rows, check_theta
 from .serving.settings import EngineOptions, Limits
 from .training.knobs import check_losses, check_optimisation, check_precision

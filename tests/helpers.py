@@ -11,7 +11,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from data_prep.reading import Pair
 from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.tokenizer import train_bpe
-from duplexmt.grid.model import GridModel, rms_norm
+from duplexmt.grid.model import GridModel
+from duplexmt.kernels.norm import rms_norm
 
 SENTENCES = (
     ("站在那边的男人曾是棒球手。", "The man standing there was a baseball player."),

@@ -16,6 +16,7 @@ ROOMS = (
     "kernels",  # what makes it fast and is no idea of the paper
     "data",  # pairs in memory
     "corpus",  # where pairs come from
+    "decoder",  # any Hugging Face decoder over packed streams
     "grid",  # the model (Sections III and IV)
     "baselines",  # the backbone as a plain decoder
     "policy",  # heatmap, path, mask, losses (Sections V-A and V-B)
@@ -32,7 +33,13 @@ ROOMS = (
 )
 LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room
 # The rules of options, and the settings of a server, which the schema has, too.
-SCHEMA_KNOWS = {"duplexmt.grid.knobs", "duplexmt.policy.knobs", "duplexmt.serving.settings", "duplexmt.training.knobs"}
+SCHEMA_KNOWS = {
+    "duplexmt.decoder.knobs",
+    "duplexmt.grid.knobs",
+    "duplexmt.policy.knobs",
+    "duplexmt.serving.settings",
+    "duplexmt.training.knobs",
+}
 FILES = sorted(
     [
         *(ROOT / f"{name}.py" for name in ENTRY_POINTS),

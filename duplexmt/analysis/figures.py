@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..baselines.mask import own_delays
 from ..corpus.evaluation_files import clean_source
 from ..data.tokenizer import token_ids
+from ..decoder.schedules import own_delays
 from ..drawing.grid_figures import heatmap_figure, output_figure
 from ..drawing.schematics import schematics
 from ..drawing.staircase import read_write_steps

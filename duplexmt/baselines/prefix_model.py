@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..grid.knobs import check_anchor
+from ..decoder.knobs import check_anchor, check_trained_k
 from ..grid.model import check_backbone
-from .mask import check_trained_k, prefix_mask
 
 
 class PrefixModel(nn.Module):
@@ -105,6 +104,26 @@ class PrefixModel(nn.Module):
                 f"a source and target of {length} tokens exceed the backbone's sliding window of {self.window}, which "
                 "the prefix mask cannot honour: shorten the sentences (data.max_tokens) or take a backbone without it"
             )
+
+
+def prefix_mask(visible: Tensor, X: int) -> Tensor:
+    """Attention mask over `[source ; target]`, true where a query (row) sees a key (column).
+
+    A source token sees itself and the source before it. A target token sees itself, the target before it, and the
+    first `visible` source tokens. No source state depends on the target or on source to come: reading on changes no
+    state that is there already, and one pass over the sequence trains every prefix.
+
+    Args:
+        visible: `[B, Y]`, from `visible_source`.
+        X: source tokens of the batch, padding included.
+
+    Returns:
+        `[B, X + Y, X + Y]`, boolean.
+    """
+    B, Y = visible.shape
+    place = torch.arange(X + Y, device=visible.device)
+    source_seen = torch.cat((visible.new_full((B, X), X), visible), dim=1)  # by query
+    return (place <= place[:, None]) & ((place >= X) | (place < source_seen[..., None]))
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

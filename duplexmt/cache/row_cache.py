@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..grid.knobs import VISIBLE_LENGTH
+from ..decoder.knobs import VISIBLE_LENGTH
 from ..grid.model import GridModel
 from .stream_cache import I, O, StreamCache
 

@@ -8,9 +8,9 @@ import psutil
 import torch
 from torch import Tensor
 
-from ..grid.knobs import VISIBLE_LENGTH
+from ..decoder.knobs import VISIBLE_LENGTH
+from ..decoder.rope import signed
 from ..grid.model import GridModel
-from ..grid.rope import signed
 from ..kernels.packed import Norm, PackedLayer, packed_layers
 
 I, O = 0, 1  # streams, as index into the entries

@@ -18,7 +18,7 @@ from huggingface_hub import try_to_load_from_cache
 
 from data_prep.files import write_whole
 
-from ..baselines.mask import MULTI_PATH
+from ..decoder.knobs import MULTI_PATH
 from ..metrics.neural import whole_lines
 from ..model_folder.manifest import file_digest, read_manifest
 from .recipe import recipe_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..baselines.mask import own_delays
 from ..data.tokenizer import SourceTokens
+from ..decoder.schedules import own_delays
 from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.manifest import read_manifest

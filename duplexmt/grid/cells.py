@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..decoder.blocks import repeated
+
 
 @dataclass(frozen=True)
 class Lines:
@@ -149,12 +151,6 @@ class Cells:
     def row_0(self, states: Tensor) -> Tensor:
         """Target states of row x = 0, `[N, …]` → `[T, …]`; what is given by token already stays as it is."""
         return states if len(states) == len(self.y) else states.index_select(0, self.columns.start)
-
-
-def repeated(tokens: Tensor, at: Tensor) -> Tensor:
-    """`tokens[at]`, whose gradient is summed in at least float32: a GPU would round each addition to half precision."""
-    wide = tokens.float() if tokens.dtype in (torch.float16, torch.bfloat16) else tokens
-    return wide.index_select(0, at).to(tokens.dtype)
 
 
 def spread(values: Tensor, slots: Tensor, size: int) -> Tensor:

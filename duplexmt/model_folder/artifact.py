@@ -27,11 +27,11 @@ from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
 
 from .. import __version__
-from ..baselines.mask import MULTI_PATH
 from ..baselines.prefix_model import PrefixModel
 from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
-from ..grid.backbone import backbone_config, pretrained_backbone
+from ..decoder.backbone import backbone_config, pretrained_backbone
+from ..decoder.knobs import MULTI_PATH
 from ..grid.model import GridModel
 from ..kernels.int8 import to_int8
 from ..policy.knobs import recorded_certainty, recorded_k_min

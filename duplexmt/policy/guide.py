@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
+from ..decoder.heads import EMIT
 from ..grid.cells import Cells
-from ..grid.model import EMIT, GridModel
+from ..grid.model import GridModel
 from ..grid.rows import Rows
 from .heatmap import losses_of_head
 from .path import best_path, emit_mask

@@ -10,8 +10,8 @@ from typing import Any
 
 from data_prep.reading import Pair
 
-from ..baselines.mask import shown_delay
 from ..corpus.evaluation_files import clean_source
+from ..decoder.schedules import shown_delay
 from ..drawing.training_figure import read_run_curves
 from ..evaluation.decoding import DECODING, Setting, model_digest
 from ..evaluation.points import USUAL_TARGET_TOKENS

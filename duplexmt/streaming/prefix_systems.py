@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..baselines.mask import check_k
 from ..baselines.prefix_cache import SOURCE, TARGET, PrefixCache, Slot
 from ..baselines.prefix_model import PrefixModel
 from ..data.tokenizer import StreamTokens
+from ..decoder.knobs import check_k
 from ..policy.knobs import Adaptive, check_confidence
 from .events import End, Event, Read, Write
 from .lengths import check_lengths

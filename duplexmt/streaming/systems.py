@@ -3,8 +3,8 @@
 import logging
 from typing import Any, Protocol
 
-from ..baselines.mask import MULTI_PATH, check_k
 from ..data.tokenizer import StreamTokens
+from ..decoder.knobs import MULTI_PATH, check_k
 from ..grid.model import GridModel
 from ..policy.knobs import Adaptive
 from .draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
-from ..grid.model import EMIT, GridModel
+from ..decoder.heads import EMIT
+from ..grid.model import GridModel
 from ..policy.calibration import BINS, calibration_error, calibration_sums
 from ..policy.guide import Guided, cell_weights, guide, stand_for
 from ..policy.knobs import check_lam, check_rows

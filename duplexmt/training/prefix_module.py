@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..baselines.mask import MULTI_PATH, drawn_delays, visible_source
 from ..baselines.prefix_model import PrefixModel
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
+from ..decoder.knobs import MULTI_PATH
+from ..decoder.schedules import drawn_delays, visible_source
 from ..kernels.attention import fused
 from ..policy.heatmap import losses_of_head
 from .base import TranslationModule

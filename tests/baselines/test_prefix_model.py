@@ -5,10 +5,11 @@ import random
 import pytest
 import torch
 
-from duplexmt.baselines.mask import check_k, check_trained_k, drawn_delays, prefix_mask, visible_source
 from duplexmt.baselines.prefix_cache import ALL, NOTHING, REFERENCE, SOURCE, TARGET, PrefixCache, Slot, arrival_mask
-from duplexmt.baselines.prefix_model import PrefixModel
+from duplexmt.baselines.prefix_model import PrefixModel, prefix_mask
 from duplexmt.data.batch import Example, collate
+from duplexmt.decoder.knobs import check_k, check_trained_k
+from duplexmt.decoder.schedules import drawn_delays, visible_source
 
 from ..helpers import float64, tiny_backbone, tiny_prefix
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from duplexmt.cache import step_attention, stream_cache
 from duplexmt.cache.grid_cache import GridCache
 from duplexmt.cache.row_cache import MANY, RowCache
-from duplexmt.grid.backbone import add_lora
+from duplexmt.decoder.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.grid.prefix_softmax import prefix_softmax
 from duplexmt.kernels import packed

@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from duplexmt.decoder.blocks import finish_block, project_and_rotate, rotation
+from duplexmt.decoder.knobs import VISIBLE_LENGTH
+from duplexmt.decoder.rope import target_positions
 from duplexmt.grid.attention import approximate_attention, exact_attention
 from duplexmt.grid.cells import Cells
-from duplexmt.grid.knobs import VISIBLE_LENGTH
-from duplexmt.grid.model import GridModel, finish_block, project_and_rotate, rotation
+from duplexmt.grid.model import GridModel
 from duplexmt.grid.prefix_softmax import merge
-from duplexmt.grid.rope import target_positions
 from duplexmt.kernels.norm import rms_norm
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from duplexmt.grid.model import finish_block
+from duplexmt.decoder.blocks import finish_block
 from tests.grid.attention_error import (
     both_streams,
     corrected_bound,

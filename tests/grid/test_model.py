@@ -8,9 +8,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from duplexmt.cache.grid_cache import GridCache
-from duplexmt.grid.backbone import add_lora
+from duplexmt.decoder.backbone import add_lora
+from duplexmt.decoder.blocks import finish_block
 from duplexmt.grid.cells import Cells
-from duplexmt.grid.model import RECOMPUTE, GridModel, finish_block
+from duplexmt.grid.model import RECOMPUTE, GridModel
 from duplexmt.grid.rows import Rows
 from duplexmt.kernels.products import matrix_products
 from tests.helpers import tiny_backbone
@@ -296,7 +297,7 @@ def test_a_frozen_backbone_in_half_precision_leaves_the_residual_stream_in_float
         seen.append(states.dtype)
         return finish_block(layer, states, context)
 
-    model._finish = watched
+    model.blocks.finish = watched
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hidden = model(tokens(2, 4), tokens(2, 5))
     assert seen == [torch.float32] * 3

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
-from duplexmt.grid.backbone import add_lora, pretrained_backbone
+from duplexmt.decoder.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.triton_use import tolerance_of
 from duplexmt.model_folder.artifact import (

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from duplexmt.grid.backbone import pretrained_backbone
+from duplexmt.decoder.backbone import pretrained_backbone
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.model_folder.manifest import MANIFEST
 from duplexmt.model_folder.shards import split_file

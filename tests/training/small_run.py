@@ -14,10 +14,10 @@ import lightning as L
 import torch
 from lightning.pytorch.strategies import DDPStrategy
 
-from duplexmt.baselines.mask import shown_delay
 from duplexmt.config import DataConfig
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.decoder.schedules import shown_delay
 from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.training import run
 from duplexmt.training.data import GridDataModule

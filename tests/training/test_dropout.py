@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from duplexmt.data.batch import collate
-from duplexmt.grid.backbone import add_lora
+from duplexmt.decoder.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.lora import linear
 from duplexmt.training.module import weights_of

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.baselines.mask import drawn_delays, visible_source
 from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.grid.backbone import add_lora, pretrained_backbone
+from duplexmt.decoder.backbone import add_lora, pretrained_backbone
+from duplexmt.decoder.schedules import drawn_delays, visible_source
 from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.streaming.events import collect

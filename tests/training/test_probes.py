@@ -15,7 +15,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from data_prep.reading import Pair
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.grid.backbone import add_lora
+from duplexmt.decoder.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.training import probes as probes_module
 from duplexmt.training.loggers import close_loggers, log_model

@@ -10,7 +10,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.flop_counter import FlopCounterMode
 
 from duplexmt.data.batch import collate
-from duplexmt.grid.backbone import add_lora, freeze_in
+from duplexmt.decoder.backbone import add_lora, freeze_in
 from duplexmt.grid.model import GridModel
 from duplexmt.training import throughput
 from duplexmt.training.precision import half_precision, settled_precision

@@ -12,8 +12,9 @@ from torch.nn import functional as F
 from benchmarks.path_loss import threshold_rows
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.grid.backbone import add_lora, freeze_in, pretrained_backbone
-from duplexmt.grid.model import EMIT, GridModel
+from duplexmt.decoder.backbone import add_lora, freeze_in, pretrained_backbone
+from duplexmt.decoder.heads import EMIT
+from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.calibration import calibration_error, calibration_sums
 from duplexmt.policy.guide import guide

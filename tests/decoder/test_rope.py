@@ -1,7 +1,7 @@
 import torch
 from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
-from duplexmt.grid.rope import rotate, signed
+from duplexmt.decoder.rope import rotate, signed
 
 
 def test_rotation_and_its_gradient_equal_the_backbones():

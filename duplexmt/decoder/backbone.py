@@ -10,9 +10,10 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.activations import ACT2FN
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .knobs import check_lora
-from .model import SUPPORTED_BACKBONES, check_backbone
+from .model import check_decoder
 
 SIZES = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
@@ -31,7 +32,7 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
             configuration asks for, or its vocabulary is too small.
     """
     config = backbone_config(name_or_folder)
-    check_backbone(config)
+    check_decoder(config)
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name_or_folder,
@@ -82,7 +83,7 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
     """A causal language model with random weights.
 
     Args:
-        architecture: `model_type` (qwen2, llama, mistral or qwen3) and values of its Hugging Face configuration.
+        architecture: `model_type` (qwen2, llama, gemma3_text, …) and values of its Hugging Face configuration.
         vocab_size: entries of the tokenizer.
         end_token: id of the end token.
 
@@ -91,9 +92,10 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
     """
     values = dict(architecture)
     model_type = values.pop("model_type", None)
-    if model_type not in SUPPORTED_BACKBONES:
+    if model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ValueError(
-            f"model.architecture.model_type={model_type!r}: must be one of {', '.join(SUPPORTED_BACKBONES)}"
+            f"model.architecture.model_type={model_type!r}: Hugging Face has no causal language model of that type; "
+            "those with rotary positions serve, such as qwen2, qwen3, llama, mistral, gemma3_text, smollm3, phi3"
         )
     for name in SIZES:
         if isinstance(size := values.get(name), int) and size < 1:
@@ -122,7 +124,7 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         raise ValueError(
             "model.architecture: rotary positions need an even head_dim (hidden_size / num_attention_heads)"
         )
-    check_backbone(config)
+    check_decoder(config)
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 

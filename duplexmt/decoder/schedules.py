@@ -1,4 +1,4 @@
-"""Who sees whom in a prefix language model: the source is causal, the target sees the source that has been read.
+"""Schedules of a prefix model: how many source tokens each target token sees, and where the target begins.
 
 A model is trained for one wait-k schedule, for the whole source, or for all schedules at once: multi-path training
 (Elbayad, Besacier and Verbeek, "Efficient Wait-k Models for Simultaneous Machine Translation", 2020) draws a k for each
@@ -7,26 +7,14 @@ pair, and the model is then run at any.
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-MULTI_PATH = "multi"  # the k of a model trained at all of them
-DELAYS = (1, 3, 5, 7)  # the k it is evaluated at, unless others are asked for
+from .knobs import MULTI_PATH
+
+DELAYS = (1, 3, 5, 7)  # the k a multi-path model is evaluated at, unless others are asked for
 SHOWN = 3  # and the one to show translations by
-
-
-def check_k(k: Any, setting: str = "system.k") -> int:
-    """Return `k` if it is a whole number of at least 1, else raise `ValueError`."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"{setting}={k!r}: wait-k writes once k source tokens are read: k must be a whole number ≥ 1")
-    return k
-
-
-def check_trained_k(k: Any) -> int | str:
-    """Return the k a model is to be trained with: that of one schedule, or `multi`; else raise `ValueError`."""
-    return MULTI_PATH if k == MULTI_PATH else check_k(k)
 
 
 def own_delays(k: int | str | None) -> tuple[int | None, ...]:
@@ -88,23 +76,3 @@ def visible_source(
     written = (torch.arange(Y, device=source_lengths.device) - target_prefix).clamp(min=0)
     first = source_prefix + (k[:, None] if isinstance(k, Tensor) else k)
     return torch.minimum(first + written, lengths)
-
-
-def prefix_mask(visible: Tensor, X: int) -> Tensor:
-    """Attention mask over `[source ; target]`, true where a query (row) sees a key (column).
-
-    A source token sees itself and the source before it. A target token sees itself, the target before it, and the
-    first `visible` source tokens. No source state depends on the target or on source to come: reading on changes no
-    state that is there already, and one pass over the sequence trains every prefix.
-
-    Args:
-        visible: `[B, Y]`, from `visible_source`.
-        X: source tokens of the batch, padding included.
-
-    Returns:
-        `[B, X + Y, X + Y]`, boolean.
-    """
-    B, Y = visible.shape
-    place = torch.arange(X + Y, device=visible.device)
-    source_seen = torch.cat((visible.new_full((B, X), X), visible), dim=1)  # by query
-    return (place <= place[:, None]) & ((place >= X) | (place < source_seen[..., None]))

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from duplexmt.grid.backbone import SUPPORTED_BACKBONES, add_lora, random_backbone
+from duplexmt.decoder.backbone import add_lora, random_backbone
+from duplexmt.decoder.blocks import KNOWN
 from duplexmt.grid.model import GridModel
 
 SHAPE = {
@@ -22,7 +23,7 @@ def refusal(values):
     return None
 
 
-@pytest.mark.parametrize("model_type", SUPPORTED_BACKBONES)
+@pytest.mark.parametrize("model_type", KNOWN)
 @pytest.mark.parametrize("given", [{"num_key_value_heads": ...}, {"head_dim": 8}, {"head_dim": None}], ids=str)
 def test_a_shape_runs_or_is_refused_whatever_is_left_out(model_type, given):
     values = {"model_type": model_type, **SHAPE}

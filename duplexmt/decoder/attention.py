@@ -1,0 +1,216 @@
+"""Attention over packed streams by the rule of `layout`, as Hugging Face's layers call it.
+
+The layers find it under one name (`register`), and pass on the object that the model's forward was given, `packed`:
+of a layout or of a step of the cache. On a CPU streams of about one size stand side by side in PyTorch's fused
+attention; on a GPU the whole list goes through `flex_attention` with one block mask for all layers, where that proves
+itself.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..kernels.attention import fused_attention
+from ..kernels.triton_use import proves_itself, use_triton, with_gradients
+from .layout import Layout, naive_seen
+from .rope import signed
+
+NAME = "duplexmt"
+KERNEL = "The block-masked kernel of attention over packed streams"
+LONG = 256  # tokens of source and target together, from where on it is tried: its blocks of 128 are mostly masked below
+
+
+class Packed(Protocol):
+    """What a layer attends by.
+
+    Attributes:
+        wanted: which states are asked for at the end, places `[N]`; None for all.
+        first: first place of each token where its state before layer 0 is the same at all its places `[U]`, else None.
+        again: which of these the token at each place is, `[T]`.
+    """
+
+    wanted: Tensor | None
+    first: Tensor | None
+    again: Tensor
+
+    def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Cosines and sines `[1, T, E]` as the halves of a block take them, `[T, 1, E]`."""
+        ...
+
+    def __call__(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
+    ) -> Tensor:
+        """Contexts `[n, H, E]` of a layer's new tokens, by their queries `[n, H, E]`, keys and values `[T, K, E]`.
+
+        Args:
+            layer: its number.
+            q, k: rotated.
+            scale: of scores.
+            window: positions a query looks back at most, where the layer has such a limit.
+            softcap: that scores are squashed to lie within, where it does that.
+        """
+        ...
+
+
+def register() -> str:
+    """The name under which a Hugging Face model finds this attention, for `config._attn_implementation`.
+
+    No mask function is registered under it, so transformers makes none: `packed` knows who sees whom.
+    """
+    from transformers import AttentionInterface  # seconds, which a command that refuses its input does not need
+
+    AttentionInterface.register(NAME, attend)
+    return NAME
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    scaling: float | None = None,
+    packed: Packed | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **further: Any,
+) -> tuple[Tensor, None]:
+    """Attention of one layer: queries `[1, H, n, E]`, keys and values `[1, K, n, E]` → contexts `[1, n, H, E]`.
+
+    Raises:
+        TypeError: where the model does not pass on what its forward was given, or asks for something unknown.
+    """
+    if packed is None or further.get("s_aux") is not None:
+        raise TypeError(f"{type(module).__name__} does not attend by what it is given")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
+    return packed(module.layer_idx, q, k, v, scale, sliding_window, softcap)[None], None
+
+
+class PackedAttention:
+    """Attention of whole packed lists, in training.
+
+    Args:
+        layout: of the list.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.wanted: Tensor | None = layout.targets
+        self.first, self.again = layout.first, layout.token
+        self.masks: dict[int | None, list[Tensor | None]] = {}  # by window
+        self.blocks: dict[int | None, Any] = {}  # likewise
+        self.rotations: dict[int, tuple[Tensor, Tensor]] = {}  # by the tensor they are made of
+
+    def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `Packed`; made once for all layers."""
+        cos, sin = position_embeddings
+        if id(cos) not in self.rotations:
+            self.rotations[id(cos)] = cos[0, :, None], signed(sin[0, :, None])
+        return self.rotations[id(cos)]
+
+    def __call__(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
+    ) -> Tensor:
+        """See `Packed`."""
+        long = max(map(sum, self.layout.shapes)) >= LONG and q.dtype != torch.float64
+        if long and use_triton(q) and _kernel_proves_itself(q, k):
+            return self.by_blocks(q, k, v, scale, window, softcap)
+        return self.by_groups(q, k, v, scale, window, softcap)
+
+    def by_groups(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None = None, softcap: float | None = None
+    ) -> Tensor:
+        """By masked products of streams side by side."""
+        found, layout = [], self.layout
+        some = len(q) < len(k)  # queries of the targets alone
+        for group, mask in zip(layout.groups, self._masks(window), strict=True):
+            if some and group.causal:
+                continue
+            queries = layout.number[group.queries] if some else group.queries
+            q_own, k_own, v_own = (  # [G, heads, Y or X + Y, E]
+                states.index_select(0, at.flatten()).unflatten(0, at.shape).transpose(1, 2)
+                for states, at in ((q, queries), (k, group.keys), (v, group.keys))
+            )
+            if softcap is not None:
+                ctx = capped_attention(q_own, k_own, v_own, group.seen if mask is None else mask[:, 0], scale, softcap)
+            elif mask is None:
+                ctx = fused_attention(q_own, k_own, v_own, is_causal=True, scale=scale)
+            else:
+                ctx = fused_attention(q_own, k_own, v_own, mask, scale=scale)
+            found.append(ctx.transpose(1, 2).flatten(0, 1))
+        return torch.cat(found).index_select(0, layout.target_slot if some else layout.slot)
+
+    def _masks(self, window: int | None) -> list[Tensor | None]:
+        """Of each group `[G, 1, Y, X + Y]`; None where a query sees its own stream up to itself, and nothing else."""
+        if window not in self.masks:
+            self.masks[window] = [
+                None
+                if group.causal and window is None
+                else (group.seen if window is None else group.seen & (group.ahead < window))[:, None]
+                for group in self.layout.groups
+            ]
+        return self.masks[window]
+
+    def by_blocks(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None = None, softcap: float | None = None
+    ) -> Tensor:
+        """The same by PyTorch's block-masked kernel."""
+        from . import flex
+
+        if window not in self.blocks:
+            self.blocks[window] = flex.block_mask(self.layout, window)
+        some = len(q) < len(k)  # queries of the targets alone
+        q = q.new_zeros(len(k), *q.shape[1:]).index_copy(0, self.layout.targets, q) if some else q
+        found = flex.contexts(q, k, v, self.blocks[window], scale, softcap)
+        return found.index_select(0, self.layout.targets) if some else found
+
+
+def naive_attention(
+    layout: Layout,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """The same by one dense mask over the whole list: the oracle of all others."""
+    G = q.shape[1] // k.shape[1]
+    q, k, v = q.transpose(0, 1), *(states.repeat_interleave(G, 1).transpose(0, 1) for states in (k, v))
+    seen = naive_seen(layout)
+    if window is not None:
+        seen = seen & (layout.position[:, None] - layout.position < window)
+    return capped_attention(q, k, v, seen, scale, softcap).transpose(0, 1)
+
+
+def capped_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, scale: float, softcap: float | None) -> Tensor:
+    """Attention in plain operations: `[…, H, Y, E]` to `[…, K, Z, E]` under `seen` `[…, Y, Z]`."""
+    if q.shape[-3] != k.shape[-3]:
+        k, v = (states.repeat_interleave(q.shape[-3] // states.shape[-3], -3) for states in (k, v))
+    scores = q @ k.transpose(-1, -2) * scale
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return F.softmax(scores.masked_fill(~seen.unsqueeze(-3), float("-inf")), -1).to(v.dtype) @ v
+
+
+def _kernel_proves_itself(q: Tensor, k: Tensor) -> bool:
+    """Whether the block-masked kernel gives contexts and gradients of such heads as the padded product does."""
+    (H, E), K, device = q.shape[1:], k.shape[1], q.device
+    rows = [[torch.full((90,), x) for x in (1, 31, 70)], [torch.full((5,), 3)], [torch.full((100,), 40)]]
+    layout = Layout.of([(70, 90), (3, 5), (40, 100)], rows, 128, device=device)  # several blocks of keys
+    packed, n = PackedAttention(layout), len(layout)
+
+    def inputs(draw: torch.Generator) -> list[Tensor]:
+        return [torch.randn(n, heads, E, generator=draw).to(q.dtype) for heads in (H, K, K, H)]
+
+    def results(context: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ...]:
+        return with_gradients(partial(context, scale=E**-0.5), given[:-1], given[-1])
+
+    both = (partial(results, context) for context in (packed.by_blocks, packed.by_groups))
+    return proves_itself(KERNEL, (H, K, E, q.dtype), device, inputs, *both)

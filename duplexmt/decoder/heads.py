@@ -1,0 +1,114 @@
+"""A Hugging Face causal language model with two heads over its states: text, and where there is a policy EMIT."""
+
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..kernels.products import on_rounded
+
+WAIT, EMIT = 0, 1  # classes of the EMIT head
+
+
+class TwoHeads(nn.Module):
+    """What every model here has.
+
+    Args:
+        backbone: a Hugging Face causal language model, or a `PeftModel` around one.
+        emit_hidden: units of a hidden layer in the EMIT head, 0 for the paper's linear one; None for no EMIT head.
+
+    Attributes:
+        certainty: weight of the next token's certainty in decoding, see `decide`.
+        k_min: lag below which decoding reads, see `read_ahead`.
+        logit_cap: that the backbone's text logits are squashed to lie within, where it does that.
+    """
+
+    def __init__(self, backbone: nn.Module, emit_hidden: int | None) -> None:
+        super().__init__()
+        self.backbone: Any = backbone
+        self.emit_hidden = emit_hidden
+        config = self.causal_lm.config
+        self.emit_head = None if emit_hidden is None else emit_head(config.hidden_size, emit_hidden)
+        self.logit_cap: float | None = getattr(config, "final_logit_softcapping", None)
+        self.certainty = 0.0
+        self.k_min = 0
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.causal_lm.get_input_embeddings().weight.device  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of what is trained, and so of the residual streams; a frozen backbone's may be lower."""
+        head = self.text_head if self.emit_head is None else self.emit_head
+        return next(chain(head.parameters(), self.decoder.parameters())).dtype
+
+    @property
+    def causal_lm(self) -> Any:
+        """The Hugging Face causal language model inside (with LoRA layers, where there are any)."""
+        return self.backbone.get_base_model() if hasattr(self.backbone, "get_base_model") else self.backbone
+
+    @property
+    def decoder(self) -> Any:
+        """Its layers, without the text head."""
+        return self.causal_lm.get_decoder()
+
+    @property
+    def text_head(self) -> nn.Linear:
+        """The linear layer that gives next-token logits (PEFT's trained copy, where there is one)."""
+        head: Any = self.causal_lm.get_output_embeddings()
+        copies = getattr(head, "modules_to_save", None)
+        return head if copies is None else copies[head.active_adapters[0]]  # type: ignore[no-any-return]
+
+    def text_logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits `[..., vocabulary]` of final-normed target states `[..., D]`."""
+        logits = self.text_head(hidden)
+        return logits if self.logit_cap is None else torch.tanh(logits / self.logit_cap) * self.logit_cap
+
+    def emit_logits(self, hidden: Tensor) -> Tensor:
+        """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
+        assert self.emit_head is not None, "asked of a model with a policy only"
+        return on_rounded(self.emit_head, hidden)
+
+    def decide(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+        """p(EMIT) as decoding compares it with θ, and the most probable next token where that had to be known for it.
+
+        The EMIT head says what writing here is worth given a reference; a decoder lives with the token it writes. With
+        `certainty` c above 0 the log-odds of that token's probability q count, too: log p(EMIT)/p(WAIT) + c · log
+        q/(1 − q). Not in the paper, whose p(EMIT) is that of the head (c = 0).
+
+        Args:
+            hidden: final-normed target states `[n, D]`.
+
+        Returns:
+            p(EMIT) `[n]` in float32; token ids `[n]`, None with c = 0.
+        """
+        logits = self.emit_logits(hidden).float()
+        if not self.certainty:
+            return logits.softmax(-1)[:, EMIT], None
+        text = self.text_logits(hidden)
+        q, tokens = text.float().log_softmax(-1).max(-1)
+        odds = logits[:, EMIT] - logits[:, WAIT] + self.certainty * (q - torch.log(-torch.expm1(q)))
+        return odds.sigmoid(), tokens
+
+    def read_ahead(self, p_emit: Tensor) -> Tensor:
+        """p(EMIT) of one pair's grid `[X, Y]` as decoding has it with `k_min`: 0 where fewer than so many source tokens
+        more were read than target tokens written, but for the last row, which writes whatever it is.
+
+        Not in the paper, whose policy may write however little was read (`k_min` = 0). With θ = 0 it is wait-k.
+        """
+        if not self.k_min:
+            return p_emit
+        x, y = (torch.arange(length, device=p_emit.device) for length in p_emit.shape)
+        early = (x[:, None] + 1 - y < self.k_min) & (x[:, None] < len(x) - 1)
+        return p_emit.masked_fill(early, 0.0)
+
+
+def emit_head(width: int, hidden: int) -> nn.Module:
+    """The EMIT head (`eq:emit-loss`): linear, or with a hidden layer of `hidden` units."""
+    classes = nn.Linear(hidden or width, 2)
+    nn.init.normal_(classes.weight, std=0.02)
+    nn.init.zeros_(classes.bias)
+    return nn.Sequential(nn.Linear(width, hidden), nn.SiLU(), classes) if hidden else classes

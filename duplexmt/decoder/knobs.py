@@ -1,0 +1,47 @@
+"""The options of a decoder and their rules, which the schema of `conf/` has, too; no torch."""
+
+from typing import Any
+
+MULTI_PATH = "multi"  # the k of a model trained at all of them
+VISIBLE_LENGTH = "visible_length"  # the naive alternative that the paper rejects: x_vis + y, which moves at every read
+
+
+def check_anchor(anchor: str | int, naive: bool = False) -> str | int:
+    """Return `anchor` if it is `source_length` or a position ≥ 0 (or `visible_length`, where that is possible).
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if anchor == "source_length" or (isinstance(anchor, int) and not isinstance(anchor, bool) and anchor >= 0):
+        return anchor
+    if anchor == VISIBLE_LENGTH and naive:
+        return anchor
+    raise ValueError(
+        f"model.anchor={anchor!r}: must be 'source_length' or a position of at least 0, such as 0 or 128"
+        + (f" (or {VISIBLE_LENGTH!r}, an ablation)" if naive else "")
+    )
+
+
+def check_lora(rank: int, alpha: int, dropout: float) -> None:
+    """Raise ValueError for a number of LoRA's out of its range."""
+    if rank < 1:
+        raise ValueError(f"model.lora.rank={rank}: must be at least 1 (the paper uses 64)")
+    if alpha < 1:
+        raise ValueError(
+            f"model.lora.alpha={alpha}: must be at least 1 (the paper uses 128); what LoRA adds is multiplied by alpha "
+            "over rank, so 0 would leave the backbone as it is"
+        )
+    if not 0 <= dropout < 1:
+        raise ValueError(f"model.lora.dropout={dropout}: must be at least 0 and below 1 (the paper uses 0)")
+
+
+def check_k(k: Any, setting: str = "system.k") -> int:
+    """Return `k` if it is a whole number of at least 1, else raise `ValueError`."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"{setting}={k!r}: wait-k writes once k source tokens are read: k must be a whole number ≥ 1")
+    return k
+
+
+def check_trained_k(k: Any) -> int | str:
+    """Return the k a model is to be trained with: that of one schedule, or `multi`; else raise `ValueError`."""
+    return MULTI_PATH if k == MULTI_PATH else check_k(k)

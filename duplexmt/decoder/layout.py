@@ -1,0 +1,186 @@
+"""Packed streams: each token has a pair, a stream, a position and a number of source tokens it sees.
+
+One rule says who sees whom: a query sees the source tokens of its pair below `sees`, and its own stream up to itself.
+Stream 0 of a pair is its source; the others are targets, each of which may see another part of the source. So offline
+translation is one target that sees all, wait-k and multi-path one whose tokens see `min(k + y, X)`, and row x of the
+grid (exact attention, I←O off) one that sees x + 1.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+SOURCE = 0  # its number among the streams of a pair
+PARTS, SMALL = 4, 2**15  # groups of rows at most; queries × keys of all from which on there is one more
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where T tokens lie and whom they see; all tensors `[T]` int64 but `targets`."""
+
+    pair: Tensor
+    stream: Tensor  # of its pair: 0 the source, 1 … the targets
+    place: Tensor  # in its stream
+    position: Tensor  # rotary
+    sees: Tensor  # source tokens
+    token: Tensor  # which of the batch's source tokens, then target tokens, it is
+    targets: Tensor  # [N], where the target tokens are
+    first: Tensor | None  # [S + Σ Y], first place of each of the batch's tokens, where its position is the same at all
+    streams: (
+        Tensor  # [4, n], on the CPU, of each stream: its first place, that of its source, source tokens seen, length
+    )
+    shapes: tuple[tuple[int, int], ...]  # source tokens and longest target of each pair
+
+    @staticmethod
+    def of(
+        shapes: Sequence[tuple[int, int]],
+        rows: Sequence[Sequence[Tensor]],
+        anchor: str | int,
+        source_lengths: Sequence[int] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> "Layout":
+        """The layout of pairs, source and then targets, pair after pair.
+
+        Args:
+            shapes: source and target tokens of each pair.
+            rows: the targets of each pair: how many source tokens each of its first tokens sees, `[Y']` int64 on the
+                CPU, at least 1 and at most all there are.
+            anchor: first position of the targets: `source_length`, a constant, or `visible_length` (what the token
+                itself sees, an ablation).
+            source_lengths: whole length of each source, where it is longer than what is there.
+            device: of what is returned.
+        """
+        X = torch.tensor([X for X, _ in shapes])
+        whole = X if source_lengths is None else torch.tensor(source_lengths)
+        B, S, counts = len(shapes), int(X.sum()), torch.tensor([len(own) for own in rows])
+        flat = list(itertools.chain(*rows))
+        row_length = torch.tensor([len(row) for row in flat])
+        row_pair = torch.arange(B).repeat_interleave(counts)
+        # Streams in their order: of each pair the source, then its rows.
+        first = counts.cumsum(0) - counts + torch.arange(B)  # number of each source among the streams
+        of_row = torch.arange(len(flat)) + row_pair + 1
+        length = torch.empty(B + len(flat), dtype=torch.int64)
+        length[first], length[of_row] = X, row_length
+        stream_pair = torch.arange(B).repeat_interleave(counts + 1)
+        number = torch.arange(len(length)) - first[stream_pair]
+        pair, stream = (numbers.repeat_interleave(length) for numbers in (stream_pair, number))
+        place = torch.arange(len(pair)) - (length.cumsum(0) - length).repeat_interleave(length)
+        source = stream == SOURCE
+        targets = (~source).nonzero().squeeze(-1)
+        sees = place + 1
+        sees[targets] = torch.cat(flat) if flat else sees[targets]
+        start = {"source_length": whole[pair], "visible_length": sees}.get(str(anchor))
+        start = torch.full_like(pair, int(anchor)) if start is None else start
+        Y = torch.tensor([Y for _, Y in shapes])
+        token = place + torch.where(source, (X.cumsum(0) - X)[pair], S + (Y.cumsum(0) - Y)[pair])
+        first_place = None
+        if anchor != "visible_length" and len(flat) > B:
+            backwards = torch.arange(len(token) - 1, -1, -1)
+            first_place = torch.empty(S + int(Y.sum()), dtype=torch.int64)
+            first_place[token[backwards]] = backwards
+        begin, most = length.cumsum(0) - length, torch.zeros_like(length)
+        most[of_row] = torch.stack([row.max() for row in flat]) if flat else most[of_row]
+        made = Layout(
+            pair, stream, place, torch.where(source, place, start + place), sees, token, targets,
+            first_place, torch.stack((begin, begin[first][stream_pair], most, length)),
+            tuple((int(x), int(y)) for x, y in shapes),
+        )  # fmt: skip
+        return made.to(device)
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+    def to(self, device: torch.device | str) -> "Layout":
+        """The same on another device, but for `streams`."""
+        stay = "streams", "shapes"
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {
+            name: value.to(device, non_blocking=True)
+            for name, value in values.items()
+            if name not in stay and value is not None
+        }
+        return Layout(**(values | moved))
+
+    @cached_property
+    def groups(self) -> list["Group"]:
+        """All streams as masked products: the sources, and the targets of about one size together."""
+        begin, source = self.streams[:2]
+        is_source = begin == source
+        found = [Group.of(self, self.streams[:, is_source])]
+        targets = self.streams[:, ~is_source]
+        if targets.shape[1]:
+            size = targets[2] + targets[3]
+            scores = len(size) * int(targets[3].max()) * int(size.max())
+            order = size.argsort(stable=True)
+            found += [
+                Group.of(self, targets[:, own])
+                for own in order.tensor_split(min(PARTS, len(size), 1 + scores // SMALL))
+            ]
+        return found
+
+    @cached_property
+    def slot(self) -> Tensor:
+        """Place of each token among the queries of all groups, `[T]`."""
+        places = torch.cat([group.queries.flatten()[group.real] for group in self.groups])
+        offsets = itertools.accumulate((group.queries.numel() for group in self.groups), initial=0)
+        real = torch.cat([group.real + before for group, before in zip(self.groups, offsets, strict=False)])
+        return torch.empty_like(real).index_copy_(0, places, real)
+
+    @cached_property
+    def target_slot(self) -> Tensor:
+        """Place of each target token among the queries of all groups but the first, which has the sources, `[N]`."""
+        return self.slot[self.targets] - self.groups[0].queries.numel()
+
+    @cached_property
+    def number(self) -> Tensor:
+        """Which of the target tokens each place is, `[T]`; of source tokens any."""
+        return torch.zeros_like(self.pair).index_copy_(
+            0, self.targets, torch.arange(len(self.targets), device=self.pair.device)
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """G streams of at most Y tokens under at most X source tokens; past a stream's end any, as nothing reads it."""
+
+    queries: Tensor  # [G, Y], places in the packed list
+    keys: Tensor  # [G, X + Y], likewise
+    seen: Tensor  # [G, Y, X + Y], by the rule
+    ahead: Tensor  # [G, Y, X + Y], rotary positions by which a query is ahead of a key
+    real: Tensor  # [R], which of the G · Y queries are tokens
+    causal: bool  # whether a query sees its own stream alone
+
+    @staticmethod
+    def of(layout: Layout, streams: Tensor) -> "Group":
+        """Some of the layout's `streams`, `[4, G]`."""
+        begin, source, most, length = streams
+        (X, Y), device = (int(most.max()), int(length.max())), layout.pair.device
+        x, y = torch.arange(X), torch.arange(Y)
+        queries = begin[:, None] + torch.minimum(y, length[:, None] - 1)
+        keys = torch.cat((source[:, None] + torch.minimum(x, (most[:, None] - 1).clamp(min=0)), queries), 1)
+        there = torch.cat((x < most[:, None], y < length[:, None]), 1).to(device)
+        real = (y < length[:, None]).flatten().nonzero().squeeze(-1).to(device)
+        queries, keys = queries.to(device), keys.to(device)
+        place = torch.arange(X + Y, device=device) - X  # in the stream itself; below 0: in the source
+        seen = torch.where(
+            place < 0,
+            (place + X) < layout.sees[queries][..., None],
+            place <= torch.arange(Y, device=device)[:, None],
+        )
+        # Past its end a stream repeats its last token, which must see something.
+        seen = seen & (there[:, None] | (place == torch.arange(Y, device=device)[:, None]))
+        ahead = layout.position[queries][..., None] - layout.position[keys][:, None]
+        return Group(queries, keys, seen, ahead, real, X == 0)
+
+
+def naive_seen(layout: Layout) -> Tensor:
+    """The rule for all tokens at once, `[T, T]`, true where a query (row) sees a key (column)."""
+    q, k = ({f: getattr(layout, f) for f in ("pair", "stream", "place", "sees")} for _ in range(2))
+    of_query, of_key = ({name: value[:, None] for name, value in q.items()}, {n: v[None] for n, v in k.items()})
+    source = (of_key["stream"] == SOURCE) & (of_key["place"] < of_query["sees"])
+    own = (of_key["stream"] == of_query["stream"]) & (of_key["place"] <= of_query["place"])
+    return (of_key["pair"] == of_query["pair"]) & (source | own)
