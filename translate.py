@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from omegaconf import DictConfig
@@ -13,9 +13,7 @@ from duplexmt.config import TranslateSettings, register_schemas, settings
 
 if TYPE_CHECKING:
     from duplexmt.model_folder.artifact import ModelFolder
-    from duplexmt.streaming.engine import Engine
     from duplexmt.streaming.live import LiveEvent, LiveTranslator
-    from duplexmt.streaming.prefix_engine import PrefixEngine
 
 register_schemas()
 
@@ -98,10 +96,11 @@ def shows_steps(cfg: TranslateSettings) -> bool:
 
 def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callable[[str], None]) -> "LiveTranslator":
     """From text as it arrives to events: a driver with one text."""
-    from duplexmt.model_folder.live import live_text
+    from duplexmt.model_folder.live import live_engine, live_text
     from duplexmt.streaming.live import LiveDriver
 
-    engine = engine_of(cfg, loaded)
+    how: dict[str, Any] = {"run_as": cfg.run_as, "setting": cfg.setting, "adaptive": cfg.adaptive}
+    engine = live_engine(loaded, cfg.theta, cfg.max_target_tokens, cfg.max_repeats, max_streams=1, **how)
     text = live_text(loaded, engine, cfg.max_sentence_tokens, cfg.cut, warn)
     if cfg.run_as == "alignatt" and cfg.setting > text.limit:
         raise ValueError(
@@ -109,18 +108,6 @@ def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callabl
             f"would be written before its end; give at most {text.limit}, or run_as=offline"
         )
     return LiveDriver(engine).join(text)
-
-
-def engine_of(cfg: TranslateSettings, loaded: "ModelFolder") -> "Engine | PrefixEngine":
-    """The engine that decodes: the grid's, or that of another system."""
-    from duplexmt.model_folder.live import live_engine, prefix_engine
-
-    guards = (cfg.max_target_tokens, cfg.max_repeats)
-    if cfg.run_as is None or cfg.run_as == "grid":
-        return live_engine(loaded, cfg.theta, *guards, max_streams=1)
-    if cfg.theta is not None:
-        raise ValueError(f"theta={cfg.theta}: only a grid has a θ; {cfg.run_as} has setting=…")
-    return prefix_engine(loaded, cfg.run_as, cfg.setting, cfg.adaptive, *guards)
 
 
 def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterable[str | None]:

@@ -9,10 +9,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from data_prep.reading import Pair
-from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.tokenizer import train_bpe
-from duplexmt.grid.model import GridModel
+from duplexmt.decoder.attention import PackedAttention, naive_attention
+from duplexmt.decoder.layout import Layout
+from duplexmt.decoder.model import DecoderModel
+from duplexmt.grid.model import build_grid
 from duplexmt.kernels.norm import rms_norm
+from duplexmt.streaming.engine import Engine
 
 SENTENCES = (
     ("站在那边的男人曾是棒球手。", "The man standing there was a baseball player."),
@@ -87,9 +90,16 @@ def tiny_grid(backbone=None, seed=0, **options):
     Args:
         backbone: by default `tiny_backbone(seed=seed)`.
         seed: of all random weights.
-        options: of `GridModel`.
+        options: of `build_grid`; the paper's by default.
     """
-    model = GridModel(tiny_backbone(seed=seed) if backbone is None else backbone, **options)
+    options = {
+        "attention": "approximate",
+        "input_attends_output": True,
+        "softmax": "joint",
+        "anchor": "source_length",
+        "emit_hidden": 0,
+    } | options
+    model = build_grid(tiny_backbone(seed=seed) if backbone is None else backbone, **options)
     draw = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
         for weight in model.emit_head.parameters():
@@ -110,7 +120,44 @@ needs_metrics_environment = pytest.mark.skipif(
 
 def tiny_prefix(k=None, seed=0, anchor="source_length", **values):
     """A prefix model in evaluation mode around `tiny_backbone`; see `float64` for exact comparisons."""
-    return PrefixModel(tiny_backbone(seed=seed, **values), k=k, anchor=anchor).eval()
+    return DecoderModel(tiny_backbone(seed=seed, **values), k=k, anchor=anchor).eval()
+
+
+def grid_system(model, tokens, theta, max_target_tokens, batch_size=64, **values):
+    """The engine of a grid, which tells it the lengths of whole sentences."""
+    limits = {"max_target_tokens": max_target_tokens, "max_streams": batch_size}
+    return Engine(model, tokens, theta=theta, told_length=True, **limits, **values)
+
+
+def policy_system(policy, model, tokens, setting, max_target_tokens, batch_size=64, adaptive=None, **values):
+    """The engine of a prefix model under a policy, which tells it the lengths of whole sentences."""
+    limits = {"max_target_tokens": max_target_tokens, "max_streams": batch_size, "told_length": True}
+    return Engine(model, tokens, policy=policy(setting, adaptive), **limits | values)
+
+
+class NaivelyPacked(PackedAttention):
+    """Attention by one dense mask over the whole list."""
+
+    def __init__(self, layout):
+        super().__init__(layout)
+        self.wanted = self.first = None
+
+    def __call__(self, layer, q, k, v, scale, window, softcap):
+        """See `Packed`."""
+        return naive_attention(self.layout, q, k, v, scale, window, softcap)
+
+
+def prefix_states(model, source, target, length, visible):
+    """States `[Y, D]` of one target, each of whose tokens sees so many source tokens, by one dense mask.
+
+    Args:
+        source, target: token ids; `length` that of the whole source, which may be longer than what is there.
+        visible: for each target token.
+    """
+    shape = len(source), len(target)
+    layout = Layout.of([shape], [[torch.tensor(visible)]], model.anchor, [length])
+    tokens = torch.tensor([*source, *target])
+    return model.packed_states(tokens, layout.position, NaivelyPacked(layout))[len(source) :]
 
 
 def float64(model):

@@ -19,8 +19,7 @@ from ..model_folder.artifact import load_model_folder
 from ..policy.knobs import Adaptive
 from ..streaming.engine import Engine, Stream
 from ..streaming.events import Write
-from ..streaming.prefix_engine import LiveStream, PrefixEngine
-from ..streaming.systems import build_system, live_engine
+from ..streaming.systems import build_system
 from ..streaming.text import GrowingText, decode
 from .decoding import Decoding
 
@@ -59,10 +58,10 @@ class LiveAnswers:
         engine: around the model; one sentence at a time.
     """
 
-    def __init__(self, engine: Engine | PrefixEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.sentence: int | None = None
-        self.stream: Stream | LiveStream | None = None
+        self.stream: Stream | None = None
         self.writes: list[Write] = []
 
     def __call__(self, sentence: int, known: Sequence[int], finished: bool, length: int) -> tuple[list[Write], bool]:
@@ -105,7 +104,7 @@ def serve(
         loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1, adaptive=adaptive
     )
     units, anchored = Units(loaded.tokenizer, loaded.sources.segmentation), loaded.model.anchor == "source_length"
-    live = LiveAnswers(live_engine(running))
+    live = LiveAnswers(running)
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin.buffer:
         request = json.loads(line)

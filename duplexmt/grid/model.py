@@ -85,6 +85,8 @@ class GridModel(TwoHeads):
         """Whether no cell reads another row, so that `RowCache` can hold the present one."""
         return rows_stand_alone(self.attention, self.input_attends_output, self.softmax)
 
+    system, k = "grid", None  # that it was made for; and no schedule
+
     @property
     def options(self) -> dict[str, Any]:
         """The keyword arguments that build this model again around the same backbone."""

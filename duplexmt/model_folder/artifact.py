@@ -32,7 +32,8 @@ from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..decoder.backbone import backbone_config, pretrained_backbone
 from ..decoder.knobs import MULTI_PATH
-from ..grid.model import GridModel
+from ..decoder.model import DecoderModel
+from ..grid.model import GridModel, build_grid
 from ..kernels.int8 import to_int8
 from ..policy.knobs import recorded_certainty, recorded_k_min
 from ..streaming.settled import SettledTokens
@@ -240,13 +241,13 @@ def load_model_folder(
             backbone = load_adapter(base, folder).merge_and_unload()
     else:
         backbone = pretrained_backbone(_base(folder, info), len(tokenizer))
-    model: GridModel | PrefixModel
+    model: GridModel | DecoderModel
     if info["system"] == "grid":
-        model = GridModel(backbone, **info["grid"])
+        model = build_grid(backbone, **info["grid"])
         model.certainty, model.k_min = recorded_certainty(info), recorded_k_min(info)
         model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
     else:
-        model = PrefixModel(backbone, **info["prefix"])
+        model = DecoderModel(backbone, **info["prefix"])
         model.alignment_heads = info.get("alignment_heads")
     model.eval().to(device)
     if quantize is not None:

@@ -9,13 +9,10 @@ from data_prep.live import settled_side
 from data_prep.rules import invisible
 
 from ..corpus.evaluation_files import simplifies_sources
-from ..grid.model import GridModel
 from ..policy.knobs import recorded_theta
 from ..streaming.engine import Engine
 from ..streaming.live import longest_sentence
 from ..streaming.live_text import LiveText
-from ..streaming.prefix_engine import PrefixEngine
-from ..streaming.prefix_systems import PrefixSystem
 from ..streaming.systems import build_system
 from .artifact import ModelFolder, choose_device, load_model_folder
 from .box import chosen_model
@@ -39,32 +36,33 @@ def load_live_model(
 
 
 def live_engine(
-    loaded: ModelFolder, theta: float | None, max_target_tokens: int, max_repeats: int | None, *, max_streams: int
+    loaded: ModelFolder,
+    theta: float | None,
+    max_target_tokens: int,
+    max_repeats: int | None,
+    *,
+    max_streams: int,
+    run_as: str | None = None,
+    setting: Any = None,
+    adaptive: Any = None,
 ) -> Engine:
-    """The engine of a grid; θ None is the model folder's own."""
-    assert isinstance(loaded.model, GridModel)  # of `load_live_model`
-    return Engine(
-        loaded.model,
-        loaded.tokens,
-        theta=recorded_theta(loaded.info) if theta is None else theta,
+    """The engine of a model folder: of a grid with its θ (None: the folder's own), or of another system at a setting.
+
+    Raises:
+        ValueError: for θ where there is none, and what `build_system` refuses.
+    """
+    name = run_as or "grid"
+    if name == "grid":
+        setting = recorded_theta(loaded.info) if theta is None else theta
+    elif theta is not None:
+        raise ValueError(f"theta={theta}: only a grid has a θ; {name} has setting=…")
+    return build_system(
+        loaded,
+        name,
+        setting,
+        adaptive=adaptive,
+        batch_size=max_streams,
         max_target_tokens=max_target_tokens,
-        max_streams=max_streams,
-        max_repeats=max_repeats,
-        typical_source_length=loaded.typical_source_length,
-        tokenizer=loaded.tokenizer,
-    )
-
-
-def prefix_engine(
-    loaded: ModelFolder, system: str, setting: Any, adaptive: Any, max_target_tokens: int, max_repeats: int | None
-) -> PrefixEngine:
-    """The engine of another system, at a setting of its knob; see `build_system`."""
-    running = build_system(
-        loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1, adaptive=adaptive
-    )
-    assert isinstance(running, PrefixSystem)
-    return PrefixEngine(
-        running,
         max_repeats=max_repeats,
         typical_source_length=loaded.typical_source_length,
         tokenizer=loaded.tokenizer,
@@ -73,7 +71,7 @@ def prefix_engine(
 
 def live_text(
     loaded: ModelFolder,
-    engine: Engine | PrefixEngine,
+    engine: Engine,
     max_sentence_tokens: int | None,
     cut: bool,
     warn: Callable[[str], None] = lambda message: None,

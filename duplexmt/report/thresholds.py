@@ -82,7 +82,7 @@ def translations(
         batch_size: sentences decoded side by side.
     """
     engine = Engine(
-        loaded.model,  # type: ignore[arg-type]
+        loaded.model,
         loaded.tokens,
         theta=thetas[0],
         max_target_tokens=max_target_tokens,

@@ -21,6 +21,7 @@ class OpenText:
         self._state: dict[str, Any] | None = None  # of the boundary
         self._read, self._over = 0, False  # of the sentence at hand
         self._written: list[int] = []
+        self._reads: list[int] = []  # tokens read when each was written
 
     def add(self, text: str) -> dict[str, Any]:
         """Text that has arrived, for the engine."""
@@ -52,11 +53,12 @@ class OpenText:
             self.text = self.text[position - self.position :]
             self.position = position
             self.flushes = [place for place in self.flushes if place >= position]
-            self._read, self._written, self._over = 0, [], False
+            self._read, self._written, self._reads, self._over = 0, [], [], False
         elif kind == "read":
             self._read += 1
         elif kind == "write":
             self._written.append(values[1])
+            self._reads.append(self._read)
         elif kind == "end":
             self._over = True
         elif kind == "set":
@@ -67,7 +69,8 @@ class OpenText:
         join = {"do": "join", "name": self.name, "theta": self.theta, "source_length": self.source_length}
         restore = None
         if self._state is not None or self._read:
-            restore = {"state": self._state, "read": self._read, "written": self._written, "over": self._over}
+            sentence = {"read": self._read, "written": self._written, "reads": self._reads, "over": self._over}
+            restore = {"state": self._state} | sentence
         asked: list[dict[str, Any]] = [join | {"restore": restore}]
         begin = 0
         for place in self.flushes:

@@ -1,9 +1,9 @@
-"""The streaming engine: live streams that read source tokens as they come, and write when p(EMIT) > θ.
+"""The streaming engine: live streams that read source tokens as they come, and write as their policy says.
 
 An `Engine` steps all its streams together in one batch; a `Stream` joins and leaves at any time, and what it writes
-does not depend on the others. Steps of the state machine (Section III-A): a WAIT reads the next source token, or stalls
-until there is one; an EMIT writes. An end token predicted before the source has ended is a WAIT; once the source has
-ended the stream writes until the end token, or until a guard stops it.
+does not depend on the others. A read makes the next source token visible, or stalls until there is one. An end token
+predicted before the source has ended is a read; once the source has ended the stream writes until the end token, or
+until a guard stops it (Section III-A).
 
 The anchor of the target's positions has to be known before the first step (`eq:rope-anchor`). A constant anchor needs
 nothing. With anchor `source_length` a stream is told the length of its source when it is opened, or takes the typical
@@ -11,44 +11,66 @@ length of a training source for it; either is then kept, whatever arrives: so ho
 way changes nothing.
 """
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from ..data.tokenizer import StreamTokens
-from ..grid.model import GridModel
+from ..decoder.cache import TARGET, Append, Token
+from ..decoder.knobs import VISIBLE_LENGTH
+from ..decoder.layout import SOURCE
+from ..decoder.model import DecoderModel
+from ..grid.cache import GridCache
+from ..grid.graphs import StaticSteps
 from ..policy.knobs import check_theta
 from .events import End, Event, Read, Write
-from .states import CachedStates, RecomputedStates, States, StaticStates, StreamState
+from .lengths import check_lengths, longest_source
+from .states import DecoderStates, GridStates, States
 from .text import GrowingText
 
+if TYPE_CHECKING:
+    from .policies import Policy
+
 LONGEST_REPEATED_BLOCK = 8
+Move = Event | Append | None  # of a stream: see `policies`
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a stream asked for, and the states that came of it."""
+
+    stream: "Stream"
+    append: Append
+    states: Tensor  # [wanted, D]
 
 
 class Engine:
     """Live streams of one model, decoded side by side.
 
-    States come from the incremental cache: on CUDA in fixed shapes, replayed as graphs. Exact attention has one with
-    I←O off (`grid.row_cache`); with I←O on it is decoded by recomputing the grid of all that is visible, which is
-    slower and the same.
+    States come from the incremental cache, on CUDA for the paper's grid in fixed shapes, replayed as graphs. A grid
+    that cannot be cached is decoded by recomputing all that is visible, which is slower and the same.
 
     Args:
         model: in evaluation mode, on its device (`artifact.load_model_folder` merges LoRA).
         tokens: end, seed and prefix tokens the model was trained with.
-        theta: EMIT threshold of streams that bring none of their own.
+        policy: that says read or write; θ's by default.
+        theta: EMIT threshold of streams that bring none of their own; None for other policies than θ.
         max_target_tokens: length at which a translation is stopped.
         max_streams: streams that may be live at a time.
-        max_source_tokens: longest source a stream takes, prefix and end token included; by default as many positions as
-            the backbone was made for, or its sliding window leaves beside the target.
+        max_source_tokens: longest source a stream takes, prefix and end token included; by default as many as the
+            backbone has positions for (its sliding window leaves, in the paper's grid) beside the target.
         max_repeats: how often in a row a block of up to 8 tokens may be written before the translation is stopped; None
             for as often as the model likes.
         typical_source_length: what the anchor `source_length` takes for the length of a source nobody knows.
+        told_length: whether `translate` tells streams the length of their source, which nobody live can know.
         tokenizer: for the text of what is written; without one, events carry no text.
-        recompute: whether to do without the cache.
-        static: whether to step in fixed shapes, where attention is approximate; by default on CUDA.
+        recompute: whether to do without the cache, of a grid.
+        static: whether the paper's grid steps in fixed shapes; by default on CUDA.
         compiled: whether fixed shapes are compiled first (see `grid.graphs`).
 
     Raises:
@@ -58,44 +80,51 @@ class Engine:
 
     def __init__(
         self,
-        model: GridModel,
+        model: Any,
         tokens: StreamTokens,
         *,
-        theta: float,
+        policy: "Policy[Any] | None" = None,
+        theta: float | None = None,
         max_target_tokens: int,
         max_streams: int = 64,
         max_source_tokens: int | None = None,
         max_repeats: int | None = None,
         typical_source_length: int | None = None,
+        told_length: bool = False,
         tokenizer: Any = None,
         recompute: bool = False,
         static: bool | None = None,
         compiled: bool = False,
     ) -> None:
+        from .policies import Theta  # which need this module
+
         limits: dict[str, int | None] = {"policy.max_target_tokens": max_target_tokens, "max_streams": max_streams}
         limits |= {"max_source_tokens": max_source_tokens, "typical_source_length": typical_source_length}
         for name, limit in limits.items():
             if limit is not None and limit < 1:
                 raise ValueError(f"{name}={limit}: must be at least 1")
         check_repeats(max_repeats)
-        config = model.causal_lm.config
-        self.model, self.tokens, self.theta = model, tokens, check_theta(theta)
+        self.model, self.tokens = model, tokens
+        self.policy = Theta() if policy is None else policy
+        self.theta = check_theta(theta) if isinstance(self.policy, Theta) else None
         self.max_target_tokens, self.max_streams, self.max_repeats = max_target_tokens, max_streams, max_repeats
+        self.first_target = [tokens.seed, *tokens.target_prefix]
         least = max_source_tokens or len(tokens.source_prefix) + 2
-        room = self.window_room(1 + len(tokens.target_prefix), least)
-        self.max_source_tokens = max_source_tokens or min(config.max_position_embeddings, room)
-        self.typical_source_length, self.tokenizer = typical_source_length, tokenizer
-        self.vocabulary = config.vocab_size
+        room = self.room(len(self.first_target), least)
+        self.max_source_tokens = max_source_tokens or room
+        self.typical_source_length, self.told_length, self.tokenizer = typical_source_length, told_length, tokenizer
+        self.vocabulary = model.causal_lm.config.vocab_size
         self.streams: dict[int, Stream] = {}
         self.opened = 0
-        on_cuda = model.device.type == "cuda"
         self.states: States
-        if recompute or not (model.cacheable or model.row_cacheable):
-            self.states = RecomputedStates(model)
-        elif model.cacheable and (on_cuda if static is None else static):
-            self.states = StaticStates(model, max_streams, compiled=compiled)
+        if isinstance(model, DecoderModel):
+            self.states = DecoderStates(model, self.policy.lines)
         else:
-            self.states = CachedStates(model)
+            cache: Any = None
+            if model.cacheable and not recompute:
+                static = model.device.type == "cuda" if static is None else static
+                cache = StaticSteps(model, max_streams, compiled=compiled) if static else GridCache(model)
+            self.states = GridStates(model, cache)
 
     def open(
         self,
@@ -141,34 +170,31 @@ class Engine:
                 raise ValueError(f"source_length={source_length}: must be at least 1, end token not counted")
             length = len(prefix) + source_length + 1
         self.check_tokens(name, [*context, *target_prefix])
-        target = [self.tokens.seed, *self.tokens.target_prefix, *target_prefix]
-        room = self.window_room(len(target), len(prefix) + 2)
-        state = StreamState(index=name, source=list(prefix), target=target, source_length=length, read=len(prefix))
+        target = [*self.first_target, *target_prefix]
+        room = self.room(len(target), len(prefix) + 2)
         theta = self.theta if theta is None else theta
-        stream = Stream(self, state, theta, min(self.max_source_tokens, room))
+        stream = Stream(self, name, list(prefix), target, length, theta, min(self.max_source_tokens, room))
         self.streams[name] = stream
         self.opened += 1
         return stream
 
-    def window_room(self, target: int, least: int) -> int:
-        """Source tokens that fit a sliding window, which holds both streams, beside a target that begins with so many.
+    def room(self, target: int, least: int) -> int:
+        """Source tokens that a stream has room for beside a target that begins with so many.
 
         ValueError where that is less than `least`.
         """
-        if self.model.window is None:
-            return sys.maxsize
-        room = self.model.window - target - self.max_target_tokens
+        room, why = longest_source(self.model, target, self.max_target_tokens)
         if room < least:
             raise ValueError(
-                f"the backbone's sliding window of {self.model.window} tokens holds both streams: a target of {target} "
-                f"(seed and prefix) + max_target_tokens={self.max_target_tokens} leaves {max(room, 0)} for a source "
-                f"that needs {least}, end token included"
+                f"{why}: a target of {target} (seed and prefix) + max_target_tokens={self.max_target_tokens} leaves "
+                f"{max(room, 0)} for a source that needs {least}, end token included"
             )
         return room
 
     @torch.no_grad()
     def step(self, streams: "Sequence[Stream] | None" = None) -> list[Event]:
-        """Take every stream that can go on (all, or those given) to its next event, in one forward of the model.
+        """Take every stream that can go on (all, or those given) to its next event, in one forward of the model; where
+        none has one yet, as drafts take several, in further forwards.
 
         Returns:
             At most one event a stream. None at all means that every stream waits for its source.
@@ -176,25 +202,35 @@ class Engine:
         Raises:
             ValueError: where the states of some find no room in memory; no stream has gone on then.
         """
-        live = [s for s in (self.streams.values() if streams is None else streams) if s.can_step()]
-        new = [s for s in live if not s.begun]
-        going = [s for s in live if s.begun]
         events: list[Event] = []
-        if going:
-            begin = perf_counter()
-            if unknown := [s for s in going if s.emit_probability is None]:
-                for stream, p_emit in zip(unknown, self.states([s.state for s in unknown]), strict=True):
-                    stream.emit_probability = p_emit if stream.has_read_ahead() else 0.0
-                    stream.calls += 1
-            if asking := [s for s in going if s.token is None and s.may_write()]:
-                for stream, token in zip(asking, self.states.tokens([s.state for s in asking]), strict=True):
-                    stream.token = token
-            seconds = perf_counter() - begin
-            for stream in going:
-                stream.elapsed += seconds
-                if (event := stream.act()) is not None:
-                    events.append(event)
-        return [*(s.begin() for s in new), *events]
+        while not events:
+            live = [s for s in (self.streams.values() if streams is None else streams) if s.can_step()]
+            if not live:
+                break
+            events += [event for stream in live if (event := stream.move()) is not None]
+            asking = [stream for stream in live if stream.asks is not None]
+            if asking:
+                self._answer(asking)
+                events += [event for stream in asking if (event := stream.move()) is not None]
+        return events
+
+    def _answer(self, streams: "Sequence[Stream]") -> None:
+        """Compute what streams ask for, and tell them."""
+        begin = perf_counter()
+        asks = [(stream, stream.asks) for stream in streams if stream.asks is not None]
+        computed = [(stream, append) for stream, append in asks if append.tokens]
+        states = iter(self.states(computed)) if computed else iter(())
+        for stream, append in asks:
+            if append.tokens:
+                stream.hidden = next(states)
+                stream.calls += 1
+                stream.note(append)
+        told = [Asked(stream, append, stream.hidden) for stream, append in asks]  # type: ignore[arg-type]
+        answers = self.policy.look(self.model, told)
+        seconds = perf_counter() - begin
+        for (stream, _), answer in zip(asks, answers, strict=True):
+            stream.asks, stream.answer = None, answer
+            stream.elapsed += seconds
 
     def close_idle(self, seconds: float) -> list[End]:
         """Close the streams whose source has neither ended nor gone on for so long: their clients have left."""
@@ -206,7 +242,7 @@ class Engine:
         """Free what is held for a stream."""
         if self.streams.get(stream.name) is stream:
             del self.streams[stream.name]
-            self.states.forget(stream.state)
+            self.states.forget(stream.name)
 
     def check_tokens(self, name: int, tokens: Sequence[int]) -> None:
         """Raise `ValueError` for a token id outside the vocabulary."""
@@ -214,42 +250,100 @@ class Engine:
             if not 0 <= token < self.vocabulary:
                 raise ValueError(f"stream {name}: token {token} is not in the vocabulary of {self.vocabulary}")
 
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        contexts: Sequence[Sequence[int]] | None = None,
+    ) -> Iterator[Event]:
+        """Yield the read and write events of whole sentences, those of similar length side by side; the place of one
+        that has ended is taken by the next at once. Events of a stream come in order.
+
+        Args:
+            sources: text tokens of each sentence, without end token.
+            contexts: those of the sentence before each, for a model trained with context.
+
+        Raises:
+            ValueError: for a source without tokens, and for those that are longer than the model takes; before the
+                first step.
+        """
+        for index, source in enumerate(sources):
+            if not source:
+                raise ValueError(f"source {index} has no tokens: remove empty sentences before translating")
+        check_lengths(sources, self.tokens, self.model, self.max_target_tokens)
+        for stream in list(self.streams.values()):  # of a translation that was not read to its end
+            stream.close()
+        waiting = deque(sorted(range(len(sources)), key=lambda index: len(sources[index])))
+        while waiting or self.streams:
+            while waiting and len(self.streams) < self.max_streams:
+                index = waiting.popleft()
+                length = len(sources[index]) if self.told_length else None
+                stream = self.open(name=index, source_length=length, context=contexts[index] if contexts else ())
+                stream.read(sources[index])
+                stream.end()
+            yield from self.step()
+
 
 class Stream:
     """One live translation; opened by `Engine.open`.
 
     Attributes:
+        source: prefix, text and, once it has ended, the end token, as far as they have arrived.
+        target: seed, prefix, and what was written.
+        source_length: whole length of the source, or what it is taken for (the anchor of the target).
+        visible: source tokens the translation has read, prefix and end token included.
+        written: text tokens.
+        reads: how many source tokens were visible when each was written.
         theta: EMIT threshold; may be set between steps.
         over: whether the translation has ended, or the stream was closed.
         elapsed: seconds of computation in the steps it took part in.
         calls: of the model, for this stream.
         max_source_tokens: longest source it takes, prefix and end token included.
+        memory: of its policy.
     """
 
-    def __init__(self, engine: Engine, state: StreamState, theta: float, max_source_tokens: int) -> None:
-        self.engine, self.state, self.name = engine, state, state.index
-        self.theta, self.max_source_tokens = theta, max_source_tokens
-        self.prefix = len(state.source)
-        self.source_ended = self.over = self.begun = False
+    def __init__(
+        self,
+        engine: Engine,
+        name: int,
+        source: list[int],
+        target: list[int],
+        source_length: int,
+        theta: float | None,
+        max_source_tokens: int,
+    ) -> None:
+        self.engine, self.name, self.source, self.target = engine, name, source, target
+        self.source_length, self.max_source_tokens = source_length, max_source_tokens
+        self.prefix = self.visible = len(source)
+        self.forced = len(target)
+        self.written: list[int] = []
+        self.reads: list[int] = []
+        self.theta = theta
+        self.source_ended = self.over = False
+        self.waits = False  # for its source
         self.elapsed, self.calls = 0.0, 0
         self.heard = perf_counter()  # when its source went on
-        self.emit_probability: float | None = None  # of the present cell, once known
-        self.token: int | None = None  # most probable next token there, once it was asked for
         self.growing = GrowingText(engine.tokenizer) if engine.tokenizer is not None else None
+        self.memory: dict[str, Any] = {}
+        self.cached = [0, 0]  # source and target tokens whose states are what they are to be
+        self.asks: Append | None = None
+        self.hidden: Tensor | None = None  # what was asked for last
+        self.answer: Any = None
+        self.moves: Generator[Move, Any, None] = engine.policy.run(self)
 
     @property
-    def theta(self) -> float:
-        """EMIT threshold."""
+    def theta(self) -> float | None:
+        """EMIT threshold; None for other policies."""
         return self._theta
 
     @theta.setter
-    def theta(self, theta: float) -> None:
-        self._theta = check_theta(theta)
+    def theta(self, theta: float | None) -> None:
+        self._theta = theta if theta is None else check_theta(theta)
+        self.waits = False
 
     @property
     def text_tokens(self) -> int:
         """Source text tokens that have arrived."""
-        return len(self.state.source) - self.prefix - self.source_ended
+        return len(self.source) - self.prefix - self.source_ended
 
     def read(self, tokens: Sequence[int]) -> None:
         """Take source tokens that have arrived; they become visible one by one, as the policy asks for them.
@@ -262,16 +356,16 @@ class Stream:
             what = "is over" if self.over else "has the end of its source"
             raise ValueError(f"stream {self.name} {what}: open another one for further text")
         self.engine.check_tokens(self.name, tokens)
-        length, limit = len(self.state.source) + len(tokens) + 1, self.max_source_tokens
+        length, limit = len(self.source) + len(tokens) + 1, self.max_source_tokens
         if length > limit:
-            window = self.engine.model.window
+            window = getattr(self.engine.model, "window", None)
             held = "" if window is None else f" (the backbone's sliding window of {window} holds the target, too)"
             raise ValueError(
                 f"stream {self.name}: a source of {length} tokens, end token included, exceeds "
                 f"max_source_tokens={limit}{held}: end the stream and open another one"
             )
-        self.state.source.extend(tokens)
-        self.heard = perf_counter()
+        self.source.extend(tokens)
+        self.heard, self.waits = perf_counter(), self.waits and not tokens
 
     def end(self) -> None:
         """Say that the source is complete.
@@ -283,18 +377,19 @@ class Stream:
             raise ValueError(f"stream {self.name} has no source: close it instead")
         if self.over or self.source_ended:
             raise ValueError(f"stream {self.name} has the end of its source already")
-        self.state.source.append(self.engine.tokens.end)
-        self.source_ended = True
+        self.source.append(self.engine.tokens.end)
+        self.source_ended, self.waits = True, False
 
-    def go_on(self, read: int, written: Sequence[int]) -> None:
+    def go_on(self, read: int, written: Sequence[int], reads: Sequence[int]) -> None:
         """Stand where another stream stood that was left: with so many of the source tokens given (and of its end)
-        visible, and these target tokens written. What comes next is what would have come there."""
-        assert not self.begun
-        assert self.prefix + read <= len(self.state.source)
-        self.begun = read > 0
-        self.state.read += read
-        self.state.target += written
-        self.state.written += written
+        visible, and these target tokens written, each when so many were visible. What comes next is what would have
+        come there."""
+        assert self.visible == self.prefix
+        assert self.prefix + read <= len(self.source)
+        self.visible += read
+        self.target += written
+        self.written += written
+        self.reads += [self.prefix + count for count in reads]
         if self.growing is not None:
             for token in written:
                 self.growing.add(token)
@@ -307,10 +402,8 @@ class Stream:
         """
         if not self.over and not self.text_tokens:
             raise ValueError(f"stream {self.name} has read nothing yet: give it source tokens before it can write")
-        while self.can_step():
-            if events := self.engine.step([self]):
-                return events[0]
-        return None
+        events = self.engine.step([self]) if self.can_step() else []
+        return events[0] if events else None
 
     def write(self) -> Iterator[Event]:
         """All events until this stream waits for its source, or is over."""
@@ -322,65 +415,108 @@ class Stream:
         self.over = True
         self.engine.leave(self)
 
-    # What follows is the engine's side.
-
-    def begin(self) -> Event:
-        """Read the first text token."""
-        self.begun = True
-        self.state.read += 1
-        return Read(self.name, self.state.source[self.state.read - 1], None, self.elapsed)
-
-    def at_source_end(self) -> bool:
-        """Whether the end token is visible."""
-        return self.source_ended and self.state.read == len(self.state.source)
-
-    def has_read_ahead(self) -> bool:
-        """Whether as much more was read than written as the model's `k_min` asks for, or all was (`read_ahead`)."""
-        written = len(self.state.target) - 1 - len(self.engine.tokens.target_prefix)
-        k_min = self.engine.model.k_min
-        return not k_min or self.at_source_end() or self.state.read - self.prefix - written >= k_min
-
-    def may_write(self) -> bool:
-        """Whether the next token matters here."""
-        return self.at_source_end() or (self.emit_probability is not None and self.emit_probability > self.theta)
+    # What follows is the side of the engine and its policy.
 
     def can_step(self) -> bool:
-        """Whether there is something to be computed, or to be read."""
-        if self.over or not self.text_tokens:
-            return False
-        if self.emit_probability is None or self.state.read < len(self.state.source):
-            return True
-        return self.may_write() and not (self.token == self.engine.tokens.end and not self.at_source_end())
+        """Whether there may be something to be computed, or to be read."""
+        return not self.over and not self.waits and self.text_tokens > 0
 
-    def act(self) -> Event | None:
-        """One transition of the state machine at the present cell; None where it waits for its source."""
-        state, end = self.state, self.engine.tokens.end
-        p_emit, token = self.emit_probability, self.token
-        assert p_emit is not None
-        if not self.at_source_end() and (not p_emit > self._theta or token == end):
-            if state.read == len(state.source):
-                return None
-            state.read += 1
-            self.emit_probability = self.token = None
-            return Read(self.name, state.source[state.read - 1], p_emit, self.elapsed)
-        assert token is not None
-        if token == end:
+    def move(self) -> Event | None:
+        """Go on to the next event, or to what has to be computed first, or until there is more of the source."""
+        if self.asks is not None:
+            return None
+        answer, self.answer = self.answer, None
+        move = self.moves.send(answer)
+        if isinstance(move, Append):
+            self.asks = move
+            return None
+        self.waits = move is None
+        return move
+
+    @property
+    def at_source_end(self) -> bool:
+        """Whether the end token is visible."""
+        return self.source_ended and self.visible == len(self.source)
+
+    @property
+    def lag(self) -> int:
+        """Source tokens read, the end token counted, minus target tokens written."""
+        return self.visible - self.prefix - len(self.written)
+
+    @property
+    def has_read_ahead(self) -> bool:
+        """Whether as much more was read than written as the model's `k_min` asks for, or all was (`read_ahead`)."""
+        k_min, written = self.engine.model.k_min, len(self.target) - len(self.engine.first_target)
+        return not k_min or self.at_source_end or self.visible - self.prefix - written >= k_min
+
+    def start(self, length: int) -> int:
+        """Position of the seed token behind a source of that many tokens."""
+        anchor = self.engine.model.anchor
+        return length if anchor == "source_length" else int(anchor)
+
+    def take(self, emit_probability: float | None = None) -> Generator[Move, Any, None]:
+        """Make one more source token visible, once it has arrived."""
+        while self.visible == len(self.source):
+            yield None
+        self.visible += 1
+        # The states of the target that are to see it: all, of a model with rows, else the last, or all that is forced.
+        again = 0 if getattr(self.engine.model, "rows", False) or not self.written else len(self.target) - 1
+        self.cached[1] = min(self.cached[1], again)
+        yield Read(self.name, self.source[self.visible - 1], emit_probability, self.elapsed)
+
+    def put(self, token: int, emit_probability: float | None = None) -> Event:
+        """Write one more target token; or end, where that is the end token or a guard says so."""
+        engine = self.engine
+        if token == engine.tokens.end:
             return self.over_for("end_token")
-        if len(state.written) == self.engine.max_target_tokens:
+        if len(self.written) == engine.max_target_tokens:
             return self.over_for("max_target_tokens")
-        if self.engine.max_repeats is not None and ends_in_repetition([*state.written, token], self.engine.max_repeats):
+        if engine.max_repeats is not None and ends_in_repetition([*self.written, token], engine.max_repeats):
             return self.over_for("repetition")
-        state.target.append(token)
-        state.written.append(token)
-        self.emit_probability = self.token = None
-        delay = min(state.read - self.prefix, self.text_tokens)
+        self.target.append(token)
+        self.written.append(token)
+        self.reads.append(self.visible)
+        delay = min(self.visible - self.prefix, self.text_tokens)
         text = self.growing.add(token) if self.growing else ""
-        return Write(self.name, token, delay, p_emit, self.elapsed, text)
+        return Write(self.name, token, delay, emit_probability, self.elapsed, text)
 
     def over_for(self, reason: str) -> End:
         """End, for whatever reason."""
         self.close()
         return End(self.name, reason, self.elapsed, self.growing.finish() if self.growing else "", self.calls)
+
+    def present(self) -> Append:
+        """For the state that predicts the next token: what of it is not in the cache."""
+        tokens = self.source_tokens(self.visible)
+        for y in range(self.cached[1], len(self.target)):
+            tokens.append(self.target_token(y, self.seen(y)))
+        return Append(-1, tokens)
+
+    def seen(self, y: int) -> int:
+        """Source tokens that the state of target token `y` sees: all that is visible, of a model with rows and for the
+        last; of others those visible when the next token was written."""
+        present = y >= len(self.target) - 1 or not self.written or getattr(self.engine.model, "rows", False)
+        return self.visible if present else self.reads[max(0, y + 1 - self.forced)]
+
+    def note(self, append: Append) -> None:
+        """Remember what is in the cache now, of what `present` asked for."""
+        for token in append.tokens:
+            if token.line in (SOURCE, TARGET):
+                self.cached[token.line] = max(self.cached[token.line], token.place + 1)
+
+    def source_tokens(self, read: int) -> list[Token]:
+        """Source tokens, up to the first `read`, that are not in the cache."""
+        return [Token(SOURCE, x, self.source[x], x, x + 1) for x in range(self.cached[0], read)]
+
+    def target_token(
+        self, y: int, sees: int, length: int | None = None, target: Sequence[int] | None = None, line: int = TARGET
+    ) -> Token:
+        """Token `y` of the target (or of a draft), which sees so much of a source of that length."""
+        if self.engine.model.anchor == VISIBLE_LENGTH:
+            start = sees
+        else:
+            start = self.start(self.source_length if length is None else length)
+        return Token(line, y, (self.target if target is None else target)[y], start + y, sees)
 
 
 def check_repeats(repeats: int | None) -> None:

@@ -4,27 +4,37 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..data.tokenizer import StreamTokens
-from ..grid.model import check_backbone
 
 MOST_SHOWN = 5  # sources that are too long, in a message
 
 
-def check_lengths(sources: Sequence[Sequence[int]], tokens: StreamTokens, config: Any, max_target_tokens: int) -> None:
+def longest_source(model: Any, target: int, max_target_tokens: int) -> tuple[int, str]:
+    """Tokens of the longest source a model takes, prefix and end token included, and what limits it.
+
+    Args:
+        model: of a `model_folder`; in the paper's grid a sliding window holds both streams.
+        target: tokens a target begins with, seed and prefix.
+        max_target_tokens: length at which a translation is stopped.
+    """
+    positions, window = model.causal_lm.config.max_position_embeddings, getattr(model, "window", None)
+    if window is None or window - target - max_target_tokens >= positions:
+        return positions, f"the backbone was made for {positions} positions"
+    return window - target - max_target_tokens, f"the backbone's sliding window of {window} tokens holds both streams"
+
+
+def check_lengths(sources: Sequence[Sequence[int]], tokens: StreamTokens, model: Any, max_target_tokens: int) -> None:
     """Refuse sources that are longer than a model takes.
 
     Args:
         sources: text tokens of each sentence.
         tokens: the stream tokens the model was trained with.
-        config: of its backbone.
+        model: see `longest_source`.
         max_target_tokens: length at which a translation is stopped.
 
     Raises:
         ValueError: naming them, their lengths (with prefix and end token), and the limit.
     """
-    limit, why = config.max_position_embeddings, "as many positions as its backbone was made for"
-    window = check_backbone(config)
-    if window is not None and (room := window - 1 - len(tokens.target_prefix) - max_target_tokens) < limit:
-        limit, why = room, f"what its sliding window of {window} leaves beside a target of {max_target_tokens}"
+    limit, why = longest_source(model, 1 + len(tokens.target_prefix), max_target_tokens)
     lengths = [len(tokens.source_prefix) + len(source) + 1 for source in sources]
     too_long = [f"number {index} ({length})" for index, length in enumerate(lengths) if length > limit]
     if too_long:

@@ -18,7 +18,6 @@ from ..policy.knobs import check_theta
 from .engine import Engine, Stream
 from .events import End, Event, Read, Write
 from .live_text import LineEnd, LiveText, Part, SentenceBegin, SentenceEnd, Settled, TextEnd
-from .prefix_engine import LiveStream, PrefixEngine
 
 
 @dataclass(slots=True)
@@ -56,10 +55,11 @@ class Sentence:
     end: int = 0  # position behind its text, once that has ended, see `SentenceEnd`
     read: int = 0  # tokens, and the end token
     written: list[int] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)  # tokens read when each was written
     over: bool = False
 
 
-def longest_sentence(engine: Engine | PrefixEngine) -> int:
+def longest_sentence(engine: Engine) -> int:
     """Tokens of the longest source sentence the engine has positions for, without its prefix and its end."""
     return engine.max_source_tokens - len(engine.tokens.source_prefix) - 1
 
@@ -81,7 +81,7 @@ class LiveDriver:
 
     def __init__(
         self,
-        engine: Engine | PrefixEngine,
+        engine: Engine,
         *,
         text_seconds: float = float("inf"),
         park_after: float = float("inf"),
@@ -132,13 +132,13 @@ class LiveDriver:
             translator = next(iter(self.queue))
             del self.queue[translator]
             translator.open()
-        streams: list[Any] = [t.stream for t in self.streaming.values() if t.stream is not None]  # of the engine's kind
+        streams = [t.stream for t in self.streaming.values() if t.stream is not None]
         for event in self._events(streams):
             translator = self.streaming[event.stream]
             found.append((translator, translator.told(event)))
         return found
 
-    def _events(self, streams: list[Any]) -> list[Event]:
+    def _events(self, streams: list[Stream]) -> list[Event]:
         """Step the engine; where that fails, each stream by itself, and those that fail end."""
         try:
             return self.engine.step(streams)
@@ -188,7 +188,7 @@ class LiveTranslator:
         self.driver, self.text, self.source_length = driver, text, source_length
         self.inputs: deque[Iterator[Part | None]] = deque()
         self.sentence: Sentence | None = None
-        self.stream: Stream | LiveStream | None = None
+        self.stream: Stream | None = None
         self.sentences = 0
         self.line_has_begun = False
         self._theta = theta
@@ -238,16 +238,19 @@ class LiveTranslator:
             self.stream.theta = theta
         self._want_stream()
 
-    def restore(self, state: dict[str, Any] | None, read: int, written: list[int], over: bool) -> None:
+    def restore(
+        self, state: dict[str, Any] | None, read: int, written: list[int], reads: list[int], over: bool
+    ) -> None:
         """Go on with a text that another driver has begun, before anything is given.
 
         Args:
             state: of its last `Boundary`; None where there was none yet.
             read: tokens read of the sentence after that.
             written: tokens written there.
+            reads: tokens read when each of these was written.
             over: whether its translation is.
         """
-        self._taken_up = {"read": read, "written": list(written), "over": over}
+        self._taken_up = {"read": read, "written": list(written), "reads": list(reads), "over": over}
         if state is not None:
             self.sentences, self.line_has_begun = state["sentences"], state["line_has_begun"]
             self.give(self.text.restore(state["text"]))
@@ -322,7 +325,7 @@ class LiveTranslator:
         self.stream.read(sentence.tokens)
         if sentence.source_ended:
             self.stream.end()
-        self.stream.go_on(sentence.read, sentence.written)
+        self.stream.go_on(sentence.read, sentence.written, sentence.reads)
         self.driver.streaming[self.stream.name] = self
 
     def leave(self) -> None:
@@ -345,6 +348,7 @@ class LiveTranslator:
             sentence.read += 1
         elif isinstance(event, Write):
             sentence.written.append(event.token)
+            sentence.reads.append(sentence.read)
         characters, position = sentence.arrived[min(sentence.read, len(sentence.arrived)) - 1]
         if isinstance(event, End):
             sentence.over = True

@@ -1,183 +1,147 @@
-"""Where a decoder's predictions come from: the incremental cache, the cache in fixed shapes, or the grid recomputed."""
+"""Where predictions come from: the decoder's cache, the paper's grid and its cache, or the grid computed anew."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ..cache.graphs import StaticSteps
-from ..cache.grid_cache import GridCache
-from ..cache.row_cache import RowCache
-from ..cache.stream_cache import StreamCache
 from ..data.batch import PADDING_ID
+from ..decoder.cache import Append, DecoderCache
+from ..decoder.model import DecoderModel
+from ..grid.cache import GridCache
+from ..grid.graphs import StaticSteps
 from ..grid.model import GridModel
 
+if TYPE_CHECKING:
+    from .engine import Stream
 
-@dataclass
-class StreamState:
-    """One stream at state (x, y)."""
 
-    index: int  # of the sentence
-    source: list[int]  # prefix, text and, once the source has ended, the end token; as far as they are known
-    target: list[int]  # seed, prefix, and what was written
-    source_length: int  # whole length of the source, or what it is taken for (the anchor of the target stream)
-    read: int  # source tokens visible
-    written: list[int] = field(default_factory=list)
+class Slots:
+    """Numbers of slots, each taken by one stream; the lowest free ones first."""
+
+    def __init__(self) -> None:
+        self.taken: dict[int, int] = {}  # by the stream's name
+        self.free: list[int] = []  # that were left
+
+    def take(self, names: Sequence[int]) -> list[int]:
+        """Which slots streams would get: `keep` takes them."""
+        known = len(self.taken) + len(self.free)
+        return [*self.free, *range(known, known + len(names))][: len(names)]
+
+    def keep(self, names: Sequence[int], slots: Sequence[int]) -> None:
+        """Take the slots."""
+        self.free = self.free[len(names) :]
+        self.taken |= dict(zip(names, slots, strict=True))
+
+    def leave(self, name: int) -> None:
+        """Leave the slot, if there is one, to the next stream."""
+        if name in self.taken:
+            self.free.append(self.taken.pop(name))
 
 
 class States(ABC):
-    """Predictions at the present cells of streams, read from the target states there."""
+    """Final-normed target states of streams."""
 
-    def __init__(self, model: GridModel) -> None:
-        self.model = model
-        self.hidden: dict[int, Tensor] = {}  # by sentence
-        self.likely: dict[int, int] = {}  # next tokens, where deciding has shown them
+    def __init__(self) -> None:
+        self.slots = Slots()
 
     @abstractmethod
-    def __call__(self, states: Sequence[StreamState]) -> list[float]:
-        """Take each stream to its present cell; p(EMIT) there."""
+    def __call__(self, asked: "Sequence[tuple[Stream, Append]]") -> list[Tensor]:
+        """What each stream asks for, `[wanted, D]`."""
 
-    def decide(self, states: Sequence[StreamState]) -> list[float]:
-        """p(EMIT) as decoding compares it with θ (`GridModel.decide`)."""
-        p_emit, tokens = self.model.decide(torch.stack([self.hidden[state.index] for state in states]))
-        if tokens is not None:
-            self.likely |= {state.index: token for state, token in zip(states, tokens.tolist(), strict=True)}
-        return p_emit.tolist()
-
-    def tokens(self, states: Sequence[StreamState]) -> list[int]:
-        """Most probable next token at the cells last reached, which need not be asked for where p(EMIT) decides."""
-        if self.model.certainty:
-            return [self.likely[state.index] for state in states]
-        return self.model.text_logits(torch.stack([self.hidden[state.index] for state in states])).argmax(-1).tolist()
-
-    def forget(self, state: StreamState) -> None:
+    def forget(self, name: int) -> None:
         """Free what is held for a stream."""
-        self.hidden.pop(state.index, None)
-        self.likely.pop(state.index, None)
+        self.slots.leave(name)
 
 
-class RecomputedStates(States):
-    """The grid of all that is visible, computed every time: oracle of `CachedStates`, and all that some models have."""
-
-    def __call__(self, states: Sequence[StreamState]) -> list[float]:
-        """Compute the whole grid of each stream."""
-        device = self.model.device
-        X, Y = max(state.read for state in states), max(len(state.target) for state in states)
-        source = torch.tensor([_padded(state.source[: state.read], X) for state in states], device=device)
-        target = torch.tensor([_padded(state.target, Y) for state in states], device=device)
-        lengths = torch.tensor([state.source_length for state in states], device=device)
-        rows = torch.tensor([state.read - 1 for state in states], device=device)
-        columns = torch.tensor([len(state.target) - 1 for state in states], device=device)
-        hidden = self.model(source, target, lengths)[torch.arange(len(states), device=device), rows, columns]
-        self.hidden |= {state.index: cell for state, cell in zip(states, hidden, strict=True)}
-        return self.decide(states)
-
-
-class CachedStates(States):
-    """Keeps the streams in an incremental cache, and takes each to its present cell a row or column at a time.
+class DecoderStates(States):
+    """By the cache of a decoder.
 
     Args:
         model: in evaluation mode, on its device.
-        cache: by default the one that fits the model.
+        lines: of a slot.
     """
 
-    def __init__(self, model: GridModel, cache: StreamCache | None = None) -> None:
-        super().__init__(model)
-        self.cache = cache or (RowCache(model) if model.row_cacheable else GridCache(model))
-        self.slots: dict[int, int] = {}  # by sentence
+    def __init__(self, model: DecoderModel, lines: int) -> None:
+        super().__init__()
+        self.cache = DecoderCache(model, lines, heads=model.alignment_heads)
+
+    def __call__(self, asked: "Sequence[tuple[Stream, Append]]") -> list[Tensor]:
+        """Each stream appends what it says."""
+        unknown = [stream.name for stream, _ in asked if stream.name not in self.slots.taken]
+        slots = self.slots.take(unknown)
+        slot_of = self.slots.taken | dict(zip(unknown, slots, strict=True))
+        for stream, append in asked:
+            append.slot = slot_of[stream.name]
+        found = self.cache.append([append for _, append in asked])
+        self.slots.keep(unknown, slots)
+        return found
+
+
+class GridStates(States):
+    """By the paper's grid: each stream's present cell, reached a row or column at a time in its cache.
+
+    Args:
+        model: in evaluation mode, on its device.
+        cache: of its streams; None has the grid of all that is visible computed every time, which is the oracle of the
+            cache, and all that some grids have.
+    """
+
+    def __init__(self, model: GridModel, cache: "GridCache | StaticSteps | None") -> None:
+        super().__init__()
+        self.model, self.cache = model, cache
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
-        self.free: list[int] = []  # slots that were left
 
-    def __call__(self, states: Sequence[StreamState]) -> list[float]:
+    def __call__(self, asked: "Sequence[tuple[Stream, Append]]") -> list[Tensor]:
         """One step where a stream has one more token, several where it has a prefix."""
-        if unknown := [state for state in states if state.index not in self.slots]:
-            self._open(unknown)
-        while behind := [state for state in states if self.reached[state.index] != (state.read, len(state.target))]:
-            self._advance(behind)
-        return self.decide(states)
+        streams = [stream for stream, _ in asked]
+        if self.cache is None:
+            return self._recomputed(streams)
+        found: dict[int, Tensor] = {}
+        if unknown := [stream for stream in streams if stream.name not in self.slots.taken]:
+            names = [stream.name for stream in unknown]
+            slots = self.slots.take(names)
+            source, seed, lengths = zip(*[(s.source[0], s.target[0], s.source_length) for s in unknown], strict=True)
+            hidden = self.cache.open(slots, source, seed, lengths)
+            self.slots.keep(names, slots)
+            self.reached |= dict.fromkeys(names, (1, 1))
+            found |= dict(zip(names, hidden, strict=True))
+        while behind := [s for s in streams if self.reached[s.name] != (s.visible, len(s.target))]:
+            hidden = self._advance(self.cache, behind)
+            found |= {stream.name: cell for stream, cell in zip(behind, hidden, strict=True)}
+        return [found[stream.name][None] for stream in streams]
 
-    def forget(self, state: StreamState) -> None:
+    def forget(self, name: int) -> None:
         """Leave the stream's slot to the next one."""
-        if state.index in self.slots:
-            self.free.append(self.slots.pop(state.index))
-            del self.reached[state.index]
-        super().forget(state)
+        super().forget(name)
+        self.reached.pop(name, None)
 
-    def _open(self, states: list[StreamState]) -> None:
-        """Slots are taken once the cache has them: it may find no room to grow."""
-        n, known = len(states), len(self.slots) + len(self.free)
-        slots = [*self.free, *range(known, known + n)][:n]
-        source, seed, lengths = zip(*[(s.source[0], s.target[0], s.source_length) for s in states], strict=True)
-        if isinstance(self.cache, RowCache):
-            self.cache.begin(slots, seed, lengths)
-            reached = 0, 1
-        else:
-            self._keep_opened(states, self.cache.open(slots, source, seed, lengths))
-            reached = 1, 1
-        self.free = self.free[n:]
-        for state, slot in zip(states, slots, strict=True):
-            self.slots[state.index], self.reached[state.index] = slot, reached
-
-    def _advance(self, states: list[StreamState]) -> None:
+    def _advance(self, cache: Any, streams: "list[Stream]") -> Tensor:
         """One token further for each: source tokens first, should several be missing."""
         slots, emits, tokens = [], [], []
-        for state in states:
-            x, y = self.reached[state.index]
-            emit = x == state.read
-            slots.append(self.slots[state.index])
-            emits.append(emit)
-            tokens.append(state.target[y] if emit else state.source[x])
-        self._step(states, slots, emits, tokens)
-        for state, emit in zip(states, emits, strict=True):
-            x, y = self.reached[state.index]
-            self.reached[state.index] = (x, y + 1) if emit else (x + 1, y)
+        for stream in streams:
+            x, y = self.reached[stream.name]
+            emits.append(x == stream.visible)
+            slots.append(self.slots.taken[stream.name])
+            tokens.append(stream.target[y] if emits[-1] else stream.source[x])
+        hidden: Tensor = cache.step(slots, emits, tokens)
+        for stream, emit in zip(streams, emits, strict=True):
+            x, y = self.reached[stream.name]
+            self.reached[stream.name] = (x, y + 1) if emit else (x + 1, y)
+        return hidden
 
-    def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
-        self.hidden |= {state.index: cell for state, cell in zip(states, hidden, strict=True)}
-
-    def _step(self, states: list[StreamState], slots: list[int], emits: list[bool], tokens: list[int]) -> None:
-        self._keep_opened(states, self.cache.step(slots, emits, tokens))
-
-
-class StaticStates(CachedStates):
-    """The same in fixed shapes, both heads computed with every step: what a GPU needs (see `grid.graphs`).
-
-    Args:
-        model: in evaluation mode, on its device.
-        streams: live streams at most.
-        values: of `StaticSteps`.
-    """
-
-    def __init__(self, model: GridModel, streams: int, **values: Any) -> None:
-        self.steps = StaticSteps(model, streams, **values)
-        super().__init__(model, self.steps.cache)
-        self.predicted: dict[int, tuple[float, int]] = {}
-
-    def forget(self, state: StreamState) -> None:
-        """Leave the stream's slot to the next one."""
-        super().forget(state)
-        self.predicted.pop(state.index, None)
-
-    def _keep_opened(self, states: list[StreamState], hidden: Tensor) -> None:
-        self._keep(states, *self.steps.predict(hidden).tolist())
-
-    def _step(self, states: list[StreamState], slots: list[int], emits: list[bool], tokens: list[int]) -> None:
-        self._keep(states, *self.steps(slots, emits, tokens))
-
-    def _keep(self, states: list[StreamState], p_emit: list[float], tokens: list[float] | list[int]) -> None:
-        for state, p, token in zip(states, p_emit, tokens, strict=True):
-            self.predicted[state.index] = p, int(token)
-
-    def decide(self, states: Sequence[StreamState]) -> list[float]:
-        """Known already."""
-        return [self.predicted[state.index][0] for state in states]
-
-    def tokens(self, states: Sequence[StreamState]) -> list[int]:
-        """Known already."""
-        return [self.predicted[state.index][1] for state in states]
+    def _recomputed(self, streams: "list[Stream]") -> list[Tensor]:
+        device = self.model.device
+        X, Y = max(stream.visible for stream in streams), max(len(stream.target) for stream in streams)
+        source = torch.tensor([_padded(stream.source[: stream.visible], X) for stream in streams], device=device)
+        target = torch.tensor([_padded(stream.target, Y) for stream in streams], device=device)
+        lengths = torch.tensor([stream.source_length for stream in streams], device=device)
+        hidden = self.model(source, target, lengths)
+        return [
+            hidden[number, stream.visible - 1, len(stream.target) - 1][None] for number, stream in enumerate(streams)
+        ]
 
 
 def _padded(tokens: list[int], width: int) -> list[int]:

@@ -5,15 +5,10 @@ from typing import Any, Protocol
 
 from ..data.tokenizer import StreamTokens
 from ..decoder.knobs import MULTI_PATH, check_k
-from ..grid.model import GridModel
 from ..policy.knobs import Adaptive
-from .draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem
+from .drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from .engine import Engine
-from .events import System
-from .grid_system import GridSystem
-from .lsg_systems import LsgSystem, WholeLsgSystem
-from .prefix_engine import PrefixEngine
-from .prefix_systems import ConfidenceSystem, PrefixSystem, WaitKSystem
+from .policies import Confidence, Lsg, Policy, Theta, WaitK
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +22,14 @@ SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k traine
     "lsg": ("multi", "offline"),
     "confidence": ("multi",),
 }
-KINDS: dict[str, type[PrefixSystem]] = {  # on a prefix model
-    "waitk": WaitKSystem,
-    "offline": WaitKSystem,
-    "local_agreement": LocalAgreementSystem,
-    "hold": HoldSystem,
-    "alignatt": AlignAttSystem,
-    "lsg": LsgSystem,
-    "confidence": ConfidenceSystem,
+KINDS: dict[str, type[Policy[Any]]] = {  # on a prefix model
+    "waitk": WaitK,
+    "offline": WaitK,
+    "local_agreement": LocalAgreement,
+    "hold": Hold,
+    "alignatt": AlignAtt,
+    "lsg": Lsg,
+    "confidence": Confidence,
 }
 AGREEMENT = 2  # LA-2, where no n is given
 
@@ -42,7 +37,7 @@ AGREEMENT = 2  # LA-2, where no n is given
 class Trained(Protocol):
     """A model and the tokens it was trained with: a loaded model folder, or a module in training."""
 
-    model: Any  # GridModel or PrefixModel
+    model: Any  # GridModel or DecoderModel
     tokens: StreamTokens
 
 
@@ -67,12 +62,12 @@ def build_system(
     name: str,
     setting: float | int | None,
     *,
-    max_target_tokens: int,
     batch_size: int = 64,
-    static: bool | None = None,
     adaptive: Adaptive | None = None,
-) -> System:
-    """The simultaneous system of that name around a trained model.
+    **limits: Any,
+) -> Engine:
+    """The engine of a trained model run as the system of that name: for live streams, and whole sentences
+    (`Engine.translate`).
 
     Args:
         loaded: the model, on its device and in evaluation mode, with its stream tokens.
@@ -80,28 +75,26 @@ def build_system(
         setting: θ of the grid; k of wait-k (a model trained with another k, or for offline translation, will do);
             n of local agreement, 2 where it is None; ρ, δ, f and n of confidence, LSG, AlignAtt and hold-n; None for
             offline.
-        max_target_tokens: length at which a translation is stopped.
         batch_size: streams decoded side by side.
-        static: whether the grid steps in fixed shapes; by default on CUDA.
         adaptive: what confidence and LSG have beside their knob.
+        limits: `max_target_tokens`, and more of `Engine`'s.
 
     Raises:
         ValueError: for an unknown name, a setting the system cannot take, or a model that cannot be run as it.
     """
     if name not in SYSTEMS:
         raise ValueError(f"system={name!r}: must be one of {', '.join(SYSTEMS)}")
-    model, tokens = loaded.model, loaded.tokens
-    held, k = ("grid", None) if isinstance(model, GridModel) else (model.system, model.k)
-    if not can_run(name, held, k):
+    model = loaded.model
+    if not can_run(name, model.system, model.k):
         raise ValueError(
-            f"system={name!r} cannot be run on a {held} model: give a model folder trained by python train.py "
+            f"system={name!r} cannot be run on a {model.system} model: give a model folder trained by python train.py "
             f"{trained_by(name)}"
         )
+    limits |= {"max_streams": batch_size}
     if name == "grid":
-        assert isinstance(model, GridModel)
         if isinstance(setting, bool) or not isinstance(setting, int | float):
             raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
-        return GridSystem(model, tokens, setting, max_target_tokens, batch_size, static=static)
+        return Engine(model, loaded.tokens, policy=Theta(), theta=setting, **limits)
     if name in ("confidence", "lsg"):
         if adaptive is None:
             raise ValueError(f"system={name!r} needs the bounds of its lag: give adaptive")
@@ -118,18 +111,5 @@ def build_system(
         if model.k not in (setting, MULTI_PATH):
             trained = "the whole source" if model.k is None else f"k = {model.k}"
             log.info("wait-%d by a model trained with %s", setting, trained)
-    kind = WholeLsgSystem if name == "lsg" and model.k != MULTI_PATH else KINDS[name]
-    return kind(model, tokens, setting, max_target_tokens, batch_size, adaptive)
-
-
-def live_engine(system: System, **options: Any) -> Engine | PrefixEngine:
-    """The engine whose live streams do what a system does.
-
-    Args:
-        system: as `build_system` makes it.
-        options: of `PrefixEngine`; a grid's engine has its own.
-    """
-    if isinstance(system, GridSystem):
-        return system.engine
-    assert isinstance(system, PrefixSystem)
-    return PrefixEngine(system, **options)
+    kind = WholeLsg if name == "lsg" and model.k != MULTI_PATH else KINDS[name]
+    return Engine(model, loaded.tokens, policy=kind(setting, adaptive), **limits)

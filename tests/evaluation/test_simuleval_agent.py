@@ -19,7 +19,6 @@ from duplexmt.metrics.units import last_tokens
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.streaming.events import End, Read, Write, collect
-from duplexmt.streaming.grid_system import GridSystem
 from duplexmt.streaming.systems import build_system, live_engine
 
 from ..helpers import (
@@ -88,7 +87,7 @@ def evaluation(folder, model, theta):
     decoding = Decoding.start(folder, test)
     point = Point.of("grid", theta, model, loaded.info, [test.digest, LIMIT])
     decoding.add(point)
-    system = GridSystem(loaded.model, loaded.tokens, theta, LIMIT)
+    system = grid_system(loaded.model, loaded.tokens, theta, LIMIT)
     sentences = tokenise(test.sources, test.references, loaded.tokenizer)
     list(decoding.decode(point, translate(system, sentences, loaded.tokenizer)))
     decoding.finish()
@@ -98,7 +97,7 @@ def evaluation(folder, model, theta):
 @pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
 def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options):
     model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
-    system = GridSystem(model, tokens, 0.5, LIMIT)
+    system = grid_system(model, tokens, 0.5, LIMIT)
     for source in token_ids(tiny_tokenizer(), SOURCES[:2]):
         (whole,) = collect(system.translate([source]), 1)
         for read in range(1, len(source) + 1):
@@ -113,7 +112,7 @@ def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options)
 @pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
 def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options, monkeypatch):
     model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
-    system, live = GridSystem(model, tokens, 0.5, LIMIT), LiveAnswers(GridSystem(model, tokens, 0.5, LIMIT).engine)
+    system, live = grid_system(model, tokens, 0.5, LIMIT), LiveAnswers(grid_system(model, tokens, 0.5, LIMIT).engine)
     for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
         steps = []
         monkeypatch.setattr(live.engine, "states", Counted(live.engine.states, steps))

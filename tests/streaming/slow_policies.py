@@ -1,16 +1,17 @@
 """The adaptive policies literally from their definitions: no cache, no batch, all recomputed at every state."""
 
 import torch
-from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
+from duplexmt.decoder.layout import Layout, naive_seen
 from duplexmt.streaming.events import End, Read, Write
+
+from ..helpers import NaivelyPacked, prefix_states
 
 
 @torch.no_grad()
 def distribution(model, source, target, length, visible):
     """Log-probabilities of the next token by one forward over the whole sequence."""
-    hidden = model(torch.tensor([source]), torch.tensor([target]), torch.tensor([length]), torch.tensor([visible]))
-    return model.text_logits(hidden[0, -1]).log_softmax(-1)
+    return model.text_logits(prefix_states(model, source, target, length, visible)[-1]).log_softmax(-1)
 
 
 def as_if_whole(model, tokens, text, committed):
@@ -129,33 +130,28 @@ def lsg_of_whole_sources(model, tokens, text, delta, adaptive, limit, told=None)
     return drafting(model, tokens, text, limit, safe)
 
 
+class Weighed(NaivelyPacked):
+    """Attention by one dense mask, which keeps its weights."""
+
+    def __init__(self, layout):
+        super().__init__(layout)
+        self.weights = []
+
+    def __call__(self, layer, q, k, v, scale, window, softcap):
+        shared = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        scores = torch.einsum("qhe,khe->hqk", q, shared) * scale
+        self.weights.append(scores.masked_fill(~naive_seen(self.layout), float("-inf")).softmax(-1))
+        return super().__call__(layer, q, k, v, scale, window, softcap)
+
+
 @torch.no_grad()
 def attention(model, source, target):
-    """Weights of all heads `[layers · heads, Y, X]`, of target over source tokens: queries and keys by each layer's own
-    modules, softmax over all that a query sees."""
-    inputs, hooks = [], []
-    for layer in model.causal_lm.model.layers:
-        hooks.append(
-            layer.self_attn.register_forward_pre_hook(
-                lambda module, args, kwargs: inputs.append((module, kwargs)), with_kwargs=True
-            )
-        )
+    """Weights of all heads `[layers · heads, Y, X]`, of target over source tokens: softmax over all a query sees."""
     X, Y = len(source), len(target)
-    model(torch.tensor([source]), torch.tensor([target]), torch.tensor([X]), torch.tensor([[X] * Y]))
-    for hook in hooks:
-        hook.remove()
-    found = []
-    for module, kwargs in inputs:
-        states = kwargs["hidden_states"]
-        query, key = (project(states).view(1, X + Y, -1, module.head_dim) for project in (module.q_proj, module.k_proj))
-        if hasattr(module, "q_norm"):
-            query, key = module.q_norm(query), module.k_norm(key)
-        query, key = apply_rotary_pos_emb(query.transpose(1, 2), key.transpose(1, 2), *kwargs["position_embeddings"])
-        for head in range(query.shape[1]):
-            scores = query[0, head] @ key[0, head // module.num_key_value_groups].T * module.scaling
-            scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), float("-inf"))
-            found.append(scores.softmax(-1)[X:, :X])
-    return torch.stack(found)
+    layout = Layout.of([(X, Y)], [[torch.full((Y,), X)]], model.anchor)
+    packed = Weighed(layout)
+    model.packed_states(torch.tensor([*source, *target]), layout.position, packed)
+    return torch.cat(packed.weights)[:, X:, :X]
 
 
 def rests_on(model, tokens, read, draft):

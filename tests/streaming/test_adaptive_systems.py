@@ -6,14 +6,14 @@ from functools import partial
 import pytest
 import torch
 
+from duplexmt.decoder.cache import DecoderCache
+from duplexmt.decoder.layout import SOURCE
 from duplexmt.policy.knobs import Adaptive
-from duplexmt.streaming.draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem
+from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.events import Write
-from duplexmt.streaming.lsg_systems import LsgSystem, WholeLsgSystem, divergence
-from duplexmt.streaming.prefix_engine import PrefixEngine
-from duplexmt.streaming.prefix_systems import ConfidenceSystem, WaitKSystem
+from duplexmt.streaming.policies import Confidence, Lsg, WaitK, divergence
 
-from ..helpers import float64, tiny_prefix
+from ..helpers import float64, policy_system, tiny_prefix
 from . import slow_policies as slow
 from .test_grid_system import PREFIXED, SOURCES, TOKENS, both_tokens
 from .test_prefix_systems import BATCH_SIZES, SEEDS, always, small_talk, timeless
@@ -50,7 +50,7 @@ def test_confidence_does_in_a_batch_what_its_definition_does_alone(rho, bounds, 
     delays = set()
     for seed in SEEDS:
         model = model_of(seed)
-        build = partial(ConfidenceSystem, model, tokens, rho, LIMIT, adaptive=bounds)
+        build = partial(policy_system, Confidence, model, tokens, rho, LIMIT, adaptive=bounds)
         delays |= in_all_batches(build, lambda text, m=model: slow.confidence(m, tokens, text, rho, bounds, LIMIT))
     assert len(delays) > 4
 
@@ -58,13 +58,13 @@ def test_confidence_does_in_a_batch_what_its_definition_does_alone(rho, bounds, 
 @each_bounds
 @pytest.mark.parametrize("delta", [0.05, 0.5])
 @pytest.mark.parametrize(
-    ("system", "definition"), [(LsgSystem, slow.lsg), (WholeLsgSystem, slow.lsg_of_whole_sources)], ids=["", "whole"]
+    ("system", "definition"), [(Lsg, slow.lsg), (WholeLsg, slow.lsg_of_whole_sources)], ids=["", "whole"]
 )
 def test_lsg_does_in_a_batch_what_its_definition_does_alone(system, definition, delta, bounds, tokens):
     delays = set()
     for seed in SEEDS:
         model = model_of(seed)
-        build = partial(system, model, tokens, delta, LIMIT, adaptive=bounds)
+        build = partial(policy_system, system, model, tokens, delta, LIMIT, adaptive=bounds)
         delays |= in_all_batches(build, lambda text, m=model: definition(m, tokens, text, delta, bounds, LIMIT))
     assert len(delays) > 4
 
@@ -77,7 +77,7 @@ def test_alignatt_does_in_a_batch_what_its_definition_does_alone(frames, heads, 
     delays = set()
     for seed in SEEDS:
         model = model_of(seed, heads)
-        build = partial(AlignAttSystem, model, tokens, frames, LIMIT)
+        build = partial(policy_system, AlignAtt, model, tokens, frames, LIMIT)
         delays |= in_all_batches(build, lambda text, m=model: slow.alignatt(m, tokens, text, frames, LIMIT))
     assert len(delays) > 3
 
@@ -86,26 +86,27 @@ def test_alignatt_does_in_a_batch_what_its_definition_does_alone(frames, heads, 
 def test_hold_does_in_a_batch_what_its_definition_does_alone(n, tokens):
     for seed in SEEDS:
         model = model_of(seed)
-        build = partial(HoldSystem, model, tokens, n, LIMIT)
+        build = partial(policy_system, Hold, model, tokens, n, LIMIT)
         in_all_batches(build, lambda text, m=model: slow.hold(m, tokens, text, n, LIMIT))
 
 
 @pytest.mark.parametrize("which", ["paper", "code"])
-@pytest.mark.parametrize(("system", "definition"), [(LsgSystem, slow.lsg), (WholeLsgSystem, slow.lsg_of_whole_sources)])
+@pytest.mark.parametrize(("system", "definition"), [(Lsg, slow.lsg), (WholeLsg, slow.lsg_of_whole_sources)])
 def test_divergences_are_those_of_the_definition(system, definition, which, monkeypatch):
     found, expected = [], []
-    monkeypatch.setattr(
-        "duplexmt.streaming.lsg_systems.divergence",
-        lambda now, *others: found.append(told := divergence(now, *others)) or told,
-    )
+    for module in ("policies", "drafting"):
+        monkeypatch.setattr(
+            f"duplexmt.streaming.{module}.divergence",
+            lambda now, *others: found.append(told := divergence(now, *others)) or told,
+        )
     bounds = Adaptive(k_min=1, k_max=4, alpha=1, divergence=which)
     for seed in SEEDS:
-        list(system(model_of(seed), TOKENS, 0.5, LIMIT, 1, bounds).translate(SOURCES))
+        list(policy_system(system, model_of(seed), TOKENS, 0.5, LIMIT, 1, bounds).translate(SOURCES))
         for text in sorted(SOURCES, key=len):
             definition(model_of(seed), TOKENS, text, 0.5, bounds, LIMIT, expected)
     found = torch.cat([told.flatten() for told in found])
     expected = torch.tensor(expected, dtype=torch.float64)
-    if system is LsgSystem:  # which computes it where the bounds decide, too; every one of the definition's is there
+    if system is Lsg:  # which computes it where the bounds decide, too; every one of the definition's is there
         assert len(found) > len(expected) > 20
         assert (found[:, None] - expected).abs().min(0).values.max() < 1e-9
     else:
@@ -118,25 +119,23 @@ def test_a_probability_is_known_to_a_billionth(offset):
     model, text = model_of(1), SOURCES[0]
     p = float(slow.distribution(model, text[:1], [TOKENS.seed], len(text) + 1, [1]).max().exp())
     rho = (p + offset) / 2  # ρ_k at k_min is twice that
-    first = [event for event in ConfidenceSystem(model, TOKENS, rho, LIMIT, adaptive=BOUNDS).translate([text])][1]
+    system = policy_system(Confidence, model, TOKENS, rho, LIMIT, adaptive=BOUNDS)
+    first = [event for event in system.translate([text])][1]
     assert isinstance(first, Write) == (offset < 0)
 
 
 @pytest.mark.parametrize("model_type", ["qwen2", "llama", "mistral", "qwen3"])
-def test_recorded_attention_is_that_of_each_head_and_leaves_the_model_as_it_was(model_type):
+def test_recorded_attention_is_that_of_each_head(model_type):
     model = float64(tiny_prefix(vocab_size=7, model_type=model_type, sliding_window=None))
     seen = []
 
-    class Kept(AlignAttSystem):
-        def safe(self, cache, streams, drafts):
-            for stream, draft in zip(streams, drafts, strict=True):
-                read = stream.source[len(PREFIXED.source_prefix) : stream.read]
-                seen.append((read, list(draft.text), torch.stack(draft.attention, 1)))
-            return super().safe(cache, streams, drafts)
+    class Kept(AlignAtt):
+        def safe(self, stream, draft):
+            read = stream.source[len(PREFIXED.source_prefix) : stream.visible]
+            seen.append((read, list(draft.text), torch.stack(draft.attention, 1)))
+            return (yield from super().safe(stream, draft))
 
-    before = model.causal_lm.config._attn_implementation
-    list(Kept(model, PREFIXED, 1, LIMIT, 3).translate(SOURCES[:3]))
-    assert model.causal_lm.config._attn_implementation == before
+    list(policy_system(Kept, model, PREFIXED, 1, LIMIT, 3).translate(SOURCES[:3]))
     for read, draft, weights in seen:
         expected = slow.rests_on(model, PREFIXED, read, draft)[1]
         torch.testing.assert_close(weights, expected, rtol=0, atol=1e-9)
@@ -155,26 +154,27 @@ def same_as(system, other):
 def test_confidence_and_lsg_are_wait_k_at_the_ends(tokens):
     for seed in SEEDS:
         model = model_of(seed)
-        wait = {k: WaitKSystem(model, tokens, k, LIMIT) for k in (2, 3, 5)}
+        wait = {k: policy_system(WaitK, model, tokens, k, LIMIT) for k in (2, 3, 5)}
         for least, most, which in ((2, 3, "code"), (2, 5, "paper"), (5, 5, "paper")):
             bounds = Adaptive(least, most, 1, which)
-            same_as(ConfidenceSystem(model, tokens, 0, LIMIT, adaptive=bounds), wait[least])
-            same_as(ConfidenceSystem(model, tokens, 1, LIMIT, adaptive=bounds), wait[most])
-            same_as(LsgSystem(model, tokens, 1e-12, LIMIT, adaptive=bounds), wait[least])
-            same_as(LsgSystem(model, tokens, 1e9, LIMIT, adaptive=bounds), wait[most])
+            same_as(policy_system(Confidence, model, tokens, 0, LIMIT, adaptive=bounds), wait[least])
+            same_as(policy_system(Confidence, model, tokens, 1, LIMIT, adaptive=bounds), wait[most])
+            same_as(policy_system(Lsg, model, tokens, 1e-12, LIMIT, adaptive=bounds), wait[least])
+            same_as(policy_system(Lsg, model, tokens, 1e9, LIMIT, adaptive=bounds), wait[most])
 
 
 def test_what_drafts_is_offline_or_local_agreement_of_one_at_the_ends():
     for seed in SEEDS:
         model = model_of(seed)
-        offline, at_once = WaitKSystem(model, TOKENS, None, LIMIT), LocalAgreementSystem(model, TOKENS, 1, LIMIT)
-        same_as(HoldSystem(model, TOKENS, 0, LIMIT), at_once)
-        same_as(AlignAttSystem(model, TOKENS, 0, LIMIT), at_once)
+        offline = policy_system(WaitK, model, TOKENS, None, LIMIT)
+        at_once = policy_system(LocalAgreement, model, TOKENS, 1, LIMIT)
+        same_as(policy_system(Hold, model, TOKENS, 0, LIMIT), at_once)
+        same_as(policy_system(AlignAtt, model, TOKENS, 0, LIMIT), at_once)
         never = Adaptive(k_min=1, k_max=99, alpha=1, divergence="paper")
         for late in (
-            HoldSystem(model, TOKENS, LIMIT, LIMIT),
-            AlignAttSystem(model, TOKENS, 7, LIMIT),
-            WholeLsgSystem(model, TOKENS, 1e9, LIMIT, adaptive=never),
+            policy_system(Hold, model, TOKENS, LIMIT, LIMIT),
+            policy_system(AlignAtt, model, TOKENS, 7, LIMIT),
+            policy_system(WholeLsg, model, TOKENS, 1e9, LIMIT, adaptive=never),
         ):
             same_as(late, offline)
 
@@ -182,20 +182,21 @@ def test_what_drafts_is_offline_or_local_agreement_of_one_at_the_ends():
 def test_a_certain_token_is_written_however_little_the_source_says_of_it():
     model = model_of(1)
     bounds = Adaptive(k_min=2, k_max=4, alpha=0, divergence="paper")
-    same_as(LsgSystem(model, TOKENS, 1e9, LIMIT, adaptive=bounds), WaitKSystem(model, TOKENS, 2, LIMIT))
+    wait_2 = policy_system(WaitK, model, TOKENS, 2, LIMIT)
+    same_as(policy_system(Lsg, model, TOKENS, 1e9, LIMIT, adaptive=bounds), wait_2)
 
 
 # --- what a system needs, and live ---------------------------------------------------------------------------------
 
 SYSTEMS = {
-    "wait-k": lambda m, t: WaitKSystem(m, t, 2, LIMIT),
-    "offline": lambda m, t: WaitKSystem(m, t, None, LIMIT),
-    "local agreement": lambda m, t: LocalAgreementSystem(m, t, 2, LIMIT),
-    "confidence": lambda m, t: ConfidenceSystem(m, t, 0.4, LIMIT, adaptive=BOUNDS),
-    "lsg": lambda m, t: LsgSystem(m, t, 0.3, LIMIT, adaptive=BOUNDS),
-    "whole lsg": lambda m, t: WholeLsgSystem(m, t, 0.3, LIMIT, adaptive=BOUNDS),
-    "alignatt": lambda m, t: AlignAttSystem(m, t, 1, LIMIT),
-    "hold": lambda m, t: HoldSystem(m, t, 1, LIMIT),
+    "wait-k": lambda m, t: policy_system(WaitK, m, t, 2, LIMIT),
+    "offline": lambda m, t: policy_system(WaitK, m, t, None, LIMIT),
+    "local agreement": lambda m, t: policy_system(LocalAgreement, m, t, 2, LIMIT),
+    "confidence": lambda m, t: policy_system(Confidence, m, t, 0.4, LIMIT, adaptive=BOUNDS),
+    "lsg": lambda m, t: policy_system(Lsg, m, t, 0.3, LIMIT, adaptive=BOUNDS),
+    "whole lsg": lambda m, t: policy_system(WholeLsg, m, t, 0.3, LIMIT, adaptive=BOUNDS),
+    "alignatt": lambda m, t: policy_system(AlignAtt, m, t, 1, LIMIT),
+    "hold": lambda m, t: policy_system(Hold, m, t, 1, LIMIT),
 }
 every_system = pytest.mark.parametrize("name", SYSTEMS)
 
@@ -206,7 +207,7 @@ def test_a_source_that_arrives_piece_by_piece_is_translated_as_one_that_is_known
     draw = random.Random(name)
     for seed in SEEDS[:2]:
         system = SYSTEMS[name](model_of(seed), tokens)
-        engine = PrefixEngine(system)
+        engine = system
         for source in SOURCES:
             stream, events, arrived = engine.open(source_length=len(source)), [], 0
             while arrived < len(source):
@@ -215,7 +216,7 @@ def test_a_source_that_arrives_piece_by_piece_is_translated_as_one_that_is_known
                 arrived += len(piece)
                 events += list(stream.write())
                 assert list(stream.write()) == []
-                assert stream.state.read - stream.prefix == arrived, "reads all that there is before it waits"
+                assert stream.visible - stream.prefix == arrived, "reads all that there is before it waits"
             stream.end()
             events += list(stream.write())
             assert stream.over
@@ -226,17 +227,15 @@ def test_a_source_that_arrives_piece_by_piece_is_translated_as_one_that_is_known
 
 @every_system
 def test_no_source_token_is_encoded_twice_and_calls_of_the_model_are_counted(name, monkeypatch):
-    from duplexmt.baselines.prefix_cache import SOURCE, PrefixCache
-
     encoded, calls = [], []
-    original = PrefixCache.append_all
+    original = DecoderCache.append
 
-    def counted(self, slots, **recording):
-        calls.append(sum(map(bool, slots)))
-        encoded.extend((slot.position, slot.token) for own in slots for slot in own if slot.kind == SOURCE)
-        return original(self, slots, **recording)
+    def counted(self, asked):
+        calls.append(len(asked))
+        encoded.extend((token.position, token.token) for one in asked for token in one.tokens if token.line == SOURCE)
+        return original(self, asked)
 
-    monkeypatch.setattr(PrefixCache, "append_all", counted)
+    monkeypatch.setattr(DecoderCache, "append", counted)
     system = SYSTEMS[name](model_of(2), TOKENS)
     ends = [event for event in system.translate(SOURCES) if hasattr(event, "reason")]
     assert sum(end.calls for end in ends) == sum(calls)
@@ -245,11 +244,11 @@ def test_no_source_token_is_encoded_twice_and_calls_of_the_model_are_counted(nam
 
 
 def test_a_live_stream_says_what_it_cannot_do():
-    engine = PrefixEngine(SYSTEMS["hold"](model_of(1), TOKENS))
+    engine = SYSTEMS["hold"](model_of(1), TOKENS)
     stream = engine.open(source_length=3)
     with pytest.raises(ValueError, match="has no source"):
         stream.end()
-    with pytest.raises(ValueError, match=f"a source of 301 tokens.*exceeds the {256 - 1 - LIMIT}"):
+    with pytest.raises(ValueError, match=r"a source of 301 tokens.*exceeds max_source_tokens=256"):
         stream.read([3] * 300)
     stream.read([3])
     stream.end()
@@ -258,15 +257,13 @@ def test_a_live_stream_says_what_it_cannot_do():
     with pytest.raises(ValueError, match="source_length"):
         engine.open()
     engine.typical_source_length = 5
-    assert engine.open().state.source_length == 5
-    with pytest.raises(ValueError, match=r"max_target_tokens=254: .* 256 positions .* no room"):
-        PrefixEngine(HoldSystem(model_of(1), TOKENS, 1, 254))
+    assert engine.open().source_length == 5
     with pytest.raises(ValueError, match="max_repeats=1: must be at least 2"):
-        PrefixEngine(HoldSystem(model_of(1), TOKENS, 1, 40), max_repeats=1)
+        policy_system(Hold, model_of(1), TOKENS, 1, 40, max_repeats=1)
 
 
 def test_a_live_stream_is_stopped_where_it_repeats_itself():
-    engine = PrefixEngine(WaitKSystem(always(small_talk(), 3), TOKENS, 1, 40), max_repeats=4)
+    engine = policy_system(WaitK, always(small_talk(), 3), TOKENS, 1, 40, max_repeats=4)
     stream = engine.open(source_length=2)
     stream.read([2, 4])
     stream.end()

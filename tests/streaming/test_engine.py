@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.streaming.engine import Engine, ends_in_repetition
 from duplexmt.streaming.events import End, Read, Write
-from duplexmt.streaming.grid_system import GridSystem
 
-from ..helpers import spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
+from ..helpers import grid_system, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 from .test_grid_system import END, PREFIXED, SEED, SOURCES, TOKENS, always, both_tokens
 from .test_grid_system import small_talk as model_of
 
@@ -104,7 +103,7 @@ def test_streams_that_join_and_leave_write_what_each_writes_alone(options, stati
 def test_fixed_shapes_change_no_event(options):
     model = model_with(2, **options)
     for tokens in (TOKENS, PREFIXED):
-        system, fixed = (GridSystem(model, tokens, 0.5, 9, batch_size=3, static=static) for static in (False, True))
+        system, fixed = (grid_system(model, tokens, 0.5, 9, batch_size=3, static=static) for static in (False, True))
         assert_same(list(fixed.translate(SOURCES)), list(system.translate(SOURCES)))
 
 
@@ -116,7 +115,7 @@ def test_the_slot_of_a_sentence_that_has_ended_is_taken_by_the_next():
         while engine.streams:
             engine.step()
     assert engine.states.cache.tokens.shape[1] == 2
-    assert engine.states.hidden == engine.states.slots == {}
+    assert engine.states.reached == engine.states.slots.taken == {}
 
 
 @both_tokens
@@ -207,7 +206,7 @@ def test_the_context_takes_the_place_kept_for_it():
     assert tokens.prefix([5]) == (3, END, 5)
     assert tokens.prefix([4, 5, 6]) == (3, 5, 6)
     stream = engine_of(model_with(anchor=0), tokens).open(context=[4, 5, 6])
-    assert stream.state.source == [3, 5, 6]
+    assert stream.source == [3, 5, 6]
 
 
 # --- anchors -------------------------------------------------------------------------------------------------------
@@ -219,7 +218,7 @@ def test_a_source_of_unknown_length_is_taken_to_be_of_typical_length_and_keeps_t
     stream = whole(engine_of(model_with(), typical_source_length=9).open(name=0), SOURCES[0])
     told = engine_of(model_with()).open(name=0, source_length=8)  # and its end token
     whole(told, SOURCES[0])
-    assert stream.state.source_length == told.state.source_length == 9
+    assert stream.source_length == told.source_length == 9
     assert_same(list(stream.write()), list(told.write()))
     assert int(stream.engine.states.cache.start[0]) == 9
 

@@ -9,9 +9,8 @@ import torch
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.policy.knobs import check_theta
 from duplexmt.streaming.events import End, Read, Write, collect
-from duplexmt.streaming.grid_system import GridSystem
 
-from ..helpers import tiny_backbone, tiny_grid
+from ..helpers import grid_system, tiny_backbone, tiny_grid
 
 END, SEED = 0, 1
 TOKENS = StreamTokens(end=END, seed=SEED)
@@ -115,7 +114,7 @@ def test_a_batch_of_streams_does_what_each_does_alone_step_by_step(options, toke
         model = small_talk(seed, **options)
         expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
         for recompute in (False, True):
-            system = GridSystem(model, tokens, theta, max_target_tokens=6, recompute=recompute)
+            system = grid_system(model, tokens, theta, max_target_tokens=6, recompute=recompute)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
 
@@ -130,8 +129,8 @@ def test_the_certainty_of_the_next_token_counts_as_much_as_it_is_given(options, 
         model.certainty = certainty
         expected = [one_by_one(model, TOKENS, source, theta, limit=6) for source in SOURCES[:3]]
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
-        for how in ({}, {"recompute": True}, *([{"static": True}] if model.cacheable else [])):
-            system = GridSystem(model, TOKENS, theta, max_target_tokens=6, **how)
+        for how in ({}, {"recompute": True}, *([{"static": True}] if getattr(model, "cacheable", False) else [])):
+            system = grid_system(model, TOKENS, theta, max_target_tokens=6, **how)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that no certainty changes show nothing"
@@ -147,8 +146,8 @@ def test_nothing_is_written_before_as_much_more_is_read_as_k_min_says(options, t
         model.k_min = 2
         expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES]
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
-        for how in ({}, {"recompute": True}, *([{"static": True}] if model.cacheable else [])):
-            system = GridSystem(model, tokens, theta, max_target_tokens=6, **how)
+        for how in ({}, {"recompute": True}, *([{"static": True}] if getattr(model, "cacheable", False) else [])):
+            system = grid_system(model, tokens, theta, max_target_tokens=6, **how)
             for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that no k_min changes show nothing"
@@ -159,7 +158,7 @@ def test_with_theta_0_a_least_lag_is_wait_k(k):
     model = small_talk(1)
     model.k_min = k
     model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[2].expand(len(hidden), 7)  # never the end
-    waited = delays(GridSystem(model, TOKENS, 0.0, max_target_tokens=6), SOURCES)
+    waited = delays(grid_system(model, TOKENS, 0.0, max_target_tokens=6), SOURCES)
     assert waited == [[min(k + y, len(source)) for y in range(6)] for source in SOURCES]
 
 
@@ -167,7 +166,7 @@ def test_a_token_that_is_certain_beyond_rounding_is_written_at_any_theta_below_o
     model = small_talk(0)
     model.text_logits = lambda hidden: 1e4 * torch.eye(7, dtype=hidden.dtype)[2].expand(len(hidden), 7)
     model.certainty = 0.5
-    assert delays(GridSystem(model, TOKENS, 0.999, max_target_tokens=3), [[2, 3, 4]]) == [[1, 1, 1]]
+    assert delays(grid_system(model, TOKENS, 0.999, max_target_tokens=3), [[2, 3, 4]]) == [[1, 1, 1]]
 
 
 def test_the_streams_compared_above_show_every_transition():
@@ -185,14 +184,14 @@ def test_the_streams_compared_above_show_every_transition():
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_the_size_of_the_batch_changes_nothing(batch_size, recompute):
     model = small_talk(3)
-    expected = by_stream(GridSystem(model, TOKENS, 0.5, 9).translate(SOURCES), len(SOURCES))
-    system = GridSystem(model, TOKENS, 0.5, 9, batch_size=batch_size, recompute=recompute)
+    expected = by_stream(grid_system(model, TOKENS, 0.5, 9).translate(SOURCES), len(SOURCES))
+    system = grid_system(model, TOKENS, 0.5, 9, batch_size=batch_size, recompute=recompute)
     for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
         assert_same_events(ours, theirs)
 
 
 def test_a_system_can_be_used_again():
-    system = GridSystem(small_talk(3), TOKENS, 0.5, 9)
+    system = grid_system(small_talk(3), TOKENS, 0.5, 9)
     first, second = (by_stream(system.translate(SOURCES), len(SOURCES)) for _ in range(2))
     assert first == second
     assert list(system.translate([])) == []
@@ -200,7 +199,7 @@ def test_a_system_can_be_used_again():
 
 def test_computing_time_grows_along_a_stream_and_leaves_out_what_its_reader_does():
     stream, waited, begun = [], 0.0, time.perf_counter()
-    for event in GridSystem(small_talk(3), TOKENS, 0.5, 9).translate(SOURCES):
+    for event in grid_system(small_talk(3), TOKENS, 0.5, 9).translate(SOURCES):
         started = time.perf_counter()
         time.sleep(0.002)
         waited += time.perf_counter() - started
@@ -218,12 +217,12 @@ def test_computing_time_grows_along_a_stream_and_leaves_out_what_its_reader_does
 
 def test_theta_0_writes_from_the_first_source_token_on():
     model = always(small_talk(), token=3)
-    assert delays(GridSystem(model, TOKENS, 0.0, 4), SOURCES) == [[1, 1, 1, 1]] * len(SOURCES)
+    assert delays(grid_system(model, TOKENS, 0.0, 4), SOURCES) == [[1, 1, 1, 1]] * len(SOURCES)
 
 
 def test_theta_1_reads_the_whole_source_first():
     model = always(small_talk(), token=3)
-    system = GridSystem(model, TOKENS, 1.0, 4)
+    system = grid_system(model, TOKENS, 1.0, 4)
     assert delays(system, SOURCES) == [[len(source)] * 4 for source in SOURCES]
     for source, events in zip(SOURCES, by_stream(system.translate(SOURCES), len(SOURCES)), strict=True):
         kinds = [event[0] for event in events]
@@ -233,17 +232,17 @@ def test_theta_1_reads_the_whole_source_first():
 @pytest.mark.parametrize(("theta", "delay"), [(0.49, 1), (0.5, 3), (0.51, 3)])
 def test_emit_needs_a_probability_above_theta(theta, delay):
     model = always(small_talk(), token=3, p_emit=0.5)
-    assert delays(GridSystem(model, TOKENS, theta, 1), [[2, 3, 4]]) == [[delay]]
+    assert delays(grid_system(model, TOKENS, theta, 1), [[2, 3, 4]]) == [[delay]]
 
 
 def test_once_the_source_has_ended_theta_plays_no_part():
     model = always(small_talk(), token=3, p_emit=0.01)
-    assert delays(GridSystem(model, TOKENS, 0.9, 5), [[2, 3]]) == [[2] * 5]
+    assert delays(grid_system(model, TOKENS, 0.9, 5), [[2, 3]]) == [[2] * 5]
 
 
 def test_an_end_token_before_the_end_of_the_source_is_a_wait():
     model = always(small_talk(), token=END, p_emit=0.99)
-    events = list(GridSystem(model, TOKENS, 0.5, 9).translate([[2, 3, 4]]))
+    events = list(grid_system(model, TOKENS, 0.5, 9).translate([[2, 3, 4]]))
     assert [type(event) for event in events] == [Read, Read, Read, Read, End]
     assert [event.token for event in events[:4]] == [2, 3, 4, END]
     assert [event.emit_probability for event in events[:4]] == [None, *[pytest.approx(0.99)] * 3]
@@ -254,7 +253,7 @@ def test_an_end_token_before_the_end_of_the_source_is_a_wait():
 def test_a_translation_without_end_is_stopped_at_its_limit(limit):
     model = always(small_talk(), token=3)
     for theta in (0.0, 0.5, 1.0):
-        for hypothesis in collect(GridSystem(model, TOKENS, theta, limit).translate(SOURCES), len(SOURCES)):
+        for hypothesis in collect(grid_system(model, TOKENS, theta, limit).translate(SOURCES), len(SOURCES)):
             assert hypothesis.tokens == [3] * limit
             assert hypothesis.stopped == "max_target_tokens"
 
@@ -263,7 +262,7 @@ def test_a_translation_that_ends_at_its_limit_has_ended():
     model = small_talk()
     tokens_left = iter([3, 3, END])
     model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[next(tokens_left)].expand(len(hidden), 7)
-    (hypothesis,) = collect(GridSystem(always(model, p_emit=0.1), TOKENS, 0.5, 2, recompute=True).translate([[2]]), 1)
+    (hypothesis,) = collect(grid_system(always(model, p_emit=0.1), TOKENS, 0.5, 2, recompute=True).translate([[2]]), 1)
     # Row 0 is a WAIT, for which no token is asked; then 3, 3 and the end token follow.
     assert (hypothesis.tokens, hypothesis.stopped) == ([3, 3], "end_token")
 
@@ -272,7 +271,7 @@ def test_a_translation_that_ends_at_its_limit_has_ended():
 @pytest.mark.parametrize("theta", [0.0, 0.3, 0.5, 0.7, 1.0])
 def test_delays_count_source_text_alone_and_never_fall(tokens, theta):
     for seed in range(3):
-        found = delays(GridSystem(small_talk(seed), tokens, theta, 12), SOURCES)
+        found = delays(grid_system(small_talk(seed), tokens, theta, 12), SOURCES)
         for source, values in zip(SOURCES, found, strict=True):
             assert values == sorted(values)
             assert all(1 <= value <= len(source) for value in values)
@@ -280,14 +279,14 @@ def test_delays_count_source_text_alone_and_never_fall(tokens, theta):
 
 @both_tokens
 def test_reads_are_the_text_and_the_end_token_without_prefix(tokens):
-    events = by_stream(GridSystem(small_talk(), tokens, 1.0, 3).translate(SOURCES), len(SOURCES))
+    events = by_stream(grid_system(small_talk(), tokens, 1.0, 3).translate(SOURCES), len(SOURCES))
     assert [[event[1] for event in stream if event[0] == "read"] for stream in events] == [
         [*source, END] for source in SOURCES
     ]
 
 
 def test_a_source_of_one_token_is_translated():
-    (hypothesis,) = collect(GridSystem(always(small_talk(), token=3), TOKENS, 0.5, 3).translate([[4]]), 1)
+    (hypothesis,) = collect(grid_system(always(small_talk(), token=3), TOKENS, 0.5, 3).translate([[4]]), 1)
     assert hypothesis.delays == [1, 1, 1]
 
 
@@ -296,20 +295,20 @@ def test_a_source_of_one_token_is_translated():
 
 def test_a_source_without_tokens_is_refused_by_its_number_before_anything_is_decoded():
     with pytest.raises(ValueError, match="source 1 has no tokens"):
-        next(GridSystem(small_talk(), TOKENS, 0.5, 9).translate([[2, 3], []]))
+        next(grid_system(small_talk(), TOKENS, 0.5, 9).translate([[2, 3], []]))
 
 
 @pytest.mark.parametrize("theta", [-0.1, 1.1, float("nan"), float("inf")])
 def test_theta_outside_0_to_1_is_refused(theta):
     with pytest.raises(ValueError, match=f"theta={theta}: .* between 0 and 1"):
-        GridSystem(small_talk(), TOKENS, theta, 9)
+        grid_system(small_talk(), TOKENS, theta, 9)
     assert check_theta(0.0) == 0.0
     assert check_theta(1.0) == 1.0
 
 
 def test_a_limit_below_one_token_is_refused():
     with pytest.raises(ValueError, match="max_target_tokens=0: must be at least 1"):
-        GridSystem(small_talk(), TOKENS, 0.5, max_target_tokens=0)
+        grid_system(small_talk(), TOKENS, 0.5, max_target_tokens=0)
 
 
 def test_sources_longer_than_the_model_takes_are_all_named_before_the_first_step():
@@ -317,12 +316,14 @@ def test_sources_longer_than_the_model_takes_are_all_named_before_the_first_step
     sources = [[4], [3] * 11, [2] * 20, [3] * 12]
     cases = [(TOKENS, r"2 of 4 .*: number 2 \(21\), number 3 \(13\)\. "), (PREFIXED, "3 of 4 .*: number 1 ")]
     for tokens, named in cases:
-        events = GridSystem(model, tokens, 0.5, 4).translate(sources)
+        events = grid_system(model, tokens, 0.5, 4).translate(sources)
         with pytest.raises(ValueError, match=named + ".*leave them out") as error:
             next(events)
         assert "longer than the 12 tokens this model takes" in str(error.value)
         assert "stream" not in str(error.value)
-    assert len(collect(GridSystem(model, TOKENS, 0.5, 4).translate(sources[:2]), 2)) == 2
+    assert len(collect(grid_system(model, TOKENS, 0.5, 4).translate(sources[:2]), 2)) == 2
     windowed = tiny_grid(tiny_backbone("mistral", vocab_size=7, layers=1, sliding_window=16))
-    with pytest.raises(ValueError, match="what its sliding window of 16 leaves beside a target of 4"):
-        next(GridSystem(windowed, TOKENS, 0.5, 4).translate(sources))
+    with pytest.raises(
+        ValueError, match=r"the 11 tokens this model takes .the backbone's sliding window of 16 tokens holds both"
+    ):
+        next(grid_system(windowed, TOKENS, 0.5, 4).translate(sources))

@@ -17,12 +17,11 @@ from data_prep.rules import invisible
 from duplexmt.data.tokenizer import SourceTokens, StreamTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
-from duplexmt.streaming.grid_system import GridSystem
 from duplexmt.streaming.live import LiveDriver, longest_sentence
 from duplexmt.streaming.pipe import arriving, decoded
 from duplexmt.streaming.sentences import CLOSING, cut_sentences, ends_sentence
 
-from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from ..helpers import SENTENCES, grid_system, spoken_grid, tiny_tokenizer
 from .live_texts import cut_at_random, live_text
 
 TOKENIZER = tiny_tokenizer(460)
@@ -128,7 +127,7 @@ def test_a_text_known_as_a_whole_is_translated_as_evaluation_does():
     translator = translator_of(anchor="source_length")
     text = "".join(CHINESE[:3])
     found = collect((live.event for live in translator.whole(text)), 3)
-    system = GridSystem(model_with(anchor="source_length"), TOKENS, 0.5, 6)
+    system = grid_system(model_with(anchor="source_length"), TOKENS, 0.5, 6)
     sources = SourceTokens(TOKENIZER).ids(CHINESE[:3])
     assert [h.tokens for h in found] == [h.tokens for h in collect(system.translate(sources), 3)]
     assert [h.delays for h in found] == [h.delays for h in collect(system.translate(sources), 3)]
@@ -337,7 +336,7 @@ def test_the_anchor_of_a_text_known_as_a_whole_knows_the_length_of_its_parts_too
     translator.driver.engine.open = lambda **values: opened.append(engine_open(**values)) or opened[-1]
     list(translator.whole("\n".join(texts)))
     assert len(opened) > len(texts)
-    assert all(stream.state.source_length == len(stream.state.source) for stream in opened)
+    assert all(stream.source_length == len(stream.state.source) for stream in opened)
 
 
 def test_characters_are_counted_on_where_a_sentence_is_cut():

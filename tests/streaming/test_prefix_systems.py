@@ -2,17 +2,17 @@
 
 import copy
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.streaming.draft_systems import Draft, LocalAgreementSystem, common_prefix
+from duplexmt.streaming.drafting import Draft, LocalAgreement, common_prefix
 from duplexmt.streaming.events import End, Hypothesis, Read, Write, collect
-from duplexmt.streaming.prefix_systems import WaitKSystem
+from duplexmt.streaming.policies import WaitK
 
-from ..helpers import float64, tiny_prefix
+from ..helpers import float64, policy_system, prefix_states, tiny_prefix
 from .test_grid_system import END, SEED, SOURCES, TOKENS, both_tokens
 from .test_grid_system import always as always_on
 
@@ -34,8 +34,7 @@ def timeless(events, index=0):
 @torch.no_grad()
 def predicted(model, source, target, length, visible):
     """The next token by a forward over the whole sequence, under the training mask."""
-    hidden = model(torch.tensor([source]), torch.tensor([target]), torch.tensor([length]), torch.tensor([visible]))
-    return int(model.text_logits(hidden[0, -1]).argmax())
+    return int(model.text_logits(prefix_states(model, source, target, length, visible)[-1]).argmax())
 
 
 def wait_k_one_by_one(model, tokens, text, k, limit):
@@ -101,7 +100,7 @@ def test_wait_k_does_in_a_batch_what_the_literal_loop_does_alone(k, tokens, anch
         model = small_talk(seed, anchor=anchor)
         alone = [wait_k_one_by_one(model, tokens, source, k, 6) for source in SOURCES]
         for batch_size in BATCH_SIZES:
-            events = list(WaitKSystem(model, tokens, k, 6, batch_size).translate(SOURCES))
+            events = list(policy_system(WaitK, model, tokens, k, 6, batch_size).translate(SOURCES))
             assert [timeless(events, index) for index in range(len(SOURCES))] == alone
 
 
@@ -112,7 +111,7 @@ def test_local_agreement_does_in_a_batch_what_the_literal_loop_does_alone(n, tok
         model = small_talk(seed, anchor="source_length" if seed else 12)
         alone = [agreement_one_by_one(model, tokens, source, n, 6) for source in SOURCES]
         for batch_size in BATCH_SIZES:
-            events = list(LocalAgreementSystem(model, tokens, n, 6, batch_size).translate(SOURCES))
+            events = list(policy_system(LocalAgreement, model, tokens, n, 6, batch_size).translate(SOURCES))
             assert [timeless(events, index) for index in range(len(SOURCES))] == alone
 
 
@@ -153,23 +152,23 @@ def always(model, token):
     ],
 )
 def test_delays_follow_the_schedule(k, delays):
-    (hypothesis,) = collect(WaitKSystem(always(small_talk(), 3), TOKENS, k, 6).translate([[2, 3, 4, 5]]), 1)
+    (hypothesis,) = collect(policy_system(WaitK, always(small_talk(), 3), TOKENS, k, 6).translate([[2, 3, 4, 5]]), 1)
     assert hypothesis == Hypothesis([3] * 6, delays, [None] * 6, "max_target_tokens")
 
 
 def test_k_of_at_least_the_source_is_offline():
     for seed in SEEDS:
         model = small_talk(seed)
-        offline = list(WaitKSystem(model, TOKENS, None, 6).translate(SOURCES))
+        offline = list(policy_system(WaitK, model, TOKENS, None, 6).translate(SOURCES))
         for k in (8, 20):  # the longest source has 7 tokens and an end token
-            events = list(WaitKSystem(model, TOKENS, k, 6).translate(SOURCES))
+            events = list(policy_system(WaitK, model, TOKENS, k, 6).translate(SOURCES))
             assert all(timeless(events, i) == timeless(offline, i) for i in range(len(SOURCES)))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_what_is_written_never_depends_on_source_that_is_not_read(k):
     def written(model, source):
-        events = WaitKSystem(model, TOKENS, k, 8).translate([source])
+        events = policy_system(WaitK, model, TOKENS, k, 8).translate([source])
         return [(event.token, event.delay) for event in events if isinstance(event, Write)]
 
     def before(writes, place):
@@ -191,22 +190,23 @@ def test_what_is_written_never_depends_on_source_that_is_not_read(k):
 
 
 def test_an_end_token_before_the_end_of_the_source_is_a_read():
-    events = timeless(WaitKSystem(always(small_talk(), END), TOKENS, 1, 9).translate([[2, 3, 4]]))
+    events = timeless(policy_system(WaitK, always(small_talk(), END), TOKENS, 1, 9).translate([[2, 3, 4]]))
     assert events == [Read(0, 2), Read(0, 3), Read(0, 4), Read(0, END), End(0, "end_token")]
 
 
 # --- what follows from n -------------------------------------------------------------------------------------------
 
 
-class Scripted(LocalAgreementSystem):
+class Scripted(LocalAgreement):
     """Local agreement whose hypotheses come from a table: one text for each number of source tokens read."""
 
-    def __init__(self, n, table):
-        super().__init__(small_talk(), TOKENS, n, 9)
+    def __init__(self, table, n, adaptive=None):
+        super().__init__(n, adaptive)
         self.table = table
 
-    def drafts(self, cache, streams):
-        return [Draft(list(self.table[stream.read - 1]), "end_token") for stream in streams]
+    def draft(self, stream, read, written):
+        yield from ()
+        return Draft(list(self.table[read - 1]), "end_token")
 
 
 A, B, C, D = 2, 3, 4, 5
@@ -226,14 +226,14 @@ TABLE = [[A, B], [A, C, B], [A, C, D, D], [A, C, D, B]]
     ],
 )
 def test_local_agreement_writes_what_the_last_n_hypotheses_share(n, table, written):
-    events = timeless(Scripted(n, table).translate([[6, 6, 6, 6]]))
+    events = timeless(policy_system(partial(Scripted, table), small_talk(), TOKENS, n, 9).translate([[6, 6, 6, 6]]))
     assert [(e.token, e.delay) for e in events if isinstance(e, Write)] == written
     assert [e.token for e in events if isinstance(e, Read)] == [6, 6, 6, 6, END]
     assert events[-1] == End(0, "end_token")
 
 
 def test_a_single_source_token_is_translated_at_the_sources_end():
-    events = timeless(Scripted(2, [[A, B]]).translate([[6]]))
+    events = timeless(policy_system(partial(Scripted, [[A, B]]), small_talk(), TOKENS, 2, 9).translate([[6]]))
     assert events == [Read(0, 6), Read(0, END), Write(0, A, 1, None), Write(0, B, 1, None), End(0, "end_token")]
 
 
@@ -246,14 +246,16 @@ def test_common_prefix():
 # --- both ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "build", [lambda m: WaitKSystem(m, TOKENS, 2, 6), lambda m: LocalAgreementSystem(m, TOKENS, 2, 6)]
-)
-def test_elapsed_seconds_grow_along_each_stream_and_leave_the_readers_time_out(build, monkeypatch):
+@pytest.mark.parametrize("policy", [WaitK, LocalAgreement])
+def test_elapsed_seconds_grow_along_each_stream_and_leave_the_readers_time_out(policy, monkeypatch):
     ticks = iter(range(10_000))
-    monkeypatch.setattr("duplexmt.streaming.prefix_systems.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("duplexmt.streaming.engine.perf_counter", lambda: float(next(ticks)))
     for index in range(len(SOURCES)):
-        events = [event for event in build(small_talk(1)).translate(SOURCES) if event.stream == index]
+        events = [
+            event
+            for event in policy_system(policy, small_talk(1), TOKENS, 2, 6).translate(SOURCES)
+            if event.stream == index
+        ]
         times = [event.elapsed for event in events]
         assert times[0] == 0
         assert times == sorted(times)
@@ -262,38 +264,41 @@ def test_elapsed_seconds_grow_along_each_stream_and_leave_the_readers_time_out(b
 
 
 def test_a_system_can_be_used_again_and_needs_no_sentences():
-    for system in (WaitKSystem(small_talk(3), TOKENS, 2, 9), LocalAgreementSystem(small_talk(3), TOKENS, 2, 9)):
+    for system in (
+        policy_system(WaitK, small_talk(3), TOKENS, 2, 9),
+        policy_system(LocalAgreement, small_talk(3), TOKENS, 2, 9),
+    ):
         once, again = (collect(system.translate(SOURCES), len(SOURCES)) for _ in range(2))
         assert once == again
         assert list(system.translate([])) == []
 
 
-@pytest.mark.parametrize("system", [WaitKSystem, LocalAgreementSystem])
+@pytest.mark.parametrize("system", [WaitK, LocalAgreement])
 @pytest.mark.parametrize(
     ("setting", "limit", "message"),
     [(0, 6, "=0: "), (1.5, 6, "=1.5: .*whole number"), (2, 0, r"policy\.max_target_tokens=0: must be at least 1")],
 )
 def test_settings_out_of_range_are_refused(system, setting, limit, message):
     with pytest.raises(ValueError, match=message):
-        system(small_talk(), TOKENS, setting, limit)
+        policy_system(system, small_talk(), TOKENS, setting, limit)
 
 
 def test_an_empty_source_is_refused_by_its_number():
     with pytest.raises(ValueError, match="source 1 has no tokens"):
-        list(WaitKSystem(small_talk(), TOKENS, 2, 6).translate([[2], []]))
+        list(policy_system(WaitK, small_talk(), TOKENS, 2, 6).translate([[2], []]))
 
 
 # --- the sentence before -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("build", [lambda *a: WaitKSystem(*a[:2], 2, 6), lambda *a: LocalAgreementSystem(*a[:2], 2, 6)])
-def test_a_previous_sentence_is_read_in_the_place_kept_for_it(build):
+@pytest.mark.parametrize("policy", [WaitK, LocalAgreement])
+def test_a_previous_sentence_is_read_in_the_place_kept_for_it(policy):
     tokens = StreamTokens(end=END, seed=SEED, source_prefix=(3, END, END), context=2)
     model, contexts = small_talk(2), [[5, 6, 4], [], [2]]
-    found = list(build(model, tokens).translate(SOURCES[:3], contexts))
+    found = list(policy_system(policy, model, tokens, 2, 6).translate(SOURCES[:3], contexts))
     for index, (source, context) in enumerate(zip(SOURCES, contexts, strict=False)):
         same = StreamTokens(end=END, seed=SEED, source_prefix=tokens.prefix(context))
-        alone = list(build(model, same).translate([source]))
+        alone = list(policy_system(policy, model, same, 2, 6).translate([source]))
         assert timeless(found, index) == timeless(alone)
     with pytest.raises(ValueError, match="trained without the previous sentence"):
-        list(build(model, TOKENS).translate(SOURCES[:1], [[2]]))
+        list(policy_system(policy, model, TOKENS, 2, 6).translate(SOURCES[:1], [[2]]))

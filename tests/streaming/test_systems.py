@@ -7,10 +7,8 @@ import pytest
 
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.policy.knobs import Adaptive
-from duplexmt.streaming.draft_systems import AlignAttSystem, HoldSystem, LocalAgreementSystem
-from duplexmt.streaming.grid_system import GridSystem
-from duplexmt.streaming.lsg_systems import LsgSystem, WholeLsgSystem
-from duplexmt.streaming.prefix_systems import ConfidenceSystem, WaitKSystem
+from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
+from duplexmt.streaming.policies import Confidence, Lsg, Theta, WaitK
 from duplexmt.streaming.systems import SYSTEMS, build_system
 
 from ..helpers import tiny_grid, tiny_prefix
@@ -19,26 +17,28 @@ TOKENS = StreamTokens(end=0, seed=1)
 MODELS = {"grid": tiny_grid(), "waitk": tiny_prefix(3), "offline": tiny_prefix(), "multi": tiny_prefix("multi")}
 SETTINGS = {"grid": 0.5, "waitk": 3, "offline": None, "local_agreement": 2}
 SETTINGS |= {"confidence": 0.5, "lsg": 0.3, "alignatt": 2, "hold": 1}
-KINDS = {"grid": GridSystem, "local_agreement": LocalAgreementSystem, "confidence": ConfidenceSystem}
-KINDS |= {"lsg": LsgSystem, "alignatt": AlignAttSystem, "hold": HoldSystem}
+KINDS = {"grid": Theta, "local_agreement": LocalAgreement, "confidence": Confidence}
+KINDS |= {"lsg": Lsg, "alignatt": AlignAtt, "hold": Hold}
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 
 
 def build(held, name, setting, **limits):
     loaded = SimpleNamespace(model=MODELS[held], tokens=TOKENS)
     return build_system(
-        loaded, name, setting, **{"max_target_tokens": 8, "batch_size": 4, "adaptive": ADAPTIVE} | limits
+        loaded,
+        name,
+        setting,
+        **{"max_target_tokens": 8, "batch_size": 4, "adaptive": ADAPTIVE, "told_length": True} | limits,
     )
 
 
 @pytest.mark.parametrize(("name", "held"), [(name, held) for name in SYSTEMS for held in SYSTEMS[name]])
 def test_each_system_runs_on_the_models_it_can_with_the_limits_given(name, held):
     system = build(held, name, SETTINGS[name])
-    kind = WholeLsgSystem if (name, held) == ("lsg", "offline") else KINDS.get(name, WaitKSystem)
-    assert type(system) is kind
-    limited, streams = (system.engine, "max_streams") if name == "grid" else (system, "batch_size")
-    assert (limited.max_target_tokens, getattr(limited, streams)) == (8, 4)
-    assert (limited.theta if name == "grid" else limited.setting) == SETTINGS[name]
+    kind = WholeLsg if (name, held) == ("lsg", "offline") else KINDS.get(name, WaitK)
+    assert type(system.policy) is kind
+    assert (system.max_target_tokens, system.max_streams) == (8, 4)
+    assert (system.theta if name == "grid" else system.policy.setting) == SETTINGS[name]
 
 
 @pytest.mark.parametrize(("name", "held"), [(name, held) for name in SYSTEMS for held in SYSTEMS[name]])
@@ -101,7 +101,7 @@ def test_a_setting_the_system_cannot_take_is_refused(held, name, setting, messag
 
 @pytest.mark.parametrize("name", ["waitk", "local_agreement", "hold", "alignatt"])
 def test_a_whole_number_may_come_as_a_fraction(name):
-    setting = build("offline", name, 2.0).setting
+    setting = build("offline", name, 2.0).policy.setting
     assert (type(setting), setting) == (int, 2)
 
 
@@ -120,7 +120,7 @@ def test_what_policies_have_beside_their_knob_is_checked(values, message):
 
 
 def test_local_agreement_compares_two_hypotheses_where_nothing_is_said():
-    assert build("offline", "local_agreement", None).setting == 2
+    assert build("offline", "local_agreement", None).policy.setting == 2
 
 
 @pytest.mark.parametrize(
@@ -134,5 +134,5 @@ def test_local_agreement_compares_two_hypotheses_where_nothing_is_said():
 )
 def test_decoding_with_another_k_than_in_training_is_said(held, k, said, caplog):
     caplog.set_level(logging.INFO)
-    assert build(held, "waitk", k).setting == k
+    assert build(held, "waitk", k).policy.setting == k
     assert [record.message for record in caplog.records] == said

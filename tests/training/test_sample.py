@@ -7,13 +7,12 @@ from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.drawing.staircase import staircase
 from duplexmt.streaming.events import collect
-from duplexmt.streaming.grid_system import GridSystem
 from duplexmt.training import sample as sample_module
 from duplexmt.training.finish import demonstrate
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.sample import SimultaneousSample
 
-from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from ..helpers import SENTENCES, grid_system, spoken_grid, tiny_tokenizer
 from .small_run import saved, small_trainer
 
 TOKENS = stream_tokens(tiny_tokenizer(), context_tokens=4)
@@ -28,7 +27,7 @@ def prepared():
 
 def translated(model, contexts):
     """Greedy translations of the pairs."""
-    system = GridSystem(model, TOKENS, 0.4, 8)
+    system = grid_system(model, TOKENS, 0.4, 8)
     return [hypothesis.tokens for hypothesis in collect(system.translate(SOURCES.ids(TEXTS), contexts), len(PAIRS))]
 
 
@@ -59,6 +58,6 @@ def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
     }  # fmt: skip
     folder = saved(tmp_path / "model", model, TOKENS, data=data)
     shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8, torch.device("cpu"))
-    system = GridSystem(model, TOKENS, 0.4, 8)
+    system = grid_system(model, TOKENS, 0.4, 8)
     events = system.translate(SOURCES.ids(TEXTS[:1]), SOURCES.ids(BEFORES[:1]))
     assert f"{TEXTS[0]}\n{staircase(events, tiny_tokenizer(), TOKENS.end)}\n" in shown

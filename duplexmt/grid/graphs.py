@@ -2,7 +2,7 @@
 
 At one token a step a GPU spends its time on launching some thousand small kernels, not on computing. Sizes rounded up
 (streams to a power of two, lines to a multiple of 32) leave a handful of shapes; `GridCache.advance` reads nothing back
-from the device, so all of a step, both heads included, can be replayed as one graph. Rows that stand for no stream step
+from the device, so all of a step can be replayed as one graph. Rows that stand for no stream step
 a slot of their own, which nobody reads. There a graph proves itself, too, before it is used (see `kernels`).
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..grid.model import GridModel
 from ..kernels.triton_use import difference, refuse, refused, tolerance_of
-from .grid_cache import GridCache
+from .cache import GridCache
+from .model import GridModel
 
 LINE_MULTIPLE = 32
 GRAPHS = "CUDA graphs of decoding steps"
@@ -39,47 +39,38 @@ class StaticSteps:
         self.cache = GridCache(model, slots=streams + 1, length=length)  # the last slot is nobody's
         asked = self.cache.device.type == "cuda" if graphs is None else graphs
         self.graphs = asked and GRAPHS not in refused
-        self.compiled: Any = torch.compile(self._predict, dynamic=False) if compiled else None
+        self.compiled: Any = torch.compile(self._advance, dynamic=False) if compiled else None
         self.recorded: dict[tuple[int, int], tuple[Any, Tensor, Tensor]] = {}
         self.pool: Any = None
         self.generation = self.cache.generation
 
-    @torch.no_grad()
-    def __call__(
-        self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]
-    ) -> tuple[list[float], list[int]]:
-        """As `GridCache.step`, but for what comes of it.
+    def open(
+        self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]
+    ) -> Tensor:
+        """See `GridCache.open`."""
+        return self.cache.open(slots, source, seed, source_lengths)
 
-        Returns:
-            p(EMIT) and most probable next token of each stream's present cell.
-        """
+    @torch.no_grad()
+    def step(self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]) -> Tensor:
+        """See `GridCache.step`."""
         rows, W, T = self.cache.append(slots, emits, tokens)
         n = len(rows)
         size = min(1 << (n - 1).bit_length(), self.streams)
         width = min(-(-max(W, T) // LINE_MULTIPLE) * LINE_MULTIPLE, self.cache.tokens.shape[2])
         inputs = torch.tensor([*rows, *[self._nobody] * (size - n)]).T
         compute = self._replay if self.graphs else self._compute
-        predicted = compute(inputs.to(self.cache.device, non_blocking=True), width)
-        p_emit, next_tokens = predicted[:, :n].tolist()
-        return p_emit, [int(token) for token in next_tokens]
+        return compute(inputs.to(self.cache.device, non_blocking=True), width)[:n].clone()
 
     def _compute(self, inputs: Tensor, width: int) -> Tensor:
         if self.compiled is None:
-            return self._predict(inputs, width)
+            return self._advance(inputs, width)
         limits = {"recompile_limit": MOST_SHAPES, "accumulated_recompile_limit": MOST_SHAPES}
         with torch._dynamo.config.patch(limits):  # type: ignore[attr-defined]
-            return self.compiled(inputs, width)
+            return self.compiled(inputs, width)  # type: ignore[no-any-return]
 
-    def _predict(self, inputs: Tensor, width: int) -> Tensor:
-        """`[6, n]` → p(EMIT) and next token `[2, n]`, in float64, which holds any token id."""
-        return self.predict(self.cache.advance(inputs, width, width))
-
-    def predict(self, hidden: Tensor) -> Tensor:
-        """p(EMIT) and next token `[2, n]` of target states `[n, D]`."""
-        p_emit, tokens = self.model.decide(hidden)
-        if tokens is None:
-            tokens = self.model.text_logits(hidden).argmax(-1)
-        return torch.stack((p_emit.double(), tokens.double()))
+    def _advance(self, inputs: Tensor, width: int) -> Tensor:
+        """`[6, n]` → states of the present cells `[n, D]`."""
+        return self.cache.advance(inputs, width, width)
 
     @property
     def _nobody(self) -> tuple[int, ...]:
@@ -106,10 +97,10 @@ class StaticSteps:
             self.recorded.clear()
             self.pool = None
             return self._compute(inputs, width)
-        graph, given, predicted = self.recorded[shape]
+        graph, given, states = self.recorded[shape]
         given.copy_(inputs)
         graph.replay()
-        return predicted
+        return states
 
     def _record(self, size: int, width: int) -> tuple[Any, Tensor, Tensor]:
         """Capture one shape, after a few runs that let libraries set themselves up. They touch nobody's slot only."""
@@ -122,21 +113,21 @@ class StaticSteps:
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
-            predicted = self._compute(given, width)
+            states = self._compute(given, width)
         self.pool = self.pool or graph.pool()
-        return graph, given, predicted
+        return graph, given, states
 
     def _unlike(self, size: int, width: int) -> str | None:
         """How a recorded graph differs from the operations it was recorded from; None if it does not.
 
         An EMIT and a WAIT of nobody's slot start from random entries of it and must leave the same entries there.
-        Afterwards those are as they were. One next token may differ: of two equal ones rounding decides.
+        Afterwards those are as they were.
         """
-        graph, given, predicted = self.recorded[size, width]
+        graph, given, states = self.recorded[size, width]
         vocabulary = len(self.cache.decoder.embed_tokens.weight)
         draw = torch.Generator(self.cache.device).manual_seed(0)
         own = [entries[:, self.streams] for entries in self.cache.entries]
-        kept, alike = [entries.clone() for entries in own], False
+        kept = [entries.clone() for entries in own]
         try:
             for emit in (1, 0):
                 row = self.streams, emit, vocabulary // 3 + emit, max(width - 3, 1), width // 2, 0
@@ -147,17 +138,15 @@ class StaticSteps:
                     else:
                         entries.random_(vocabulary, generator=draw)
                 begin = [entries.clone() for entries in own]
-                expected, expected_tokens = self._compute(inputs, width).clone()
+                expected = self._compute(inputs, width).clone()
                 left = [entries.double() for entries in own]
                 for entries, first in zip(own, begin, strict=True):
                     entries.copy_(first)
                 given.copy_(inputs)
                 graph.replay()
-                found, tokens = predicted
-                if unlike := difference([found, *own], [expected, *left], tolerance_of(self.cache.dtype)):
+                if unlike := difference([states, *own], [expected.double(), *left], tolerance_of(self.cache.dtype)):
                     return unlike
-                alike = alike or torch.equal(tokens, expected_tokens)
         finally:
             for entries, before in zip(own, kept, strict=True):
                 entries.copy_(before)
-        return None if alike else "its next tokens differ from those of the operations it was recorded from"
+        return None

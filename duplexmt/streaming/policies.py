@@ -1,0 +1,248 @@
+"""Policies: what looks at the states of a stream and says read or write.
+
+A policy is written for one stream, as a generator over the moves of its translation, and runs in batches: the engine
+computes what all streams ask for in one forward of the model, and `look` reads all their states at once. It yields
+
+    an event    a token was read or written, or the translation is over
+    an `Append` tokens to be computed; what `look` makes of their states comes back
+    None        it waits for more of the source
+
+The grid's policy is θ; wait-k and offline follow a schedule; confidence and LSG decide in between two of them. Local
+agreement, hold-n, AlignAtt, and LSG on models of whole sentences draft (`drafting`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..decoder.cache import REFERENCE, Append
+from ..decoder.heads import TwoHeads
+from ..decoder.knobs import check_k
+from ..policy.knobs import Adaptive, check_confidence, check_lsg
+from .engine import Asked, Move, Stream
+
+S = TypeVar("S")
+Moves = Generator[Move, Any, None]  # of a stream
+
+
+class Policy(ABC, Generic[S]):
+    """What every policy is.
+
+    Args:
+        setting: its knob.
+        adaptive: what confidence and LSG have beside their knob.
+
+    Attributes:
+        lines: of the cache that a translation takes.
+
+    Raises:
+        ValueError: for a setting it cannot take.
+    """
+
+    lines = 2
+
+    def __init__(self, setting: Any = None, adaptive: Adaptive | None = None) -> None:
+        self.setting: Any = self.check_setting(setting)
+        self.adaptive: Any = adaptive
+
+    @staticmethod
+    @abstractmethod
+    def check_setting(setting: Any, /) -> Any:
+        """Return a setting that the policy can take, else raise `ValueError`."""
+
+    @abstractmethod
+    def run(self, stream: Stream) -> Moves:
+        """A stream's moves, from its first to its last."""
+
+    @abstractmethod
+    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[Any]:
+        """What is to be known of states, for each stream that asked for some."""
+
+
+class Theta(Policy[None]):
+    """Writes where p(EMIT) > θ; once the source has ended, until the end token (`tab:duplex-inference`).
+
+    An end token predicted before the source has ended is a WAIT. θ is each stream's own. With the model's `k_min` it
+    reads where fewer than so many source tokens more were read than target tokens written.
+    """
+
+    @staticmethod
+    def check_setting(setting: Any, /) -> Any:
+        """None: θ belongs to the streams."""
+        return setting
+
+    def run(self, stream: Stream) -> Moves:
+        """A cell of the grid after the other."""
+        end = stream.engine.tokens.end
+        if stream.visible == stream.prefix:
+            yield from stream.take()
+        while True:
+            p_emit, token = yield stream.present()
+            while True:
+                may_write = stream.at_source_end or p_emit > stream.theta
+                if may_write and token is None:  # θ has fallen meanwhile
+                    p_emit, token = yield stream.present()
+                elif may_write and (token != end or stream.at_source_end):
+                    yield stream.put(token, p_emit)
+                    break
+                elif stream.visible < len(stream.source):
+                    yield from stream.take(p_emit)
+                    break
+                else:
+                    yield None
+
+    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[float, int | None]]:
+        """p(EMIT), and the most probable next token where one may be written: the text head is the larger part."""
+        hidden = torch.cat([one.states for one in asked])
+        decided, tokens = model.decide(hidden)
+        p_emit = [p if one.stream.has_read_ahead else 0.0 for p, one in zip(decided.tolist(), asked, strict=True)]
+        streams = [one.stream for one in asked]
+        writing = [n for n, s in enumerate(streams) if s.at_source_end or p_emit[n] > s.theta]
+        likely: list[int | None] = [None] * len(asked)
+        if tokens is None and writing:
+            some = hidden if len(writing) == len(asked) else hidden[torch.tensor(writing, device=hidden.device)]
+            for number, token in zip(writing, model.text_logits(some).argmax(-1).tolist(), strict=True):
+                likely[number] = token
+        elif tokens is not None:
+            likely = list(tokens.tolist())
+        return list(zip(p_emit, likely, strict=True))
+
+
+class WaitK(Policy[int | None]):
+    """Reads k tokens, then writes and reads in turn; once the source has ended, writes until the end token.
+
+    An end token predicted before the source has ended makes it read one token more and predict again; the schedule then
+    waits until the target has caught up. The setting is k, text tokens; None, the whole source and its end token, is
+    the offline system, to which nobody has to tell the source's length.
+    """
+
+    @staticmethod
+    def check_setting(k: Any, /) -> Any:
+        """A whole number of at least 1, or None."""
+        return None if k is None else check_k(k, "k")
+
+    def run(self, stream: Stream) -> Moves:
+        """Predict, then write or read."""
+        end = stream.engine.tokens.end
+        yield from self.reach_k(stream)
+        while True:
+            token, certain = yield self.ask(stream)
+            if not stream.at_source_end and (token == end or not certain):
+                yield from stream.take()
+            else:
+                yield stream.put(token)
+                yield from self.reach_k(stream)
+
+    def reach_k(self, stream: Stream) -> Moves:
+        """Read until the lag is k (of an adaptive policy k_min), or the source has ended."""
+        k = self.adaptive.k_min if self.adaptive else self.setting
+        while not stream.at_source_end and (k is None or stream.lag < k):
+            yield from stream.take()
+        if k is None:
+            stream.source_length = len(stream.source)
+
+    def ask(self, stream: Stream) -> Append:
+        """For the state that predicts the next token."""
+        return stream.present()
+
+    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, bool]]:
+        """The most probable next token, and whether it may be written."""
+        tokens = model.text_logits(torch.cat([one.states for one in asked])).argmax(-1).tolist()
+        return [(token, True) for token in tokens]
+
+
+class Confidence(WaitK):
+    """Adaptive wait-k (Zheng et al., "Simultaneous Translation Policies: From Fixed to Adaptive", 2020).
+
+    With lag k: read while k < k_min, write when k ≥ k_max or the source has ended, and in between write if the most
+    probable next token has a probability of at least ρ_k (of an end token: read). The paper lets ρ_k fall linearly in
+    k, and draws its curve in two runs: ρ at k_max is 0 and ρ at k_min goes up to 1, then ρ at k_min is 1 and ρ at k_max
+    goes up. One knob runs through both: ρ is the mean of the two ends, so ρ_k falls from min(1, 2ρ) at k_min to
+    max(0, 2ρ − 1) at k_max. ρ = 0 is wait-k_min. With ρ = 1 no probability is high enough, not even one that rounds to
+    1: that is wait-k_max. The setting is ρ, the model a multi-path one.
+    """
+
+    check_setting = staticmethod(check_confidence)
+
+    def threshold(self, lag: int) -> float:
+        """ρ_k; 0 for a lag of k_max or more."""
+        least, most = self.adaptive.k_min, self.adaptive.k_max
+        if lag >= most:
+            return 0.0
+        first, last = min(1.0, 2 * self.setting), max(0.0, 2 * self.setting - 1)
+        return float(first + (last - first) * (lag - least) / (most - least))
+
+    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, bool]]:
+        """As for wait-k; what may be written has a probability of at least ρ_k."""
+        found = model.text_logits(torch.cat([one.states for one in asked])).softmax(-1).max(-1)
+        thresholds = [0.0 if one.stream.at_source_end else self.threshold(one.stream.lag) for one in asked]
+        return [
+            (token, least < 1 and p >= least)
+            for token, p, least in zip(found.indices.tolist(), found.values.tolist(), thresholds, strict=True)
+        ]
+
+
+class Lsg(WaitK):
+    """LSG on a model that knows prefixes (Guo et al., "Large Language Models Are Read/Write Policy-Makers for
+    Simultaneous Generation", AAAI 2025): writes where the source read so far tells more of the next token than wait-1
+    would have known.
+
+    With lag k: read while k < k_min, write when k ≥ k_max or the source has ended, and in between write if what has
+    been read beyond wait-1 tells something about the next token, or if it is certain: if KL(p_now ‖ p_ref) > δ or
+    max p_now > α (of an end token: read). p_now is the next token's distribution by all that is read, p_ref that of the
+    wait-1 view: the same translation, each token of which has seen what wait-1 had read when it wrote it. That is how
+    the paper's text has it; its code takes KL(p_ref ‖ p_now), `adaptive.divergence=code`.
+
+    The wait-1 view is a second line of target tokens in the cache, over the same source tokens. The setting is δ, in
+    nats; the model a multi-path one.
+    """
+
+    lines = 3
+    check_setting = staticmethod(check_lsg)
+
+    def ask(self, stream: Stream) -> Append:
+        """The present state, and that of the wait-1 view where the last target token is new to it."""
+        append, before = stream.present(), len(stream.engine.tokens.target_prefix)
+        known: int = stream.memory.get("in wait-1's view", 0)
+        read = stream.prefix + 1  # before the first is written; none is read for forced tokens
+        wait_1 = [
+            stream.target_token(y, min(read + max(0, y - before), stream.visible), line=REFERENCE)
+            for y in range(known, len(stream.target))
+        ]
+        stream.memory["in wait-1's view"] = len(stream.target)
+        tokens = [*append.tokens, *wait_1]
+        return Append(-1, tokens, (len(append.tokens) - 1, len(tokens) - 1) if wait_1 else append.wanted)
+
+    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, bool]]:
+        """As for wait-k; what may be written differs from the wait-1 view's prediction, or is certain."""
+        logits = model.text_logits(torch.cat([one.states for one in asked])).log_softmax(-1)
+        present = []
+        for one, own in zip(asked, logits.split([len(one.states) for one in asked]), strict=True):
+            present.append(own[0])
+            if len(own) == 2:
+                one.stream.memory["wait-1"] = own[1]
+        now = torch.stack(present)
+        reference = torch.stack([one.stream.memory["wait-1"] for one in asked])
+        likely, told = now.max(-1), divergence(now, reference, self.adaptive.divergence)
+        certain = (told > self.setting) | (likely.values.exp() > self.adaptive.alpha)
+        return [
+            (token, tells or one.stream.lag >= self.adaptive.k_max)
+            for token, tells, one in zip(likely.indices.tolist(), certain.tolist(), asked, strict=True)
+        ]
+
+
+def divergence(now: Tensor, reference: Tensor, which: str) -> Tensor:
+    """KL(now ‖ reference) as in the paper's text, or KL(reference ‖ now) as in its code.
+
+    Args:
+        now, reference: log-probabilities `[…, vocabulary]`.
+        which: `paper` or `code`.
+
+    Returns:
+        `[…]`, in nats.
+    """
+    first, second = (now, reference) if which == "paper" else (reference, now)
+    return (first.exp() * (first - second)).sum(-1)
