@@ -132,12 +132,12 @@ def test_a_change_of_theta_changes_its_own_text_alone(texts, draw):
 @given(PIECES.map("".join), st.sampled_from([PLAIN, CONTEXT]), st.sampled_from([4, 20]), st.randoms())
 def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happened(text, tokens, limit, draw):
     """As the server does it: it knows the last boundary, the text since then, and what was read and written since."""
-    state, read, written, over, given_since = None, 0, [], False, ""
+    state, read, written, reads, over, given_since = None, 0, [], [], False, ""
     parts, found = list(cut_at_random(text, draw))[::-1], []
     while True:
         driver = driver_of(tokens)
         translator = join(driver, limit)
-        translator.restore(state, read, written, over)
+        translator.restore(state, read, written, reads, over)
         translator.give(translator.text.take(given_since))
         lost = draw.randint(1, 40)  # steps from now
         while driver.goes_on or parts:
@@ -150,10 +150,11 @@ def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happen
                 if isinstance(one, Boundary):
                     before = 0 if state is None else state["text"]["position"]
                     given_since = given_since[one.position - before :]
-                    state, read, written, over = one.state, 0, [], False
+                    state, read, written, reads, over = one.state, 0, [], [], False
                 elif isinstance(one, LiveEvent):
                     read += isinstance(one.event, Read)
                     written += [one.event.token] if isinstance(one.event, Write) else []
+                    reads += [read] if isinstance(one.event, Write) else []
                     over |= isinstance(one.event, End)
             lost -= 1
             if lost < 0:
@@ -170,10 +171,12 @@ def test_a_sentence_that_is_given_again_character_by_character_waits_for_all_tha
     expected = [one for one in alone(text) if isinstance(one, LiveEvent)]
     for lost in (3, len(expected) - 1):
         events = [one.event for one in expected[:lost]]
-        written = [event.token for event in events if isinstance(event, Write)]
+        writes = [number for number, event in enumerate(events) if isinstance(event, Write)]
+        reads = [sum(isinstance(event, Read) for event in events[:number]) for number in writes]
+        written = [events[number].token for number in writes]
         driver = driver_of(text_seconds=0.0)
         translator = join(driver)
-        translator.restore(None, sum(isinstance(event, Read) for event in events), written, False)
+        translator.restore(None, sum(isinstance(event, Read) for event in events), written, reads, False)
         translator.give(translator.text.take(text))
         translator.give(translator.text.end())
         found = stepped(driver, {})[translator]

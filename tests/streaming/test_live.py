@@ -336,7 +336,7 @@ def test_the_anchor_of_a_text_known_as_a_whole_knows_the_length_of_its_parts_too
     translator.driver.engine.open = lambda **values: opened.append(engine_open(**values)) or opened[-1]
     list(translator.whole("\n".join(texts)))
     assert len(opened) > len(texts)
-    assert all(stream.source_length == len(stream.state.source) for stream in opened)
+    assert all(stream.source_length == len(stream.source) for stream in opened)
 
 
 def test_characters_are_counted_on_where_a_sentence_is_cut():
@@ -379,7 +379,7 @@ def test_the_sentence_before_is_read_first_where_the_model_was_trained_so():
         previous = SourceTokens(TOKENIZER).ids([CHINESE[number - 1]])[0] if number else []
         expected = ([TOKENS.end] * 4 + previous)[-4:]
         if translator.stream is not None:
-            assert translator.stream.state.source[:4] == expected
+            assert translator.stream.source[:4] == expected
         list(translator.finish())
 
 
@@ -405,7 +405,7 @@ def test_nothing_is_kept_of_sentences_that_have_ended():
     fed(translator, ["长" * 40, *CHINESE[:4]])
     assert states.cache.bytes == memory
     assert states.cache.tokens.shape[1] == 1
-    assert translator.driver.engine.streams == states.slots == states.hidden == {}
+    assert translator.driver.engine.streams == states.slots.taken == states.reached == {}
     assert translator.text.source.text == ""
     assert len(translator.text.context) <= 10
 
