@@ -134,6 +134,7 @@ export class View {
   column({ source, last }) {
     const read = html("bdi", { class: "read", lang: this.languages.source }, legible(source));
     if (last) read.setAttribute("aria-label", "end of the sentence");
+    else if (!source) read.setAttribute("aria-label", "piece of a character");
     const written = html("bdi", { class: "written", lang: this.languages.target });
     this.columns.at(-1)?.parentElement.classList.remove("newest");
     this.strip.append(html("div", { class: "column newest" }, read, written));
