@@ -160,7 +160,7 @@ class Ready(Message):
 
 
 class Engine(Message):
-    """What the engine is doing: `reason` says why it failed."""
+    """How the engine is: after `ready`, whenever it changes, and before the error of a `start` that finds none."""
 
     type: Literal["engine"]
     state: Literal["starting", "ready", "failed"]

@@ -38,6 +38,7 @@ class Session:
     """A text, and the frames of events that it has led to.
 
     Attributes:
+        connection: of its client, the last one.
         forgotten: how many of the frames a snapshot stands for; None for all there are.
         answered: how many characters are taken, and all is sent that follows from them.
     """
@@ -48,7 +49,7 @@ class Session:
         self.in_pieces = in_pieces
         self.text, self.frames = "", []
         self.sentence, self.read, self.written, self.line_is_open = 0, 0, 0, False
-        self.forgotten, self.answered = None, 0
+        self.connection, self.forgotten, self.answered = None, None, 0
 
     @property
     def key(self):
@@ -216,6 +217,9 @@ class ScriptedServer:
                 place = {"source": len(session.text), "sentence": session.sentence, "boundary": session.boundary(seen)}
                 text = "".join(event["text"] for frame in session.frames[:seen] for event in frame)
                 snapshot = {"seq": seen, "text": text, **place}
+            if session.connection in self.sockets:
+                await session.connection.close(4409)
+        session.connection = connection
         session.keys += 1
         more = {"limits": self.limits} | ({"snapshot": snapshot} if snapshot else {})
         await send("ready", session=session.name, key=session.key, model=MODEL, expires=self.lasts, **more)
