@@ -22,7 +22,7 @@ from ..model_folder.live import live_engine, live_text, load_live_model
 from ..streaming.events import End, Read
 from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator, Sentence
 from ..streaming.live_text import LineEnd, TextEnd
-from ..streaming.text import GrowingText, token_text
+from ..streaming.text import GrowingText
 from .protocol import as_json
 from .settings import EngineSettings
 
@@ -185,18 +185,19 @@ class Worker:
             told["event"] = "read"
             if event.emit_probability is None and translator.sentence.follows_another:
                 told["text"] = self.between
-            told["token"] = self._source(name, translator.sentence, event.token)
+            told["end"] = event.token == self.loaded.tokens.end  # special tokens in a text are text
+            told["token"] = "" if told["end"] else self._source(name, translator.sentence, event.token)
             return ["read", told]
         told["event"], told["delay"] = "write", event.delay
-        told["token"] = token_text(self.loaded.tokenizer, event.token)
+        told["token"] = event.text
         return ["write", told, event.token]
 
     def _source(self, name: str, sentence: Sentence, token: int) -> str:
-        """The text of a source token that was read."""
+        """The text that a source token which was read has made complete."""
         number, growing = self.sources.get(name, (-1, None))
         if growing is None or number != sentence.number:
             growing = GrowingText(self.loaded.tokenizer)
             for earlier in sentence.tokens[: sentence.read - 1]:  # read before another engine was lost
                 growing.add(earlier)
             self.sources[name] = sentence.number, growing
-        return "" if token == self.loaded.tokens.end else growing.add(token)
+        return growing.add(token)

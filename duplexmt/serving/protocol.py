@@ -159,6 +159,14 @@ class Ready(Message):
     snapshot: Snapshot | None = None
 
 
+class Engine(Message):
+    """How the engine is: after `ready`, whenever it changes, and before the error of a `start` that finds none."""
+
+    type: Literal["engine"]
+    state: Literal["starting", "ready", "failed"]
+    reason: str | None = None
+
+
 class Accepted(Message):
     """Text has been taken as far as `at`; `credit` characters more may be sent now."""
 
@@ -175,6 +183,7 @@ class ReadEvent(Message):
     text: str
     source: Count
     token: str
+    end: bool
     p_emit: Theta | None
     theta: Theta
 
@@ -257,7 +266,7 @@ class Pong(Message):
 
 
 ServerMessage = Annotated[
-    Ready | Accepted | Events | SetDone | Error | GoAway | Done | Pong, Field(discriminator="type")
+    Ready | Engine | Accepted | Events | SetDone | Error | GoAway | Done | Pong, Field(discriminator="type")
 ]
 
 
