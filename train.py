@@ -82,6 +82,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         check_replaceable(folder / "model")
     prepared, tokens = corpus_of(cfg, folder)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed, rows=cfg.training.rows)
+    datamodule.check_validation(trainer)
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}

@@ -309,10 +309,20 @@ class TrainerConfig:
             )
         _check_limit("trainer.accumulate_grad_batches", self.accumulate_grad_batches)
         _check_limit("trainer.check_val_every_n_epoch", self.check_val_every_n_epoch, null="no rule by epochs")
-        if isinstance(self.val_check_interval, int | float) and not self.val_check_interval > 0:  # a text is a time
+        interval = self.val_check_interval
+        if isinstance(interval, int | float) and not interval > 0:  # a text is a time
             raise ValueError(
-                f"trainer.val_check_interval={self.val_check_interval}: must be above 0 (a whole number of batches, or "
-                "a share of an epoch), or null for the ends of epochs"
+                f"trainer.val_check_interval={interval}: must be above 0 (a whole number of batches, or a share of an "
+                "epoch), or null for the ends of epochs"
+            )
+        if isinstance(interval, float) and interval > 1:
+            raise ValueError(
+                f"trainer.val_check_interval={interval}: a share of an epoch is at most 1.0; batches are a whole number"
+            )
+        if self.check_val_every_n_epoch is None and not isinstance(interval, int | str):
+            raise ValueError(
+                f"trainer.check_val_every_n_epoch=null, trainer.val_check_interval={interval}: without a rule by "
+                "epochs give a whole number of batches, or a time such as 00:01:00:00 (days, hours, minutes, seconds)"
             )
 
 

@@ -508,6 +508,16 @@ def test_a_line_ends_once_however_its_end_is_written_and_cut(cuts):
     assert [line for line, _ in warnings] == [2]
 
 
+@pytest.mark.parametrize("codec", ["gb18030", "utf-16", "utf-16-le", "big5"])
+def test_text_in_another_encoding_is_refused_by_its_name_and_a_mark_of_utf_8_is_no_text(codec):
+    text = "我們去公園吧\n他沒有來\n這是誰的書\n" if codec == "big5" else "今天天气很好\n我们去公园吧\n他没有来\n"
+    with pytest.raises(
+        ValueError, match=rf"(?i)seems to be in {codec.replace('f-16-', 'f-16')}: .*`iconv -f \S+ -t UTF-8"
+    ):
+        list(decoded([text.encode(codec)], print))
+    assert "".join(decoded([b"\xef\xbb\xbf", b"a\n"], print)) == "a\n"
+
+
 def test_bytes_that_are_no_utf_8_are_left_out_and_told_with_their_line():
     found, warnings = pieces("他\n没".encode(), b"\xff\n\xe4\xbd", b"a\xe6")
     assert "".join(part or "" for part in found) == "他\n没\na"

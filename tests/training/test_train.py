@@ -49,6 +49,29 @@ def test_the_scores_of_a_model_folder_are_those_of_its_own_weights(tmp_path):
         assert run(tmp_path / name, *changes) == pytest.approx(expected), name
 
 
+@pytest.mark.parametrize(
+    ("changes", "interval", "batches"),
+    [
+        ([], 3, 2), ([], 1000, 2), (["trainer.accumulate_grad_batches=2"], 3, 2), (["data.batch_size=8"], 5, 4),
+        (["data.batch_size=8", "trainer.accumulate_grad_batches=4"], 5, 4),
+    ],
+)  # fmt: skip
+def test_more_batches_between_validations_than_an_epoch_has_are_refused_before_anything_is_written(
+    changes, interval, batches, tmp_path
+):
+    message = (
+        rf"trainer\.val_check_interval={interval}: an epoch has {batches} batches .* give at most {batches}, or .*0\.5"
+    )
+    with pytest.raises(ValueError, match=message):
+        train(configured(*changes, f"trainer.val_check_interval={interval}"), tmp_path / "run", "test", None)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("interval", ["2", "0.01", "1.0", "00:00:10:00"])
+def test_as_many_batches_between_validations_as_an_epoch_has_or_a_share_or_a_time_are_no_mistake(interval, tmp_path):
+    assert "validation/BLEU" in run(tmp_path, f"trainer.val_check_interval={interval}")
+
+
 def test_what_is_recorded_of_a_training_does_not_depend_on_how_often_it_was_resumed(tmp_path):
     """Stopped within an epoch; resumed, there is nothing left to train."""
 
