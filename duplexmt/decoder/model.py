@@ -76,8 +76,11 @@ class DecoderModel(TwoHeads):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keyword arguments that build this model again around the same backbone."""
-        return {"emit_hidden": self.emit_hidden, "k": self.k, "anchor": self.anchor}
+        """What a model folder records of it, as its grid (`build_grid`) or its schedule."""
+        if not self.rows:
+            return {"k": self.k, "anchor": self.anchor}
+        names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
+        return {name: getattr(self, name) for name in names}
 
     def states(self, source: Tensor, target: Tensor, layout: Layout) -> Tensor:
         """Final-normed states of the target tokens, from which the next one's logits are read.
@@ -133,9 +136,9 @@ class DecoderModel(TwoHeads):
         self.blocks.compile()
 
     def recompute(self, what: str) -> None:
-        """Keep less for the backward pass, by Hugging Face's own switch: `nothing` is computed again, all but matrix
-        products (`elementwise`), or whole `layers`, of which only the input is kept."""
+        """Keep less for the backward pass, by Hugging Face's own switch; `what` is one of `RECOMPUTE`."""
         if what == "nothing":
+            self.causal_lm.gradient_checkpointing_disable()
             return
         options: dict[str, Any] = {"use_reentrant": False}
         if what == "elementwise":

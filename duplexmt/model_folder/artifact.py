@@ -27,12 +27,12 @@ from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
 
 from .. import __version__
-from ..baselines.prefix_model import PrefixModel
 from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..decoder.backbone import backbone_config, pretrained_backbone
 from ..decoder.knobs import MULTI_PATH
-from ..grid.model import GridModel
+from ..decoder.model import DecoderModel
+from ..grid.model import GridModel, build_grid
 from ..kernels.int8 import to_int8
 from ..policy.knobs import recorded_certainty, recorded_k_min
 from ..streaming.settled import SettledTokens
@@ -55,7 +55,7 @@ EMIT_HEAD = "emit_head.safetensors"
 class ModelFolder:
     """A loaded model folder."""
 
-    model: GridModel | PrefixModel
+    model: GridModel | DecoderModel
     tokenizer: Any
     tokens: StreamTokens
     info: dict[str, Any]  # the manifest
@@ -84,7 +84,7 @@ class ModelFolder:
 
 def save_model_folder(
     folder: str | Path,
-    model: GridModel | PrefixModel,
+    model: GridModel | DecoderModel,
     tokenizer: Any,
     tokens: StreamTokens,
     *,
@@ -137,11 +137,9 @@ def save_model_folder(
         adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
         model.causal_lm.save_pretrained(str(partial), **sharded)
-    if isinstance(model, GridModel):
+    system = {"system": model.system, "grid" if model.system == "grid" else "prefix": model.options}
+    if model.emit_head is not None:
         save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
-        system = {"system": "grid", "grid": model.options}
-    else:
-        system = {"system": model.system, "prefix": model.options}
     save_tokenizer(tokenizer, partial)
     info = {
         "format": FORMAT,
@@ -240,13 +238,14 @@ def load_model_folder(
             backbone = load_adapter(base, folder).merge_and_unload()
     else:
         backbone = pretrained_backbone(_base(folder, info), len(tokenizer))
-    model: GridModel | PrefixModel
+    model: GridModel | DecoderModel
     if info["system"] == "grid":
-        model = GridModel(backbone, **info["grid"])
+        model = build_grid(backbone, **info["grid"])
         model.certainty, model.k_min = recorded_certainty(info), recorded_k_min(info)
+        assert model.emit_head is not None
         model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
     else:
-        model = PrefixModel(backbone, **info["prefix"])
+        model = DecoderModel(backbone, **info["prefix"])
         model.alignment_heads = info.get("alignment_heads")
     model.eval().to(device)
     if quantize is not None:
@@ -306,7 +305,7 @@ def choose_device(device: str) -> str:
     return device
 
 
-def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
+def _frozen_backbone(model: GridModel | DecoderModel) -> Any:
     """A copy of the backbone as it was before LoRA, with the text head it had."""
     adapted = copy.deepcopy(model.backbone)
     head = getattr(adapted.get_base_model().lm_head, "original_module", None)
