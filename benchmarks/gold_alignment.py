@@ -27,7 +27,6 @@ from duplexmt.data.grammar import AlignedPair, alignment_rows, determination_row
 from duplexmt.data.tokenizer import source_spans, token_spans
 from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.translation import translate_pairs
-from duplexmt.grid.model import GridModel
 from duplexmt.metrics.latency import average_lagging_all
 from duplexmt.model_folder.artifact import ModelFolder
 from duplexmt.policy.guide import guide
@@ -99,8 +98,7 @@ def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: floa
         of content words that the path writes no earlier than the row of the last source word they are aligned with)
         and `content_not_early_in_order` (the same, asked of all tokens before too).
     """
-    model = loaded.model
-    assert isinstance(model, GridModel)
+    model: Any = loaded.model
     agreeing = cells = content = not_early = not_before_order = 0
     for begin in range(0, len(pairs), 25):
         part = pairs[begin : begin + 25]

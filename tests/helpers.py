@@ -9,9 +9,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from data_prep.reading import Pair
-from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.tokenizer import train_bpe
-from duplexmt.grid.model import GridModel
+from duplexmt.decoder.model import DecoderModel
+from duplexmt.grid.model import build_grid
 from duplexmt.kernels.norm import rms_norm
 
 SENTENCES = (
@@ -87,9 +87,9 @@ def tiny_grid(backbone=None, seed=0, **options):
     Args:
         backbone: by default `tiny_backbone(seed=seed)`.
         seed: of all random weights.
-        options: of `GridModel`.
+        options: of `build_grid`.
     """
-    model = GridModel(tiny_backbone(seed=seed) if backbone is None else backbone, **options)
+    model = build_grid(tiny_backbone(seed=seed) if backbone is None else backbone, **options)
     draw = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
         for weight in model.emit_head.parameters():
@@ -110,7 +110,7 @@ needs_metrics_environment = pytest.mark.skipif(
 
 def tiny_prefix(k=None, seed=0, anchor="source_length", **values):
     """A prefix model in evaluation mode around `tiny_backbone`; see `float64` for exact comparisons."""
-    return PrefixModel(tiny_backbone(seed=seed, **values), k=k, anchor=anchor).eval()
+    return DecoderModel(tiny_backbone(seed=seed, **values), k=k, anchor=anchor).eval()
 
 
 def float64(model):

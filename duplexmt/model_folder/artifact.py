@@ -308,10 +308,10 @@ def choose_device(device: str) -> str:
 def _frozen_backbone(model: GridModel | DecoderModel) -> Any:
     """A copy of the backbone as it was before LoRA, with the text head it had."""
     adapted = copy.deepcopy(model.backbone)
-    head = getattr(adapted.get_base_model().lm_head, "original_module", None)
+    head = getattr(adapted.get_base_model().get_output_embeddings(), "original_module", None)
     base = adapted.unload()
     if head is not None:  # PEFT leaves the trained copy in its place, which the adapter's file holds
-        base.lm_head = head
+        base.set_output_embeddings(head)
     return base
 
 

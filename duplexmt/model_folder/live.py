@@ -9,7 +9,6 @@ from data_prep.live import settled_side
 from data_prep.rules import invisible
 
 from ..corpus.evaluation_files import simplifies_sources
-from ..grid.model import GridModel
 from ..policy.knobs import recorded_theta
 from ..streaming.engine import Engine
 from ..streaming.live import longest_sentence
@@ -42,7 +41,7 @@ def live_engine(
     loaded: ModelFolder, theta: float | None, max_target_tokens: int, max_repeats: int | None, *, max_streams: int
 ) -> Engine:
     """The engine of a grid; θ None is the model folder's own."""
-    assert isinstance(loaded.model, GridModel)  # of `load_live_model`
+    assert loaded.model.system == "grid"  # of `load_live_model`
     return Engine(
         loaded.model,
         loaded.tokens,
