@@ -16,7 +16,7 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
-from .decoder.knobs import check_anchor, check_lora
+from .decoder.knobs import RECOMPUTE, check_anchor, check_lora
 from .grid.knobs import check_grid, check_rows_stand_alone
 from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_k_min, check_lam, check_rows, check_theta
 from .serving.settings import EngineOptions, Limits
@@ -234,7 +234,7 @@ class TrainingConfig:
     dropout: float  # of what embedding, attention and MLP add to the residual stream
     emit_weight: float  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float]
-    recompute: str  # in the backward pass: nothing | elementwise | layers (least memory; all baselines know)
+    recompute: str  # in the backward pass: nothing | elementwise | layers (least memory)
     compile: bool  # torch.compile what runs per position
     sample_size: int  # validation sentences translated for BLEU and AL
     checkpoint_every_n_steps: int
@@ -260,8 +260,8 @@ class TrainingConfig:
             raise ValueError(
                 f"training.emit_weight={self.emit_weight}: must be a finite number above 0 (the paper uses 1)"
             )
-        if self.recompute not in ("nothing", "elementwise", "layers"):
-            raise ValueError(f"training.recompute={self.recompute!r}: must be 'nothing', 'elementwise' or 'layers'")
+        if self.recompute not in RECOMPUTE:
+            raise ValueError(f"training.recompute={self.recompute!r}: must be one of {', '.join(RECOMPUTE)}")
         if self.max_shard_size is not None and not re.fullmatch(r"[1-9][0-9]*(KB|MB|GB)", self.max_shard_size):
             raise ValueError(
                 f"training.max_shard_size={self.max_shard_size!r}: must be a whole number of KB, MB or GB, such as "

@@ -90,15 +90,8 @@ def tiny_grid(backbone=None, seed=0, **options):
     Args:
         backbone: by default `tiny_backbone(seed=seed)`.
         seed: of all random weights.
-        options: of `build_grid`; the paper's by default.
+        options: of `build_grid`.
     """
-    options = {
-        "attention": "approximate",
-        "input_attends_output": True,
-        "softmax": "joint",
-        "anchor": "source_length",
-        "emit_hidden": 0,
-    } | options
     model = build_grid(tiny_backbone(seed=seed) if backbone is None else backbone, **options)
     draw = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
@@ -164,5 +157,11 @@ def float64(model):
     """The model in float64 throughout: Hugging Face's own RMSNorm computes in float32 whatever it is given."""
     for module in model.double().modules():
         if type(module).__name__.endswith("RMSNorm"):
-            module.forward = partial(rms_norm, norm=module)
+            own = rms_norm if hasattr(module, "variance_epsilon") else gemma_norm
+            module.forward = partial(own, norm=module)
     return model
+
+
+def gemma_norm(states, norm):
+    """Gemma's RMSNorm, whose weight is how far it scales from 1."""
+    return states * torch.rsqrt(states.square().mean(-1, keepdim=True) + norm.eps) * (1 + norm.weight)

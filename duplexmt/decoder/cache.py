@@ -175,7 +175,7 @@ class DecoderCache:
                 return new
 
             for entries in (self.keys, self.values):
-                old = entries or [None] * self.layers
+                old: list[Any] = list(entries) or [None] * self.layers
                 entries[:] = [resized(one, self.dtype, self.K, self.E) for one in old]
             self.positions = resized(self.positions if self.slots else None, torch.int64)
         self.slots, self.length = new_slots, new_length
@@ -187,7 +187,9 @@ class _Step:
     Streams with one token each stand side by side, and so do those with several, padded to the longest of each group.
     """
 
-    first, again = None, torch.empty(0)  # of `Packed`, for training
+    first: Tensor | None = None  # this and the next: of `Packed`, for training
+    again = torch.empty(0)
+    wanted: Tensor | None
 
     def __init__(self, cache: DecoderCache, asked: Sequence[Append]) -> None:
         self.cache, self.asked = cache, asked

@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from ..data.tokenizer import SourceTokens
 from ..decoder.schedules import own_delays
-from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.manifest import read_manifest
 from ..policy.knobs import Adaptive, recorded_theta
@@ -148,7 +147,7 @@ def check_frames(frames: Sequence[int], longest: int, test: TestSet) -> None:
 
 def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict[str, Any]:
     """What a policy's decisions depend on beside model and knob, by name; nothing for most systems."""
-    if isinstance(loaded.model, GridModel):
+    if loaded.model.system == "grid":
         rule = {"certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
         return {name: value for name, value in rule.items() if value}
     if adaptive is None:

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from duplexmt.cache import step_attention, stream_cache
 from duplexmt.cache.grid_cache import GridCache
 from duplexmt.cache.row_cache import MANY, RowCache
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.grid.prefix_softmax import prefix_softmax

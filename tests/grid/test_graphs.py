@@ -5,9 +5,9 @@ from weakref import WeakSet
 
 import pytest
 import torch
+from duplexmt.cache.graphs import StaticSteps
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from duplexmt.cache.graphs import StaticSteps
 from duplexmt.kernels import triton_use as kernels
 from tests.helpers import tiny_grid
 
