@@ -34,7 +34,7 @@ from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 
 log = logging.getLogger("data_prep")
 
-FORMAT = 4
+FORMAT = 5
 """Of the block files: a folder of another format is not gone on with."""
 
 
