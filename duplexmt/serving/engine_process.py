@@ -99,7 +99,7 @@ class Worker:
         self.sources: dict[str, tuple[int, GrowingText]] = {}  # of the sentence at hand, with its number
         self.out: dict[str, list[list[Any]]] = {}
         self.asked = False
-        text = live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut)
+        text = live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut, log.warning)
         self.driver.join(text)  # for its checks, before any client comes
 
     def patience(self) -> float:
