@@ -159,6 +159,14 @@ class Ready(Message):
     snapshot: Snapshot | None = None
 
 
+class Engine(Message):
+    """How the engine is: after `ready`, whenever it changes, and before the error of a `start` that finds none."""
+
+    type: Literal["engine"]
+    state: Literal["starting", "ready", "failed"]
+    reason: str | None = None
+
+
 class Accepted(Message):
     """Text has been taken as far as `at`; `credit` characters more may be sent now."""
 
@@ -257,7 +265,7 @@ class Pong(Message):
 
 
 ServerMessage = Annotated[
-    Ready | Accepted | Events | SetDone | Error | GoAway | Done | Pong, Field(discriminator="type")
+    Ready | Engine | Accepted | Events | SetDone | Error | GoAway | Done | Pong, Field(discriminator="type")
 ]
 
 
