@@ -24,7 +24,7 @@ def main(cfg: DictConfig) -> None:
 def serve(cfg: ServeSettings) -> None:
     """Start engine and server."""
     from duplexmt.model_folder.box import chosen_model
-    from duplexmt.model_folder.manifest import check_is_grid, read_manifest
+    from duplexmt.model_folder.manifest import check_runs_as, read_manifest
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app
     from duplexmt.serving.hub import Hub
@@ -33,9 +33,11 @@ def serve(cfg: ServeSettings) -> None:
 
     log_to_stderr()
     folder = chosen_model(cfg.model_folder)
-    check_is_grid(folder, read_manifest(folder))  # no address is told of a server without a model
+    check_runs_as(folder, read_manifest(folder), cfg.run_as)  # no address is told of a server without a model
     server.make_room(cfg.limits.connections)
-    engine = EngineSettings(model_folder=str(folder), **asdict(cfg.engine))
+    engine = EngineSettings(
+        model_folder=str(folder), run_as=cfg.run_as, setting=cfg.setting, adaptive=cfg.adaptive, **asdict(cfg.engine)
+    )
     hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
     app = create_app(hub, token=cfg.token, hosts=[*cfg.hosts, cfg.host], origins=cfg.origins)
     listening = server.listen(cfg.host, cfg.port)

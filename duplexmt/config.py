@@ -18,7 +18,16 @@ import data_prep
 
 from .decoder.knobs import RECOMPUTE, check_anchor, check_lora
 from .grid.knobs import check_grid, check_rows_stand_alone
-from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_k_min, check_lam, check_rows, check_theta
+from .policy.knobs import (
+    ADAPTIVE_KNOBS,
+    SYSTEMS,
+    Adaptive,
+    check_certainty,
+    check_k_min,
+    check_lam,
+    check_rows,
+    check_theta,
+)
 from .serving.settings import EngineOptions, Limits
 from .training.knobs import check_losses, check_optimisation, check_precision
 
@@ -528,10 +537,7 @@ class TranslateSettings:
     def __post_init__(self) -> None:
         if self.theta is not None:
             check_theta(self.theta, "theta")
-        if self.run_as in (None, "grid") and self.setting is not None:
-            raise ValueError(f"setting={self.setting}: of what? give run_as=confidence, say; a grid has theta")
-        if self.run_as in ADAPTIVE_KNOBS:
-            ADAPTIVE_KNOBS[self.run_as](self.setting)
+        _check_run_as(self.run_as, self.setting)
         _check_limit("max_target_tokens", self.max_target_tokens)
         _check_limit("max_repeats", self.max_repeats, null="no guard", least=2)
         _check_quantize(self.quantize)
@@ -585,6 +591,9 @@ class ServeSettings:
     """`python serve.py`."""
 
     model_folder: str | None  # null: the latest run's, else the model in the box
+    run_as: str | None  # this and the next two: as for `translate.py`
+    setting: Any
+    adaptive: Adaptive
     host: str  # address to listen at
     port: int  # 0: any that is free
     token: str | None  # that clients must bring; may be null on loopback only
@@ -597,6 +606,7 @@ class ServeSettings:
     start_deadline: float  # seconds it has to load its model
 
     def __post_init__(self) -> None:
+        _check_run_as(self.run_as, self.setting)
         if not 0 <= self.port < 65536:
             raise ValueError(f"port={self.port}: must be at least 0 and below 65536")
         if self.token == "":
@@ -608,6 +618,15 @@ class ServeSettings:
             )
         for name in ("step_deadline", "start_deadline"):
             _check_positive(name, getattr(self, name))
+
+
+def _check_run_as(name: str | None, setting: Any) -> None:
+    if name in (None, "grid") and setting is not None:
+        raise ValueError(f"setting={setting}: of what? give run_as=confidence, say; a grid has theta")
+    if name is not None and name not in SYSTEMS:
+        raise ValueError(f"run_as={name!r}: must be one of {', '.join(SYSTEMS)}")
+    if name in ADAPTIVE_KNOBS:
+        ADAPTIVE_KNOBS[name](setting)
 
 
 def _is_loopback(host: str) -> bool:

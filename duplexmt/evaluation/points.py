@@ -12,9 +12,9 @@ from ..data.tokenizer import SourceTokens
 from ..decoder.schedules import own_delays
 from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.manifest import read_manifest
-from ..policy.knobs import Adaptive, recorded_theta
+from ..policy.knobs import Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
-from ..streaming.systems import build_system, can_run, trained_by
+from ..streaming.systems import build_system
 from .decoding import DECODING, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
 

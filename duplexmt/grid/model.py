@@ -38,7 +38,7 @@ class GridModel(TwoHeads):
         ValueError: for an unknown option, or a backbone whose attention the grid cannot honour.
     """
 
-    system, patched = "grid", True  # see `DecoderModel`
+    system, k, patched = "grid", None, True  # see `DecoderModel`
 
     def __init__(
         self,

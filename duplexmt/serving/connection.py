@@ -155,6 +155,7 @@ class Connection:
         if isinstance(message, Text):
             self._take(session, message)
         elif isinstance(message, Set):
+            self.hub.check_theta(message.theta)
             ask(**text.set(message.id, message.theta))
         elif isinstance(message, Flush):
             ask(**text.flush())

@@ -79,10 +79,19 @@ class Worker:
     """A driver whose texts go by names."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.loaded = load_live_model(settings.model_folder, settings.device, quantize=settings.quantize)
+        self.loaded = load_live_model(
+            settings.model_folder, settings.device, quantize=settings.quantize, run_as=settings.run_as
+        )
         self.settings = settings
         self.engine = live_engine(
-            self.loaded, None, settings.max_target_tokens, settings.max_repeats, max_streams=settings.max_streams
+            self.loaded,
+            None,
+            settings.max_target_tokens,
+            settings.max_repeats,
+            max_streams=settings.max_streams,
+            run_as=settings.run_as,
+            setting=settings.setting,
+            adaptive=settings.adaptive,
         )
         self.driver = LiveDriver(
             self.engine, text_seconds=settings.text_seconds, park_after=settings.park_after, failed=self._failed

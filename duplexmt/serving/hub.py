@@ -123,6 +123,7 @@ class Hub:
             raise Refused(Close.RATE, told, self.limits.retry_seconds)
         if done := [session for session in self.sessions.values() if session.done][: -self.limits.sessions]:
             self.forget(done[0])  # whose client has not come back for the end of it
+        self.check_theta(start.theta)
         session = Session(self.limits, connection.address, start.theta, start.source_length)
         session.attach(connection, None)
         self.sessions[session.name] = session
@@ -130,6 +131,11 @@ class Hub:
             self.link.ask(**message)
         self.metrics.sessions.set(len(self.sessions))
         return session
+
+    def check_theta(self, theta: float | None) -> None:
+        """Refuse a θ where the model has none."""
+        if theta is not None and self.link.model is not None and self.link.model["theta"] is None:
+            raise Refused(Close.BAD_MESSAGE, "theta: this model is no grid and has none: leave it out")
 
     def resume(self, connection: Client, resume: Resume) -> Session:
         """Go on with a session.

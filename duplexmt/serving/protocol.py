@@ -134,7 +134,7 @@ class Model(Message):
     name: str
     source_language: str
     target_language: str
-    theta: Theta
+    theta: Theta | None  # null where no grid translates: it has none
 
 
 class Snapshot(Message):
@@ -185,7 +185,7 @@ class ReadEvent(Message):
     token: str
     end: bool
     p_emit: Theta | None
-    theta: Theta
+    theta: Theta | None
 
 
 class WriteEvent(Message):
@@ -198,7 +198,7 @@ class WriteEvent(Message):
     token: str
     delay: Count
     p_emit: Theta | None
-    theta: Theta
+    theta: Theta | None
 
 
 class EndEvent(Message):

@@ -1,6 +1,7 @@
 """Settings of the server, which the schema of conf/serve.yaml knows too: of its engine, and what a client may do."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass
@@ -21,9 +22,12 @@ class EngineOptions:
 
 @dataclass
 class EngineSettings(EngineOptions):
-    """The same of the model in a folder."""
+    """The same of the model in a folder, and what it is run as: see `build_system`."""
 
     model_folder: str
+    run_as: str | None = None
+    setting: Any = None
+    adaptive: Any = None
 
 
 @dataclass

@@ -25,7 +25,7 @@ from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd
 from duplexmt.streaming.settled import SettledTokens
 
-from ..helpers import float64, spoken_grid, tiny_tokenizer
+from ..helpers import float64, spoken_grid, tiny_prefix, tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer(460)
 SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
@@ -51,6 +51,19 @@ def tiny_folder(into, segmentation, seed=0):
         "licence": "CC0", "segmentation": segmentation,
     }  # fmt: skip
     model, kept = spoken_grid(seed=seed, tokenizer=TOKENIZER, anchor=0), {"lam": 0.1, "theta": 0.5}
+    return saved(into, model, kept, data)
+
+
+def multi_path_folder(into, seed=0):
+    """The folder of a tiny multi-path model, which any rival of the grid can be run on."""
+    data = {
+        "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
+        "licence": "CC0", "segmentation": "tokens",
+    }  # fmt: skip
+    return saved(into, tiny_prefix("multi", seed=seed, anchor=12, vocab_size=len(TOKENIZER)), {}, data)
+
+
+def saved(into, model, kept, data):
     tokens = stream_tokens(TOKENIZER)
     return save_model_folder(
         into, model, TOKENIZER, tokens, data=data, policy=kept, training={}, backbone=None, scores={}

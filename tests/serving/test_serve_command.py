@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from duplexmt.serving.client import Client
+from duplexmt.serving.client import Client, ServerError
 
+from ..commands import run, succeeded
 from ..helpers import SENTENCES
-from .live_server import Speaker, tiny_folder, until
+from .live_server import Speaker, multi_path_folder, tiny_folder, until
 
 pytestmark = pytest.mark.slow
 
@@ -173,3 +174,41 @@ def test_a_mistake_is_told_in_a_line(folder, arguments, told):
     assert done.stderr.count("\n") == 1, done.stderr
     if "nowhere" in told:
         assert done.stdout == ""  # no address of a server that will not be
+
+
+@pytest.mark.parametrize(("name", "setting"), [("confidence", 0.5), ("hold", 1)])
+def test_what_another_system_serves_is_the_text_of_translate_py(name, setting, tmp_path):
+    folder = multi_path_folder(tmp_path / "model")
+    how = [f"model_folder={folder}", f"run_as={name}", f"setting={setting}"]
+    expected = succeeded(run("translate.py", *how, "max_target_tokens=12", stdin=TEXT.encode())).stdout
+    assert len(expected.split()) > 4
+    with (
+        served(folder, *how[1:], "engine.max_target_tokens=12") as server,
+        Client(server.address) as first,
+        Client(server.address) as second,
+    ):
+        for client in (first, second):  # side by side, in one engine
+            client.send(TEXT)
+            client.end()
+        told = ["".join(event["text"] for event in client) for client in (first, second)]
+        assert first.model["theta"] is None
+    assert [text.split() for text in told] == [expected.split()] * 2
+
+
+def test_a_theta_is_refused_where_the_model_has_none(tmp_path):
+    with (
+        served(multi_path_folder(tmp_path / "model"), "run_as=waitk", "setting=2") as server,
+        Client(server.address, theta=0.3) as client,
+        pytest.raises(ServerError, match="this model is no grid and has none"),
+    ):
+        list(client)
+
+
+def test_a_model_that_cannot_be_run_as_what_was_asked_is_refused_before_an_address_is_told(folder, tmp_path):
+    done = run("serve.py", f"model_folder={folder}", "run_as=confidence", "setting=0.5")
+    assert done.returncode == 2
+    assert "run_as=confidence: " in done.stderr
+    assert "train.py system=waitk system.k=multi" in done.stderr
+    done = run("serve.py", f"model_folder={multi_path_folder(tmp_path / 'model')}")
+    assert "holds a waitk model, no grid: say what to run it as" in done.stderr
+    assert not done.stdout

@@ -10,10 +10,10 @@ import urllib.request
 from contextlib import closing
 
 import pytest
+from duplexmt.cache.stream_cache import StreamCache
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from duplexmt.cache.stream_cache import StreamCache
 from duplexmt.serving import engine_process
 from duplexmt.serving.server import listen
 from duplexmt.serving.settings import EngineSettings

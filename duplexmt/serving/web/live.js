@@ -98,7 +98,8 @@ function showModel() {
   const { name, source_language: source, target_language: target, theta } = connection.model;
   view.speak(source, target);
   at("model").textContent = `Model: ${name}.`;
-  at("theta").value = connection.theta ?? theta;
+  for (const id of ["theta-part", "decisions-part"]) at(id).hidden = theta === null; // no grid has none
+  at("theta").value = connection.theta ?? theta ?? 0.5;
   showTheta();
   offer(SAMPLES[source] ?? []);
 }
