@@ -30,7 +30,14 @@ UNSPACED = re.compile(
 )
 LONGEST_MARK = 4  # tokens: the bytes of a mark that may still come, and is not to begin a sentence
 MOST_NAMED = 5  # kinds of invisible characters in a warning
-KEPT = ("position", "returned", "line_is_open", "context")  # of a text that is gone on with elsewhere
+KEPT = (
+    "position",
+    "characters",
+    "arrived",
+    "returned",
+    "line_is_open",
+    "context",
+)  # of a text that is gone on with elsewhere
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 
 
@@ -171,7 +178,8 @@ class LiveText:
         self.settled_tokens = settled_tokens
         if self.settled_tokens.holds_everything:
             warn("this tokenizer's tokens are settled at sentence ends and pauses only: train with characters for less")
-        self.position = self.characters = 0  # characters since the last line or sentence end, but for the invisible
+        self.position = 0
+        self.characters = self.arrived = 0  # visible, since the last line or sentence end; when the last one was cut
         self.returned = self.line_is_open = False  # whether the last character was \r; whether it was no line end
         self.tokens: list[int] = []
         self.context: list[int] = []
@@ -253,7 +261,7 @@ class LiveText:
 
     def _end_sentence(self) -> Iterator[Part | None]:
         self._begin()
-        self.characters = 0
+        self.characters = self.arrived = 0
         if self.tokens:
             self.context, self.tokens = self.tokens, []
             yield SentenceEnd(self.position)
@@ -282,7 +290,7 @@ class LiveText:
             if not self.tokens:
                 yield SentenceBegin(None, self.context)
             self.tokens += new
-            yield Settled(new, self.characters, self.position)
+            yield Settled(new, max(self.characters, self.arrived), self.position)
 
     def _cut_sentence(self, whole: bool) -> Iterator[Part]:
         """Cut the sentence where it is best; the rest begins another one."""
@@ -296,12 +304,13 @@ class LiveText:
         yield from self._tell(max(1, count))
         self.warn(f"cut at {self.limit} tokens, the longest sentence the model takes: expect a poor translation")
         self.context, self.tokens = self.tokens, []
-        places, here, rest = self.places[place:], self.position, source.text[place:]
+        places, rest = self.places[place:], source.text[place:]
+        here, self.arrived = (self.position, self.characters), self.characters
         # Who goes on elsewhere is given the rest again.
-        self.position = places[0] - 1 if places else here
+        self.position, self.characters = places[0] - 1 if places else self.position, self.characters - len(rest)
         self.sentences.text = text[: max(0, len(text) - len(rest))]
         yield SentenceEnd(self.position)
-        self.position, self.sentences.text = here, text
+        (self.position, self.characters), self.sentences.text = here, text
         self._begin(rest)
         self.places = places
         self.source.settle(whole)
