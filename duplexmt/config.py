@@ -526,7 +526,7 @@ class TranslateSettings:
     max_sentence_tokens: int | None  # of the source, at which it is cut; null: as the model was trained
     cut: bool  # whether sentences end at full stops too, not at line ends only
     whole: bool  # wait for whole lines, so that the length of a source is known (anchor source_length)
-    pause: float  # seconds without a character after which text that is held back is let go
+    pause: float  # seconds without a character that let go what is held back, and end a sentence that is complete
     anchor: Any  # null: the one the model was trained with
     any_anchor: bool  # whether another one than that may be asked for
     events: bool  # one JSON line an event

@@ -89,6 +89,7 @@ def live_text(
         loaded.settled_tokens,
         as_trained(clean_side),
         as_trained(settled_side),
+        language=language,
         max_sentence_tokens=longest if max_sentence_tokens is None else max_sentence_tokens,
         cut=cut,
         warn=warn,
