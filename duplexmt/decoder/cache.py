@@ -159,13 +159,7 @@ class DecoderCache:
             new_length *= 2
         if (new_slots, new_length) == (self.slots, self.length):
             return
-        needed = new_slots * new_length * self.bytes_per_token
-        free = free_bytes(self.device) if self.max_bytes is None else self.max_bytes
-        if needed > free:
-            raise ValueError(
-                f"a cache of {new_slots} streams of {new_length} tokens takes {needed / 2**20:,.0f} MiB, and there are "
-                f"{free / 2**20:,.0f} MiB: decode fewer streams at once (batch_size), or shorter ones"
-            )
+        check_memory(new_slots, new_length, self.bytes_per_token, self.device, self.max_bytes)
         with torch.inference_mode(False), torch.no_grad():  # tensors that may be written to in any mode
 
             def resized(old: Tensor | None, dtype: torch.dtype, *shape: int) -> Tensor:
@@ -338,6 +332,17 @@ class _Group:
             context = context.unflatten(2, (G, self.w)).flatten(1, 2)
         context = context.transpose(1, 2).reshape(self.n * self.w, H, E)
         return context if self.padded is None else context.index_select(0, self.padded)
+
+
+def check_memory(slots: int, length: int, bytes_per_token: int, device: torch.device, max_bytes: int | None) -> None:
+    """Raise `ValueError` for a cache of more than `max_bytes`, by default what is free on its device."""
+    needed = slots * length * bytes_per_token
+    free = free_bytes(device) if max_bytes is None else max_bytes
+    if needed > free:
+        raise ValueError(
+            f"a cache of {slots} streams of {length} tokens takes {needed / 2**20:,.0f} MiB, and there are "
+            f"{free / 2**20:,.0f} MiB: decode fewer streams at once (batch_size), or shorter ones"
+        )
 
 
 def free_bytes(device: torch.device) -> int:

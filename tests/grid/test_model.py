@@ -7,9 +7,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from duplexmt.cache.grid_cache import GridCache
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.decoder.blocks import finish_block
+from duplexmt.grid.cache import GridCache
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import RECOMPUTE, GridModel
 from duplexmt.grid.rows import Rows
