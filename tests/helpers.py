@@ -164,5 +164,11 @@ def float64(model):
     """The model in float64 throughout: Hugging Face's own RMSNorm computes in float32 whatever it is given."""
     for module in model.double().modules():
         if type(module).__name__.endswith("RMSNorm"):
-            module.forward = partial(rms_norm, norm=module)
+            own = rms_norm if hasattr(module, "variance_epsilon") else gemma_norm
+            module.forward = partial(own, norm=module)
     return model
+
+
+def gemma_norm(states, norm):
+    """Gemma's RMSNorm, whose weight is how far it scales from 1."""
+    return states * torch.rsqrt(states.square().mean(-1, keepdim=True) + norm.eps) * (1 + norm.weight)
