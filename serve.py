@@ -24,22 +24,27 @@ def main(cfg: DictConfig) -> None:
 def serve(cfg: ServeSettings) -> None:
     """Start engine and server."""
     from duplexmt.model_folder.box import chosen_model
-    from duplexmt.model_folder.manifest import check_is_grid, read_manifest
+    from duplexmt.model_folder.manifest import check_runs_as, read_manifest
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app
     from duplexmt.serving.hub import Hub
+    from duplexmt.serving.log import log_to_stderr
     from duplexmt.serving.settings import EngineSettings
 
+    log_to_stderr()
     folder = chosen_model(cfg.model_folder)
-    check_is_grid(folder, read_manifest(folder))  # no address is told of a server without a model
-    engine = EngineSettings(model_folder=str(folder), **asdict(cfg.engine))
+    check_runs_as(folder, read_manifest(folder), cfg.run_as)  # no address is told of a server without a model
+    server.make_room(cfg.limits.connections)
+    engine = EngineSettings(
+        model_folder=str(folder), run_as=cfg.run_as, setting=cfg.setting, adaptive=cfg.adaptive, **asdict(cfg.engine)
+    )
     hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
     app = create_app(hub, token=cfg.token, hosts=[*cfg.hosts, cfg.host], origins=cfg.origins)
     listening = server.listen(cfg.host, cfg.port)
     address = f"[{cfg.host}]" if ":" in cfg.host else cfg.host
     gc.freeze()  # what is loaded by now is not looked through again while clients wait
     print(f"http://{address}:{listening.getsockname()[1]}/", flush=True)
-    server.serve(app, hub, listening, frame_bytes=cfg.limits.frame_bytes, proxies=cfg.proxies)
+    server.serve(app, hub, listening, proxies=cfg.proxies)
     if hub.link.failed is not None:
         raise ValueError(hub.link.failed)
 

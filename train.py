@@ -72,6 +72,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
     from duplexmt.model_folder.manifest import trained_on, trainings_of
+    from duplexmt.streaming.settled import SettledTokens
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import check_finite, demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model, open_loggers
@@ -82,6 +83,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         check_replaceable(folder / "model")
     prepared, tokens = corpus_of(cfg, folder)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed, rows=cfg.training.rows)
+    datamodule.check_validation(trainer)
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
@@ -95,6 +97,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)
         log.info("corpus\n%s", prepared.summary())
+        if warning := SettledTokens(prepared.tokenizer, cfg.data.segmentation).warning:
+            log.warning("%s", warning)
         if cfg.trainer.precision == "auto":
             why = "with which the run was begun" if cfg.resume else "in which this machine is fastest"
             log.info("trainer.precision=auto: %s, %s", trainer.precision, why)
@@ -167,8 +171,8 @@ def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -
 
 def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
     """The grid, or a baseline, over a backbone, as a module that trains it."""
-    from duplexmt.baselines.prefix_model import PrefixModel
-    from duplexmt.grid.model import GridModel
+    from duplexmt.decoder.model import DecoderModel
+    from duplexmt.grid.model import build_grid
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
 
@@ -177,21 +181,20 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
     optimisation["betas"] = (cfg.training.betas[0], cfg.training.betas[1])
     if cfg.system.name == "grid":
         names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
-        grid = GridModel(backbone, **{name: getattr(cfg.model, name) for name in names})
-        grid.recompute = cfg.training.recompute
-        grid.certainty, grid.k_min = cfg.policy.certainty or 0.0, cfg.policy.k_min or 0
-        if cfg.training.compile:
-            grid.compile_blocks()
+        model: Any = build_grid(backbone, **{name: getattr(cfg.model, name) for name in names})
+        model.certainty, model.k_min = cfg.policy.certainty or 0.0, cfg.policy.k_min or 0
+    else:
+        model = DecoderModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
+    model.recompute(cfg.training.recompute)
+    if cfg.training.compile and model.patched:
+        model.compile_blocks()
+    elif cfg.training.compile:
+        kind = model.causal_lm.config.model_type
+        log.warning("training.compile=true: the layers of a %s are not compiled; it is trained without", kind)
+    if cfg.system.name == "grid":
         losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight", "rows")}
-        return GridTranslation(grid, tokens, lam=cfg.policy.lam, **losses, **optimisation)
-    baseline = PrefixModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
-    if cfg.training.recompute != "nothing":
-        baseline.recompute_layers()
-    if cfg.training.compile:
-        log.warning(
-            "training.compile=true: only the grid's blocks are compiled; %s is trained without", cfg.system.name
-        )
-    return PrefixTranslation(baseline, tokens, **optimisation)
+        return GridTranslation(model, tokens, lam=cfg.policy.lam, **losses, **optimisation)
+    return PrefixTranslation(model, tokens, **optimisation)
 
 
 def policy_of(cfg: TrainSettings) -> dict[str, float]:

@@ -9,7 +9,6 @@ from duplexmt.data.grammar import AlignedPair, builtin_corpus
 from duplexmt.data.tokenizer import token_ids
 from duplexmt.evaluation.decoding import DECODING, Decoding
 from duplexmt.evaluation.pairs import pairs_for
-from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
 
 Pair = AlignedPair | TextPair
@@ -22,7 +21,7 @@ def load_grid(folder: str | Path) -> ModelFolder:
         ValueError: for a model without one, and what `load_model_folder` refuses.
     """
     loaded = load_model_folder(folder)
-    if not isinstance(loaded.model, GridModel):
+    if loaded.model.system != "grid":
         raise ValueError(
             f"{str(folder)!r} holds a {loaded.info['system']} model, which has no grid: give a model folder "
             "trained with system=grid"

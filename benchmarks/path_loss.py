@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
@@ -33,10 +32,10 @@ from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.decoder.knobs import MULTI_PATH
 from duplexmt.decoder.schedules import DELAYS
 from duplexmt.drawing.table import to_markdown
-from duplexmt.grid.model import GridModel
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from duplexmt.policy.guide import guide
+from duplexmt.policy.heatmap import losses_of_head
 
 THETAS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 BATCH = 25
@@ -157,7 +156,7 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
     losses: dict[str, float] = {}
     for begin in range(0, len(ordered), BATCH):
         batch = collate(ordered[begin : begin + BATCH]).to(device)
-        paths = _grid_paths(loaded, batch, thetas) if isinstance(loaded.model, GridModel) else _own_paths(loaded, batch)
+        paths = _grid_paths(loaded, batch, thetas) if loaded.model.system == "grid" else _own_paths(loaded, batch)
         for setting, lag, loss in paths:
             lags.setdefault(setting, []).append(lag)
             losses[setting] = losses.get(setting, 0.0) + loss
@@ -186,13 +185,12 @@ def _own_paths(loaded: ModelFolder, batch: Batch) -> Iterator[tuple[str, float, 
     model: Any = loaded.model
     for k in (*DELAYS, None) if model.k == MULTI_PATH else (model.k,):
         rows = [schedule_rows(k or X, X, Y) for X, Y in batch.shapes]
-        visible = torch.ones_like(batch.target)
-        for seen, path in zip(visible, rows, strict=True):
-            seen[: len(path)] = torch.tensor(path) + 1
-        hidden = model(batch.source, batch.target, batch.source_lengths, visible)
-        for states, labels, path, (X, Y) in zip(hidden, batch.labels, rows, batch.shapes, strict=True):
-            loss = F.cross_entropy(model.text_logits(states[:Y]), labels[:Y], reduction="sum")
-            yield WHOLE if k is None else f"k={k}", lagging(path, X), float(loss)
+        layout = model.layout(batch.shapes, [[torch.tensor(path) + 1] for path in rows])
+        source, target, labels = batch.packed()
+        losses = losses_of_head(model.states(source, target, layout), model.text_head, labels, model.logit_cap)
+        of_pairs = losses.split([Y for _, Y in batch.shapes])
+        for own, path, (X, _) in zip(of_pairs, rows, batch.shapes, strict=True):
+            yield WHOLE if k is None else f"k={k}", lagging(path, X), float(own.sum())
 
 
 if __name__ == "__main__":

@@ -45,13 +45,12 @@ from benchmarks.measuring import (
     medians,
     training_step,
 )
-from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import add_lora, random_backbone
+from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.cells import Cells
-from duplexmt.grid.model import GridModel
-from duplexmt.grid.rows import Rows
+from duplexmt.grid.model import GridModel, build_grid
 from duplexmt.kernels.allocator import keep_freed_memory
 from duplexmt.policy.rows import drawn_rows, mean_cells
 from duplexmt.training.module import GridTranslation
@@ -87,10 +86,10 @@ def step_of(shape: str, kind: str, batch: Batch) -> Callable[[int], None]:
     if shape == "slice":
         backbone = add_lora(backbone, **LORA)
     if kind == "waitk":
-        waitk = PrefixModel(backbone, k="multi").train()
+        waitk = DecoderModel(backbone, k="multi").train()
         module: Any = PrefixTranslation(waitk, TOKENS, learning_rate=1e-4, warmup_steps=0)
     else:
-        grid = GridModel(backbone, **PAST_PAPER).train()
+        grid = build_grid(backbone, **PAST_PAPER).train()
         words = {"lm_cells": "visits"} if kind in ("all", EVERY_CELL) else {}
         rows = None if kind == "all" else int(kind.split()[0])
         module = GridTranslation(grid, TOKENS, **(LOSSES | words), rows=rows)
@@ -124,22 +123,24 @@ def peak_memory(shape: str, kind: str, length: int, device: str) -> int:
 def largest_difference() -> float:
     """Of states, and of losses and gradients through the text head, between chosen rows and the full grid's."""
     torch.manual_seed(0)
-    backbone = random_backbone(BASE | {"num_hidden_layers": 2}, 500, end_token=0)
-    model, worst = GridModel(backbone, **PAST_PAPER).double(), 0.0
+    backbone, worst = random_backbone(BASE | {"num_hidden_layers": 2}, 500, end_token=0), 0.0
+    # The grid first: its layers are run from outside, the decoder gives them a forward of their own.
+    grid, model = GridModel(backbone, **PAST_PAPER).double(), build_grid(backbone, **PAST_PAPER).double()
     batch = collate([Example((*range(5, 5 + X), 0), (1, *range(9, 9 + Y), 0)) for X, Y in ((7, 9), (12, 5), (1, 3))])
     full = Cells.of(batch.shapes)
+    source, target, labels = batch.packed()
     for chosen in ([range(X) for X, _ in batch.shapes], [(1, 4, 7), (0, 5, 12), (1,)]):
+        x, pair = full.x[full.source_token].tolist(), full.source_pair[full.source_token].tolist()
+        kept = [n for n, (row, own) in enumerate(zip(x, pair, strict=True)) if row in chosen[own]]
+        rows = [[torch.full((Y,), x + 1) for x in own] for own, (_, Y) in zip(chosen, batch.shapes, strict=True)]
         found = []
-        for layout in (full, Rows.of(batch.shapes, chosen, "cpu")):
-            source, target = batch.source.flatten()[layout.source_slot], batch.target.flatten()[layout.target_slot]
-            states = model.states(source, target, layout, batch.source_lengths)
-            labels = layout.over_columns(batch.labels.flatten()[layout.target_slot])
-            if layout is full:
-                x, pair = full.x[full.source_token].tolist(), full.source_pair[full.source_token].tolist()
-                kept = [n for n, (row, own) in enumerate(zip(x, pair, strict=True)) if row in chosen[own]]
-                states, labels = states[kept], labels[kept]
+        for states in (
+            grid.states(source, target, full, batch.source_lengths)[kept],
+            model.states(source, target, model.layout(batch.shapes, rows)),
+        ):
             model.zero_grad()
-            losses = torch.nn.functional.cross_entropy(model.text_logits(states), labels, reduction="none")
+            of_cells = full.over_columns(labels)[kept]
+            losses = torch.nn.functional.cross_entropy(model.text_logits(states), of_cells, reduction="none")
             losses.sum().backward()
             gradients = [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
             found.append(torch.cat((states.detach().flatten(), losses.detach(), *gradients)))

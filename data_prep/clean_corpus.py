@@ -34,7 +34,7 @@ from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 
 log = logging.getLogger("data_prep")
 
-FORMAT = 4
+FORMAT = 5
 """Of the block files: a folder of another format is not gone on with."""
 
 
@@ -147,7 +147,7 @@ def _check_languages(task: CleanTask) -> None:
 
 
 def _left_to_do(task: CleanTask, root: Path, progress: Callable[[int], None]) -> Iterator[Block]:
-    for block in read_blocks(task.name, task.source, root, task.block_bytes):
+    for block in read_blocks(task.name, task.source, root, task.block_bytes, task.rules.languages):
         if task.path(block.number).is_file():
             progress(block.sides[0].count(b"\n"))
         else:

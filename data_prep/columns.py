@@ -39,11 +39,10 @@ class Columns:
 
 
 def columns_of(block: Block, source: Source) -> Columns:
-    """The pairs of a block. A carriage return ends a line with its newline, and is a space elsewhere."""
+    """The pairs of a block."""
     sides = block.sides
     if len(sides) > 1:  # a tab in a line-aligned file is a space
         sides = tuple(side.replace(b"\t", b" ") for side in sides)
-    sides = tuple(side.replace(b"\r\n", b"\n").replace(b"\r", b" ") if b"\r" in side else side for side in sides)
     width = (source.columns or 1) if len(sides) == 1 else 1
     chosen = (source.source, source.target) if len(sides) == 1 else (0, 0)
     faults: dict[int, Fault] = {}

@@ -55,7 +55,7 @@ def read_and_split(
     """
     languages = check_language(source_language), check_language(target_language)
     layout: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
-    layout["context_separator"] = context_separator
+    layout |= {"context_separator": context_separator, "languages": languages}
 
     def read(name: str, paths: Paths) -> list[Pair]:
         """Clean pairs in the order of the files, each exact pair once. Pairs are judged by the source alone."""

@@ -1,29 +1,30 @@
 """Sentence pairs from files, streaming, with an account of every line that was not a pair.
 
-    .tsv            fields by number from 0 (two columns 0 and 1 by default); no header, no quoting
+    .tsv            fields by number from 0 (two columns 0 and 1 by default); a header, an index and quoted fields, as
+                    pandas writes them, are told by the file itself (`tsv`)
     .csv            a header, fields by name or by number
     .jsonl          one object a line, fields by name, dotted for nested ones: translation.zh
     .parquet        fields by name, dotted too, read through `datasets`
     a folder        that `datasets` saved (`save_to_disk`), or that holds files of one of the kinds above
 
-Text files may end in .gz or .zst. A pattern (data/train-*.parquet) reads all files it matches, in order of name.
-Nothing here touches the network.
+Text files are UTF-8 and may end in .gz, .xz or .zst; `streams.text` says where their lines end. A pattern
+(data/train-*.parquet) reads all files it matches, in order of name. Nothing here touches the network.
 """
 
-import codecs
 import csv
 import glob
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
 
 from data_prep.report import Report
-from data_prep.streams import LONGEST_LINE, Damaged, as_file, chunks, lines
+from data_prep.streams import LONGEST_LINE, Damaged, chunks, text
+from data_prep.tsv import plain_tsv
 
 
 class Pair(NamedTuple):
@@ -36,12 +37,13 @@ class Pair(NamedTuple):
 
 PathLike = str | os.PathLike[str]
 
-_SUFFIX = re.compile(r"\.(?:(tsv|csv|jsonl)(?:\.(?:gz|zst))?|(parquet))\Z", re.IGNORECASE)
+_SUFFIX = re.compile(r"\.(?:(tsv|csv|jsonl)(?:\.(?:gz|xz|zst))?|(parquet))\Z", re.IGNORECASE)
 _FORMATS = (
-    ".tsv, .csv and .jsonl (each also .gz or .zst), .parquet, a folder saved by datasets.save_to_disk, "
+    ".tsv, .csv and .jsonl (each also .gz, .xz or .zst), .parquet, a folder saved by datasets.save_to_disk, "
     "or a folder of such files"
 )
 _MOST_LINES = 1_000  # of a record in a CSV
+_HEAD = 100  # lines that tell a file's columns or fields
 _SPLIT_NAME = re.compile(r"(?<![a-z])(train|valid|dev|test)(?:ing|ation|set)?(?![a-z])")
 
 
@@ -62,27 +64,29 @@ def read_pairs(
     report: Report,
     stage: str = "read",
     context_separator: str | None = None,
+    languages: Sequence[str] | None = None,
 ) -> Iterator[Pair]:
     """Stream pairs from a file, folder or pattern; sides are as in the file, not stripped, never empty.
 
+    With the `languages` of source and target, a TSV's header that names them the other way round is refused.
     With a `context_separator` the source column may hold "sentence before|||source".
     Under `stage`, `report` gets the number of `pairs` and, with the first lines as examples, the lines passed over:
     `empty_line`, `one_sided`, `wrong_column_count`, `invalid_utf8`, `invalid_json`, `missing_field`, `not_text`,
     `nul_byte`, `stray_quotation_mark` (lines of a CSV made one by a mark that is closed within a field). Pairs of which
     a side runs over `several_lines` are kept, and counted: it may be such a mark that is closed at a field's end.
-    A TSV's column count is the commonest one among its first 100 lines.
+    A TSV's column count is the commonest one among its first 100 lines; its `header` is counted, and no pair.
 
     Raises, before the first pair where it can be known:
         FileNotFoundError: nothing at `path`.
-        ValueError: unknown suffix; a field number or name that the format or the file does not have; a folder of
-            several splits; while streaming, a compressed file that is damaged or cut short, and a quotation mark in a
-            CSV that is never closed.
+        ValueError: unknown suffix; a field number or name that the format or the file does not have (JSONL: none of
+            its first 100 objects); a folder of several splits; while streaming, another encoding than UTF-8, a
+            compressed file that is damaged or cut short, and a quotation mark in a CSV that is never closed.
     """
     files = _files(Path(path))
     fields = source_field, target_field
     for file in files:
         _check_fields(file, *fields)
-    return chain.from_iterable(_read(file, *fields, report, stage, context_separator) for file in files)
+    return chain.from_iterable(_read(file, fields, languages, report, stage, context_separator) for file in files)
 
 
 def split_context(text: str, context_separator: str | None) -> tuple[str, str]:
@@ -92,12 +96,17 @@ def split_context(text: str, context_separator: str | None) -> tuple[str, str]:
 
 
 def _read(
-    file: Path, source_field: int | str, target_field: int | str, report: Report, stage: str, separator: str | None
+    file: Path,
+    fields: tuple[int | str, int | str],
+    languages: Sequence[str] | None,
+    report: Report,
+    stage: str,
+    separator: str | None,
 ) -> Iterator[Pair]:
     report.file, pairs = file.name, 0
     report.add(stage, "pairs", 0)
     try:
-        for line, source, target, bad in _rows(file, source_field, target_field):
+        for line, source, target, bad in _rows(file, *fields, languages):
             report.line = line
             before, alone = ("", source) if bad or not isinstance(source, str) else split_context(source, separator)
             fault = bad or _fault(alone, target)
@@ -174,29 +183,41 @@ def _check_fields(file: Path, *fields: int | str) -> None:
         if kind == "tsv" and not is_number:
             raise ValueError(f"field {name!r} for {file}: a TSV has no names, give column numbers from 0")
         if kind not in ("tsv", "csv") and is_number:
+            known = _first_fields(file) if kind == "jsonl" else []
             raise ValueError(
-                f"field {name!r} for {file}: this format has names, no column numbers; "
-                "give source_field and target_field by name, such as translation.zh"
+                f"field {name!r} for {file}: this format has names, no column numbers; give source_field and "
+                "target_field by name, " + (f"two of {', '.join(known)}" if known else "such as translation.zh")
             )
+
+
+def _first_fields(file: Path) -> list[str]:
+    """The fields of a JSONL's first line; none where it is no object."""
+    try:
+        return _keys(json.loads(next(_lines(file), b"{}")))
+    except ValueError:
+        return []
 
 
 # --- one reader a kind ------------------------------------------------------------------------------------------------
 
 
-def _rows(file: Path, source_field: Any, target_field: Any) -> Iterator[_Row]:
+def _rows(file: Path, source_field: Any, target_field: Any, languages: Sequence[str] | None) -> Iterator[_Row]:
     match _kind(file):
         case "tsv":
-            return _tsv_rows(file, source_field, target_field)
+            return _tsv_rows(file, source_field, target_field, languages)
         case "csv":
             return _csv_rows(file, source_field, target_field)
         case "jsonl":
-            return _jsonl_rows(file, source_field.split("."), target_field.split("."))
-    return _dataset_rows(file, source_field.split("."), target_field.split("."))
+            return _jsonl_rows(file, source_field, target_field)
+    return _dataset_rows(file, source_field, target_field)
 
 
-def _tsv_rows(file: Path, source_field: int, target_field: int) -> Iterator[_Row]:
-    lines = enumerate(_lines(file), 1)
-    head = list(islice(lines, 100))
+def _tsv_rows(file: Path, source_field: int, target_field: int, languages: Sequence[str] | None) -> Iterator[_Row]:
+    plain = plain_tsv(chunks([file]), str(file), (source_field, target_field), languages)
+    if plain.header:
+        yield _Row(1, plain.header, None, "header")
+    lines = enumerate(_lines_of(plain.pieces), plain.first)
+    head = list(islice(lines, _HEAD))
     counts = [line.count(b"\t") + 1 for _, line in head if line.strip()]
     columns = max(source_field + 1, target_field + 1, mode(counts) if counts else 0)
     for number, line in chain(head, lines):
@@ -259,7 +280,8 @@ def _is_well_formed(lines: list[str]) -> bool:
     return True
 
 
-def _jsonl_rows(file: Path, source_path: list[str], target_path: list[str]) -> Iterator[_Row]:
+def _jsonl_rows(file: Path, source_field: str, target_field: str) -> Iterator[_Row]:
+    has_both, without = False, 0
     for number, line in enumerate(_lines(file), 1):
         text, bad = decode_line(line)
         if bad:
@@ -267,7 +289,7 @@ def _jsonl_rows(file: Path, source_path: list[str], target_path: list[str]) -> I
             continue
         try:
             row = json.loads(text)
-            source, target = _dig(row, source_path), _dig(row, target_path)
+            source, target = _dig(row, source_field), _dig(row, target_field)
             if "\\ud" in text or "\\uD" in text:  # perhaps half a surrogate pair, which is no text
                 f"{source}{target}".encode()
         except UnicodeEncodeError:
@@ -275,12 +297,20 @@ def _jsonl_rows(file: Path, source_path: list[str], target_path: list[str]) -> I
         except (ValueError, RecursionError):  # no JSON, or a number of thousands of digits
             yield _Row(number, text, None, "invalid_json")
         except LookupError:
+            without += 1
+            if without == 1:
+                first = row
+            if without == _HEAD and not has_both:
+                break
             yield _Row(number, text, None, "missing_field")
         else:
+            has_both = True
             yield _Row(number, source, target)
+    if without and not has_both:
+        raise _no_field(file, first, source_field, target_field)
 
 
-def _dataset_rows(file: Path, source_path: list[str], target_path: list[str]) -> Iterator[_Row]:
+def _dataset_rows(file: Path, source_field: str, target_field: str) -> Iterator[_Row]:
     try:
         import datasets  # a second to import, and only these formats need it
     except ImportError as error:
@@ -290,26 +320,51 @@ def _dataset_rows(file: Path, source_path: list[str], target_path: list[str]) ->
         rows = datasets.load_from_disk(file)
     else:
         rows = datasets.load_dataset("parquet", data_files=[str(file)], split="train", streaming=True)
-    for name in (source_path[0], target_path[0]):
+    columns = [
+        name if name in (rows.column_names or ()) else name.partition(".")[0] for name in (source_field, target_field)
+    ]
+    for name in columns:
         if name not in (rows.column_names or ()):
             raise ValueError(f"{file} has no column {name!r}; it has {rows.column_names}")
     number = 0
     for batch in rows.iter(batch_size=1000):
-        for row in zip(batch[source_path[0]], batch[target_path[0]], strict=True):
+        for cells in zip(*(batch[name] for name in columns), strict=True):
             number += 1
+            row = dict(zip(columns, cells, strict=True))
             try:
-                yield _Row(number, _dig(row[0], source_path[1:]), _dig(row[1], target_path[1:]))
-            except LookupError:
+                yield _Row(number, _dig(row, source_field), _dig(row, target_field))
+            except LookupError as error:
+                if number == 1 and None not in cells:  # all rows have the same fields
+                    raise _no_field(file, row, source_field, target_field) from error
                 yield _Row(number, str(row), None, "missing_field")
 
 
-def _dig(value: Any, path: list[str]) -> Any:
-    """`value[path[0]][path[1]]…`; LookupError where there is no such thing."""
-    for name in path:
-        if not isinstance(value, dict):
-            raise LookupError(name)
-        value = value[name]
-    return value
+def _no_field(file: Path, row: Any, *names: str) -> ValueError:
+    """The error for a file without such fields, as one of its rows shows."""
+    known = _keys(row)
+    lacking = " and ".join(repr(name) for name in names if name not in known)
+    there = f"its fields are {', '.join(known)}" if known else "its lines are no objects with fields"
+    return ValueError(f"{file} has no field {lacking}; {there}: give two that it has as source_field and target_field")
+
+
+def _keys(row: Any) -> list[str]:
+    """The fields of a row, with dots for those within another."""
+    if not isinstance(row, dict):
+        return []
+    inner = {name: [f"{name}.{key}" for key in _keys(value)] for name, value in row.items()}
+    return [key for name, keys in inner.items() for key in keys or [name]]
+
+
+def _dig(row: Any, name: str) -> Any:
+    """`row[name]`, or of a dotted name `row["translation"]["zh"]`; LookupError where there is no such thing."""
+    if not isinstance(row, dict):
+        raise LookupError(name)
+    if name in row:
+        return row[name]
+    first, _, rest = name.partition(".")
+    if not rest or first not in row:
+        raise LookupError(name)
+    return _dig(row[first], rest)
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
@@ -325,7 +380,10 @@ def decode_line(line: bytes) -> tuple[str, str | None]:
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """Lines without their ending (LF or CRLF) and without a byte-order mark. Split at LF alone, never at U+2028."""
-    for number, line in enumerate(lines(as_file(chunks([file])), str(file))):
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
-        yield line if number else line.removeprefix(codecs.BOM_UTF8)
+    """Lines without their ending."""
+    return _lines_of(text(chunks([file]), str(file)))
+
+
+def _lines_of(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        yield from piece[:-1].split(b"\n")

@@ -13,14 +13,17 @@ import codecs
 import glob
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from data_prep.streams import as_file, chunks, is_web_page, lines, tar_member, zip_member, zip_names
+from data_prep.encoding import decodes, is_utf8, seems
+from data_prep.streams import as_file, chunks, is_web_page, tar_member, text, zip_member, zip_names
+from data_prep.tsv import plain_tsv
 
+_Side = tuple[str, Iterator[bytes]]  # name of a file, for people, and its bytes
 KINDS = ("tsv", "tar", "paired")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z")  # that are not looked into
 
@@ -64,7 +67,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines, without byte-order mark, in UTF-8 if they are text at all.
+    """Whole lines, without byte-order mark or carriage returns, in UTF-8 if they are text at all.
 
     `first` is the number of its first line in the source, counted from 0 over all its files. `sides` is one text of
     `columns` columns, or two of the same number of lines; `place` says where it stands, for people.
@@ -107,26 +110,42 @@ def find_files(name: str, source: Source, root: Path) -> list[Path]:
     return found
 
 
-def read_blocks(name: str, source: Source, root: Path, block_bytes: int) -> Iterator[Block]:
+def read_blocks(
+    name: str, source: Source, root: Path, block_bytes: int, languages: Sequence[str] | None = None
+) -> Iterator[Block]:
     """All blocks of a source, of at most `block_bytes` bytes a side where a line is no longer than that.
 
+    Lines end as `streams.text` says. Of two line-aligned sides a carriage return alone, in a file that has newlines
+    also, ends a line where both have as many of them in that line; else it is a space. For that of a TSV see `tsv`.
+
+    Args:
+        languages: of source and target, see `plain_tsv`.
+
     Raises:
-        FileNotFoundError, ValueError: those of `find_files`; damage; a web page; a line that never ends; two sides of
+        FileNotFoundError, ValueError: those of `find_files`, `text` and `plain_tsv`; damage; a web page; two sides of
             different length; a file without its other side.
     """
     number = first = 0
     for place, streams in _files(name, source, root):
-        first_file, *files = [_opened(stream, place) for stream in streams]
-        blocks, others = _whole_lines(first_file, place, block_bytes), [lines(file, place) for file in files]
-        totals = [0] * len(streams)
-        for text in blocks:
-            sides = (text, *(b"".join(islice(other, text.count(b"\n"))) for other in others))
-            line, totals = totals[0] + 1, [total + side.count(b"\n") for total, side in zip(totals, sides, strict=True)]
+        line = 1
+        if source.kind == "tsv":
+            ((path, data),) = streams
+            plain = plain_tsv(_no_web_page(data, path), path, (source.source, source.target), languages)
+            files, line = [as_file(plain.pieces)], plain.first
+        else:
+            files = [as_file(text(_no_web_page(data, path), path, alone=b"\r")) for path, data in streams]
+        blocks, others = _whole_lines(files[0], block_bytes), files[1:]
+        totals = [0] * len(files)
+        for block in blocks:
+            sides = (block, *(b"".join(islice(other, block.count(b"\n"))) for other in others))
+            totals = [total + side.count(b"\n") for total, side in zip(totals, sides, strict=True)]
             if len({*totals}) > 1:
                 break
+            sides = _ended_alike(sides)
             yield Block(number, first, sides, place, line)
-            number, first = number + 1, first + text.count(b"\n")
-        rests = [sum(text.count(b"\n") for text in rest) for rest in (blocks, *others)]
+            lines = sides[0].count(b"\n")
+            number, first, line = number + 1, first + lines, line + lines
+        rests = [sum(part.count(b"\n") for part in rest) for rest in (blocks, *others)]
         totals = [total + rest for total, rest in zip(totals, rests, strict=True)]
         if len({*totals}) > 1:
             raise ValueError(
@@ -135,44 +154,52 @@ def read_blocks(name: str, source: Source, root: Path, block_bytes: int) -> Iter
             )
 
 
-def _opened(stream: Iterator[bytes], place: str) -> io.BufferedReader:
-    """One side as a file, behind its byte-order mark."""
-    file = as_file(stream)
-    head = file.peek()
+def _ended_alike(sides: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Line-aligned sides without carriage returns: those that both sides of a line have as many of are line ends."""
+    if not any(b"\r" in side for side in sides):
+        return sides
+    rows = list(zip(*(side.split(b"\n") for side in sides), strict=True))
+    ends = [b"\n" if len({line.count(b"\r") for line in row}) == 1 else b" " for row in rows]
+    return tuple(
+        b"\n".join(line.replace(b"\r", end) for line, end in zip(side, ends, strict=True))
+        for side in zip(*rows, strict=True)
+    )
+
+
+def _no_web_page(data: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The same; ValueError for what is no text file but HTML."""
+    head = next(data, b"")
     if is_web_page(head):
-        raise ValueError(f"{place} is a web page, not a corpus; fetch it again")
-    if head.startswith(codecs.BOM_UTF8):
-        file.read(len(codecs.BOM_UTF8))
-    return file
+        raise ValueError(f"{name} is a web page, not a corpus; fetch it again")
+    return chain([head], data)
 
 
-def _whole_lines(file: io.BufferedReader, place: str, block_bytes: int) -> Iterator[bytes]:
+def _whole_lines(file: io.BufferedReader, block_bytes: int) -> Iterator[bytes]:
     """Of what is left each time, the lines that end within `block_bytes` bytes, at least one."""
     rest = b""
-    while text := rest + file.read(block_bytes - len(rest)):
-        if len(text) < block_bytes and not text.endswith(b"\n"):
-            text += b"\n"  # of the last line
-        end = text.rfind(b"\n") + 1
+    while block := rest + file.read(block_bytes - len(rest)):
+        end = block.rfind(b"\n") + 1
         if not end:  # one long line
-            text += next(lines(file, place), b"\n")
-            end = len(text)
-        yield text[:end]
-        rest = text[end:]
+            block += file.readline()
+            end = len(block)
+        yield block[:end]
+        rest = block[end:]
 
 
-def _files(name: str, source: Source, root: Path) -> Iterator[tuple[str, list[Iterator[bytes]]]]:
-    """For each file, or pair of files: its name for people, and the bytes of its sides."""
+def _files(name: str, source: Source, root: Path) -> Iterator[tuple[str, list[_Side]]]:
+    """For each file, or pair of files: its name for people, and its sides."""
     paths = find_files(name, source, root)
     if source.kind == "tsv":
         for path in paths:
-            yield path.name, [chunks([path])]
+            yield path.name, [(str(path), chunks([path]))]
     elif source.kind == "tar":
-        yield paths[0].name, [tar_member(paths, member) for member in (source.source, source.target)]
+        members = (source.source, source.target)
+        yield paths[0].name, [(f"{paths[0]}:{member}", tar_member(paths, member)) for member in members]
     else:
         yield from _paired(name, source, root, paths)
 
 
-def _paired(name: str, source: Source, root: Path, paths: list[Path]) -> Iterator[tuple[str, list[Iterator[bytes]]]]:
+def _paired(name: str, source: Source, root: Path, paths: list[Path]) -> Iterator[tuple[str, list[_Side]]]:
     sides = [_side_pattern(side) for side in (source.source, source.target)]
     entries: list[tuple[str, Path, str | None]] = []
     for path in paths:
@@ -203,29 +230,31 @@ def _paired(name: str, source: Source, root: Path, paths: list[Path]) -> Iterato
         if None in both:
             lost = (source.source, source.target)[both.index(None)]
             raise ValueError(f"{name}: {label} has no side {lost!r}; fetch it again, or take its other side away")
-        yield label, [_utf8(zip_member(*each) if each[1] else chunks([each[0]])) for each in both]  # type: ignore
+        yield label, [_side(*each) for each in both if each]
+
+
+def _side(path: Path, member: str | None) -> _Side:
+    """A file, or one in a zip, as UTF-8 where it is that or GB18030."""
+    data = chunks([path]) if member is None else zip_member(path, member)
+    return f"{path}:{member}" if member else str(path), _utf8(data)
 
 
 def _side_pattern(side: Any) -> re.Pattern[str]:
     """x.zh, x_zh.txt, x-zh.txt.gz, …"""
     codes = "|".join(re.escape(code.strip()) for code in str(side).split(","))
-    return re.compile(rf"(?P<before>.*?)[._-](?:{codes})(?P<after>(?:\.txt)?(?:\.gz|\.zst)?)", re.IGNORECASE)
+    return re.compile(rf"(?P<before>.*?)[._-](?:{codes})(?P<after>(?:\.txt)?(?:\.gz|\.xz|\.zst)?)", re.IGNORECASE)
 
 
 def _utf8(stream: Iterator[bytes]) -> Iterator[bytes]:
-    """UTF-8 as it is, GB18030 as UTF-8: the one that the first megabyte is valid in.
+    """GB18030 as UTF-8, if the first megabyte is valid in it, not valid UTF-8, and not more like another encoding.
 
     Bytes that are invalid in GB18030 stay in the line as they are, so that it is found invalid later.
     """
     head = next(stream, b"")
     stream = chain([head], stream)
-    for encoding in ("utf-8", "gb18030"):
-        try:
-            codecs.getincrementaldecoder(encoding)().decode(head)
-        except UnicodeDecodeError:
-            continue
-        if encoding == "gb18030":
-            texts = codecs.iterdecode(stream, encoding, "surrogateescape")
-            return (text.encode("utf-8", "surrogateescape") for text in texts)
-        break
-    return stream  # if it is neither, its bad lines will be counted as such
+    if decodes(head, "utf-8") or not decodes(head, "gb18030"):
+        return stream  # if it is neither, `text` says so, or its bad lines will be counted as such
+    if not is_utf8(head) and seems(head) not in ("GB18030", None):
+        return stream
+    texts = codecs.iterdecode(stream, "gb18030", "surrogateescape")
+    return (text.encode("utf-8", "surrogateescape") for text in texts)

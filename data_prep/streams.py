@@ -1,29 +1,36 @@
 """Bytes of corpus files in the order they stand, decompressed on the way: nothing is ever unpacked to disk.
 
-    chunks(paths)                  one file, or the parts of one that was cut up: plain, .gz or .zst
+    chunks(paths)                  one file, or the parts of one that was cut up: plain, .gz, .xz or .zst
     tar_member(paths, name)        one file out of a tar, which may be compressed and cut into parts
     zip_member(path, name)         one file out of a zip
-    lines(file, name)              lines of such bytes, as `as_file` makes a file of them
+    text(data, name)               such bytes as lines, whatever ends them
 
 Damage is a ValueError that names the file: bytes after it cannot be trusted.
 """
 
+import codecs
 import io
+import lzma
+import re
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from isal import igzip, igzip_lib
 
+from data_prep.encoding import check_utf8
+
 LONGEST_LINE = 128 << 20
 """Bytes; what goes on longer without a newline is no text, and must not fill the memory."""
 
 _CHUNK = 1 << 20  # bytes
+_ENDS = re.compile(rb"\r+\n")
 
 
 class Damaged(ValueError):
@@ -40,11 +47,13 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
     file: Any = as_file(chunk for path in paths for chunk in _chunks_of(path))
     if suffixes & {".gz", ".tgz"}:
         file = igzip.IGzipFile(fileobj=file)  # twice as fast as zlib
+    elif ".xz" in suffixes:
+        file = lzma.LZMAFile(file)  # noqa: SIM115
     elif ".zst" in suffixes:
         file = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
     try:
         yield from _read(file)
-    except (EOFError, OSError, igzip_lib.IsalError) as error:  # type: ignore[misc]  # as isal's stubs say
+    except (EOFError, OSError, lzma.LZMAError, igzip_lib.IsalError) as error:  # type: ignore[misc]  # isal's stubs
         if getattr(error, "errno", None):  # of the disk; that of wrong bytes has no number
             raise
         raise Damaged(f"{_names(paths)}: {_diagnosis(paths[0])} ({error}); fetch it again") from error
@@ -59,18 +68,50 @@ def _read(file: Any) -> Iterator[bytes]:
     return iter(partial(file.read, _CHUNK), b"")
 
 
-def lines(file: io.BufferedReader, name: str) -> Iterator[bytes]:
-    """The lines of a file with their newlines, split at these alone; a last line without one gets it.
+def text(data: Iterator[bytes], name: str, alone: bytes = b"\n") -> Iterator[bytes]:
+    r"""Bytes of a text file in pieces of whole lines, each line with one newline behind it, and no byte-order mark.
+
+    A line ends at \n, \r\n and \r, and nowhere else: not at U+2028, U+0085, \v or \f.
+
+    Args:
+        data: the file's bytes, cut anywhere.
+        name: of the file, for people.
+        alone: what a \r without \n becomes where the first megabyte has \n: such a file may hold a stray one.
 
     Raises:
+        ValueError: it is in another encoding than UTF-8.
         Damaged: a line that never ends, which would fill the memory.
     """
-    while line := file.readline(LONGEST_LINE):
-        if not line.endswith(b"\n"):
-            if len(line) == LONGEST_LINE:
-                raise Damaged(f"{name}: a line of over {len(line):,} bytes: no text has such")
-            line += b"\n"
-        yield line
+    file = as_file(data)
+    head = file.read(_CHUNK)
+    check_utf8(head, name)
+    if b"\n" not in head:
+        alone = b"\n"
+    if 0 < len(head) < _CHUNK and not head.endswith(b"\n"):  # a small file is one piece
+        head += b"\n"
+    rest: list[bytes] = []  # of a line that has not ended
+    returned = b""  # perhaps half of a line end
+    for part in chain([head.removeprefix(codecs.BOM_UTF8)], _read(file)):
+        part = returned + part
+        piece = part.rstrip(b"\r")
+        returned = part[len(piece) :]
+        if b"\r" in piece:
+            piece = _with_newlines(piece, alone)
+        if end := piece.rfind(b"\n") + 1:
+            yield b"".join([*rest, piece[:end]])
+            rest = []
+        rest.append(piece[end:])
+        if (size := sum(map(len, rest))) > LONGEST_LINE:
+            raise Damaged(f"{name}: a line of over {size:,} bytes: no text has such")
+    if last := b"".join(rest):
+        yield last + b"\n"
+
+
+def _with_newlines(piece: bytes, alone: bytes) -> bytes:
+    r"""The same with \n for \r\n, and `alone` for \r without \n."""
+    if piece.count(b"\r\n") == piece.count(b"\r"):  # as in nearly all files; five times as fast as replacing them
+        return piece.translate(None, b"\r")
+    return _ENDS.sub(b"\n", piece).replace(b"\r", alone)
 
 
 def tar_member(paths: Sequence[Path], name: str) -> Iterator[bytes]:

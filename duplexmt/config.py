@@ -16,9 +16,18 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
-from .decoder.knobs import check_anchor, check_lora
+from .decoder.knobs import RECOMPUTE, check_anchor, check_lora
 from .grid.knobs import check_grid, check_rows_stand_alone
-from .policy.knobs import ADAPTIVE_KNOBS, Adaptive, check_certainty, check_k_min, check_lam, check_rows, check_theta
+from .policy.knobs import (
+    ADAPTIVE_KNOBS,
+    SYSTEMS,
+    Adaptive,
+    check_certainty,
+    check_k_min,
+    check_lam,
+    check_rows,
+    check_theta,
+)
 from .serving.settings import EngineOptions, Limits
 from .training.knobs import check_losses, check_optimisation, check_precision
 
@@ -234,7 +243,7 @@ class TrainingConfig:
     dropout: float  # of what embedding, attention and MLP add to the residual stream
     emit_weight: float  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float]
-    recompute: str  # in the backward pass: nothing | elementwise | layers (least memory; all baselines know)
+    recompute: str  # in the backward pass: nothing | elementwise | layers (least memory)
     compile: bool  # torch.compile what runs per position
     sample_size: int  # validation sentences translated for BLEU and AL
     checkpoint_every_n_steps: int
@@ -260,8 +269,8 @@ class TrainingConfig:
             raise ValueError(
                 f"training.emit_weight={self.emit_weight}: must be a finite number above 0 (the paper uses 1)"
             )
-        if self.recompute not in ("nothing", "elementwise", "layers"):
-            raise ValueError(f"training.recompute={self.recompute!r}: must be 'nothing', 'elementwise' or 'layers'")
+        if self.recompute not in RECOMPUTE:
+            raise ValueError(f"training.recompute={self.recompute!r}: must be one of {', '.join(RECOMPUTE)}")
         if self.max_shard_size is not None and not re.fullmatch(r"[1-9][0-9]*(KB|MB|GB)", self.max_shard_size):
             raise ValueError(
                 f"training.max_shard_size={self.max_shard_size!r}: must be a whole number of KB, MB or GB, such as "
@@ -309,10 +318,20 @@ class TrainerConfig:
             )
         _check_limit("trainer.accumulate_grad_batches", self.accumulate_grad_batches)
         _check_limit("trainer.check_val_every_n_epoch", self.check_val_every_n_epoch, null="no rule by epochs")
-        if isinstance(self.val_check_interval, int | float) and not self.val_check_interval > 0:  # a text is a time
+        interval = self.val_check_interval
+        if isinstance(interval, int | float) and not interval > 0:  # a text is a time
             raise ValueError(
-                f"trainer.val_check_interval={self.val_check_interval}: must be above 0 (a whole number of batches, or "
-                "a share of an epoch), or null for the ends of epochs"
+                f"trainer.val_check_interval={interval}: must be above 0 (a whole number of batches, or a share of an "
+                "epoch), or null for the ends of epochs"
+            )
+        if isinstance(interval, float) and interval > 1:
+            raise ValueError(
+                f"trainer.val_check_interval={interval}: a share of an epoch is at most 1.0; batches are a whole number"
+            )
+        if self.check_val_every_n_epoch is None and not isinstance(interval, int | str):
+            raise ValueError(
+                f"trainer.check_val_every_n_epoch=null, trainer.val_check_interval={interval}: without a rule by "
+                "epochs give a whole number of batches, or a time such as 00:01:00:00 (days, hours, minutes, seconds)"
             )
 
 
@@ -507,7 +526,7 @@ class TranslateSettings:
     max_sentence_tokens: int | None  # of the source, at which it is cut; null: as the model was trained
     cut: bool  # whether sentences end at full stops too, not at line ends only
     whole: bool  # wait for whole lines, so that the length of a source is known (anchor source_length)
-    pause: float  # seconds without a character after which text that is held back is let go
+    pause: float  # seconds without a character that let go what is held back, and end a sentence that is complete
     anchor: Any  # null: the one the model was trained with
     any_anchor: bool  # whether another one than that may be asked for
     events: bool  # one JSON line an event
@@ -518,10 +537,7 @@ class TranslateSettings:
     def __post_init__(self) -> None:
         if self.theta is not None:
             check_theta(self.theta, "theta")
-        if self.run_as in (None, "grid") and self.setting is not None:
-            raise ValueError(f"setting={self.setting}: of what? give run_as=confidence, say; a grid has theta")
-        if self.run_as in ADAPTIVE_KNOBS:
-            ADAPTIVE_KNOBS[self.run_as](self.setting)
+        _check_run_as(self.run_as, self.setting)
         _check_limit("max_target_tokens", self.max_target_tokens)
         _check_limit("max_repeats", self.max_repeats, null="no guard", least=2)
         _check_quantize(self.quantize)
@@ -563,6 +579,11 @@ class LimitsConfig(Limits):
             raise ValueError(
                 f"limits.messages_burst={self.messages_burst}: must be at least 2, the message that begins and one more"
             )
+        if self.connections < self.sessions:
+            raise ValueError(
+                f"limits.connections={self.connections}: must be at least limits.sessions={self.sessions}, or not all "
+                "of them could be connected"
+            )
 
 
 @dataclass
@@ -570,6 +591,9 @@ class ServeSettings:
     """`python serve.py`."""
 
     model_folder: str | None  # null: the latest run's, else the model in the box
+    run_as: str | None  # this and the next two: as for `translate.py`
+    setting: Any
+    adaptive: Adaptive
     host: str  # address to listen at
     port: int  # 0: any that is free
     token: str | None  # that clients must bring; may be null on loopback only
@@ -582,6 +606,7 @@ class ServeSettings:
     start_deadline: float  # seconds it has to load its model
 
     def __post_init__(self) -> None:
+        _check_run_as(self.run_as, self.setting)
         if not 0 <= self.port < 65536:
             raise ValueError(f"port={self.port}: must be at least 0 and below 65536")
         if self.token == "":
@@ -593,6 +618,15 @@ class ServeSettings:
             )
         for name in ("step_deadline", "start_deadline"):
             _check_positive(name, getattr(self, name))
+
+
+def _check_run_as(name: str | None, setting: Any) -> None:
+    if name in (None, "grid") and setting is not None:
+        raise ValueError(f"setting={setting}: of what? give run_as=confidence, say; a grid has theta")
+    if name is not None and name not in SYSTEMS:
+        raise ValueError(f"run_as={name!r}: must be one of {', '.join(SYSTEMS)}")
+    if name in ADAPTIVE_KNOBS:
+        ADAPTIVE_KNOBS[name](setting)
 
 
 def _is_loopback(host: str) -> bool:

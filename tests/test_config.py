@@ -399,6 +399,17 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
 @pytest.mark.parametrize(
     ("entry_point", "arguments", "message"),
     [
+        ("train", ["trainer.val_check_interval=1.5"], r"trainer\.val_check_interval=1\.5: a share .* at most 1\.0"),
+        (
+            "train",
+            ["trainer.check_val_every_n_epoch=null"],
+            r"trainer\.check_val_every_n_epoch=null, trainer\.val_check_interval=None: .* whole number of batches",
+        ),
+        (
+            "train",
+            ["trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=0.5"],
+            r"trainer\.val_check_interval=0\.5: without a rule by epochs give a whole number of batches, or a time",
+        ),
         ("train", ["policy.lam=-0.1"], r"policy\.lam=-0\.1: .* at least 0"),
         ("train", ["policy.lam=inf"], r"policy\.lam=inf: .*finite"),
         ("train", ["policy.lam=nan"], r"policy\.lam=nan"),

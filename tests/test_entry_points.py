@@ -168,6 +168,26 @@ def test_pairs_for_the_aligner_that_are_not_there_are_refused_before_anything_is
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("encoding", "settings", "message"),
+    [
+        ("utf-16", [], "pairs.tsv is not UTF-8 but seems to be UTF-16: convert it by `iconv -f UTF-16 -t UTF-8 "),
+        ("gb18030", [], "pairs.tsv is not UTF-8 but seems to be GB18030: convert it by `iconv -f GB18030 -t UTF-8 "),
+        ("utf-8", ["trainer.val_check_interval=999", "trainer.devices=2"], "interval=999: an epoch has 6 batches"),
+        ("utf-8", ["trainer.val_check_interval=999"], "interval=999: an epoch has 12 batches"),
+    ],
+)  # fmt: skip
+def test_files_and_intervals_that_do_not_fit_are_one_line_and_leave_no_folder(encoding, settings, message, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes("".join(f"{source}\t{target}\r" for source, target in PAIRS).encode(encoding))
+    done = run("train.py", *small(path), *settings, f"hydra.run.dir='{tmp_path / 'run'}'")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("error: ") == 1
+    assert not (tmp_path / "run").exists()
+
+
 def test_test_sentences_that_a_model_was_trained_on_are_told(trained, evaluated, tmp_path):
     model, pairs = trained[0] / "model", trained[0].parent / "pairs.tsv"
     own_file = ["policy.theta=1", "policy.max_target_tokens=2", f"data.test_path='{pairs}'"]

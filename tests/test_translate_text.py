@@ -159,15 +159,15 @@ def test_on_a_terminal_an_error_begins_a_line(run, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setattr("sys.stderr", terminal)
-    finish, finished = LiveText.finish, []
+    end_sentence, ended = LiveText._end_sentence, []
 
     def failing(self):
-        if finished:
+        if ended:
             raise ValueError("no more")
-        finished.append(True)
-        yield from finish(self)
+        ended.append(True)
+        yield from end_sentence(self)
 
-    monkeypatch.setattr(LiveText, "finish", failing)
+    monkeypatch.setattr(LiveText, "_end_sentence", failing)
     with pytest.raises(ValueError, match="no more"):
         run("他。看。", events=False, whole=False)
     assert terminal.getvalue().endswith("\n")

@@ -24,7 +24,6 @@ from ..drawing.staircase import read_write_steps
 from ..drawing.step_figures import emission_figure, emission_markdown, staircase_figure
 from ..drawing.training_figure import read_run_curves, training_figure
 from ..evaluation.scoring import run_of
-from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..policy.knobs import check_lam
 from ..streaming.events import Event, Write
@@ -63,7 +62,7 @@ def sentence(
     """
     device = choose_device("auto")
     loaded = load_model_folder(model_folder, device)
-    if not isinstance(loaded.model, GridModel):
+    if loaded.model.system != "grid":
         raise ValueError(
             f"{str(model_folder)!r} holds a {loaded.info['system']} model, which has no grid to show: "
             "give a grid model, and this one with --beside"

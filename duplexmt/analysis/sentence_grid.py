@@ -7,6 +7,7 @@ import torch
 
 from ..data.batch import collate
 from ..data.tokenizer import StreamTokens
+from ..decoder.model import DecoderModel
 from ..drawing.grid_figures import SentenceGrid
 from ..drawing.style import END
 from ..grid.model import GridModel
@@ -15,7 +16,7 @@ from ..policy.guide import guide
 
 @torch.no_grad()
 def sentence_grid(
-    model: GridModel,
+    model: GridModel | DecoderModel,
     tokens: StreamTokens,
     tokenizer: Any,
     source: Sequence[int],
@@ -25,10 +26,10 @@ def sentence_grid(
 ) -> SentenceGrid:
     """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
 
-    The EMIT probabilities are those that decoding compares with θ (`GridModel.decide`, `GridModel.read_ahead`).
+    The EMIT probabilities are those that decoding compares with θ (`TwoHeads.decide`, `TwoHeads.read_ahead`).
 
     Args:
-        model: in evaluation mode, on its device.
+        model: of a grid, in evaluation mode, on its device.
         tokens: its stream tokens; rows and columns of prefixes are left out, as in training.
         tokenizer: of the model.
         source, target: text tokens of the pair, without end tokens.

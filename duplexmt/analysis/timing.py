@@ -27,7 +27,6 @@ from ..drawing.table import to_markdown
 from ..evaluation.decoding import Decoding
 from ..evaluation.named import named_apart
 from ..evaluation.scoring import name_points
-from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..policy.guide import guide
 from ..streaming.text import GrowingText
@@ -117,7 +116,7 @@ def timings(
         ValueError: for a judge without grid, or one that splits texts differently from the systems.
     """
     model, tokens, tokenizer = judge.model, judge.tokens, judge.tokenizer
-    if not isinstance(model, GridModel):
+    if model.system != "grid":
         raise ValueError(f"the model that judges must be a grid, not {judge.info['system']}: its heatmap is asked for")
     found = {}
     names = name_points(named_apart(list(decoding.points.values())))

@@ -50,14 +50,15 @@ def read_evaluation_file(
     `data_prep.read_pairs`.
 
     Raises:
-        ValueError: for a missing file, an unknown format or language, swapped columns, or a file without any pair.
+        ValueError: for a missing file, an unknown format, encoding or language, swapped columns, or a file without any
+            pair.
     """
     check_language(target_language)
     report = Report()
-    fields: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
+    how: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
+    how |= {"context_separator": context_separator, "languages": (source_language, target_language)}
     pairs: list[Pair] = []
-    stage = "evaluation.read"
-    for raw in read_pairs(path, **fields, report=report, stage=stage, context_separator=context_separator):
+    for raw in read_pairs(path, **how, report=report, stage="evaluation.read"):
         texts = [clean_side(text, source_language) for text in (raw.source, raw.before)]
         source, before = map(simplify, texts) if simplified else texts
         if source and raw.target.strip():

@@ -1,6 +1,6 @@
 """A folder of TSV files, a corpus each, to splits that depend on texts alone: `data=pairs_folder`.
 
-    FOLDER/NAME.….tsv[.gz|.zst]      two columns; NAME is what the file is called elsewhere
+    FOLDER/NAME.….tsv[.gz|.xz|.zst]      two columns; NAME is what the file is called elsewhere
 
 `data_prep` cleans the files, once, whatever the number of runs that read them. Test files, named by patterns, are never
 a source of pairs; they are read for their texts alone, which no pair of any split shares.
@@ -31,7 +31,7 @@ from data_prep.splitting import Texts, by_rank, hold_out, in_random_order, nothi
 from .box import located
 from .settings import CorpusSettings
 
-_NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.zst)?")
+_NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.xz|\.zst)?")
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance
 
 
@@ -127,7 +127,7 @@ def corpus_files(root: Path, sources: list[str] | None, exclude: list[str]) -> t
         elif match and not file.exists():
             raise FileNotFoundError(f"{file} leads to nothing: bring back what it links to, or remove it")
     if not found:
-        raise ValueError(f"data.path={str(root)!r} holds no file NAME.tsv, .tsv.gz or .tsv.zst")
+        raise ValueError(f"data.path={str(root)!r} holds no file NAME.tsv, .tsv.gz, .tsv.xz or .tsv.zst")
     for pattern in exclude:
         if not any(_fits(name, pattern) for name in found):
             raise ValueError(

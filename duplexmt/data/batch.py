@@ -51,6 +51,15 @@ class Batch:
     keys: tuple[int, ...]  # `Example.key` of each pair
     step: "tuple[Batch, ...] | None" = None
 
+    def packed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Sources, targets and labels of all pairs, one after the other without padding: `[S]`, and `[T]` twice."""
+        columns = (self.source, 0), (self.target, 1), (self.labels, 1)
+        source, target, labels = (
+            torch.cat([row[: shape[side]] for row, shape in zip(tokens, self.shapes, strict=True)])
+            for tokens, side in columns
+        )
+        return source, target, labels
+
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
         names = ("source", "target", "labels", "source_lengths", "target_lengths")

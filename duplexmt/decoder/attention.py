@@ -151,7 +151,9 @@ class PackedAttention:
             self.masks[window] = [
                 None
                 if group.causal and window is None
-                else (group.seen if window is None else group.seen & (group.ahead < window))[:, None]
+                else (group.seen if window is None else group.seen & (group.ahead(self.layout.position) < window))[
+                    :, None
+                ]
                 for group in self.layout.groups
             ]
         return self.masks[window]

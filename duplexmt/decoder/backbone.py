@@ -13,8 +13,9 @@ from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .knobs import check_lora
-from .model import check_decoder
+from .model import check_decoder, check_rotary
 
+ALL = "all-linear"  # as PEFT calls them
 SIZES = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
 )  # fmt: skip
@@ -97,6 +98,8 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
             f"model.architecture.model_type={model_type!r}: Hugging Face has no causal language model of that type; "
             "those with rotary positions serve, such as qwen2, qwen3, llama, mistral, gemma3_text, smollm3, phi3"
         )
+    usual = AutoConfig.for_model(model_type)
+    check_rotary(usual)
     for name in SIZES:
         if isinstance(size := values.get(name), int) and size < 1:
             raise ValueError(f"model.architecture.{name}={size}: must be at least 1")
@@ -104,7 +107,7 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         raise ValueError(
             f"model.architecture.hidden_act={activation!r}: Hugging Face has no such activation; the usual one is silu"
         )
-    if unknown := values.keys() - AutoConfig.for_model(model_type).to_dict().keys():
+    if unknown := values.keys() - usual.to_dict().keys():
         raise ValueError(f"model.architecture.{min(unknown)}: a {model_type} configuration has no such value")
     try:
         config = AutoConfig.for_model(
@@ -112,7 +115,8 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         )
     except (TypeError, KeyError, StrictDataclassError) as error:
         raise ValueError(f"model.architecture: {error}") from error
-    heads, key_heads = config.num_attention_heads, config.num_key_value_heads  # Hugging Face's own where none are given
+    heads = config.num_attention_heads  # Hugging Face's own where none are given
+    key_heads = getattr(config, "num_key_value_heads", heads)
     if heads % key_heads:
         raise ValueError(
             f"model.architecture: num_attention_heads={heads} is no multiple of num_key_value_heads={key_heads}"
@@ -140,18 +144,31 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
 
     A tied text head is untied: PEFT trains a copy of it, the embedding stays frozen.
 
+    Args:
+        model: a causal language model.
+        rank, alpha, dropout: of LoRA.
+        target_modules: names of linear layers inside the decoder's; `all-linear` alone for all there are.
+
     Raises:
-        ValueError: for a rank or alpha below 1, a dropout that is no share, or module names that match nothing.
+        ValueError: for a rank or alpha below 1, a dropout that is no share, or a module name that matches nothing.
     """
     from peft import LoraConfig, get_peft_model
 
     check_lora(rank, alpha, dropout)
+    layers = model.get_decoder().layers.named_modules()
+    there = list(dict.fromkeys(name.split(".")[-1] for name, part in layers if isinstance(part, nn.Linear)))
+    if unknown := [] if list(target_modules) == [ALL] else [name for name in target_modules if name not in there]:
+        raise ValueError(
+            f"model.lora.target_modules: the layers of a {model.config.model_type} have no {', '.join(unknown)}; they "
+            f"have {', '.join(there)}: give some of these, or [{ALL}]"
+        )
+    (head,) = (name for name, part in model.named_modules() if part is model.get_output_embeddings())
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
         lora_dropout=dropout,
-        target_modules=list(target_modules),
-        modules_to_save=["lm_head"],
+        target_modules=there if list(target_modules) == [ALL] else list(target_modules),
+        modules_to_save=[head],
         task_type="CAUSAL_LM",
     )
     with warnings.catch_warnings():

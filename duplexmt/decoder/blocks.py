@@ -7,6 +7,7 @@ on the same halves.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -107,10 +108,17 @@ def norm_forward(self: Any, hidden_states: Tensor) -> Tensor:
     return rms_norm(hidden_states, self)
 
 
-def layer_forward(
-    self: Any, hidden_states: Tensor, *, position_embeddings: Rotation, packed: Any, **further: Any
-) -> Tensor:
-    """A decoder layer over a packed list `[1, T, D]`, in the place of the module's own.
+def layer_forward(self: Any, hidden_states: Tensor, *, position_embeddings: Rotation, packed: Any, **_: Any) -> Tensor:
+    """A decoder layer over a packed list `[1, T, D]`, in the place of the module's own; computed again in the backward
+    pass where Hugging Face's switch says so, which wraps the `forward` of the class."""
+    whole = partial(block, self, position_embeddings=position_embeddings, packed=packed)
+    if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+        return self._gradient_checkpointing_func(whole, hidden_states)  # type: ignore[no-any-return]
+    return whole(hidden_states)
+
+
+def block(self: Any, hidden_states: Tensor, position_embeddings: Rotation, packed: Any) -> Tensor:
+    """A decoder layer over a packed list `[1, T, D]`.
 
     Of the last layer only the states that are wanted are computed, `[1, N, D]`; in the first, where a token is the same
     in every row, each is projected once.

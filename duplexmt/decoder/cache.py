@@ -179,8 +179,9 @@ class _Step:
     Streams with one token each stand side by side, and so do those with several, padded to the longest of each group.
     """
 
-    first: Tensor | None = None  # of `Packed`, for training
-    again = torch.empty(0)  # likewise
+    first: Tensor | None = None  # this and the next: of `Packed`, for training
+    again = torch.empty(0)
+    wanted: Tensor | None
 
     def __init__(self, cache: DecoderCache, asked: Sequence[Append]) -> None:
         self.cache, self.asked = cache, asked

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+# What is computed again in the backward pass rather than kept: nothing; all but matrix products; or whole layers, of
+# which only the input is kept.
+RECOMPUTE = ("nothing", "elementwise", "layers")
 MULTI_PATH = "multi"  # the k of a model trained at all of them
 VISIBLE_LENGTH = "visible_length"  # the naive alternative that the paper rejects: x_vis + y, which moves at every read
 

@@ -49,43 +49,65 @@ class Layout:
             shapes: source and target tokens of each pair.
             rows: the targets of each pair: how many source tokens each of its first tokens sees, `[Y']` int64 on the
                 CPU, at least 1 and at most all there are.
+            anchor, source_lengths, device: as for `Layout.packed`.
+        """
+        flat = list(itertools.chain(*rows))
+        counts, lengths = (torch.tensor(list(map(len, parts)), dtype=torch.int64) for parts in (rows, flat))
+        sees = torch.cat(flat) if flat else counts.new_empty(0)
+        return Layout.packed(shapes, counts, lengths, sees, anchor, source_lengths, device)
+
+    @staticmethod
+    def packed(
+        shapes: Sequence[tuple[int, int]],
+        counts: Tensor,
+        lengths: Tensor,
+        sees: Tensor,
+        anchor: str | int,
+        source_lengths: Sequence[int] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> "Layout":
+        """The same of all targets one after the other, int64 on the CPU.
+
+        Args:
+            shapes: source and target tokens of each pair.
+            counts: targets of each pair, `[B]`.
+            lengths: tokens of each target, `[R]`; they are the first of the pair's.
+            sees: source tokens that each token sees, `[N]`.
             anchor: first position of the targets: `source_length`, a constant, or `visible_length` (what the token
                 itself sees, an ablation).
             source_lengths: whole length of each source, where it is longer than what is there.
             device: of what is returned.
         """
-        X = torch.tensor([X for X, _ in shapes])
-        whole = X if source_lengths is None else torch.tensor(source_lengths)
-        B, S, counts = len(shapes), int(X.sum()), torch.tensor([len(own) for own in rows])
-        flat = list(itertools.chain(*rows))
-        row_length = torch.tensor([len(row) for row in flat])
-        row_pair = torch.arange(B).repeat_interleave(counts)
-        # Streams in their order: of each pair the source, then its rows.
-        first = counts.cumsum(0) - counts + torch.arange(B)  # number of each source among the streams
-        of_row = torch.arange(len(flat)) + row_pair + 1
-        length = torch.empty(B + len(flat), dtype=torch.int64)
-        length[first], length[of_row] = X, row_length
-        stream_pair = torch.arange(B).repeat_interleave(counts + 1)
-        number = torch.arange(len(length)) - first[stream_pair]
-        pair, stream = (numbers.repeat_interleave(length) for numbers in (stream_pair, number))
-        place = torch.arange(len(pair)) - (length.cumsum(0) - length).repeat_interleave(length)
-        source = stream == SOURCE
-        targets = (~source).nonzero().squeeze(-1)
-        sees = place + 1
-        sees[targets] = torch.cat(flat) if flat else sees[targets]
-        start = {"source_length": whole[pair], "visible_length": sees}.get(str(anchor))
-        start = torch.full_like(pair, int(anchor)) if start is None else start
-        Y = torch.tensor([Y for _, Y in shapes])
-        token = place + torch.where(source, (X.cumsum(0) - X)[pair], S + (Y.cumsum(0) - Y)[pair])
+        X, Y = torch.tensor(shapes).unbind(1)
+        B, R, S = len(shapes), len(lengths), int(X.sum())
+        pairs = torch.arange(B)
+        # Streams in their order: of each pair the source, then its targets.
+        first = counts.cumsum(0) - counts + pairs  # number of each source among the streams
+        stream_pair = pairs.repeat_interleave(counts + 1)
+        number = torch.arange(B + R) - first[stream_pair]
+        is_target = number > SOURCE
+        length = X[stream_pair].masked_scatter(is_target, lengths)
+        begin = length.cumsum(0) - length
+        of_token = torch.arange(B + R).repeat_interleave(length)
+        place = torch.arange(len(of_token)) - begin[of_token]
+        pair, in_target = stream_pair[of_token], is_target[of_token]
+        targets = in_target.nonzero().squeeze(-1)
+        sees = (place + 1).index_copy_(0, targets, sees)
+        token = place + torch.where(in_target, (S + Y.cumsum(0) - Y)[pair], (X.cumsum(0) - X)[pair])
+        if anchor == "visible_length":
+            start = sees
+        elif anchor == "source_length":
+            start = (X if source_lengths is None else torch.tensor(source_lengths))[pair]
+        else:
+            start = torch.full_like(pair, int(anchor))
         first_place = None
-        if anchor != "visible_length" and len(flat) > B:
-            backwards = torch.arange(len(token) - 1, -1, -1)
-            first_place = torch.empty(S + int(Y.sum()), dtype=torch.int64)
-            first_place[token[backwards]] = backwards
-        begin, most = length.cumsum(0) - length, torch.zeros_like(length)
-        most[of_row] = torch.stack([row.max() for row in flat]) if flat else most[of_row]
+        if anchor != "visible_length" and R > B:
+            first_place = torch.full((S + int(Y.sum()),), len(token)).scatter_reduce_(
+                0, token, torch.arange(len(token)), "amin"
+            )
+        most = torch.zeros_like(length).scatter_reduce_(0, of_token[targets], sees[targets], "amax")
         made = Layout(
-            pair, stream, place, torch.where(source, place, start + place), sees, token, targets,
+            pair, number[of_token], place, torch.where(in_target, start + place, place), sees, token, targets,
             first_place, torch.stack((begin, begin[first][stream_pair], most, length)),
             tuple((int(x), int(y)) for x, y in shapes),
         )  # fmt: skip
@@ -150,31 +172,27 @@ class Group:
     queries: Tensor  # [G, Y], places in the packed list
     keys: Tensor  # [G, X + Y], likewise
     seen: Tensor  # [G, Y, X + Y], by the rule
-    ahead: Tensor  # [G, Y, X + Y], rotary positions by which a query is ahead of a key
     real: Tensor  # [R], which of the G · Y queries are tokens
     causal: bool  # whether a query sees its own stream alone
 
     @staticmethod
     def of(layout: Layout, streams: Tensor) -> "Group":
         """Some of the layout's `streams`, `[4, G]`."""
-        begin, source, most, length = streams
+        begin, source, most, length = (values[:, None] for values in streams)
         (X, Y), device = (int(most.max()), int(length.max())), layout.pair.device
         x, y = torch.arange(X), torch.arange(Y)
-        queries = begin[:, None] + torch.minimum(y, length[:, None] - 1)
-        keys = torch.cat((source[:, None] + torch.minimum(x, (most[:, None] - 1).clamp(min=0)), queries), 1)
-        there = torch.cat((x < most[:, None], y < length[:, None]), 1).to(device)
-        real = (y < length[:, None]).flatten().nonzero().squeeze(-1).to(device)
-        queries, keys = queries.to(device), keys.to(device)
-        place = torch.arange(X + Y, device=device) - X  # in the stream itself; below 0: in the source
-        seen = torch.where(
-            place < 0,
-            (place + X) < layout.sees[queries][..., None],
-            place <= torch.arange(Y, device=device)[:, None],
-        )
-        # Past its end a stream repeats its last token, which must see something.
-        seen = seen & (there[:, None] | (place == torch.arange(Y, device=device)[:, None]))
-        ahead = layout.position[queries][..., None] - layout.position[keys][:, None]
-        return Group(queries, keys, seen, ahead, real, X == 0)
+        # Past its end a stream repeats its last token.
+        queries = begin + torch.minimum(y, length - 1)
+        keys = torch.cat((source + torch.minimum(x, (most - 1).clamp(min=0)), queries), 1)
+        real = (y < length).flatten().nonzero().squeeze(-1)
+        queries, keys, real, x, y = (part.to(device, non_blocking=True) for part in (queries, keys, real, x, y))
+        of_source = x < layout.sees[queries][..., None]
+        own = (y <= y[:, None]).expand(len(queries), -1, -1)
+        return Group(queries, keys, torch.cat((of_source, own), -1), real, X == 0)
+
+    def ahead(self, position: Tensor) -> Tensor:
+        """Rotary positions by which a query is ahead of a key, `[G, Y, X + Y]`."""
+        return position[self.queries][..., None] - position[self.keys][:, None]
 
 
 def naive_seen(layout: Layout) -> Tensor:

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from ..kernels.products import matrix_products
 from .attention import NAME, Packed, PackedAttention, register
-from .blocks import KNOWN, Blocks, patch
+from .blocks import KNOWN, Blocks, patch, repeated
 from .heads import TwoHeads
 from .knobs import check_anchor, check_trained_k
 from .layout import Layout
@@ -76,8 +76,11 @@ class DecoderModel(TwoHeads):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keyword arguments that build this model again around the same backbone."""
-        return {"emit_hidden": self.emit_hidden, "k": self.k, "anchor": self.anchor}
+        """What a model folder records of it, as its grid (`build_grid`) or its schedule."""
+        if not self.rows:
+            return {"k": self.k, "anchor": self.anchor}
+        names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
+        return {name: getattr(self, name) for name in names}
 
     def states(self, source: Tensor, target: Tensor, layout: Layout) -> Tensor:
         """Final-normed states of the target tokens, from which the next one's logits are read.
@@ -90,14 +93,20 @@ class DecoderModel(TwoHeads):
         Returns:
             `[N, D]`, of the targets of all pairs, row after row.
         """
-        found = self.packed_states(torch.cat((source, target))[layout.token], layout.position, PackedAttention(layout))
+        # A token is looked up once, however many rows it is in: so dropout leaves out the same of it in all of them.
+        embedded = repeated(self.embed(torch.cat((source, target))), layout.token)
+        found = self.states_of(embedded, layout.position, PackedAttention(layout))
         return found if self.patched else found.index_select(0, layout.targets)
 
     def packed_states(self, tokens: Tensor, positions: Tensor, packed: Packed) -> Tensor:
         """Final-normed states of a packed list of token ids `[T]` at rotary positions `[T]`, `[T, D]`; of a patched
         decoder only those that `packed` wants."""
+        return self.states_of(self.embed(tokens), positions, packed)
+
+    def states_of(self, embedded: Tensor, positions: Tensor, packed: Packed) -> Tensor:
+        """The same of tokens that are embedded already, `[T, D]`."""
         states: Tensor = self.decoder(
-            inputs_embeds=self.embed(tokens)[None], position_ids=positions[None], use_cache=False, packed=packed
+            inputs_embeds=embedded[None], position_ids=positions[None], use_cache=False, packed=packed
         ).last_hidden_state
         return states[0]
 
@@ -133,9 +142,9 @@ class DecoderModel(TwoHeads):
         self.blocks.compile()
 
     def recompute(self, what: str) -> None:
-        """Keep less for the backward pass, by Hugging Face's own switch: `nothing` is computed again, all but matrix
-        products (`elementwise`), or whole `layers`, of which only the input is kept."""
+        """Keep less for the backward pass, by Hugging Face's own switch; `what` is one of `RECOMPUTE`."""
         if what == "nothing":
+            self.causal_lm.gradient_checkpointing_disable()
             return
         options: dict[str, Any] = {"use_reentrant": False}
         if what == "elementwise":
@@ -144,28 +153,59 @@ class DecoderModel(TwoHeads):
 
     @torch.no_grad()
     def _prove_itself(self) -> None:
-        """Compare logits on a few tokens with those by Hugging Face's own attention, and refuse a type that differs."""
+        """Compare logits on a few tokens with those by Hugging Face's own attention, and refuse a type that differs,
+        or whose layers do not all attend here, or do not say how far they look back."""
         config, lm, was_training = self.causal_lm.config, self.causal_lm, self.training
         tokens = torch.arange(PROOF, device=self.device) % config.vocab_size
         half = PROOF // 2
-        layout = Layout.of([(half, half)], [[torch.full((half,), half)]], "source_length", device=self.device)
+        # A stream beside the one that is compared must not change it.
+        rows = [[torch.ones(half, dtype=torch.int64), torch.full((half,), half)]]
+        layout = Layout.of([(half, half)], rows, "source_length", device=self.device)
+        packed = WatchedAttention(layout)
+        narrow = next((w.dtype for w in lm.parameters() if w.is_floating_point() and w.dtype.itemsize < 4), None)
+        name = f"backbone of type {config.model_type!r}"
         lm.eval()
         try:
-            found = self.text_logits(self.states(tokens[:half], tokens[half:], layout))
-            config._attn_implementation = "eager"
-            expected = lm(input_ids=tokens[None], attention_mask=torch.ones_like(tokens)[None], use_cache=False).logits
+            with torch.autocast(self.device.type, narrow, enabled=narrow is not None):
+                found = self.text_logits(self.packed_states(tokens[layout.token], layout.position, packed)[-half:])
+                config._attn_implementation = "eager"
+                every = torch.ones_like(tokens)[None]
+                expected = lm(input_ids=tokens[None], attention_mask=every, use_cache=False).logits[0, half:]
         except TypeError as error:
-            raise ValueError(f"backbone of type {config.model_type!r}: {error}, so it cannot be run here") from error
+            raise ValueError(f"{name}: {error}, so it cannot be run here") from error
         finally:
             config._attn_implementation = NAME
             lm.train(was_training)
-        off, largest = (found - expected[0, half:]).abs().max(), expected.abs().max()
-        if not off <= 1e-2 * largest:
+        kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+        for layer, kind in enumerate(kinds):
+            if layer not in packed.windows:
+                raise ValueError(f"{name}: its layer {layer} does not attend as others do, so it cannot be run here")
+            if kind == "sliding_attention" and packed.windows[layer] is None:
+                raise ValueError(
+                    f"{name}: its layer {layer} has a sliding window that it does not tell, so it is refused"
+                )
+        off, largest = (found - expected).abs().max(), expected.abs().max()
+        if not off <= (1e-2 if narrow is None else 1e-1) * largest:
             raise ValueError(
-                f"backbone of type {config.model_type!r}: its logits differ by {off:.2g} (of {largest:.2g}) from those "
+                f"{name}: its logits differ by {off:.2g} (of {largest:.2g}) from those "
                 "by Hugging Face's own attention, so it asks for something that is unknown here; known are "
                 f"{', '.join(KNOWN)}, and others that only have sliding windows, soft caps or several rotary bases"
             )
+
+
+class WatchedAttention(PackedAttention):
+    """Attention of whole packed lists, and a note of the layers that came for it, with their windows."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
+        self.windows: dict[int, int | None] = {}
+
+    def __call__(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
+    ) -> Tensor:
+        """See `Packed`."""
+        self.windows[layer] = window
+        return super().__call__(layer, q, k, v, scale, window, softcap)
 
 
 def check_decoder(config: Any) -> None:
@@ -174,12 +214,11 @@ def check_decoder(config: Any) -> None:
     Raises:
         ValueError: naming the offending setting and the supported values.
     """
+    check_rotary(config)
     name = f"backbone of type {config.model_type!r}"
     if odd := set(getattr(config, "layer_types", None) or ()) - {*LAYER_TYPES}:
         raise ValueError(f"{name} has layers of type {min(odd)!r}: supported are {', '.join(LAYER_TYPES)}")
-    parameters = getattr(config, "rope_parameters", None)
-    if not parameters:
-        raise ValueError(f"{name} has no rotary positions: give one that has, such as Qwen2, Llama, Mistral or Gemma")
+    parameters = config.rope_parameters
     for own in parameters.values() if all(isinstance(own, dict) for own in parameters.values()) else (parameters,):
         if (rope_type := own.get("rope_type", "default")) not in STATIC_ROPE_TYPES:
             raise ValueError(
@@ -189,4 +228,13 @@ def check_decoder(config: Any) -> None:
     if getattr(config, "attention_dropout", 0.0):
         raise ValueError(
             f"attention_dropout={config.attention_dropout} of the backbone: attention here has no dropout, set it to 0"
+        )
+
+
+def check_rotary(config: Any) -> None:
+    """Refuse a type whose positions are not rotary: what a token sees would move it."""
+    if not getattr(config, "rope_parameters", None):
+        raise ValueError(
+            f"backbone of type {config.model_type!r} has no rotary positions: give one that has, such as qwen2, llama, "
+            "mistral or gemma3_text"
         )

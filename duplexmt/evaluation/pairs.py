@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.reading import Pair
+from data_prep.streams import chunks, text
 
 from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from ..corpus.prepared import corpus_settings, prepare_corpus
@@ -73,7 +74,7 @@ def further_references(references: Sequence[str], files: Sequence[str]) -> list[
 
     Args:
         references: of the test pairs.
-        files: texts with a line for each test pair, in order.
+        files: texts (.gz, .xz or .zst, too) with a line for each test pair, in order.
 
     Raises:
         ValueError: for a file that is missing, not UTF-8, or has another number of lines.
@@ -82,10 +83,9 @@ def further_references(references: Sequence[str], files: Sequence[str]) -> list[
     for name in files:
         if not Path(name).is_file():
             raise ValueError(f"references={name}: there is no such file")
-        try:
-            lines = Path(name).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"references={name}: not UTF-8 ({error})") from error
+        lines = _lines(name, alone=b" ")
+        if len(lines) != len(references):
+            lines = _lines(name)  # a carriage return alone may end a line, or stand in one
         if len(lines) != len(references):
             raise ValueError(
                 f"references={name} has {len(lines)} lines for {len(references)} test pairs: a line is needed for each "
@@ -95,3 +95,13 @@ def further_references(references: Sequence[str], files: Sequence[str]) -> list[
             if line.strip():
                 texts.append(line.strip())
     return found
+
+
+def _lines(name: str, alone: bytes = b"\n") -> list[str]:
+    """The lines of a text file, see `data_prep.streams.text`."""
+    try:
+        return b"".join(text(chunks([Path(name)]), name, alone)).decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"references={name}: not UTF-8 ({error})") from error
+    except ValueError as error:
+        raise ValueError(f"references={name}: {error}") from error

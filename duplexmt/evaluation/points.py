@@ -10,12 +10,11 @@ from tqdm import tqdm
 
 from ..data.tokenizer import SourceTokens
 from ..decoder.schedules import own_delays
-from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.manifest import read_manifest
-from ..policy.knobs import Adaptive, recorded_theta
+from ..policy.knobs import Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
-from ..streaming.systems import build_system, can_run, trained_by
+from ..streaming.systems import build_system
 from .decoding import DECODING, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
 
@@ -148,7 +147,7 @@ def check_frames(frames: Sequence[int], longest: int, test: TestSet) -> None:
 
 def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict[str, Any]:
     """What a policy's decisions depend on beside model and knob, by name; nothing for most systems."""
-    if isinstance(loaded.model, GridModel):
+    if loaded.model.system == "grid":
         rule = {"certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
         return {name: value for name, value in rule.items() if value}
     if adaptive is None:

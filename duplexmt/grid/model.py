@@ -17,12 +17,8 @@ from ..kernels.norm import rms_norm
 from ..kernels.products import matrix_products
 from .attention import approximate_attention, exact_attention
 from .cells import Cells
-from .knobs import check_grid, check_rows_stand_alone, rows_stand_alone
-from .rows import Rows, row_attention
+from .knobs import check_grid, rows_stand_alone
 
-# What is computed again in the backward pass rather than kept: nothing; all but matrix products; or whole layers, of
-# which only the input is kept.
-RECOMPUTE = ("nothing", "elementwise", "layers")
 Sizes = tuple[int, int]  # of the source stream and of the target stream, in a list of both
 
 
@@ -42,6 +38,8 @@ class GridModel(TwoHeads):
         ValueError: for an unknown option, or a backbone whose attention the grid cannot honour.
     """
 
+    system, k, patched = "grid", None, True  # see `DecoderModel`
+
     def __init__(
         self,
         backbone: nn.Module,
@@ -59,18 +57,22 @@ class GridModel(TwoHeads):
         self.softmax = softmax
         self.anchor = check_anchor(anchor, naive=True)
         self.window = check_backbone(self.causal_lm.config)
-        self.recompute = "nothing"  # one of RECOMPUTE, in training
+        self.recomputed = "nothing"
         self.blocks = Blocks()
 
     def compile_blocks(self) -> None:
         """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells."""
         self.blocks.compile()
 
+    def recompute(self, what: str) -> None:
+        """Keep less for the backward pass; `what` is one of `RECOMPUTE`."""
+        self.recomputed = what
+
     def _recomputed(self, block: Callable[..., Any], *inputs: Any) -> Any:
-        """A block's value, kept for the backward pass as `recompute` says."""
-        if self.recompute == "nothing" or not torch.is_grad_enabled():
+        """A block's value, kept for the backward pass as `recompute` has said."""
+        if self.recomputed == "nothing" or not torch.is_grad_enabled():
             return block(*inputs)
-        if self.recompute == "layers":
+        if self.recomputed == "layers":
             return checkpoint(block, *inputs, use_reentrant=False)
         kept = partial(create_selective_checkpoint_contexts, matrix_products())
         return checkpoint(block, *inputs, use_reentrant=False, context_fn=kept)
@@ -79,13 +81,6 @@ class GridModel(TwoHeads):
     def cacheable(self) -> bool:
         """Whether the states of earlier cells stay as they are while a stream grows, and few enough for `GridCache`."""
         return self.attention == "approximate" and self.anchor != VISIBLE_LENGTH
-
-    @property
-    def row_cacheable(self) -> bool:
-        """Whether no cell reads another row, so that `RowCache` can hold the present one."""
-        return rows_stand_alone(self.attention, self.input_attends_output, self.softmax)
-
-    system, k = "grid", None  # that it was made for; and no schedule
 
     @property
     def options(self) -> dict[str, Any]:
@@ -114,27 +109,24 @@ class GridModel(TwoHeads):
         cells = Cells.of([(X, Y)] * B, source.device)
         return self.states(source.flatten(), target.flatten(), cells, source_lengths).view(B, X, Y, -1)
 
-    def states(self, source: Tensor, target: Tensor, cells: Cells | Rows, source_lengths: Tensor) -> Tensor:
+    def states(self, source: Tensor, target: Tensor, cells: Cells, source_lengths: Tensor) -> Tensor:
         """Final-normed target states `O[x, y]`, from which logits and EMIT probability of a cell are read.
 
         Args:
             source: token ids of all pairs `[S]`, end tokens included.
             target: token ids of all pairs `[T]`, each seed token first.
-            cells: layout of the batch; of chosen rows only where no row reads another.
+            cells: layout of the batch.
             source_lengths: whole length of each source `[B]`.
 
         Returns:
             `[N, D]`, a state for each cell.
 
         Raises:
-            ValueError: if the streams are longer than a sliding window of the backbone, or for chosen rows of a model
-                whose rows read each other.
+            ValueError: if the streams are longer than a sliding window of the backbone.
         """
         self.check_window(*max(cells.shapes, key=sum))  # of a pair: which others stand beside it does not matter
-        if isinstance(cells, Rows):
-            self.check_rows()
         decoder = self.causal_lm.model
-        grow_I = cells.over_rows if self.input_attends_output and isinstance(cells, Cells) else as_it_is
+        grow_I = cells.over_rows if self.input_attends_output else as_it_is
         # eq:grid-init: I does not depend on y yet, nor O on x. So layer 0 projects each token once; after it O has a
         # state for each cell, and so has I where it attends to O.
         # The residual stream has the precision of what is trained, even where the frozen backbone is in half precision.
@@ -169,23 +161,19 @@ class GridModel(TwoHeads):
             rope, sizes = rope_of_cells, (len(states) - len(cells), len(cells))
         return rms_norm(self._recomputed(last_block, decoder.layers[-1], states, sizes, rope), decoder.norm)
 
-    def check_rows(self) -> None:
-        """Raise `ValueError` where some rows cannot be computed without the others."""
-        check_rows_stand_alone(self.attention, self.input_attends_output, self.softmax)
-
-    def _contexts(self, layer: Any, cells: Cells | Rows, states: Tensor, sizes: Sizes, rope: Rotation) -> Tensor:
+    def _contexts(self, layer: Any, cells: Cells, states: Tensor, sizes: Sizes, rope: Rotation) -> Tensor:
         """Attention contexts `[n, H, E]` of the source stream's states, then of the target stream's."""
         (q_I, q_O), (k_I, k_O), (v_I, v_O) = (part.split(sizes) for part in self.blocks.project(layer, states, *rope))
-        return torch.cat(self._attention(layer, cells)(cells, q_I, k_I, v_I, q_O, k_O, v_O))
+        return torch.cat(self._attention(layer)(cells, q_I, k_I, v_I, q_O, k_O, v_O))
 
-    def _last_context(self, layer: Any, cells: Cells | Rows, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
+    def _last_context(self, layer: Any, cells: Cells, I: Tensor, O: Tensor, rope: Rotation) -> Tensor:
         """Attention context `[n, H, E]` of the target stream in the last layer, projecting only what it reads.
 
         Nothing reads the source stream any more but for its keys and values, so it has no queries; and under broadcast
         attention target states attend to those of row x = 0 alone, so only these have keys and values.
         """
         (cos_I, cos_O), (sin_I, sin_O) = (part.split((len(I), len(O))) for part in rope)
-        if self.attention == "approximate" and isinstance(cells, Cells):
+        if self.attention == "approximate":
             (q_O,) = self.blocks.project(layer, O, cos_O, sin_O, "q")
             O, cos_O, sin_O = map(cells.row_0, (O, cos_O, sin_O))
             (k_I, k_O), (v_I, v_O) = on_both_streams(
@@ -194,12 +182,10 @@ class GridModel(TwoHeads):
         else:
             k_I, v_I = self.blocks.project(layer, I, cos_I, sin_I, "kv")
             q_O, k_O, v_O = self.blocks.project(layer, O, cos_O, sin_O)
-        return self._attention(layer, cells)(cells, None, k_I, v_I, q_O, k_O, v_O)[1]
+        return self._attention(layer)(cells, None, k_I, v_I, q_O, k_O, v_O)[1]
 
-    def _attention(self, layer: Any, cells: Cells | Rows) -> Callable[..., tuple[Tensor, Tensor]]:
+    def _attention(self, layer: Any) -> Callable[..., tuple[Tensor, Tensor]]:
         """Attention of this model's kind, of the layout and the projections of both streams."""
-        if isinstance(cells, Rows):
-            return partial(row_attention, scale=layer.self_attn.scaling)
         return partial(
             approximate_attention if self.attention == "approximate" else exact_attention,
             scale=layer.self_attn.scaling,
@@ -239,11 +225,11 @@ def as_it_is(states: Tensor) -> Tensor:
 def build_grid(
     backbone: nn.Module,
     *,
-    attention: str,
-    input_attends_output: bool,
-    softmax: str,
-    anchor: str | int,
-    emit_hidden: int,
+    attention: str = "approximate",
+    input_attends_output: bool = True,
+    softmax: str = "joint",
+    anchor: str | int = "source_length",
+    emit_hidden: int = 0,
 ) -> "GridModel | DecoderModel":
     """The model of a grid: where no row reads another, a plain decoder over rows, else the grid of the paper.
 

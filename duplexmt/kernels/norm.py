@@ -42,6 +42,6 @@ class _RMSNorm(torch.autograd.Function):
         with without_autocast(x.device.type):
             slope = (u @ w).unsqueeze(-1).mul_(r * r * r / -D)
             if ctx.needs_input_grad[1]:
-                d_weight = torch.mv(u.view(-1, D).T, r.view(-1)).to(weight.dtype)
+                d_weight = torch.mv(u.reshape(-1, D).T, r.reshape(-1)).to(weight.dtype)
         d_x = (g * r).mul_(w).addcmul_(x, slope)
         return d_x.to(x.dtype), d_weight, None, None

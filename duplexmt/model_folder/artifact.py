@@ -19,15 +19,16 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
 
 from .. import __version__
-from ..baselines.prefix_model import PrefixModel
 from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..decoder.backbone import backbone_config, pretrained_backbone
@@ -56,7 +57,7 @@ EMIT_HEAD = "emit_head.safetensors"
 class ModelFolder:
     """A loaded model folder."""
 
-    model: GridModel | PrefixModel
+    model: GridModel | DecoderModel
     tokenizer: Any
     tokens: StreamTokens
     info: dict[str, Any]  # the manifest
@@ -85,7 +86,7 @@ class ModelFolder:
 
 def save_model_folder(
     folder: str | Path,
-    model: GridModel | PrefixModel,
+    model: GridModel | DecoderModel,
     tokenizer: Any,
     tokens: StreamTokens,
     *,
@@ -138,11 +139,9 @@ def save_model_folder(
         adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
         model.causal_lm.save_pretrained(str(partial), **sharded)
-    if isinstance(model, GridModel):
+    system = {"system": model.system, "grid" if model.system == "grid" else "prefix": model.options}
+    if model.emit_head is not None:
         save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
-        system = {"system": "grid", "grid": model.options}
-    else:
-        system = {"system": model.system, "prefix": model.options}
     save_tokenizer(tokenizer, partial)
     info = {
         "format": FORMAT,
@@ -245,6 +244,7 @@ def load_model_folder(
     if info["system"] == "grid":
         model = build_grid(backbone, **info["grid"])
         model.certainty, model.k_min = recorded_certainty(info), recorded_k_min(info)
+        assert model.emit_head is not None
         model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
     else:
         model = DecoderModel(backbone, **info["prefix"])
@@ -307,13 +307,13 @@ def choose_device(device: str) -> str:
     return device
 
 
-def _frozen_backbone(model: GridModel | PrefixModel) -> Any:
+def _frozen_backbone(model: GridModel | DecoderModel) -> Any:
     """A copy of the backbone as it was before LoRA, with the text head it had."""
     adapted = copy.deepcopy(model.backbone)
-    head = getattr(adapted.get_base_model().lm_head, "original_module", None)
+    head = getattr(adapted.get_base_model().get_output_embeddings(), "original_module", None)
     base = adapted.unload()
     if head is not None:  # PEFT leaves the trained copy in its place, which the adapter's file holds
-        base.lm_head = head
+        base.set_output_embeddings(head)
     return base
 
 
@@ -332,15 +332,18 @@ def model_card(info: dict[str, Any]) -> str:
     source, target = data["source_language"], data["target_language"]
     adaptation = info["training"].get("adaptation", info["adaptation"])  # LoRA may have been merged since
     length = "any length" if data["max_tokens"] is None else f"at most {data['max_tokens']} tokens"
+    front_matter = {
+        "language": [source, target],
+        "library_name": "duplexmt",
+        "pipeline_tag": "translation",
+        "tags": ["simultaneous-translation", kind],
+        "license": "other",
+        "license_name": data["licence"],
+        **({"base_model": info["backbone"]} if info["backbone"] else {}),
+    }
     lines = [
         "---",
-        f"language: [{source}, {target}]",
-        "library_name: duplexmt",
-        "pipeline_tag: translation",
-        f"tags: [simultaneous-translation, {kind}]",
-        "license: other",
-        f"license_name: {json.dumps(data['licence'], ensure_ascii=False)}",
-        *([f"base_model: {info['backbone']}"] if info["backbone"] else []),
+        *[f"{name}: {_in_yaml(value)}" for name, value in front_matter.items()],
         "---",
         f"# Simultaneous translation {source} → {target}",
         "",
@@ -362,6 +365,11 @@ def model_card(info: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _in_yaml(value: str | list[str]) -> str:
+    """A value in one line, every text in quotes: to one YAML or another no, y, 1e3 and null are no texts."""
+    return yaml.safe_dump(value, default_style='"', default_flow_style=True, allow_unicode=True, width=inf).rstrip()
 
 
 def _system_lines(info: dict[str, Any]) -> tuple[str, str, str, str]:

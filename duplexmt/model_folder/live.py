@@ -16,7 +16,7 @@ from ..streaming.live_text import LiveText
 from ..streaming.systems import build_system
 from .artifact import ModelFolder, choose_device, load_model_folder
 from .box import chosen_model
-from .manifest import check_is_grid
+from .manifest import check_runs_as
 
 
 def load_live_model(
@@ -30,8 +30,7 @@ def load_live_model(
     """The model of a folder (None: `chosen_model`). ValueError for one that cannot translate live as it is run."""
     folder = chosen_model(model_folder)
     loaded = load_model_folder(folder, choose_device(device), anchor, any_anchor, quantize)
-    if run_as in (None, "grid"):
-        check_is_grid(folder, loaded.info)
+    check_runs_as(folder, loaded.info, run_as)
     return loaded
 
 
@@ -90,6 +89,7 @@ def live_text(
         loaded.settled_tokens,
         as_trained(clean_side),
         as_trained(settled_side),
+        language=language,
         max_sentence_tokens=longest if max_sentence_tokens is None else max_sentence_tokens,
         cut=cut,
         warn=warn,

@@ -10,6 +10,8 @@ from typing import Any
 
 from data_prep.files import write_whole
 
+from ..policy.knobs import can_run, trained_by
+
 MANIFEST = "duplexmt.json"
 FORMAT = 1
 
@@ -47,12 +49,18 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return info
 
 
-def check_is_grid(folder: str | Path, info: dict[str, Any]) -> None:
-    """Refuse (ValueError) a model folder of another system, by its manifest, where a grid is to run."""
-    if info["system"] != "grid":
+def check_runs_as(folder: str | Path, info: dict[str, Any], name: str | None) -> None:
+    """Refuse (ValueError) a model folder that cannot be run as the system of a name (None: a grid), by its manifest."""
+    system, k = info["system"], info.get("prefix", {}).get("k")
+    if name is None and system != "grid":
         raise ValueError(
-            f"model_folder={folder} holds a {info['system']} model, no grid: say what to run it as, such as "
-            "run_as=waitk setting=3 (in translate.py; a server runs grids)"
+            f"model_folder={folder} holds a {system} model, no grid: say what to run it as, such as run_as=waitk "
+            "setting=3"
+        )
+    if name is not None and not can_run(name, system, k):
+        raise ValueError(
+            f"run_as={name}: model_folder={folder} holds a {system} model, which cannot be run as that; give one "
+            f"trained by python train.py {trained_by(name)}"
         )
 
 

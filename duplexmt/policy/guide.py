@@ -1,5 +1,6 @@
 """The self-guided loop on a batch (Sections V-A and V-B): states, heatmap, best path, EMIT mask."""
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -8,9 +9,10 @@ from torch import Tensor
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..decoder.heads import EMIT
+from ..decoder.layout import Layout
+from ..decoder.model import DecoderModel
 from ..grid.cells import Cells
 from ..grid.model import GridModel
-from ..grid.rows import Rows
 from .heatmap import losses_of_head
 from .path import best_path, emit_mask
 from .regret import emit_advantages
@@ -35,7 +37,7 @@ class Guided:
 
 
 def guide(
-    model: GridModel,
+    model: GridModel | DecoderModel,
     tokens: StreamTokens,
     batch: Batch,
     lam: float,
@@ -45,35 +47,28 @@ def guide(
     """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
 
     Args:
-        model: the grid model.
+        model: of a grid.
         tokens: the stream tokens its data was made with.
         batch: on the model's device.
         lam: λ of the path score.
         regret: whether to work out what each decision is worth, too (`policy.regret`).
-        rows: those to compute of each pair, counted after the source prefix; None for all.
-
-    Raises:
-        ValueError: for some rows of a model whose rows read each other.
+        rows: those to compute of each pair, counted after the source prefix, where no row reads another; None for all.
     """
     before, first = len(tokens.source_prefix), len(tokens.target_prefix)
-    device = batch.source.device
-    layout: Cells | Rows
-    if rows is not None:
-        lengths = [[first + columns for columns in own] for own in rows.columns]
-        layout = Rows.of(batch.shapes, [[before + x for x in own] for own in rows.at], device, lengths)
-    elif model.row_cacheable:
-        layout = Rows.of(batch.shapes, [range(before, X) for X, _ in batch.shapes], device)
+    source, target, labels = batch.packed()
+    if isinstance(model, DecoderModel):
+        layout, cells = row_layout(model, batch, before, first, rows)
+        hidden, above = model.states(source, target, layout), 0
     else:
-        layout = Cells.of(batch.shapes, device)
-    source, target = batch.source.flatten()[layout.source_slot], batch.target.flatten()[layout.target_slot]
-    hidden = model.states(source, target, layout, batch.source_lengths)
-    labels = layout.over_columns(batch.labels.flatten()[layout.target_slot])
-    cells, above = (layout, before) if isinstance(layout, Cells) else (layout.grid, 0)
+        assert rows is None, "rows of the grid of the paper are computed together"
+        cells = Cells.of(batch.shapes, source.device)
+        hidden, above = model.states(source, target, cells, batch.source_lengths), before
+    labels = cells.over_columns(labels)
     if above or first:  # what was computed and is not scored
         cells, scored = cells.without(above, first)
         hidden, labels = hidden[scored], labels[scored]
 
-    heatmap = losses_of_head(hidden, model.text_head, labels)
+    heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap)
     source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
     some = cells.padded(heatmap.detach())
     losses = some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam))
@@ -87,6 +82,31 @@ def guide(
     mask = cells.flat(whole_mask if rows is None else rows.of_all(whole_mask))
     advantages = None if worth is None else cells.flat(worth)
     return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
+
+
+def row_layout(
+    model: DecoderModel, batch: Batch, before: int, first: int, rows: DrawnRows | None
+) -> tuple[Layout, Cells]:
+    """Rows of a batch as streams, and as grids of their own: row x sees x + 1 source tokens.
+
+    Args:
+        model: of rows.
+        batch: at hand.
+        before: source tokens before the text, whose rows are left out.
+        first: target tokens before the text.
+        rows: those to compute; None for all behind these.
+    """
+    if rows is None:
+        at = [range(X - before) for X, _ in batch.shapes]
+        lengths = torch.tensor([Y for X, Y in batch.shapes for _ in range(X - before)])
+    else:
+        at = [list(own) for own in rows.at]
+        lengths = first + torch.tensor(list(itertools.chain(*rows.columns)))
+    counts = torch.tensor([len(own) for own in at])
+    sees = (before + 1 + torch.tensor(list(itertools.chain(*at)))).repeat_interleave(lengths)
+    layout = Layout.packed(batch.shapes, counts, lengths, sees, model.anchor, device=batch.source.device)
+    cells = Cells.of([(len(own), Y) for own, (_, Y) in zip(at, batch.shapes, strict=True)])
+    return layout, (cells if rows is None else cells.cut(lengths)).to(batch.source.device)
 
 
 def unreachable(losses: Tensor, source_lengths: Tensor, lam: float) -> Tensor:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from ..kernels.products import product as times
 from ..kernels.products import rounded, weight_gradient
@@ -58,10 +60,23 @@ def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Te
     return _TokenLoss.apply(hidden, weight, bias, labels, chunk)
 
 
-def losses_of_head(hidden: Tensor, head: Any, labels: Tensor) -> Tensor:
-    """The same of the text head itself, a linear layer, with as many logits at a time as fit."""
+def losses_of_head(hidden: Tensor, head: Any, labels: Tensor, cap: float | None = None) -> Tensor:
+    """The same of the text head itself, a linear layer, with as many logits at a time as fit.
+
+    Where these are squashed to lie within a `cap`, as Gemma 2's, it is by plain operations, which the backward pass
+    takes again.
+    """
     chunk = cells_at_once(head.out_features, hidden.is_cuda)
-    return loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
+    if cap is None:
+        return loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
+
+    def losses(states: Tensor, own: Tensor) -> Tensor:
+        logits = torch.tanh(head(states) / cap) * cap
+        precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return F.cross_entropy(precise, own, reduction="none")
+
+    pieces = zip(hidden.split(evened(len(hidden), chunk)), labels.split(evened(len(hidden), chunk)), strict=True)
+    return torch.cat([checkpoint(losses, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces])
 
 
 def piecewise_losses(

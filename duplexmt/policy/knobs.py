@@ -4,7 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..decoder.knobs import MULTI_PATH
+
 DIVERGENCES = ("paper", "code")
+SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k trained at every k
+    "grid": ("grid",),
+    "waitk": ("waitk", "offline"),
+    "offline": ("offline",),
+    "local_agreement": ("multi", "offline"),
+    "hold": ("multi", "offline"),
+    "alignatt": ("multi", "offline"),
+    "lsg": ("multi", "offline"),
+    "confidence": ("multi",),
+}
 
 
 @dataclass
@@ -149,3 +161,19 @@ def recorded_k_min(info: Mapping[str, Any]) -> int:
 
 def _recorded(info: Mapping[str, Any]) -> Mapping[str, Any]:
     return info.get("operating_point", info["policy"])
+
+
+def can_run(name: str, system: str, k: int | str | None) -> bool:
+    """Whether a model can be run as the system of a name.
+
+    Args:
+        name: one of `SYSTEMS`.
+        system: the model was trained as: `grid`, `waitk` or `offline`.
+        k: it was trained with.
+    """
+    return system in SYSTEMS[name] or (k == MULTI_PATH and "multi" in SYSTEMS[name])
+
+
+def trained_by(name: str) -> str:
+    """The arguments of `train.py` that models which can be run as a system are trained by."""
+    return " or ".join(f"system={'waitk system.k=multi' if held == 'multi' else held}" for held in SYSTEMS[name])

@@ -18,7 +18,6 @@ from ..evaluation.points import USUAL_TARGET_TOKENS
 from ..evaluation.results import evaluations_in
 from ..evaluation.scoring import run_of
 from ..evaluation.translation import Record, translate_pairs
-from ..grid.model import GridModel
 from ..model_folder.artifact import ModelFolder, corpus_name, load_model_folder
 from ..model_folder.manifest import MANIFEST, read_manifest
 from ..policy.knobs import recorded_theta
@@ -123,7 +122,7 @@ def gather(
     loaded = None
     if model_folder is not None and info is not None and (info["system"] == "grid" or point is None):
         loaded = load_model_folder(model_folder, device)
-    if loaded is not None and isinstance(loaded.model, GridModel) and rule:  # the viewer decides as the evaluation did
+    if loaded is not None and loaded.model.system == "grid" and rule:  # the viewer decides as the evaluation did
         loaded.model.certainty, loaded.model.k_min = rule.get("certainty", 0.0), rule.get("k_min", 0)
     chosen: list[Example] = []
     examples_of = ""

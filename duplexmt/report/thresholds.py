@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 from ..analysis.sentence_grid import sentence_grid
 from ..data.tokenizer import token_ids
-from ..grid.model import GridModel
 from ..metrics.latency import sentence_latency
 from ..model_folder.artifact import ModelFolder
 from ..policy.knobs import recorded_theta
@@ -42,7 +41,7 @@ def viewer_of(
     Raises:
         ValueError: for a model without grid, a pair without text, or what the engine and `SentenceGrid` refuse.
     """
-    if not isinstance(loaded.model, GridModel):
+    if loaded.model.system != "grid":
         raise ValueError(f"a {loaded.info['system']} model has no grid to show")
     model, tokenizer, lam = loaded.model, loaded.tokenizer, loaded.info["policy"]["lam"]
     sources = loaded.sources.ids([source for _, source, _ in pairs])

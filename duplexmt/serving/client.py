@@ -11,15 +11,28 @@ longer has them all after a long absence, one of kind `snapshot` has the text th
 """
 
 import asyncio
+import ipaddress
 import json
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidProxy,
+    InvalidProxyMessage,
+    InvalidProxyStatus,
+    InvalidStatus,
+    InvalidURI,
+    ProxyError,
+)
 from websockets.typing import Subprotocol
 
 from .limits import Bucket
@@ -33,6 +46,7 @@ ANSWER = 10.0  # seconds it has to say so
 OPTIONS: Any = {"open_timeout": 10.0, "compression": None, "max_size": None, "ping_interval": None}  # of a connection
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries, doubled from try to try
 AGAIN = {Close.BUSY, Close.RATE, Close.TOO_SLOW}
+AGAIN_STATUS = {408, 425, 429, 500, 502, 503, 504}  # of HTTP, those that waiting may mend
 FATAL = {Close.TOO_BIG, Close.RESTART, Close.BAD_MESSAGE, Close.TOKEN, Close.UNKNOWN_SESSION, Close.REPLACED}
 
 
@@ -40,7 +54,8 @@ class ServerError(Exception):
     """The session is over before its time.
 
     Attributes:
-        code: of the server's `error`, or `lost` where it cannot be reached.
+        code: of the server's `error`; `refused` where server or proxy do not let the client connect; `expired` where
+            the session was over before the client came back; `lost` where the server cannot be reached.
         handed_back: source text whose translation is not complete, for another session.
     """
 
@@ -52,6 +67,8 @@ class ServerError(Exception):
 class AsyncClient:
     """A session; also a context manager, and an iterator over events.
 
+    A proxy of the environment (`HTTPS_PROXY` and others) is used, but not to this machine.
+
     Args:
         url: of the server, `ws://…/v1/live`.
         theta: EMIT threshold; None for the model's own.
@@ -61,6 +78,7 @@ class AsyncClient:
 
     Attributes:
         model: what the server said of its model, once it did.
+        engine: `starting`, `ready` or `failed`, once the server said so.
     """
 
     def __init__(
@@ -78,6 +96,7 @@ class AsyncClient:
             name: value for name, value in given.items() if value is not None
         }
         self.model: dict[str, Any] | None = None
+        self.engine: str | None = None
         self._session: tuple[str, str] | None = None  # its name, and the next key
         self._seq = self._acknowledged = 0
         self._kept, self._begin = "", 0  # text that may be wanted again, and its position
@@ -90,6 +109,7 @@ class AsyncClient:
         self._shown = 0  # characters of the translation
         self._limits: dict[str, Any] = {}
         self._heard = 0.0
+        self._left = self._expires = 0.0  # when the last connection of this session ended; when the session will
         self._wake = asyncio.Event()
         self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._error: Exception | None = None
@@ -149,18 +169,23 @@ class AsyncClient:
         pause, since = FIRST_PAUSE, monotonic()
         try:
             while True:
-                before, self._refused = self._heard, {}
+                before, self._refused, why = self._heard, {}, "the connection was lost"
                 wait: float | None = None
                 try:
-                    async with connect(self.url, subprotocols=[Subprotocol(SUBPROTOCOL)], **OPTIONS) as socket:
-                        wait = await self._talk(socket)
-                except InvalidURI as error:
+                    options = OPTIONS | ({"proxy": None} if is_this_machine(self.url) else {})
+                    opening = connect(self.url, subprotocols=[Subprotocol(SUBPROTOCOL)], **options)
+                except (InvalidURI, ValueError) as error:
                     told = f"{self.url} is no address of a server: give one like ws://127.0.0.1:8000/v1/live"
                     raise self._failure("refused", told) from error
-                except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake) as error:
-                    if isinstance(error, InvalidStatus) and error.response.status_code < 500:
-                        raise self._failure("refused", f"{self.url} refuses the connection: {error}") from error
-                    wait = None  # lost
+                try:
+                    async with opening as socket:
+                        wait = await self._talk(socket)
+                except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake, InvalidProxy) as error:
+                    wait, why = None, str(error)  # lost
+                    if isinstance(error, ProxyError | InvalidProxy):
+                        why += f" (a proxy of the environment; NO_PROXY={urlsplit(self.url).hostname} does without it)"
+                    if not waiting_may_mend(error):
+                        raise self._failure("refused", f"{self.url} refuses the connection: {why}") from error
                 if wait == 0.0:
                     return
                 if self._heard != before:
@@ -168,7 +193,7 @@ class AsyncClient:
                 if monotonic() - since > self.patience:
                     if self._refused:  # it was reached
                         raise self._failure(self._refused["code"], f"{self.url}: {self._refused['message']}")
-                    raise self._failure("lost", f"{self.url} was not reached for {self.patience:g} s")
+                    raise self._failure("lost", f"{self.url} was not reached for {self.patience:g} s: {why}")
                 await asyncio.sleep(pause if wait is None else wait)
                 pause = min(2 * pause, LONGEST_PAUSE)
         except Exception as error:  # whatever it is, who iterates over the events is told
@@ -192,6 +217,8 @@ class AsyncClient:
                     self._greeted(message)
                 elif message["type"] == "error":
                     self._refused = message
+                elif message["type"] == "engine":
+                    self.engine = message["state"]
                 elif message["type"] == "done":
                     with suppress(ConnectionClosed):  # by the server, which has said all
                         await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
@@ -210,6 +237,7 @@ class AsyncClient:
             return self._after(closed.rcvd.code if closed.rcvd is not None else 1006, self._refused)
         finally:
             if writer is not None:
+                self._left = monotonic()
                 writer.cancel()
                 await asyncio.gather(writer, return_exceptions=True)
 
@@ -218,9 +246,18 @@ class AsyncClient:
         if code == Close.UNKNOWN_SESSION and not self._at:
             self._session = None  # it had no text, and has gone with its connection
             return FIRST_PAUSE
+        if code == Close.UNKNOWN_SESSION and (told := self._expired()):
+            raise self._failure("expired", f"the session has expired: {told}: start another")
         if code in FATAL or error.get("code") == "expired":
             raise self._failure(error.get("code", str(code)), error.get("message", f"closed with {code}"))
         return float(error.get("retry_after", FIRST_PAUSE)) if code in AGAIN else None
+
+    def _expired(self) -> str | None:
+        """Why the server had to forget the session by now, if it had to."""
+        now, grace = monotonic(), self._limits["grace_seconds"]
+        if now > self._expires:
+            return "it has lasted as long as one may"
+        return f"its client was away for more than {grace:g} s" if now - self._left > grace else None
 
     def _failure(self, code: str, message: str) -> ServerError:
         return ServerError(code, message, self._kept[max(0, self._boundary - self._begin) :])
@@ -231,6 +268,7 @@ class AsyncClient:
         self._session = ready["session"], ready["key"]
         self.model, self._limits = ready["model"], ready["limits"]
         self._heard = monotonic()
+        self._expires = self._heard + ready["expires"]
         if (snapshot := ready.get("snapshot")) is not None:
             self._seq, self._boundary = snapshot["seq"], snapshot["boundary"]
             self._show({"event": "snapshot"} | snapshot | {"text": snapshot["text"][self._shown :]})
@@ -296,6 +334,31 @@ class AsyncClient:
                         await self._wake.wait()
 
 
+def is_this_machine(url: str) -> bool:
+    """Whether an address is one of this machine itself, which no proxy leads to."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified  # 0.0.0.0, as some servers call themselves
+
+
+def waiting_may_mend(error: Exception) -> bool:
+    """Whether a connection that could not be made may be made later: as when a server is away, but not where one has
+    refused it, or speaks something else."""
+    if isinstance(error, InvalidStatus | InvalidProxyStatus):
+        return error.response.status_code in AGAIN_STATUS
+    if isinstance(error, InvalidMessage | InvalidProxyMessage):
+        return isinstance(error.__cause__, EOFError)  # cut off
+    if isinstance(error, ssl.SSLError):
+        return isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError)  # cut off, too
+    return not isinstance(error, InvalidHandshake | InvalidProxy)
+
+
 class Client:
     """`AsyncClient` for programs without asyncio: it runs in a thread of its own.
 
@@ -320,6 +383,11 @@ class Client:
     def model(self) -> dict[str, Any] | None:
         """What the server said of its model, once it did."""
         return self._client.model
+
+    @property
+    def engine(self) -> str | None:
+        """`starting`, `ready` or `failed`, once the server said so."""
+        return self._client.engine
 
     def send(self, text: str) -> None:
         """More source text."""

@@ -19,10 +19,11 @@ import torch
 from data_prep.rules import UNSPACED
 
 from ..model_folder.live import live_engine, live_text, load_live_model
+from ..model_folder.manifest import checksum
 from ..streaming.events import End, Read
 from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator, Sentence
 from ..streaming.live_text import LineEnd, TextEnd
-from ..streaming.text import GrowingText, token_text
+from ..streaming.text import GrowingText
 from .protocol import as_json
 from .settings import EngineSettings
 
@@ -48,7 +49,7 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
     if own_process:  # else Python looks through all that was loaded now and then, and serves nobody for 150 ms
         gc.collect()
         gc.freeze()
-    link.sendall(_line({"model": engine.model}))
+    link.sendall(_line({"model": engine.model, "fingerprint": checksum(engine.loaded.info)}))
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
         _serve(engine, link)
     gc.unfreeze()  # else nanobind, which Triton is bound by, takes what was frozen for leaked and lists it at exit
@@ -78,10 +79,19 @@ class Worker:
     """A driver whose texts go by names."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.loaded = load_live_model(settings.model_folder, settings.device, quantize=settings.quantize)
+        self.loaded = load_live_model(
+            settings.model_folder, settings.device, quantize=settings.quantize, run_as=settings.run_as
+        )
         self.settings = settings
         self.engine = live_engine(
-            self.loaded, None, settings.max_target_tokens, settings.max_repeats, max_streams=settings.max_streams
+            self.loaded,
+            None,
+            settings.max_target_tokens,
+            settings.max_repeats,
+            max_streams=settings.max_streams,
+            run_as=settings.run_as,
+            setting=settings.setting,
+            adaptive=settings.adaptive,
         )
         self.driver = LiveDriver(
             self.engine, text_seconds=settings.text_seconds, park_after=settings.park_after, failed=self._failed
@@ -99,7 +109,7 @@ class Worker:
         self.sources: dict[str, tuple[int, GrowingText]] = {}  # of the sentence at hand, with its number
         self.out: dict[str, list[list[Any]]] = {}
         self.asked = False
-        text = live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut)
+        text = live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut, log.warning)
         self.driver.join(text)  # for its checks, before any client comes
 
     def patience(self) -> float:
@@ -185,18 +195,19 @@ class Worker:
             told["event"] = "read"
             if event.emit_probability is None and translator.sentence.follows_another:
                 told["text"] = self.between
-            told["token"] = self._source(name, translator.sentence, event.token)
+            told["end"] = event.token == self.loaded.tokens.end  # special tokens in a text are text
+            told["token"] = "" if told["end"] else self._source(name, translator.sentence, event.token)
             return ["read", told]
         told["event"], told["delay"] = "write", event.delay
-        told["token"] = token_text(self.loaded.tokenizer, event.token)
+        told["token"] = event.text
         return ["write", told, event.token]
 
     def _source(self, name: str, sentence: Sentence, token: int) -> str:
-        """The text of a source token that was read."""
+        """The text that a source token which was read has made complete."""
         number, growing = self.sources.get(name, (-1, None))
         if growing is None or number != sentence.number:
             growing = GrowingText(self.loaded.tokenizer)
             for earlier in sentence.tokens[: sentence.read - 1]:  # read before another engine was lost
                 growing.add(earlier)
             self.sources[name] = sentence.number, growing
-        return "" if token == self.loaded.tokens.end else growing.add(token)
+        return growing.add(token)

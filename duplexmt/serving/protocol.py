@@ -134,7 +134,7 @@ class Model(Message):
     name: str
     source_language: str
     target_language: str
-    theta: Theta
+    theta: Theta | None  # null where no grid translates: it has none
 
 
 class Snapshot(Message):
@@ -159,6 +159,14 @@ class Ready(Message):
     snapshot: Snapshot | None = None
 
 
+class Engine(Message):
+    """How the engine is: after `ready`, whenever it changes, and before the error of a `start` that finds none."""
+
+    type: Literal["engine"]
+    state: Literal["starting", "ready", "failed"]
+    reason: str | None = None
+
+
 class Accepted(Message):
     """Text has been taken as far as `at`; `credit` characters more may be sent now."""
 
@@ -175,8 +183,9 @@ class ReadEvent(Message):
     text: str
     source: Count
     token: str
+    end: bool
     p_emit: Theta | None
-    theta: Theta
+    theta: Theta | None
 
 
 class WriteEvent(Message):
@@ -189,7 +198,7 @@ class WriteEvent(Message):
     token: str
     delay: Count
     p_emit: Theta | None
-    theta: Theta
+    theta: Theta | None
 
 
 class EndEvent(Message):
@@ -257,7 +266,7 @@ class Pong(Message):
 
 
 ServerMessage = Annotated[
-    Ready | Accepted | Events | SetDone | Error | GoAway | Done | Pong, Field(discriminator="type")
+    Ready | Engine | Accepted | Events | SetDone | Error | GoAway | Done | Pong, Field(discriminator="type")
 ]
 
 

@@ -1,30 +1,42 @@
 """From a text as it arrives to sentences and settled tokens; no model in it.
 
-Characters arrive at any pace. The text is cut at line ends, at sentence ends, and where a sentence has as many tokens
-as it may. Within a sentence a token is read as soon as no later character can change it; what is held back counts as
-delay, in characters. A pause in the text lets go what is held back, an end of the text ends the sentence. Characters
-are taken one by one, so how they were cut on their way changes nothing.
+Characters arrive at any pace. The text is cut at line ends, at sentence ends, and where a sentence would have more
+tokens than it may. Within a sentence a token is read as soon as no later character can change it; what is held back
+counts as delay, in characters. A pause in the text lets go what is held back, and ends a sentence that is complete; an
+end of the text ends any. Characters are taken one by one, so how they were cut on their way changes nothing.
+
+A sentence that is too long is cut behind a clause mark near the limit, else between words. So in its second half a word
+is read when it is whole, and in its last quarter what follows a clause mark when that is seen to fit.
 """
 
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
+from unicodedata import category
 
-from .sentences import LINE_ENDS, LOOK_BACK, cut_sentences, ends_sentence
+from .sentences import Sentences
 from .settled import SettledTokens
 
+LINE_ENDS = "\n\r"  # and not where `splitlines` has some: U+2028, say
+CLAUSE_MARKS = ",;:–—，、；：،؛՝·"
+# Thai to Tibetan, Burmese, Khmer, Chinese and Japanese, with their marks: no spaces between words.
+UNSPACED = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3000-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uff9f\U00020000-\U0003ffff]"
+)
+LONGEST_MARK = 4  # tokens: the bytes of a mark that may still come, and is not to begin a sentence
 MOST_NAMED = 5  # kinds of invisible characters in a warning
 KEPT = (
     "position",
-    "places",
+    "characters",
+    "arrived",
     "returned",
     "line_is_open",
     "context",
-    "carried",
 )  # of a text that is gone on with elsewhere
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 
@@ -71,110 +83,61 @@ Part = SentenceBegin | Settled | SentenceEnd | LineEnd | TextEnd
 
 
 class LiveSource:
-    """One sentence's text as it arrives, as settled tokens.
+    """Text as it arrives, as settled tokens: a sentence, or the rest of one that was cut.
 
     Args:
         settled_tokens: see there.
         clean: what training did to a source text.
         settled_text: what of a cleaned text that is still arriving later characters cannot change.
+        text: that has arrived.
 
     Attributes:
-        text: what has arrived, or the end of it.
-        characters: number of characters that have arrived.
+        tokens: that are settled.
+        settled: where the text ended when the last of them was.
+        begin: of the text that is tokenised as one: where it was last let go, if it went on in another way.
     """
 
     def __init__(
-        self, settled_tokens: SettledTokens, clean: Callable[[str], str], settled_text: Callable[[str], str]
+        self,
+        settled_tokens: SettledTokens,
+        clean: Callable[[str], str],
+        settled_text: Callable[[str], str],
+        text: str = "",
     ) -> None:
         self.settled_tokens, self.clean, self.settled_text = settled_tokens, clean, settled_text
-        self.text, self.characters = "", 0
-        self._begin = self._flushed = 0  # of the text that is tokenised as one, and where it was last let go
-        self._out: list[int] = []  # its tokens so far
-        self._settled = 0  # where the text ended when the last of them was settled
+        self.text, self.settled = text, 0
+        self.tokens: list[int] = []
+        self.begin = self._first = self._flushed = 0  # `tokens[_first:]` are from `begin` on
         self._cut = self._before = 0  # of the cleaned text, see `SettledTokens.after`; its tokens up to there
 
-    def add(self, character: str) -> list[int]:
-        """Take a character; the tokens that are now settled."""
-        self.text += character
-        self.characters += 1
-        if len(self.text) - self._settled > MOST_HELD:
-            return self.cut()
-        return self._new(whole=False)
-
-    def flush(self) -> list[int]:
-        """Let go what is held back, as if the text ended here.
+    def settle(self, whole: bool = False) -> None:
+        """Look for further tokens in a text that is still arriving, or let go what is held back as if it ended here.
 
         Should it go on in a way that would have made other tokens of that, what follows is tokenised by itself.
         """
-        tokens = self._new(whole=True)
-        self._flushed = len(self.text)
-        return tokens
-
-    def cut(self) -> list[int]:
-        """Let go what is held back, and keep no more of the text than what follows may depend on."""
-        tokens = self.flush()
-        text = self.text.rstrip()
-        self.text = text[-LOOK_BACK:] + self.text[len(text) :][:1]
-        self._begin, self._flushed, self._settled = 0, len(self.text), len(self.text)
-        self._out, self._cut, self._before = self.settled_tokens.complete(self.clean(self.text)), 0, 0
-        return tokens
-
-    def characters_of(self, count: int) -> int:
-        """How many characters at the end of the text the last tokens are of, all of it being let go; rather too many.
-
-        Args:
-            count: of these tokens, at least 1.
-        """
-        text = self.text[self._begin :]
-        tokens = self.settled_tokens.complete(self.clean(text))
-        if len(tokens) < count:  # they were let go in parts
-            return len(self.text)
-
-        def head(end: int) -> list[int]:
-            return self.settled_tokens.complete(self.clean(text[:end]))
-
-        most = len(tokens) - count
-        end = bisect_right(range(len(text)), most, key=lambda end: len(head(end))) - 1
-        while end > 0 and (len(head(end)) > most or head(end) != tokens[: len(head(end))]):
-            end -= 1  # it lies within a token
-        return len(text) - max(0, end)
-
-    def count_ahead(self, text: str) -> int:
-        """How many tokens this text will bring, if it is all that is still to come."""
-        ahead = copy(self)
-        ahead.text, ahead._out = self.text + text, list(self._out)
-        return len(ahead.flush())
-
-    def _new(self, whole: bool) -> list[int]:
-        """Tokens that are new, of a text that is still arriving or that is whole."""
         known, tokens = self._tokens(whole)
-        out = self._out[known:]
+        out = self.tokens[self._first + known :]
         if tokens[: len(out)] != out[: len(tokens)]:
-            self._begin, self._out, self._cut, self._before = self._flushed, [], 0, 0
+            self.begin, self._first, self._cut, self._before = self._flushed, len(self.tokens), 0, 0
             known, tokens = self._tokens(whole)
-        new = tokens[len(self._out) - known :]
-        self._out += new
-        if new:
-            self._settled = len(self.text)
-        return new
+        if new := tokens[len(self.tokens) - self._first - known :]:
+            self.tokens += new
+            self.settled = len(self.text)
+        if whole:
+            self._flushed = len(self.text)
+
+    def before(self, place: int) -> list[int]:
+        """The tokens of the text up to a place, not before `begin`, if it ended there."""
+        return self.tokens[: self._first] + self.settled_tokens.complete(self.clean(self.text[self.begin : place]))
 
     def _tokens(self, whole: bool) -> tuple[int, list[int]]:
         """Tokens from the last cut on, and how many come before."""
-        part, known = self.text[self._begin :], self._before
+        part, known = self.text[self.begin :], self._before
         if whole:
             return 0, self.settled_tokens.complete(self.clean(part))
         tokens, before, self._cut = self.settled_tokens.after(self.settled_text(part), self._cut)
         self._before += before
         return known, tokens
-
-    def state(self) -> list[Any]:
-        """All that `restore` needs."""
-        return [self.text, self.characters, self._begin, self._flushed, list(self._out), self._settled]
-
-    def restore(self, state: list[Any]) -> None:
-        """Stand where another one stood."""
-        self.text, self.characters, self._begin, self._flushed, out, self._settled = state
-        self._out, self._cut, self._before = list(out), 0, 0
 
 
 class LiveText:
@@ -184,13 +147,14 @@ class LiveText:
         settled_tokens: see there.
         clean: what training did to a source text.
         settled_text: what of a cleaned text that is still arriving later characters cannot change.
-        max_sentence_tokens: at which a sentence is cut, with a warning.
+        language: of the text.
+        max_sentence_tokens: at which a sentence is cut, with a warning; a character is not.
         cut: whether to cut at sentence ends too, not at line ends only.
         warn: is told what goes wrong.
         invisible: whether a character is to be passed over.
 
     Attributes:
-        position: number of characters taken so far.
+        position: number of characters taken so far, without those that may belong to the next sentence.
         tokens: of the sentence at hand, so far.
         context: the tokens of the sentence before.
         passed_over: invisible characters of the line so far.
@@ -202,36 +166,29 @@ class LiveText:
         clean: Callable[[str], str],
         settled_text: Callable[[str], str],
         *,
+        language: str,
         max_sentence_tokens: int,
         cut: bool = True,
         warn: Callable[[str], None] = lambda message: None,
         invisible: Callable[[str], bool] = lambda character: False,
     ) -> None:
-        self.clean, self.settled_text = clean, settled_text
+        self.clean, self.settled_text, self.language = clean, settled_text, language
         self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens, cut, warn, invisible
         self.passed_over: Counter[str] = Counter()
         self.settled_tokens = settled_tokens
-        if self.settled_tokens.holds_everything:
-            warn("this tokenizer's tokens are settled at sentence ends and pauses only: train with characters for less")
+        if self.settled_tokens.warning is not None:
+            warn(self.settled_tokens.warning)
         self.position = 0
-        self.places: list[int] = []  # positions behind each character of the source's text
+        self.characters = self.arrived = 0  # visible, since the last line or sentence end; when the last one was cut
         self.returned = self.line_is_open = False  # whether the last character was \r; whether it was no line end
-        self.to_come: str | None = None  # of the sentence, where that is known
         self.tokens: list[int] = []
         self.context: list[int] = []
-        self.carried: list[int] = []  # tokens of a sentence that was cut, which belong to the next
+        self.sentences = Sentences(language, invisible)
         self._begin()
 
-    def _begin(self) -> None:
-        self.source = LiveSource(self.settled_tokens, self.clean, self.settled_text)
-        self.places = []
-
-    def _add(self, character: str) -> list[int]:
-        """Have the source take a character, which ends at `position`."""
-        self.places.append(self.position)
-        tokens = self.source.add(character)
-        del self.places[: -len(self.source.text)]
-        return tokens
+    def _begin(self, text: str = "") -> None:
+        self.source = LiveSource(self.settled_tokens, self.clean, self.settled_text, text)
+        self.places: list[int] = []  # positions behind each character of the source's text
 
     # Each of these is to be read to its end before the next one begins, at any pace; None is a moment to stop at.
 
@@ -245,29 +202,22 @@ class LiveText:
                 first = not (self.returned and character == "\n")  # \r\n is one line end
                 self.returned, self.line_is_open = character == "\r", False
                 yield LineEnd(self.position) if first else None
-                continue
-            seen = not self.invisible(character)
-            if seen and self.cut and ends_sentence(self.source.text, character):
-                yield from self.finish()
-            self.position += 1
-            self.returned, self.line_is_open = False, True
-            if not seen:
-                self.passed_over[character] += 1
-            elif tokens := self._add(character):
-                yield from self._settle(tokens)
-            yield None
+            else:
+                self.returned, self.line_is_open = False, True
+                yield from self._take(self.sentences.add(character) if self.cut else character)
+                yield None
 
     def pause(self) -> Iterator[Part | None]:
-        """Let go what is held back: nothing has arrived for a while."""
-        yield from self._settle(self.source.flush())
+        """Let go what is held back, and end a sentence that is complete: nothing has arrived for a while."""
+        if self.cut:
+            yield from self._take(self.sentences.pause())
+        yield from self._settle(whole=True)
 
     def finish(self) -> Iterator[Part | None]:
-        """End the sentence, if there is one."""
-        yield from self._settle(self.source.flush())
-        self._begin()
-        if self.tokens:
-            self.context, self.tokens = self.tokens, []
-            yield SentenceEnd(self.position)
+        """End the sentence, if there is one, and what belongs together."""
+        yield from self.pause()
+        self.sentences = Sentences(self.language, self.invisible)
+        yield from self._end_sentence()
 
     def end(self) -> Iterator[Part | None]:
         """End the text, and its last line if that is open."""
@@ -280,17 +230,41 @@ class LiveText:
 
     def whole(self, text: str) -> Iterator[Part | None]:
         """A text that is known as a whole: every sentence's length is, too, and the anchor knows it."""
-        for line in re.split(f"[{LINE_ENDS}]", text):  # and not where `splitlines` does: at U+2028, say
-            self.passed_over.update(filter(self.invisible, line))
-            line = "".join(character for character in line if character not in self.passed_over)
-            for sentence in cut_sentences(line) if self.cut else [line]:
-                for number, character in enumerate(sentence, start=1):
-                    self.to_come = sentence[number:]
-                    self.position += 1
-                    yield from self._settle(self._add(character))
-                yield from self.finish()
-            self._tell_passed_over()
-        self.to_come = None
+        parts: list[Part | None] = []
+        for part in chain(self.take(text), self.finish()):
+            parts.append(part)
+            if isinstance(part, SentenceEnd):
+                begin = next(one for one in parts if isinstance(one, SentenceBegin))
+                begin.length = sum(len(one.tokens) for one in parts if isinstance(one, Settled))
+                yield from parts
+                parts.clear()
+        yield from parts
+        self._tell_passed_over()
+
+    def _take(self, characters: Iterable[str | None]) -> Iterator[Part | None]:
+        """Take characters of which it is certain to which sentence they belong; it ends at None."""
+        for character in characters:
+            if not character:
+                yield from self._settle(whole=True) if character == "" else self._end_sentence()
+                continue
+            self.position += 1
+            if self.invisible(character):
+                self.passed_over[character] += 1
+                continue
+            self.characters += 1
+            self.source.text += character
+            self.places.append(self.position)
+            yield from self._settle()
+            if len(self.source.text) - self.source.settled > MOST_HELD:
+                yield from self._settle(whole=True)
+                yield from self._end_sentence()
+
+    def _end_sentence(self) -> Iterator[Part | None]:
+        self._begin()
+        self.characters = self.arrived = 0
+        if self.tokens:
+            self.context, self.tokens = self.tokens, []
+            yield SentenceEnd(self.position)
 
     def _tell_passed_over(self) -> None:
         """Say once a line what of it was not translated."""
@@ -300,38 +274,107 @@ class LiveText:
             self.warn(f"{self.passed_over.total():,} invisible characters passed over ({kinds}{more})")
             self.passed_over.clear()
 
-    def _settle(self, tokens: list[int]) -> Iterator[Part | None]:
-        """Tell of tokens, cutting the sentence where it becomes too long."""
-        tokens, self.carried = [*self.carried, *tokens], []
-        while tokens:
+    def _settle(self, whole: bool = False) -> Iterator[Part | None]:
+        """Tell of settled tokens, or of all, cutting the sentence where it becomes too long."""
+        self.source.settle(whole)
+        while len(self.source.tokens) > self.limit:
+            yield from self._cut_sentence(whole)
+        count = len(self.source.tokens)
+        if count > self.limit // 2 and not whole:
+            count = next(self._gaps(len(self.source.text)), (0, self.limit // 2))[1]
+        yield from self._tell(count)
+
+    def _tell(self, count: int) -> Iterator[Part]:
+        """Tell of the sentence's tokens up to a number."""
+        if new := self.source.tokens[len(self.tokens) : count]:
             if not self.tokens:
-                ahead = None if self.to_come is None else len(tokens) + self.source.count_ahead(self.to_come)
-                yield SentenceBegin(None if ahead is None else min(ahead, self.limit), self.context)
-            room = self.limit - len(self.tokens)
-            taken, tokens = tokens[:room], tokens[room:]
-            self.tokens += taken
-            yield Settled(taken, self.source.characters, self.position)
-            if len(self.tokens) == self.limit and tokens:
-                self.warn(
-                    f"cut at {self.limit} tokens, the longest sentence the model takes: expect a poor translation"
-                )
-                tokens += self.source.flush()
-                begin = self.places[-self.source.characters_of(len(tokens))] - 1
-                if len(tokens) <= self.limit:  # the last cut
-                    self.source.cut()  # so that nothing is kept of a text without end
-                self.context, self.tokens, self.carried = self.tokens, [], tokens
-                yield SentenceEnd(begin)
-                self.carried = []
+                yield SentenceBegin(None, self.context)
+            self.tokens += new
+            yield Settled(new, max(self.characters, self.arrived), self.position)
+
+    def _cut_sentence(self, whole: bool) -> Iterator[Part]:
+        """Cut the sentence where it is best; the rest begins another one."""
+        source, text = self.source, self.sentences.text
+        # A beginning of a word may have more tokens than the word, but no words have twice their tokens.
+        most = self._longest(2 * self.limit)
+        place, count = next(chain(self._gaps(most), self._cuts(most)), (0, 0))
+        if not count:  # of a character, say, that alone has more tokens
+            place = max(1, source.begin, self._longest(self.limit))
+            count = len(source.before(place))
+        yield from self._tell(max(1, count))
+        self.warn(f"cut at {self.limit} tokens, the longest sentence the model takes: expect a poor translation")
+        self.context, self.tokens = self.tokens, []
+        places, rest = self.places[place:], source.text[place:]
+        here, self.arrived = (self.position, self.characters), self.characters
+        # Who goes on elsewhere is given the rest again.
+        self.position, self.characters = places[0] - 1 if places else self.position, self.characters - len(rest)
+        self.sentences.text = text[: max(0, len(text) - len(rest))]
+        yield SentenceEnd(self.position)
+        (self.position, self.characters), self.sentences.text = here, text
+        self._begin(rest)
+        self.places = places
+        self.source.settle(whole)
+
+    def _longest(self, tokens: int) -> int:
+        """Where the longest beginning of the sentence's text ends that has no more tokens."""
+        return (
+            bisect_right(range(len(self.source.text) + 1), tokens, key=lambda place: len(self.source.before(place))) - 1
+        )
+
+    def _gaps(self, most: int) -> Iterator[tuple[int, int]]:
+        """Where the sentence may be cut, the best place first: up to one, in the sentence's second half."""
+        words, near = None, self.limit * 3 // 4
+        for place, count in self._cuts(most, gaps=True):
+            if count > self.limit // 2:
+                if count >= near and self.source.text[:place].rstrip()[-1:] in CLAUSE_MARKS:
+                    yield place, count
+                    return
+                words = words or (place, count)
+            if count < near:
+                break
+        if words:
+            yield words
+
+    def _cuts(self, most: int, gaps: bool = False) -> Iterator[tuple[int, int]]:
+        """Places up to one where the text falls in two as its tokens do, from the last on; how many are before each.
+
+        Args:
+            most: the last place.
+            gaps: between words only.
+        """
+        source = self.source
+        for place in range(most, max(1, source.begin) - 1, -1):
+            if gaps and not is_gap(source.text[place - 1], source.text[place : place + 1]):
+                continue
+            tokens = source.before(place)
+            if len(tokens) < max(1, len(self.tokens)):
+                return
+            room = 0 if place < len(source.text) else LONGEST_MARK
+            if len(tokens) + room <= self.limit and tokens == source.tokens[: len(tokens)]:
+                yield place, len(tokens)
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, where a sentence or a line has just ended: plain values."""
         kept = {name: copy(getattr(self, name)) for name in KEPT}
-        return kept | {"source": self.source.state(), "passed_over": dict(self.passed_over)}
+        sentence = {"line": self.sentences.line, "text": self.sentences.text, "over": self.sentences.over}
+        return kept | sentence | {"passed_over": dict(self.passed_over)}
 
     def restore(self, state: dict[str, Any]) -> Iterator[Part | None]:
         """Stand where another one stood, to take what comes after its `position`."""
         for name in KEPT:
             setattr(self, name, state[name])
-        self.source.restore(state["source"])
+        self.sentences.line, self.sentences.text, self.sentences.over = state["line"], state["text"], state["over"]
         self.passed_over = Counter(state["passed_over"])
-        yield from self._settle([])
+        yield None
+
+
+def is_gap(before: str, after: str) -> bool:
+    """Whether a text may be cut between two characters without cutting a word, or a mark from its word.
+
+    Args:
+        before: a character.
+        after: another one, or none where it is still to come.
+    """
+    if not before.isspace() and not UNSPACED.search(before + after):
+        return False
+    return not after or category(after) in ("Ps", "Pi") or category(after)[0] in "LNS"

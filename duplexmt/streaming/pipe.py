@@ -2,9 +2,11 @@
 
 import os
 import select
-from codecs import getincrementaldecoder, register_error
+from codecs import BOM_UTF8, getincrementaldecoder, register_error
 from collections.abc import Callable, Iterable, Iterator
 from threading import TIMEOUT_MAX
+
+from data_prep.encoding import has_mark, is_utf8, seems
 
 CHUNK = 65_536
 
@@ -21,11 +23,14 @@ def arriving(descriptor: int, pause: float, warn: Callable[[int, str], None]) ->
 
 
 def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) -> Iterator[str | None]:
-    """Text of UTF-8 bytes as they arrive, each line end (\\n, \\r\\n, \\r) as \\n; None stays.
+    """Text of UTF-8 bytes as they arrive, each line end (\\n, \\r\\n, \\r) as \\n, without byte-order mark; None stays.
 
     Args:
         received: bytes, cut anywhere.
         warn: is told the line, from 1, and what is wrong with its bytes. Bytes that are not UTF-8 are left out.
+
+    Raises:
+        ValueError: where the first bytes are for the most part no UTF-8, naming the encoding that they seem to be in.
     """
     lines = 0
 
@@ -38,10 +43,14 @@ def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) 
     register_error("duplexmt.leave_out", leave_out)
     decoder = getincrementaldecoder("utf-8")("duplexmt.leave_out")
     returned = False  # the bytes before ended in \r
+    is_first = True
     for part in received:
         if part is None:
             yield None
             continue
+        if is_first:
+            part, is_first = part.removeprefix(BOM_UTF8), False
+            check_encoding(part)
         rest = part.removeprefix(b"\n") if returned else part
         returned = part.endswith(b"\r")
         text = decoder.decode(rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
@@ -49,6 +58,17 @@ def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) 
         if text:
             yield text
     decoder.decode(b"", final=True)  # tells of a character cut off
+
+
+def check_encoding(part: bytes) -> None:
+    """Refuse bytes most of which are no UTF-8, or that begin with the mark of another encoding; some may be damaged."""
+    text = part.decode("utf-8", "replace")
+    wrong = text.count("\ufffd") + text.count("\0")
+    if not is_utf8(part) and (has_mark(part) or (wrong > 3 and 4 * wrong > len(text))):
+        seeming = seems(part) or "ENCODING"
+        raise ValueError(
+            f"the text is not UTF-8 but seems to be in {seeming}: pass it on by `iconv -f {seeming} -t UTF-8 FILE | …`"
+        )
 
 
 def _received(descriptor: int, pause: float) -> Iterator[bytes | None]:

@@ -100,7 +100,7 @@ class Theta(Policy[None]):
         decided, tokens = model.decide(hidden)
         p_emit = [p if one.stream.has_read_ahead else 0.0 for p, one in zip(decided.tolist(), asked, strict=True)]
         streams = [one.stream for one in asked]
-        writing = [n for n, s in enumerate(streams) if s.at_source_end or p_emit[n] > s.theta]
+        writing = [n for n, s in enumerate(streams) if s.at_source_end or p_emit[n] > (s.theta or 0.0)]
         likely: list[int | None] = [None] * len(asked)
         if tokens is None and writing:
             some = hidden if len(writing) == len(asked) else hidden[torch.tensor(writing, device=hidden.device)]

@@ -5,23 +5,13 @@ from typing import Any, Protocol
 
 from ..data.tokenizer import StreamTokens
 from ..decoder.knobs import MULTI_PATH, check_k
-from ..policy.knobs import Adaptive
+from ..policy.knobs import SYSTEMS, Adaptive, can_run, trained_by
 from .drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from .engine import Engine
 from .policies import Confidence, Lsg, Policy, Theta, WaitK
 
 log = logging.getLogger(__name__)
 
-SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k trained at every k
-    "grid": ("grid",),
-    "waitk": ("waitk", "offline"),
-    "offline": ("offline",),
-    "local_agreement": ("multi", "offline"),
-    "hold": ("multi", "offline"),
-    "alignatt": ("multi", "offline"),
-    "lsg": ("multi", "offline"),
-    "confidence": ("multi",),
-}
 KINDS: dict[str, type[Policy[Any]]] = {  # on a prefix model
     "waitk": WaitK,
     "offline": WaitK,
@@ -39,22 +29,6 @@ class Trained(Protocol):
 
     model: Any  # GridModel or DecoderModel
     tokens: StreamTokens
-
-
-def can_run(name: str, system: str, k: int | str | None) -> bool:
-    """Whether a model can be run as the system of a name.
-
-    Args:
-        name: one of `SYSTEMS`.
-        system: the model was trained as: `grid`, `waitk` or `offline`.
-        k: it was trained with.
-    """
-    return system in SYSTEMS[name] or (k == MULTI_PATH and "multi" in SYSTEMS[name])
-
-
-def trained_by(name: str) -> str:
-    """The arguments of `train.py` that models which can be run as a system are trained by."""
-    return " or ".join(f"system={'waitk system.k=multi' if held == 'multi' else held}" for held in SYSTEMS[name])
 
 
 def build_system(

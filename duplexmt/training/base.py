@@ -25,20 +25,29 @@ OVERFLOWS_IN_A_ROW = 50  # the same in fp16, whose scaler starts at 2¹⁶ and h
 log = logging.getLogger("train")
 
 
-def drop_residuals(decoder: nn.Module, share: float) -> None:
+def drop_residuals(decoder: Any, share: float) -> None:
     """Zero a share of what embedding, attention and MLP of a Hugging Face decoder add to the residual stream, while it
     trains; what is left is scaled up, so that its mean stays. Pretrained decoders come without, as they saw more data.
+
+    Raises:
+        ValueError: for a decoder whose layers have no attention and MLP of the usual names.
     """
     if share == 0:
         return
 
-    def drop(module: nn.Module, _: Any, added: Tensor) -> Tensor:
+    def drop(module: nn.Module, _: Any, added: Any) -> Any:
+        if isinstance(added, tuple):  # of an attention, with its weights
+            return F.dropout(added[0], share, module.training), *added[1:]
         return F.dropout(added, share, module.training)
 
-    for layer in decoder.layers:  # type: ignore[union-attr]
-        layer.self_attn.o_proj.register_forward_hook(drop)  # type: ignore[union-attr,operator]
-        layer.mlp.down_proj.register_forward_hook(drop)  # type: ignore[union-attr,operator]
-    decoder.embed_tokens.register_forward_hook(drop)  # type: ignore[union-attr,operator]
+    for layer in decoder.layers:
+        for part, last in (("self_attn", "o_proj"), ("mlp", "down_proj")):
+            module = getattr(layer, part, None)
+            if module is None:
+                kind = decoder.config.model_type
+                raise ValueError(f"training.dropout={share}: layers of a {kind} have no {part} to drop of; give 0")
+            getattr(module, last, module).register_forward_hook(drop)
+    decoder.get_input_embeddings().register_forward_hook(drop)
 
 
 def checksums(weights: Iterable[Tensor]) -> dict[str, int]:
@@ -55,7 +64,7 @@ class TranslationModule(L.LightningModule):
     """A model in training.
 
     Args:
-        model: a `GridModel` or `PrefixModel`.
+        model: a `GridModel` or `DecoderModel`.
         tokens: the stream tokens its data was made with.
         learning_rate: of the optimiser, after warm-up.
         warmup_steps: optimiser steps over which the learning rate rises linearly.
@@ -95,7 +104,7 @@ class TranslationModule(L.LightningModule):
         )
         self.model, self.tokens = model, tokens
         self.frozen = checksums(weight for weight in self.parameters() if not weight.requires_grad)
-        drop_residuals(model.causal_lm.model, dropout)
+        drop_residuals(model.decoder, dropout)
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas
         self.optimizer, self.emit_learning_rate, self.seed = optimizer, emit_learning_rate, seed
         self.last_losses: dict[str, Tensor] = {}  # of the step at hand, by name

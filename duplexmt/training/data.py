@@ -73,6 +73,25 @@ class GridDataModule(L.LightningDataModule):
         loader = self.loader or self.train_dataloader()
         return -(-steps // loader.steps_per_epoch)
 
+    def check_validation(self, trainer: Any) -> None:
+        """Refuse an interval between validations that is longer than an epoch.
+
+        Args:
+            trainer: that will train on them.
+
+        Raises:
+            ValueError: naming the interval, the number of batches and what to give; those of `StepLoader`.
+        """
+        self.trainer = trainer
+        batches = len(self.train_dataloader())
+        interval = getattr(trainer, "val_check_interval", None)  # where it is no time
+        if isinstance(interval, int) and interval > batches and trainer.check_val_every_n_epoch is not None:
+            raise ValueError(
+                f"trainer.val_check_interval={interval}: an epoch has {batches} batches on each device: give at most "
+                f"{batches}, or a share of an epoch such as 0.5, or trainer.check_val_every_n_epoch=null to count "
+                "batches over epochs"
+            )
+
     def computed_cells(self, example: Example) -> int:
         """Cells that a training step computes of a pair; of some rows the mean over what is drawn."""
         return _cells(example.shape, self.rows)

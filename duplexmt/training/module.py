@@ -8,6 +8,8 @@ from torch import Tensor
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..decoder.heads import EMIT
+from ..decoder.model import DecoderModel
+from ..grid.knobs import check_rows_stand_alone
 from ..grid.model import GridModel
 from ..policy.calibration import BINS, calibration_error, calibration_sums
 from ..policy.guide import Guided, cell_weights, guide, stand_for
@@ -16,14 +18,14 @@ from ..policy.losses import GridLoss, grid_loss
 from ..policy.rows import DrawnRows, drawn_points, drawn_rows
 from .base import TranslationModule
 from .knobs import check_losses
-from .throughput import step_flops
+from .throughput import DRAWN_CELLS, cells_of, step_flops
 
 
 class GridTranslation(TranslationModule):
     """Trains a grid model on its own best paths.
 
     Args:
-        model: the grid model.
+        model: of a grid.
         tokens: the stream tokens its data was made with; states inside prefixes are not scored.
         lam: λ of the path score.
         emit_loss: what the EMIT head learns: `mask`, the side of the best path each cell lies on (`eq:emit-loss`), or
@@ -38,7 +40,7 @@ class GridTranslation(TranslationModule):
 
     def __init__(
         self,
-        model: GridModel,
+        model: GridModel | DecoderModel,
         tokens: StreamTokens,
         *,
         lam: float,
@@ -53,7 +55,8 @@ class GridTranslation(TranslationModule):
         self.visits, self.words_drawn = lm_cells != "mask", lm_cells == "drawn_visits"
         self.rows = check_rows(rows)
         if rows is not None:
-            model.check_rows()
+            check_rows_stand_alone(model.attention, model.input_attends_output, model.softmax)
+            assert isinstance(model, DecoderModel), "the oracle computes all rows"
         self.lam, self.regret, self.emit_weight = check_lam(lam), emit_loss == "regret", emit_weight
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
@@ -72,7 +75,9 @@ class GridTranslation(TranslationModule):
 
     def step_flops(self, batch: Batch) -> int:
         """Model FLOPs of a training step on a batch."""
-        return step_flops(self.model, batch.shapes, self.rows, self.words_drawn)
+        N, T = cells_of(batch.shapes, self.rows), sum(Y for _, Y in batch.shapes)
+        learnt = DRAWN_CELLS * T if self.words_drawn else N / 2 if self.rows is None else N
+        return step_flops(self.model, batch.shapes, N, learnt)
 
     def losses(self, batch: Batch) -> tuple[GridLoss, Tensor]:
         """Loss sums of a training batch, and its mean path area fraction."""

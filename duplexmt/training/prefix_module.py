@@ -1,34 +1,21 @@
 """Training of the baselines as a LightningModule: next-token prediction under the mask of their schedule."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from ..baselines.prefix_model import PrefixModel
 from ..data.batch import Batch
-from ..data.tokenizer import StreamTokens
 from ..decoder.knobs import MULTI_PATH
+from ..decoder.layout import Layout
 from ..decoder.schedules import drawn_delays, visible_source
-from ..kernels.attention import fused
 from ..policy.heatmap import losses_of_head
 from .base import TranslationModule
-from .throughput import linear_layers, weight_flops
+from .throughput import step_flops
 
 
 class PrefixTranslation(TranslationModule):
-    """Trains a prefix model for wait-k or offline translation; every target prefix of a pair in one pass.
-
-    Args:
-        model: the prefix model, with the k it is to be trained with.
-        tokens: the stream tokens its data was made with; positions inside the target prefix are not scored.
-        optimisation: learning_rate, warmup_steps, schedule, betas, optimizer, as for `TranslationModule`.
+    """Trains a `DecoderModel` without EMIT head for wait-k or offline translation, with the k it was made for; every
+    target prefix of a pair in one pass. Positions inside the target prefix are not scored.
     """
-
-    def __init__(self, model: PrefixModel, tokens: StreamTokens, **optimisation: Any) -> None:
-        super().__init__(model, tokens, **optimisation)
-        if model.causal_lm.config._attn_implementation == "sdpa":
-            model.causal_lm.config._attn_implementation = fused()
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch; returns the loss whose gradient is that of the mean over the whole step's target tokens."""
@@ -41,10 +28,8 @@ class PrefixTranslation(TranslationModule):
 
     def step_flops(self, batch: Batch) -> int:
         """Model FLOPs of a training step on a batch."""
-        positions = sum(X + Y for X, Y in batch.shapes)
-        layers = sum(weight_flops(linear) for _, linear in linear_layers(self.model.causal_lm.model.layers))
-        (_, head), *_ = linear_layers(self.model.causal_lm.lm_head)[-1:]
-        return positions * layers + sum(Y for _, Y in batch.shapes) * weight_flops(head)
+        written = sum(Y for _, Y in batch.shapes)
+        return step_flops(self.model, batch.shapes, written, written)
 
     def lm_sum(self, batch: Batch, epoch: int = 0) -> Tensor:
         """Cross-entropy of a batch's target tokens, end tokens included, in nats.
@@ -53,14 +38,19 @@ class PrefixTranslation(TranslationModule):
             batch: on the model's device.
             epoch: by which, with the pairs, multi-path training draws each pair's k.
         """
-        before, first, (_, Y) = len(self.tokens.source_prefix), len(self.tokens.target_prefix), batch.target.shape
-        k = self.model.k
-        if k == MULTI_PATH:
-            k = drawn_delays(batch.keys, batch.shapes, epoch, before, self.device)
-        visible = visible_source(k, batch.source_lengths, Y, before, first)
-        hidden = self.model(batch.source, batch.target, batch.source_lengths, visible)[:, first:]
-        valid = torch.arange(first, Y, device=hidden.device) < batch.target_lengths[:, None]
-        return losses_of_head(hidden[valid], self.model.causal_lm.lm_head, batch.labels[:, first:][valid]).sum()
+        before, first, model = len(self.tokens.source_prefix), len(self.tokens.target_prefix), self.model
+        k = drawn_delays(batch.keys, batch.shapes, epoch, before) if model.k == MULTI_PATH else model.k
+        X, Y = torch.tensor(batch.shapes).unbind(1)
+        y = torch.arange(int(Y.max())).expand(len(Y), -1)
+        there = y < Y[:, None]
+        sees = visible_source(k, X, y.shape[1], before, first)[there]
+        layout = Layout.packed(batch.shapes, torch.ones_like(Y), Y, sees, model.anchor, device=batch.source.device)
+        source, target, labels = batch.packed()
+        hidden = model.states(source, target, layout)
+        if first:
+            scored = (y[there] >= first).nonzero().squeeze(-1).to(hidden.device)
+            hidden, labels = hidden[scored], labels[scored]
+        return losses_of_head(hidden, model.text_head, labels, model.logit_cap).sum()
 
     def scored(self, batch: Batch) -> Tensor:
         """Target tokens of a batch that the loss counts."""

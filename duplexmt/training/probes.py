@@ -27,7 +27,6 @@ from ..corpus.prepared import PreparedCorpus
 from ..data.tokenizer import token_ids
 from ..drawing.grid_figures import heatmap_figure, output_figure
 from ..drawing.table import to_csv, to_markdown
-from ..grid.model import GridModel
 from ..metrics.latency import sentence_latency
 from ..streaming.events import collect
 from ..streaming.systems import build_system
@@ -168,7 +167,7 @@ class ProbeCallback(L.Callback):
     def draw(self, module: TranslationModule, folder: Path, step: int) -> dict[str, tuple[Path, str]]:
         """Write the figures of every probe; returns file and caption of each."""
         images: dict[str, tuple[Path, str]] = {}
-        if not isinstance(module.model, GridModel):
+        if module.model.system != "grid":
             return {}
         for number, probe in enumerate(self.probes, start=1):
             with spared(f"probe {number} at step {step}"):

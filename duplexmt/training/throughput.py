@@ -77,34 +77,33 @@ def cells_of(shapes: tuple[tuple[int, int], ...], rows: int | None) -> int:
     return sum(X * Y for X, Y in shapes) if rows is None else mean_cells(shapes, rows)
 
 
-def step_flops(
-    model: Any, shapes: tuple[tuple[int, int], ...], rows: int | None = None, words_drawn: bool = False
-) -> int:
+def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], N: int, learnt: float) -> int:
     """Operations of the linear layers in one training step, two for a multiplication and its addition.
 
     Every linear layer counts once forward, once for the gradient of its input, and once for its weight's where that is
-    trained; layer 0's projections and I←O off by token; of the last layer's projections what `GridModel` reads (source:
-    keys and values; target: queries, and keys and values of row 0 or, with exact attention, of all rows); and the text
-    head's gradients for half the cells of all rows, the cells of some rows, or about as many as are drawn of a token.
-    Recomputation in the backward pass does not count.
+    trained; layer 0's projections and I←O off by token; of the last layer's projections what is read (source: keys and
+    values; target: queries, and keys and values of row 0 or, where no row reads another, of all). Of a type without
+    layers of our own everything counts for every token. Recomputation in the backward pass does not count.
 
     Args:
-        model: a grid model.
+        model: any.
         shapes: (X, Y) of each pair.
-        rows: computed of each pair (on average, as `policy.rows` cuts some of them); None for all.
-        words_drawn: whether each token is learnt in one or two cells (`visits.drawn_cells`).
+        N: target states, of all streams.
+        learnt: of these, the ones whose loss has a gradient: half the cells of all rows, the cells of some rows, or
+            about as many as are drawn of a token (`visits.drawn_cells`).
     """
     S, T = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
-    N = cells_of(shapes, rows)
     source = N if model.input_attends_output else S  # states of the source stream after layer 0
-    layers = model.causal_lm.model.layers
+    layers = model.decoder.layers
     flops = 0
     for index, layer in enumerate(layers):
         before_I, before_O = (S, T) if index == 0 else (source, N)
         last = index == len(layers) - 1
         keys_O = T if last and model.attention == "approximate" else before_O
         for name, linear in linear_layers(layer):
-            if "q_proj" in name:
+            if not model.patched:
+                positions = source + N
+            elif "q_proj" in name:
                 positions = before_O if last else before_I + before_O
             elif "k_proj" in name or "v_proj" in name:
                 positions = before_I + keys_O
@@ -112,7 +111,6 @@ def step_flops(
                 positions = N if last else source + N
             flops += positions * weight_flops(linear)
     head = model.text_head
-    learnt = DRAWN_CELLS * T if words_drawn else N / 2 if rows is None else N
     return flops + 2 * head.weight.numel() * int(N + learnt * (2 if head.weight.requires_grad else 1))
 
 

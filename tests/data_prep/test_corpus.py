@@ -211,8 +211,8 @@ def test_several_training_files_are_one_corpus(path: Path, tmp_path: Path) -> No
 
 def test_an_empty_corpus_is_an_error_that_says_where_the_pairs_went(path: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
-    bad.write_text(json.dumps({"zh": "你好", "en": "Hi"}) + "\n", encoding="utf-8")
-    message = r"(?s)left of .*bad.jsonl \(source_field=cn, .*missing_field +1 .*source_field"
+    bad.write_text(json.dumps({"zh": "你好", "cn": "", "en": "Hi"}) + "\n", encoding="utf-8")
+    message = r"(?s)left of .*bad.jsonl \(source_field=cn, .*one_sided +1 .*source_field"
     with pytest.raises(ValueError, match=message):
         load_corpus(bad, **LANGUAGES, source_field="cn", target_field="en")
     with pytest.raises(ValueError, match=r"(?s)no test pair is left.*one_sided"):

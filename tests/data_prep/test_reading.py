@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import socket
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ PAIRS = [("你好。", "Hello."), ("他\u2028走了。", "He left."), ("“引�
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
+    ".xz": lzma.compress,
     ".zst": zstandard.ZstdCompressor().compress,
 }
 
@@ -84,7 +86,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path
 
 
 def test_several_gzip_members_and_zstd_frames_are_one_file(tmp_path: Path) -> None:
-    for packing in (".gz", ".zst"):
+    for packing in (".gz", ".xz", ".zst"):
         content = PACK[packing](tsv(PAIRS[:2])) + PACK[packing](tsv(PAIRS[2:]))
         assert read(write(tmp_path / f"a.tsv{packing}", content))[0] == PAIRS
 
@@ -117,6 +119,52 @@ def test_a_bad_line_is_counted_and_the_rest_is_read(tmp_path: Path, name: str) -
         assert pairs == [("a", "b")] * 3
         assert report.counts == {"read": {"pairs": 3, reason: 1}}, line
         assert report.examples["read"][reason][0].place == f"{name}:{4 if header else 3}"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("packing", PACK)
+def test_lines_of_every_format_end_alike(tmp_path: Path, end: str, packing: str) -> None:
+    pairs = [(f"第{number}\u2028句\x85", f"line\x0b {number}\x0c.") for number in range(40)]
+    lines = {
+        "a.tsv": ["\t".join(pair) for pair in pairs],
+        "a.csv": ["s,t", *map(",".join, pairs)],
+        "a.jsonl": [json.dumps({"s": source, "t": target}, ensure_ascii=False) for source, target in pairs],
+    }
+    for name, rows in lines.items():
+        path = write(tmp_path / f"{name}{packing}", PACK[packing]("".join(row + end for row in rows).encode()))
+        found, report = read(path) if name == "a.tsv" else read(path, "s", "t")
+        assert found == pairs
+        assert report.counts == {"read": {"pairs": 40}}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"id": 1, "translation.de": "a", "translation.en": "b"}, {"translation": {"de": "a", "en": "b"}},
+     {"translation": {"en": "c"}, "translation.de": "a", "translation.en": "b"}],
+)  # fmt: skip
+def test_a_dotted_name_is_a_field_or_one_within_another(tmp_path: Path, row: dict[str, Any]) -> None:
+    assert read(write(tmp_path / "a.jsonl", jsonl([row])), "translation.de", "translation.en")[0] == [("a", "b")]
+    import datasets
+
+    datasets.Dataset.from_list([row]).to_parquet(tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet", "translation.de", "translation.en")[0] == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "known"),
+    [([{"translation.de": "a", "id": 1}] * 3, r"translation\.de, id"), ([{"x": {"de": {"y": 1}}}], r"x\.de\.y"),
+     ([{"s": "a"}] * 1_000 + [{"de": "a", "en": "b"}], "s"), ([{"de": "a", "e": "b"}], "de, e")],
+)  # fmt: skip
+def test_a_field_that_a_jsonl_lacks_is_an_error_that_lists_those_it_has(
+    tmp_path: Path, rows: list[Any], known: str
+) -> None:
+    path = write(tmp_path / "a.jsonl", jsonl(rows))
+    with pytest.raises(ValueError, match=rf"a\.jsonl has no field .*'en'; its fields are {known}: give two"):
+        read(path, "de", "en")
+    with pytest.raises(ValueError, match=rf"give source_field and target_field by name, two of {known}$"):
+        read(path)
+    with pytest.raises(ValueError, match=r"has no field 'de' and 'en'; its lines are no objects"):
+        read(write(path, b'["de", "en"]\n'), "de", "en")
 
 
 def test_a_pair_of_surrogates_in_json_is_a_character(tmp_path: Path) -> None:
@@ -156,7 +204,7 @@ def test_one_stray_tab_in_the_first_line_does_not_set_the_column_count(tmp_path:
     assert report.counts["read"]["wrong_column_count"] == 1
 
 
-@pytest.mark.parametrize("packing", [".gz", ".zst"])
+@pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
 def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path: Path, packing: str) -> None:
     content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(500_000)))
     path = write(tmp_path / f"cut.tsv{packing}", content[: len(content) // 2])
@@ -168,13 +216,13 @@ def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path:
     assert f"after {len(pairs):,} pairs" in str(error.value)
 
 
-@pytest.mark.parametrize("packing", [".gz", ".zst"])
+@pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
 def test_a_file_that_is_not_what_its_suffix_says_is_an_error(tmp_path: Path, packing: str) -> None:
     with pytest.raises(ValueError, match="damaged or cut short"):
         read(write(tmp_path / f"a.tsv{packing}", tsv(PAIRS)))
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a", "a.tsv.bz2", "a.parquet.gz", "a.gz"])
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.tsv.bz2", "a.parquet.gz", "a.gz", "a.xz"])
 def test_an_unknown_suffix_is_an_error_that_lists_the_formats(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=r"known formats.*\.tsv, \.csv and \.jsonl .*\.parquet"):
         read(write(tmp_path / name, b"a\tb\n"))
@@ -249,7 +297,10 @@ def test_datasets_from_disk_and_parquet_give_the_same_pairs_without_a_network(
     for name in ("saved", "shards"):
         with pytest.raises(ValueError, match=r"no column 'zh'; it has \['id', 'translation'\]"):
             read(tmp_path / name, "zh", "en")
-    assert read(tmp_path / "saved", "translation.de", "translation.en")[1].counts["read"]["missing_field"] == 4
+        with pytest.raises(
+            ValueError, match=r"no field 'translation\.de'; its fields are translation\.zh, translation\.en"
+        ):
+            read(tmp_path / name, "translation.de", "translation.en")
     assert read(tmp_path / "saved", "id", "translation.en")[1].counts["read"]["not_text"] == 4
 
 

@@ -137,7 +137,6 @@ def plain_columns(block, source):
     """Line by line: the pairs, and the numbers and reasons of the others."""
     pairs, faults = [], []
     for number, line in enumerate(block.sides[0].split(b"\n")[:-1]):
-        line = line.removesuffix(b"\r").replace(b"\r", b" ")
         try:
             cells, reason = line.decode().split("\t"), None
         except UnicodeDecodeError:
@@ -159,28 +158,64 @@ def plain_columns(block, source):
 
 
 CELL = st.one_of(
-    st.sampled_from(
-        [b"", b" ", b'"', b'"a', b'a"b"', b"\\", b"NULL", b"NA", b"1", b"\xef\xbb\xbf", b"\v", b"a\rb", b"\xe5"]
-    ),
-    st.text("ab\"'\\,;字\u2028\x85é \r", max_size=5).map(str.encode),
+    st.sampled_from([b"", b" ", b'"', b'"a', b'a"b"', b"\\", b"NULL", b"NA", b"1", b"\xef\xbb\xbf", b"\v", b"\xe5"]),
+    st.text("ab\"'\\,;字\u2028\x85é ", max_size=5).map(str.encode),
     st.sampled_from([b"\0", b"\xff\xfe"]),
 )
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.lists(CELL, min_size=1, max_size=4), max_size=8), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
-def test_a_block_is_read_as_it_is_line_by_line(rows, ending, mend):
+@given(st.lists(st.lists(CELL, min_size=1, max_size=4), max_size=8), st.booleans())
+def test_a_block_is_read_as_it_is_line_by_line(rows, mend):
     if mend:  # as most blocks are: every line of three columns
         rows = [[cell.decode("utf-8", "ignore").replace("\0", "").encode() for cell in (row * 3)[:3]] for row in rows]
     source = Source("tsv", ["x"], 2, 0, columns=3)
-    block = Block(0, 0, (b"".join(b"\t".join(row) + ending for row in rows),), "x", 1)
+    block = Block(0, 0, (b"".join(b"\t".join(row) + b"\n" for row in rows),), "x", 1)
     found = columns_of(block, source)
     pairs = zip(found.lines.tolist(), found.source.to_pylist(), found.target.to_pylist(), strict=True)
     assert (list(pairs), [(fault.line, fault.reason) for fault in found.faults]) == plain_columns(block, source)
 
 
-def test_a_carriage_return_inside_a_line_is_a_space_and_a_last_line_needs_no_end(tmp_path):
-    assert pairs_of(TSV, write(tmp_path, "甲\r乙\ta\rb\r\n丙\tc".encode())) == [("甲 乙", "a b"), ("丙", "c")]
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("block_bytes", [1, 300, 1 << 20])
+def test_sides_of_a_line_aligned_file_may_end_their_lines_in_any_way(tmp_path, ending, block_bytes):
+    zh, en = (side(PAIRS[:40], index).replace(b"\n", ending) for index in (0, 1))
+    formats.write_parts(tmp_path, formats.un(zh, side(PAIRS[:40], 1)))
+    assert pairs_of(TAR, tmp_path, block_bytes) == PAIRS[:40]
+    write(tmp_path, zh, "x.zh")
+    write(tmp_path, en.removesuffix(ending), "x.en")
+    assert pairs_of(Source("paired", ["x.*"], "zh", "en"), tmp_path, block_bytes) == PAIRS[:40]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 1 << 20])
+def test_a_carriage_return_that_both_sides_have_ends_a_line_and_a_stray_one_is_a_space(tmp_path, block_bytes):
+    zh, en = "一\r二\n三\r四\n五\r六\r\n七\r八\r九\n十".encode(), b"a\rb\nc d\ne\rf\ng\rh\ni"
+    write(tmp_path, zh, "x.zh")
+    write(tmp_path, en, "x.en")
+    source = Source("paired", ["x.*"], "zh", "en")
+    expected = [("一", "a"), ("二", "b"), ("三 四", "c d"), ("五", "e"), ("六", "f"), ("七 八 九", "g h"), ("十", "i")]
+    assert pairs_of(source, tmp_path, block_bytes) == expected
+    blocks = list(read_blocks("test", source, tmp_path, block_bytes))
+    assert [block.first + 1 for block in blocks] == [block.line for block in blocks]
+    assert sum(block.sides[0].count(b"\n") for block in blocks) == 7
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("utf-16", "UTF-16"), ("utf-16-le", "UTF-16LE"), ("big5", "BIG5")])
+def test_a_source_in_another_encoding_is_refused_by_its_name(tmp_path, encoding, name):
+    pairs = [
+        ("我們去公園吧", "Let's go"),
+        ("他沒有來", "He did not come"),
+        ("這是誰的書", "Whose book"),
+        ("請進來", "Come in"),
+    ]
+    write(tmp_path, "".join(f"{zh}\t{en}\n" for zh, en in pairs).encode(encoding))
+    with pytest.raises(ValueError, match=rf"corpus\.tsv is not UTF-8 but seems to be {name}: convert it by `iconv"):
+        pairs_of(TSV, tmp_path)
+    (tmp_path / "corpus.tsv").unlink()
+    write(tmp_path, "".join(f"{zh}\n" for zh, _ in pairs).encode(encoding), "x.zh")
+    write(tmp_path, "".join(f"{en}\n" for _, en in pairs).encode(), "x.en")
+    with pytest.raises(ValueError, match=rf"x\.zh is not UTF-8 but seems to be {name}: convert it by `iconv"):
+        pairs_of(PAIRED, tmp_path)
 
 
 def test_sides_of_a_line_aligned_file_may_be_bad_alone_and_hold_tabs(tmp_path):
@@ -291,7 +326,7 @@ def test_a_missing_file_says_where_it_is_to_be_had(tmp_path):
 
 def test_a_file_without_any_newline_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("data_prep.streams.LONGEST_LINE", 100_000)
-    write(tmp_path, b"x" * 300_000)
+    write(tmp_path, b"x" * (3 << 20))
     with pytest.raises(ValueError, match="a line of over"):
         pairs_of(TSV, tmp_path, 1000)
 

@@ -35,7 +35,7 @@ def test_a_shape_runs_or_is_refused_whatever_is_left_out(model_type, given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model_type": "bert"}, "model.architecture.model_type='bert': must be one of"),
+        ({"model_type": "bert"}, "backbone of type 'bert' has no rotary positions: give one that has, such as qwen2"),
         ({"width": 3}, "model.architecture.width: a qwen2 configuration has no such value"),
         ({"num_key_value_heads": 3}, "num_attention_heads=4 is no multiple of num_key_value_heads=3"),
         ({"hidden_size": 34}, "hidden_size=34 is no multiple of 4 heads"),

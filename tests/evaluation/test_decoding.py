@@ -1,6 +1,8 @@
 """The folder of an evaluation: killed anywhere, it goes on; what does not belong there is refused."""
 
+import gzip
 import json
+import lzma
 from dataclasses import replace
 
 import pytest
@@ -28,7 +30,27 @@ def test_files_of_references_join_line_by_line_and_an_empty_line_gives_none(tmp_
 def test_a_mark_at_the_beginning_and_other_line_ends_are_no_part_of_a_reference(tmp_path):
     (tmp_path / "b.txt").write_bytes("\ufeffone cat\r\nthe\rman\r\n".encode())
     found = further_references(["a cat", "the man"], [str(tmp_path / "b.txt")])
-    assert found == [["a cat", "one cat"], ["the man", "the\rman"]]
+    assert found == [["a cat", "one cat"], ["the man", "the man"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["one cat\rthe man\r", "one cat\rthe man", "one cat\rthe man\n", "\ufeffone cat\r\nthe man\r", "one cat\nthe man"],
+)
+@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_lines_of_references_end_in_any_way_and_may_be_compressed(text, suffix, pack, tmp_path):
+    path = tmp_path / f"b.txt{suffix}"
+    path.write_bytes(pack(text.encode()))
+    assert further_references(["a", "b"], [str(path)]) == [["a", "one cat"], ["b", "the man"]]
+
+
+@pytest.mark.parametrize(("codec", "name"), [("utf-16", "UTF-16"), ("gb18030", "GB18030"), ("utf-16-be", "UTF-16BE")])
+def test_references_in_another_encoding_are_refused_by_its_name(codec, name, tmp_path):
+    (tmp_path / "b.txt").write_bytes("今天天气很好。\n我们去公园吧。\n他没有来。\n".encode(codec))
+    with pytest.raises(
+        ValueError, match=rf"b\.txt is not UTF-8 but seems to be {name}: convert it by `iconv -f {name} "
+    ):
+        further_references(["a", "b", "c"], [str(tmp_path / "b.txt")])
 
 
 def test_references_and_pairs_of_different_number_are_refused_with_both(tmp_path):
@@ -38,7 +60,10 @@ def test_references_and_pairs_of_different_number_are_refused_with_both(tmp_path
     with pytest.raises(ValueError, match="no such file"):
         further_references(["a cat"], [str(tmp_path / "none.txt")])
     (tmp_path / "b.txt").write_bytes(b"caf\xe9\n")
-    with pytest.raises(ValueError, match=r"references=.*b\.txt: not UTF-8"):
+    with pytest.raises(ValueError, match=r"references=.*b\.txt is not UTF-8"):
+        further_references(["a cat"], [str(tmp_path / "b.txt")])
+    (tmp_path / "b.txt").write_bytes(b"caf\xe9\na\nb\nc\n")
+    with pytest.raises(ValueError, match=r"references=.*b\.txt: not UTF-8 \("):
         further_references(["a cat"], [str(tmp_path / "b.txt")])
 
 

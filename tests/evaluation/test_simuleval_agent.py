@@ -25,6 +25,7 @@ from ..helpers import (
     METRICS_PYTHON,
     SENTENCES,
     byte_level_tokenizer,
+    grid_system,
     needs_metrics_environment,
     spoken_grid,
     tiny_prefix,
@@ -112,7 +113,7 @@ def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options)
 @pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
 def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options, monkeypatch):
     model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
-    system, live = grid_system(model, tokens, 0.5, LIMIT), LiveAnswers(grid_system(model, tokens, 0.5, LIMIT).engine)
+    system, live = grid_system(model, tokens, 0.5, LIMIT), LiveAnswers(grid_system(model, tokens, 0.5, LIMIT))
     for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
         steps = []
         monkeypatch.setattr(live.engine, "states", Counted(live.engine.states, steps))

@@ -9,10 +9,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.decoder.blocks import finish_block
+from duplexmt.decoder.knobs import RECOMPUTE
 from duplexmt.grid.cache import GridCache
 from duplexmt.grid.cells import Cells
-from duplexmt.grid.model import RECOMPUTE, GridModel
-from duplexmt.grid.rows import Rows
+from duplexmt.grid.model import GridModel
 from duplexmt.kernels.products import matrix_products
 from tests.helpers import tiny_backbone
 
@@ -161,14 +161,13 @@ def test_a_sliding_window_shorter_than_the_streams_is_refused():
         model(tokens(1, 4), tokens(1, 5))
 
 
-@pytest.mark.parametrize("layout", [Cells.of, lambda shapes: Rows.of(shapes, [range(X) for X, _ in shapes], "cpu")])
-def test_a_sliding_window_is_that_of_a_pair_whatever_stands_beside_it(layout):
+def test_a_sliding_window_is_that_of_a_pair_whatever_stands_beside_it():
     model = grid("mistral", attention="exact", input_attends_output=False, values={"sliding_window": 8})
 
     def states(*shapes):
         sizes = (sum(of) for of in zip(*shapes, strict=True))
         tokens = (torch.ones(size, dtype=torch.int64) for size in sizes)
-        return model.states(*tokens, layout(shapes), torch.tensor([X for X, _ in shapes]))
+        return model.states(*tokens, Cells.of(shapes), torch.tensor([X for X, _ in shapes]))
 
     assert states((6, 2), (2, 6)).isfinite().all()
     with pytest.raises(ValueError, match=r"6 \+ 3 tokens exceed the backbone's sliding window of 8"):
@@ -226,7 +225,7 @@ def gradients_of(model, source, target, lengths=None):
 def test_recomputing_in_the_backward_pass_changes_no_gradient(recompute, io):
     model = grid(input_attends_output=io)
     expected = gradients_of(model, tokens(2, 4), tokens(2, 5))
-    model.recompute = recompute
+    model.recompute(recompute)
     for a, b in zip(gradients_of(model, tokens(2, 4), tokens(2, 5)), expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
@@ -235,7 +234,7 @@ def test_recomputing_keeps_less_for_the_backward_pass():
     kept = {}
     for recompute in RECOMPUTE:
         model = grid(layers=4)
-        model.recompute = recompute
+        model.recompute(recompute)
         sizes = []
         with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: (s.append(t.numel()), t)[1], lambda t: t):
             model(tokens(2, 6), tokens(2, 6))
@@ -322,7 +321,7 @@ def test_elementwise_recomputation_repeats_no_product():
 
     def products(recompute):
         model = GridModel(add_lora(tiny_backbone(), **lora)).train()  # float32: oneDNN's and PyTorch's own
-        model.recompute = recompute
+        model.recompute(recompute)
         with Counted() as counted:
             model(tokens(2, 6), tokens(2, 6)).square().sum().backward()
         return counted.products

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duplexmt.data.batch import Example, collate
-from duplexmt.grid.rows import Rows
+from duplexmt.grid.cells import Cells
 from duplexmt.policy.guide import stand_for, unreachable
 from duplexmt.policy.knobs import check_rows
 from duplexmt.policy.path import best_path
@@ -168,7 +168,7 @@ def all_draws(X, Y, R):
 
 def cells_of(rows, X, Y):
     """The drawn cells' layout, and the row and column of each in the full grid."""
-    cells = Rows.of([(X, Y)], rows.at, "cpu", rows.columns).grid
+    cells = Cells.of([(len(rows.at[0]), Y)]).cut(torch.tensor(rows.columns[0]))
     return cells, rows.x[0][cells.x[cells.source_token]], cells.y[cells.target_token]
 
 

@@ -1,7 +1,7 @@
 """What tests ask of the live page, and do to it."""
 
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from ..report.chromium import Navigated
 from .scripted_server import NAMES
@@ -10,6 +10,7 @@ SENTENCE = "站在那边的男人"
 WRITTEN = "[...document.querySelectorAll('#translation p:not(.gap)')].map(line => line.textContent).join('\\n')"
 SOURCE = "[...document.querySelectorAll('#source p')].map(line => line.textContent).join('\\n')"
 STATE = "document.getElementById('state').dataset.state"
+SAID = "document.getElementById('state-text').textContent"
 PALE = "[...document.querySelectorAll('#source .unread')].map(part => part.textContent).join('')"
 UNDER = "[...document.querySelectorAll('.column')].map(column => [...column.children].map(part => part.textContent))"
 
@@ -41,3 +42,31 @@ def type_in(page, text):
 def numbers(count, first=0):
     """What the script writes."""
     return " ".join(NAMES[i % 10] for i in range(first, first + count))
+
+
+@contextmanager
+def duplicate(browser, address):
+    """A second tab with a copy of the first one's memory, as `Duplicate` makes one; the browser is at it meanwhile."""
+    kept, first = browser.run("JSON.stringify(sessionStorage)"), browser.session
+    target = browser.send("Target.createTarget", url="about:blank")["targetId"]
+    browser.session = browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+    try:
+        for domain in ("Page", "Runtime"):
+            browser.send(f"{domain}.enable")
+        browser.open(f"{address}icon.svg")
+        browser.run(f"Object.assign(sessionStorage, {kept})")
+        browser.open(address)
+        yield
+    finally:
+        browser.session = first
+        browser.send("Target.closeTarget", targetId=target)
+
+
+@contextmanager
+def at_tab(browser, session):
+    """The browser is at another tab meanwhile."""
+    browser.session, now = session, browser.session
+    try:
+        yield
+    finally:
+        browser.session = now

@@ -1,8 +1,9 @@
 """A live server without a model: it speaks the protocol and translates by a script, so that the page can be tested.
 
 Each character is a source token, each target token the name of a number: the i-th is written once `i + lag` tokens
-have been read, the lag being 0 to 4 as θ goes from 0 to 1. Sentences end at 。 and at line ends. The page cannot tell
-it from the server: messages of both sides are checked against the protocol.
+have been read, the lag being 0 to 4 as θ goes from 0 to 1. Sentences end at 。 and at line ends. A character that is
+said to be in pieces, of either side, is as many tokens as UTF-8 has bytes of it. The page cannot tell it from the
+server: messages of both sides are checked against the protocol.
 """
 
 import asyncio
@@ -37,15 +38,18 @@ class Session:
     """A text, and the frames of events that it has led to.
 
     Attributes:
+        connection: of its client, the last one.
         forgotten: how many of the frames a snapshot stands for; None for all there are.
         answered: how many characters are taken, and all is sent that follows from them.
     """
 
-    def __init__(self, name, theta):
+    def __init__(self, name, theta, names, in_pieces):
         self.name, self.theta, self.keys = name, theta, 0
+        self.names = [piece for name in names for piece in self.tokens(name, in_pieces)]
+        self.in_pieces = in_pieces
         self.text, self.frames = "", []
         self.sentence, self.read, self.written, self.line_is_open = 0, 0, 0, False
-        self.forgotten, self.answered = None, 0
+        self.connection, self.forgotten, self.answered = None, None, 0
 
     @property
     def key(self):
@@ -61,12 +65,19 @@ class Session:
                 self.happens(event="line", text="\n")
                 self.line_is_open = False
                 continue
-            self.step("read", token=character, text=" " if self.read == 0 and self.line_is_open else "")
-            self.line_is_open = True
+            for token in self.tokens(character, self.in_pieces):
+                between = " " if self.read == 0 and self.line_is_open else ""
+                self.step("read", token=token, end=False, text=between)
+                self.line_is_open = True
+                if character != "。":
+                    self.catch_up(self.read - round(4 * self.theta))
             if character == "。":
                 self.finish()
-            else:
-                self.catch_up(self.read - round(4 * self.theta))
+
+    @staticmethod
+    def tokens(text, in_pieces):
+        """The texts that the tokens of a text make complete."""
+        return [""] * (len(text.encode()) - 1) + [text] if text in in_pieces else [text]
 
     def step(self, event, **fields):
         """A read or a write; p(EMIT) lies between θ and the end of the scale it must be at."""
@@ -75,17 +86,17 @@ class Session:
         self.happens(
             event=event, sentence=self.sentence, theta=self.theta, p_emit=None if first else round(p, 3), **fields
         )
-        self.read += event == "read" and fields["token"] != ""
+        self.read += event == "read" and not fields["end"]
 
     def catch_up(self, count):
         while self.written < count:
-            name = NAMES[self.written % len(NAMES)]
-            self.step("write", token=name, text=f"{' ' if self.written else ''}{name}", delay=self.read)
+            name = self.names[self.written % len(self.names)]
+            self.step("write", token=name, text=f"{' ' if self.written and name else ''}{name}", delay=self.read)
             self.written += 1
 
     def finish(self):
         if self.read:
-            self.step("read", token="", text="")
+            self.step("read", token="", end=True, text="")
             self.catch_up(self.read)
             self.happens(event="end", sentence=self.sentence, text=".", reason="end_token")
             self.sentence, self.read, self.written = self.sentence + 1, 0, 0
@@ -114,6 +125,10 @@ class ScriptedServer:
         limits: that `ready` tells.
         credit: characters that may be sent at a time.
         keeps: whether events are not sent, only acknowledgements.
+        lasts: seconds of a session.
+        engine: state of the engine, as it is told after `ready` and before a refusal.
+        names: that are written.
+        in_pieces: characters and names that are several tokens each.
     """
 
     def __init__(self):
@@ -121,6 +136,7 @@ class ScriptedServer:
         self.refuses, self.forgets, self.stalls, self.keeps, self.expires = False, False, False, False, False
         self.fails_with = self.token = None
         self.loop, self.credit, self.limits = None, 4000, LIMITS
+        self.names, self.in_pieces, self.lasts, self.engine = NAMES, (), 3600.0, {"state": "ready"}
 
     @property
     def session(self):
@@ -141,8 +157,18 @@ class ScriptedServer:
 
     def cut(self, code=1011):
         """End all connections."""
+        self._to_all(lambda one: one.close(code))
+
+    def tell_engine(self, **engine):
+        """Another state of the engine."""
+        self.engine = engine
+        message = {"type": "engine", **engine}
+        validator("server").validate(message)
+        self._to_all(lambda one: one.send_text(json.dumps(message)))
+
+    def _to_all(self, act):
         for one in list(self.sockets):
-            asyncio.run_coroutine_threadsafe(one.close(code), self.loop).result(5)
+            asyncio.run_coroutine_threadsafe(act(one), self.loop).result(5)
 
     async def live(self, connection):
         if self.refuses:
@@ -170,12 +196,15 @@ class ScriptedServer:
         first = await self.receive(connection)
         if self.fails_with:
             code, name, fields = self.fails_with
+            if self.engine["state"] != "ready":
+                await send("engine", **self.engine)
             return await fail(code, name, **fields)
         if first.type == "start":
             if first.token != self.token:
                 return await fail(4401, "token", "the token is missing or wrong")
             name = f"session{len(self.sessions)}"
-            self.sessions[name] = Session(name, MODEL["theta"] if first.theta is None else first.theta)
+            theta = MODEL["theta"] if first.theta is None else first.theta
+            self.sessions[name] = Session(name, theta, self.names, self.in_pieces)
         session, seen, snapshot = self.sessions.get(getattr(first, "session", self.session.name)), 0, None
         if first.type == "resume":
             if self.expires:
@@ -188,9 +217,13 @@ class ScriptedServer:
                 place = {"source": len(session.text), "sentence": session.sentence, "boundary": session.boundary(seen)}
                 text = "".join(event["text"] for frame in session.frames[:seen] for event in frame)
                 snapshot = {"seq": seen, "text": text, **place}
+            if session.connection in self.sockets:
+                await session.connection.close(4409)
+        session.connection = connection
         session.keys += 1
         more = {"limits": self.limits} | ({"snapshot": snapshot} if snapshot else {})
-        await send("ready", session=session.name, key=session.key, model=MODEL, expires=3600.0, **more)
+        await send("ready", session=session.name, key=session.key, model=MODEL, expires=self.lasts, **more)
+        await send("engine", **self.engine)
         await send("ack", at=len(session.text), credit=self.credit)
         while True:
             while not self.keeps and seen < len(session.frames):

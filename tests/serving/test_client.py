@@ -5,15 +5,19 @@ import contextlib
 import random
 import socket
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duplexmt.serving.client import AsyncClient, Client, ServerError
+from duplexmt.data.tokenizer import stream_tokens, token_ids
+from duplexmt.serving.client import AsyncClient, Client, ServerError, is_this_machine
+from duplexmt.streaming.states import States
 
 from ..helpers import SENTENCES
-from .live_server import Speaker, serving, translated, until
+from .live_server import ENGINE, TOKENIZER, Speaker, serving, translated, until
+from .scripted_server import serving as scripted_serving
 
 CHINESE = [source for source, _ in SENTENCES]
 TEXT = "".join(CHINESE[:3]) + "\n" + CHINESE[3] + " Tea or coffee?\n我们走"
@@ -258,3 +262,228 @@ def test_a_client_that_leaves_leaves_nothing(monkeypatch):
         until(lambda: not server.hub.sessions)
         with pytest.raises(ValueError, match="surrogates not allowed"), Client(server.address) as client:
             client.send("\ud800")
+
+
+# --- proxies, and whoever lets nobody in ------------------------------------------------------------------------------
+
+
+class Answers:
+    """A listener that gives every connection the same answer, and counts them."""
+
+    def __init__(self, answer):
+        self.answer, self.connections = answer, 0
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.place = f"127.0.0.1:{self.listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                one = self.listening.accept()[0]
+                self.connections += 1
+                with one:
+                    one.recv(4096)
+                    one.sendall(self.answer)
+
+    def close(self):
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self.listening.close()
+
+
+@pytest.fixture
+def answers():
+    started = []
+    yield lambda answer: started.append(Answers(answer)) or started[-1]
+    for one in started:
+        one.close()
+
+
+def status(code):
+    return f"HTTP/1.1 {code} Any\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in ("http", "https", "all", "ws", "wss", "socks", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name}_proxy".upper(), raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "ALL_PROXY", "ws_proxy"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_no_proxy_leads_to_this_machine(server, answers, environment, name, host):
+    proxy = answers(status(403))
+    environment.setenv(name, f"http://{proxy.place}")
+    with Client(server.address.replace("127.0.0.1", host)) as client:
+        client.send("我们走。")
+        client.end()
+        assert "".join(event["text"] for event in client) == translated("我们走。")
+    assert proxy.connections == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "[::1]", "[::ffff:127.0.0.1]", "localhost", "LOCALHOST.",
+                                  "duplexmt.localhost", "0.0.0.0", "[::]"])  # fmt: skip
+def test_an_address_of_this_machine_is_known(host):
+    assert is_this_machine(f"ws://{host}:8000/v1/live")
+
+
+@pytest.mark.parametrize("host", ["192.168.0.1", "example.org", "localhost.example.org", "[2001:db8::1]",
+                                  "notlocalhost", "127.0.0.1.example.org", ""])  # fmt: skip
+def test_any_other_address_is_none_of_this_machine(host):
+    assert not is_this_machine(f"ws://{host}:8000/v1/live")
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 407, 501])
+def test_a_proxy_that_refuses_is_told_at_once(answers, environment, code):
+    proxy = answers(status(code))
+    environment.setenv("http_proxy", f"http://{proxy.place}")
+    with Client("ws://translate.example/v1/live") as client:
+        client.send("我们走。")
+        with pytest.raises(ServerError, match=f"HTTP {code} .*NO_PROXY=translate.example") as told:
+            list(client)
+    assert (told.value.code, told.value.handed_back, proxy.connections) == ("refused", "我们走。", 1)
+
+
+def test_a_proxy_that_is_none_is_told_at_once(answers, environment):
+    proxy = answers(b"SSH-2.0-OpenSSH_9.2\r\n")
+    for address in (f"http://{proxy.place}", "gopher://127.0.0.1:70"):
+        environment.setenv("http_proxy", address)
+        with Client("ws://translate.example/v1/live") as client, pytest.raises(ServerError, match="NO_PROXY") as told:
+            list(client)
+        assert told.value.code == "refused"
+
+
+@pytest.mark.parametrize("code", [429, 502, 503])
+def test_a_proxy_whose_trouble_may_pass_is_asked_again(answers, environment, code):
+    proxy = answers(status(code))
+    environment.setenv("http_proxy", f"http://{proxy.place}")
+    with (
+        Client("ws://translate.example/v1/live", patience=0.5) as client,
+        pytest.raises(ServerError, match=f"not reached for 0.5 s: .*HTTP {code}") as told,
+    ):
+        list(client)
+    assert told.value.code == "lost"
+    assert proxy.connections > 1
+
+
+UPGRADE = b"HTTP/1.1 101 Any\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
+REFUSALS = {
+    "forbidden": status(403), "gone": status(410), "a page": status(200), "elsewhere": status(301),
+    "another protocol": b"220 mail.example ESMTP\r\n", "another WebSocket": UPGRADE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS)
+def test_a_server_that_refuses_is_told_at_once(answers, answer):
+    server = answers(answer)
+    with Client(f"ws://{server.place}/v1/live") as client, pytest.raises(ServerError, match="refuses") as told:
+        list(client)
+    assert (told.value.code, server.connections) == ("refused", 1)
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_server_with_too_many_connections_is_asked_again(answers, code):
+    server = answers(status(code))
+    with (
+        Client(f"ws://{server.place}/v1/live", patience=0.5) as client,
+        pytest.raises(ServerError, match=f"HTTP {code}") as told,
+    ):
+        list(client)
+    assert told.value.code == "lost"
+    assert server.connections > 1
+
+
+def test_a_server_without_encryption_refuses_whoever_wants_it_at_once(answers):
+    server = answers(status(400))
+    with Client(f"wss://{server.place}/v1/live") as client, pytest.raises(ServerError, match="refuses") as told:
+        list(client)
+    assert (told.value.code, server.connections) == ("refused", 1)
+
+
+# --- characters of several tokens -------------------------------------------------------------------------------------
+
+PIECES = ["我😀们", "مرحبا", "𠮷野家", "👍🏽é"]
+
+
+@pytest.mark.parametrize("text", PIECES)
+def test_one_read_says_that_the_sentence_ends_and_pieces_of_a_character_do_not(server, text):
+    with Client(server.address) as client:
+        client.send(f"{text}。")
+        client.end()
+        reads = [event for event in client if event["event"] == "read"]
+    assert [read["end"] for read in reads] == [False] * (len(reads) - 1) + [True]
+    assert "".join(read["token"] for read in reads) == f"{text}。"
+    assert len(reads) - 1 == len(token_ids(TOKENIZER, [f"{text}。"])[0])
+    assert "" in [read["token"] for read in reads[:-1]]
+
+
+@pytest.mark.parametrize("text", PIECES)
+def test_a_character_that_is_written_in_pieces_comes_with_its_last_one(server, monkeypatch, text):
+    tokens = [*token_ids(TOKENIZER, [text])[0], stream_tokens(TOKENIZER).end]
+
+    def next_ones(self, states):
+        return [tokens[len(state.written)] for state in states]
+
+    monkeypatch.setattr(States, "tokens", next_ones)
+    monkeypatch.setitem(ENGINE, "max_target_tokens", 40)
+    with serving(monkeypatch) as server, Client(server.address) as client:
+        client.send("我们走。")
+        client.end()
+        events = list(client)
+    writes = [event for event in events if event["event"] == "write"]
+    assert "".join(event["text"] for event in events) == f"{text}\n"
+    assert len(writes) == len(tokens) - 1
+    assert [write["token"] for write in writes] == [write["text"] for write in writes]
+    assert not any("\N{REPLACEMENT CHARACTER}" in write["token"] for write in writes)
+
+
+# --- sessions that are over, and engines that are not there -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lasts", "grace", "code", "why"),
+    [
+        (0.1, 120.0, "expired", "lasted as long as one may"),
+        (3600.0, 0.0, "expired", "away for more than 0 s"),
+        (3600.0, 120.0, "unknown_session", "no such session"),
+    ],
+)
+def test_a_session_that_is_gone_has_expired_if_its_time_was_over(lasts, grace, code, why):
+    with scripted_serving() as scripted, Client(f"ws{scripted.address[4:]}v1/live") as client:
+        scripted.lasts, scripted.limits = lasts, scripted.limits | {"grace_seconds": grace}
+        client.send("站在那")
+        events = iter(client)
+        while next(events)["event"] != "write":
+            pass
+        time.sleep(0.2)
+        scripted.session.keys += 1
+        scripted.cut()
+        with pytest.raises(ServerError, match=why) as told:
+            list(events)
+    assert (told.value.code, told.value.handed_back) == (code, "站在那")
+
+
+def test_the_engines_state_is_told(monkeypatch):
+    with scripted_serving() as scripted:
+        scripted.engine = {"state": "starting"}
+        with Client(f"ws{scripted.address[4:]}v1/live") as client:
+            client.send("站在那")
+            until(lambda: client.engine == "starting")
+            for now in ({"state": "failed", "reason": "no room"}, {"state": "ready"}):
+                scripted.tell_engine(**now)
+                until(lambda now=now: client.engine == now["state"])
+            assert next(iter(client))["token"] == "站"
+
+
+def test_a_server_without_an_engine_is_asked_again_for_as_long_as_one_is_patient():
+    with scripted_serving() as scripted:
+        scripted.engine = {"state": "failed", "reason": "no room on the GPU"}
+        scripted.fails_with = (1013, "engine", {"retry_after": 0.1, "message": "no room on the GPU"})
+        with (
+            Client(f"ws{scripted.address[4:]}v1/live", patience=0.5) as client,
+            pytest.raises(ServerError, match="no room on the GPU") as told,
+        ):
+            list(client)
+    assert told.value.code == "engine"
+    assert len([message for message in scripted.received if message.type == "start"]) > 2

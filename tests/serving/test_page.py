@@ -12,6 +12,9 @@ from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected,
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
+PIECES = ["😀", "مرحبا", "𠮷", "ก", "👩‍👩‍👧"]  # of an emoji, Arabic, a rare Han character, Thai, five characters in one
+COUNTS = "document.getElementById('counts').textContent"
+
 
 def test_what_is_typed_is_translated_while_it_is_typed(page, scripted):
     for character in SENTENCE:
@@ -214,3 +217,37 @@ def test_it_fits_a_window_in_light_and_dark(browser, scripted, tmp_path, width, 
 
 def test_the_policy_stops_whoever_would_ask(page):
     assert page.stopped() == ["connect-src", "img-src", "script-src-elem", "style-src-attr"]
+
+
+@pytest.mark.parametrize("text", PIECES)
+def test_pieces_of_a_character_end_no_sentence_and_count_as_the_tokens_they_are(browser, scripted, text):
+    scripted.in_pieces = set(text)
+    page = connected(browser, scripted)
+    type_in(page, f"站{text}在那边")
+    tokens = 4 + len(text.encode())
+    until(page, COUNTS, f"{tokens} / {tokens - 2}")
+    marks = [mark for one in text for mark in [*["·"] * (len(one.encode()) - 1), one]]
+    assert page.run(f"{UNDER}.map(column => column[0])") == ["站", *marks, "在", "那", "边"]
+    assert page.run("document.querySelectorAll('#decisions .forced').length") == 0
+    delays = [event["delay"] for event in scripted.events() if event["event"] == "write"]
+    lagging = average_lagging(delays, tokens, len(delays))
+    until(page, "document.getElementById('al').textContent", f"{lagging:.2f}")
+    type_in(page, "。")
+    until(page, f"{UNDER}.at(-1)[0]", "■")
+    assert page.run(f"{UNDER}.filter(column => column[0] === '■').length") == 1
+    until(page, COUNTS, f"{tokens + 1} / {tokens + 1}")
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("text", PIECES)
+def test_a_character_written_in_pieces_is_shown_with_its_last_one(browser, scripted, text):
+    scripted.names, scripted.in_pieces = list(text), set(text)
+    page = connected(browser, scripted)
+    type_in(page, "站在那边的男人曾是棒球手站在那边的男人曾是棒球手。")
+    until(page, COUNTS, "25 / 25")
+    assert page.run(WRITTEN) == scripted.translation
+    page.run("document.getElementById('steps-part').open = true")
+    cells = "[...document.querySelectorAll('#steps td bdi')].map(cell => cell.textContent)"
+    marks = [mark for one in text for mark in [*["·"] * (len(one.encode()) - 1), one]]
+    until(page, cells, [marks[number % len(marks)] for number in range(25)])
+    assert page.complaints() == []

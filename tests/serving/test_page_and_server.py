@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SOURCE, STATE, WRITTEN, connected, type_in, until
+from .live_page import PALE, SOURCE, STATE, UNDER, WRITTEN, at_tab, connected, duplicate, type_in, until
 from .scripted_server import PACKAGE
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -59,6 +59,44 @@ def test_one_types_moves_theta_reloads_loses_the_network_and_goes_on(browser, se
     until(browser, PALE, "", patience=20)
     assert browser.run(WRITTEN).startswith(written)
     assert browser.run(SOURCE) == f"{TEXT}\n她的哥哥在北京工作。"
+
+
+@pytest.mark.parametrize("text", ["我😀们", "مرحبا", "𠮷野家"])
+def test_a_character_of_several_tokens_ends_no_sentence(browser, server, text):
+    browser.open(server.address)
+    browser.run("sessionStorage.clear()")
+    connected(browser, server)
+    browser.slide("theta", 1.0)  # all is read before anything is written
+    type_in(browser, f"{text}\n")
+    until(browser, "document.querySelectorAll('.column').length > 0 && !document.querySelector('.newest')", True)
+    under = [read for read, _ in browser.run(UNDER)]
+    assert under[-1] == "■"
+    assert "■" not in under[:-1]
+    assert "".join(under[:-1]).replace("·", "") == text
+    assert "·" in under
+    until(browser, "document.getElementById('counts').textContent.split(' ')[0]", str(len(under) - 1))
+
+
+def test_a_displaced_tab_has_the_session_back_when_it_asks_for_it(browser, server):
+    browser.open(server.address)
+    browser.run("sessionStorage.clear()")
+    connected(browser, server)
+    type_in(browser, "站在那边。")
+    until(browser, PALE, "")
+    first = browser.session
+    with duplicate(browser, server.address):
+        until(browser, STATE, "open")
+        type_in(browser, "我昨天买了")
+        with at_tab(browser, first):
+            until(browser, STATE, "ended")
+            browser.run("document.getElementById('here').click()")
+            until(browser, f"document.readyState === 'complete' && {STATE} === 'open'", True)
+            assert browser.run(SOURCE) == "站在那边。我昨天买了"
+            type_in(browser, "一本书。\n")
+            until(browser, PALE, "")
+        until(browser, STATE, "ended")
+        gaps = browser.run("[...document.querySelectorAll('.gap')].map(gap => gap.textContent).join()")
+        assert "Another" not in gaps, "the session was not lost"
 
 
 def test_the_pages_policy_and_its_files_are_served(server):

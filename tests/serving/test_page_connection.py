@@ -6,11 +6,27 @@ import pytest
 
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
+from .live_page import (
+    PALE,
+    SAID,
+    SENTENCE,
+    SOURCE,
+    STATE,
+    UNDER,
+    WRITTEN,
+    at_tab,
+    connected,
+    duplicate,
+    numbers,
+    type_in,
+    until,
+)
 from .live_server import until as holds
 from .scripted_server import LIMITS, NAMES
 
 pytestmark = [needs_chromium, pytest.mark.slow]
+
+LOADED_AND_OPEN = f"document.readyState === 'complete' && {STATE} === 'open'"
 
 
 def test_a_reload_takes_nothing_away_and_the_session_goes_on(page, scripted):
@@ -41,7 +57,7 @@ def test_a_sample_goes_on_after_a_reload_and_a_new_beginning_is_empty(page, scri
     page.run("document.getElementById('type').focus()")
     page.run("document.getElementById('anew').click(), document.execCommand('insertText', false, '人')")
     holds(lambda: len(scripted.sessions) == 2)  # until then the page is the one before
-    until(page, f"document.readyState === 'complete' && {STATE} === 'open'", True)
+    until(page, LOADED_AND_OPEN, True)
     assert (page.run(SOURCE), page.run(WRITTEN)) == ("", "")
 
 
@@ -85,7 +101,7 @@ def test_a_lost_connection_is_told_and_taken_up_again(page, scripted):
     scripted.refuses = True
     scripted.cut()
     until(page, STATE, "waiting")
-    assert page.run("document.getElementById('state-text').textContent") == "the connection is lost; reconnecting"
+    assert page.run(SAID) == "the connection is lost; reconnecting"
     scripted.refuses = False
     until(page, STATE, "open")  # by itself
     type_in(page, "曾")
@@ -96,7 +112,7 @@ def test_a_lost_connection_is_told_and_taken_up_again(page, scripted):
 def test_a_network_that_is_gone_is_noticed_at_once(page, scripted):
     conditions = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     page.send("Network.emulateNetworkConditions", offline=True, **conditions)
-    until(page, "document.getElementById('state-text').textContent", "there is no network; reconnecting", patience=2)
+    until(page, SAID, "there is no network; reconnecting", patience=2)
     type_in(page, SENTENCE)
     page.send("Network.emulateNetworkConditions", offline=False, **conditions)
     until(page, WRITTEN, numbers(5))
@@ -109,7 +125,7 @@ def test_a_server_that_no_longer_answers_is_left(browser, scripted):
     connected(browser, scripted)
     browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
     scripted.stalls = True
-    until(browser, "document.getElementById('state-text').textContent", "the server does not answer; reconnecting")
+    until(browser, SAID, "the server does not answer; reconnecting")
     scripted.stalls = False
     type_in(browser, SENTENCE)
     until(browser, WRITTEN, numbers(5))
@@ -213,10 +229,147 @@ def test_whoever_is_replaced_does_not_fight_back(page, scripted):
     assert [message.type for message in scripted.received if message.type in ("start", "resume")] == ["start"]
 
 
+def test_a_displaced_tab_takes_no_text_even_after_a_reload(page, scripted):
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    page.slide("speed", 1)
+    page.run("document.getElementById('play').click()")
+    scripted.cut(4409)
+    until(page, STATE, "ended")
+    for _ in range(2):
+        assert page.run(SAID) == "this session goes on in another window"
+        shown = page.run(SOURCE)
+        disabled = "['type', 'theta', 'sample', 'play', 'speed'].map(id => document.getElementById(id).disabled)"
+        assert page.run(disabled) == [True] * 5
+        told = "No text is taken here: this session goes on in another window."
+        assert page.run("document.getElementById('type').placeholder") == told
+        assert not page.run("document.getElementById('here').hidden")
+        type_in(page, "边")
+        page.run("(() => { const field = document.getElementById('type'); field.value = 'x';"
+                 " field.dispatchEvent(new Event('input')) })()")  # fmt: skip
+        time.sleep(1.2)
+        assert page.run(SOURCE) == shown
+        page.open(scripted.address)
+    assert [message.type for message in scripted.received if message.type in ("start", "resume")] == ["start"]
+
+
+def test_a_displaced_tab_continues_with_all_that_came_in_the_other_one_which_is_displaced(page, scripted):
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    until(page, "sessionStorage.length > 1", True)
+    first = page.session
+    with duplicate(page, scripted.address):
+        until(page, STATE, "open")
+        assert (page.run(SOURCE), page.run(WRITTEN)) == ("站在那", "one")
+        type_in(page, "边的")
+        until(page, WRITTEN, numbers(3))
+        page.slide("theta", 0.75)
+        with at_tab(page, first):
+            until(page, STATE, "ended")
+            page.run("document.getElementById('here').click()")
+            until(page, LOADED_AND_OPEN, True)
+            assert (page.run(SOURCE), page.run(WRITTEN)) == ("站在那边的", numbers(3))
+            assert page.run("document.getElementById('theta').value") == "0.75"
+            type_in(page, "男人曾是")
+            until(page, WRITTEN, numbers(6))
+        until(page, STATE, "ended")
+        assert page.run("document.getElementById('type').disabled")
+        page.run("document.getElementById('here').click()")  # and back
+        until(page, LOADED_AND_OPEN, True)
+        assert (page.run(SOURCE), page.run(WRITTEN)) == ("站在那边的男人曾是", numbers(6))
+        type_in(page, "。")
+        until(page, WRITTEN, f"{numbers(10)}.")
+    until(page, STATE, "ended")
+    assert (len(scripted.sessions), scripted.session.text) == (1, "站在那边的男人曾是。")
+
+
+def test_a_displaced_tab_that_the_other_one_does_not_answer_continues_by_a_session_of_its_own(page, scripted):
+    type_in(page, "站在那边。站在那")
+    until(page, WRITTEN, f"{numbers(5)}. one")
+    scripted.cut(4409)
+    until(page, STATE, "ended")
+    page.run("document.getElementById('here').click()")
+    until(page, WRITTEN, f"{numbers(5)}. one\none")
+    assert "does not answer. Another one" in page.run("document.querySelector('#translation .gap').textContent")
+    type_in(page, "边")
+    until(page, WRITTEN, f"{numbers(5)}. one\none two")
+    assert (len(scripted.sessions), scripted.session.text) == (2, "站在那边")
+
+
+ENGINES = {
+    "starting": ({"state": "starting"}, "the engine is starting", ""),
+    "failed": (
+        {"state": "failed", "reason": "CUDA out of memory"},
+        "the engine cannot start",
+        "The engine cannot start: CUDA out of memory",
+    ),
+}
+NOTICE = "document.getElementById('notice').hidden ? '' : document.getElementById('notice').textContent"
+
+
+@pytest.mark.parametrize(("engine", "said", "notice"), ENGINES.values(), ids=ENGINES)
+def test_what_the_engine_is_doing_is_said_instead_of_connected(page, scripted, engine, said, notice):
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    scripted.tell_engine(**engine)
+    until(page, STATE, engine["state"])
+    assert page.run(SAID).startswith(said)
+    assert page.run(NOTICE) == notice
+    scripted.keeps = True
+    scripted.cut()  # it is told again after each resume
+    until(page, STATE, engine["state"])
+    type_in(page, "边")  # which waits
+    until(page, PALE, "边")
+    holds(lambda: scripted.session.answered == 4)
+    scripted.keeps = False
+    scripted.tell_engine(state="ready")
+    until(page, STATE, "open")
+    assert (page.run(SAID), page.run(NOTICE)) == ("connected", "")
+    type_in(page, "的")
+    until(page, WRITTEN, numbers(3))
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_whatever_is_told_of_a_session_fits_the_window_and_can_be_operated(browser, scripted, width):
+    page = connected(browser, scripted, width=width)
+    for engine in (
+        {"state": "starting"},
+        {"state": "failed", "reason": f"no such file: {'/models' * 20}"},
+        {"state": "ready"},
+    ):
+        scripted.tell_engine(**engine)
+        until(page, f"{STATE} === 'open' ? 'ready' : {STATE}", engine["state"])
+        assert page.outside(".scroll", ".skip", ".hidden") == []
+    assert page.complaints() == []
+    scripted.cut(4409)
+    until(page, STATE, "ended")
+    assert page.outside(".scroll", ".skip", ".hidden") == []
+    assert page.roles()["button"] == ["continue here", "Text file", "▸ start", "begin anew"]
+    page.run("document.querySelector('.skip').focus()")
+    page.press("Tab")
+    assert page.run("document.activeElement.id") == "here"
+
+
+@pytest.mark.parametrize(("engine", "said", "notice"), ENGINES.values(), ids=ENGINES)
+def test_whoever_is_refused_for_want_of_an_engine_is_told_so_and_not_that_the_server_is_busy(
+    browser, scripted, engine, said, notice
+):
+    name = {"starting": "busy", "failed": "engine"}[engine["state"]]
+    scripted.engine = engine
+    scripted.fails_with = (1013, name, {"retry_after": 1.0, "message": "no engine"})
+    browser.open(scripted.address)
+    until(browser, SAID, f"{said}; reconnecting")
+    assert browser.run(NOTICE) == notice
+    type_in(browser, SENTENCE)
+    scripted.fails_with, scripted.engine = None, {"state": "ready"}
+    until(browser, WRITTEN, numbers(5))
+    assert (browser.run(SAID), browser.run(NOTICE)) == ("connected", "")
+
+
 def test_a_busy_server_is_asked_again_when_it_says(browser, scripted):
     scripted.fails_with = (1013, "busy", {"retry_after": 1.0})
     browser.open(scripted.address)
-    until(browser, "document.getElementById('state-text').textContent", "the server is busy; reconnecting")
+    until(browser, SAID, "the server is busy; reconnecting")
     scripted.fails_with, begin = None, time.monotonic()
     until(browser, STATE, "open")
     assert 0.5 < time.monotonic() - begin < 3
@@ -237,9 +390,12 @@ def test_a_session_whose_time_is_over_begins_anew_when_one_types(page, scripted)
     scripted.fails_with = (4408, "expired", {})
     scripted.cut()
     until(page, STATE, "asleep")
+    assert page.run(SAID) == "this session has expired; another one begins when you type"
     scripted.fails_with = None
     type_in(page, "曾")
     until(page, WRITTEN, f"{numbers(5)}\n{numbers(6)}")
+    gap = "This session has expired. Another one translates the unfinished sentence anew."
+    assert page.run("document.querySelector('#translation .gap').textContent") == gap
     assert len(scripted.sessions) == 2
 
 
@@ -256,6 +412,33 @@ def test_text_that_waits_when_the_time_is_over_is_translated_by_another_session(
     until(page, WRITTEN, numbers(5))
     assert "Another one translates" in page.run("document.querySelector('#translation .gap').textContent")
     assert (len(scripted.sessions), scripted.session.text) == (2, SENTENCE)
+
+
+@pytest.mark.parametrize(
+    ("lasts", "grace", "said"),
+    [
+        (0.3, 120.0, "This session has expired."),
+        (3600.0, 0.0, "This session has expired while this page was away."),
+        (3600.0, 120.0, "The server has lost this session."),
+    ],
+)
+@pytest.mark.parametrize("how", ["lost", "reloaded"])
+def test_a_session_that_is_gone_has_expired_if_its_time_was_over_and_else_is_lost(
+    browser, scripted, lasts, grace, said, how
+):
+    scripted.lasts, scripted.limits = lasts, scripted.limits | {"grace_seconds": grace}
+    page = connected(browser, scripted)
+    type_in(page, "站在那边。站在那")
+    until(page, WRITTEN, f"{numbers(5)}. one")
+    time.sleep(0.5)
+    scripted.session.keys += 1
+    if how == "lost":
+        scripted.cut()
+    else:
+        page.open(scripted.address)
+    until(page, WRITTEN, f"{numbers(5)}. one\none")
+    told = page.run("document.querySelector('#translation .gap').textContent")
+    assert told == f"{said} Another one translates the unfinished sentence anew."
 
 
 @pytest.mark.parametrize("how", ["lost", "reloaded"])
@@ -290,7 +473,7 @@ def test_a_server_with_a_token_is_told_it(browser, scripted):
     assert browser.run("document.activeElement.id") == "token"
     browser.send("Input.insertText", text="open barley")
     browser.run("document.querySelector('#token-form button').click()")
-    until(browser, "document.getElementById('state-text').textContent", "that token is wrong")
+    until(browser, SAID, "that token is wrong")
     browser.send("Input.insertText", text="open sesame")
     browser.run("document.querySelector('#token-form button').click()")
     until(browser, STATE, "open")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from duplexmt.serving.client import Client
+from duplexmt.serving.client import Client, ServerError
 
+from ..commands import run, succeeded
 from ..helpers import SENTENCES
-from .live_server import Speaker, tiny_folder, until
+from .live_server import Speaker, multi_path_folder, tiny_folder, until
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +40,7 @@ def served(folder, *arguments):
     try:
         process.page = process.stdout.readline().strip()
         process.address = process.page.replace("http", "ws") + "v1/live"
-        until(lambda: is_ready(process), 90)
+        until(lambda: readiness(process)["ready"], 90)
         yield process
         begin = time.monotonic()
         if process.poll() is None:
@@ -50,12 +52,12 @@ def served(folder, *arguments):
         process.stdout.close()
 
 
-def is_ready(process):
+def readiness(process):
     try:
         with urllib.request.urlopen(process.page + "readyz", timeout=5) as answer:
-            return json.load(answer)["ready"]
+            return json.load(answer)
     except OSError:
-        return False
+        return {"ready": False}
 
 
 def engine_of(process):
@@ -114,6 +116,21 @@ def test_text_is_that_of_translate_py_though_the_engine_is_lost(folder, fault):
             assert rest + "".join(event["text"] for event in others) == expected
 
 
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (WARNING|ERROR) [\w.]+: .+")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
+def test_the_log_says_when_the_engine_was_lost_and_how(folder, number, capfd):
+    with served(folder) as process, Client(process.address):
+        os.kill(engine_of(process), number)
+        until(lambda: "last_failure" in (told := readiness(process)) and told["last_failure"] and told["ready"])
+        assert readiness(process)["last_failure"] == f"has ended (signal {number:d}, {number.name})"
+    lines = capfd.readouterr().err.splitlines()
+    (line,) = [line for line in lines if "the engine" in line]
+    assert f"the engine has ended (signal {number:d}, {number.name}); another one is started" in line
+    assert all(LINE.fullmatch(line) for line in lines), lines
+
+
 def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder, capfd):
     with served(folder) as process:
         speaker = Speaker(process.address, {"type": "start"})
@@ -135,6 +152,11 @@ def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder, ca
         (["limits.idle_seconds=0"], "limits.idle_seconds=0.0: must be a finite number above 0"),
         (["limits.message_characters=3000"], "limits.frame_bytes=16384: must be at least 18100, or a message of"),
         (["limits.messages_burst=1"], "limits.messages_burst=1: must be at least 2"),
+        (
+            ["limits.sessions=3000"],
+            "limits.connections=2048: must be at least limits.sessions=3000, or not all of them",
+        ),
+        (["limits.connections=100000000"], "limits.connections=100000000: these and what else a server opens are"),
         (["limits.idle_second=1"], "did you mean limits.idle_seconds?"),
         (["engine.max_streams=0"], "engine.max_streams=0: must be at least 1"),
         (["engine.max_repeats=0"], "engine.max_repeats=0: must be at least 2, or null for no guard"),
@@ -152,3 +174,41 @@ def test_a_mistake_is_told_in_a_line(folder, arguments, told):
     assert done.stderr.count("\n") == 1, done.stderr
     if "nowhere" in told:
         assert done.stdout == ""  # no address of a server that will not be
+
+
+@pytest.mark.parametrize(("name", "setting"), [("confidence", 0.5), ("hold", 1)])
+def test_what_another_system_serves_is_the_text_of_translate_py(name, setting, tmp_path):
+    folder = multi_path_folder(tmp_path / "model")
+    how = [f"model_folder={folder}", f"run_as={name}", f"setting={setting}"]
+    expected = succeeded(run("translate.py", *how, "max_target_tokens=12", stdin=TEXT.encode())).stdout
+    assert len(expected.split()) > 4
+    with (
+        served(folder, *how[1:], "engine.max_target_tokens=12") as server,
+        Client(server.address) as first,
+        Client(server.address) as second,
+    ):
+        for client in (first, second):  # side by side, in one engine
+            client.send(TEXT)
+            client.end()
+        told = ["".join(event["text"] for event in client) for client in (first, second)]
+        assert first.model["theta"] is None
+    assert [text.split() for text in told] == [expected.split()] * 2
+
+
+def test_a_theta_is_refused_where_the_model_has_none(tmp_path):
+    with (
+        served(multi_path_folder(tmp_path / "model"), "run_as=waitk", "setting=2") as server,
+        Client(server.address, theta=0.3) as client,
+        pytest.raises(ServerError, match="this model is no grid and has none"),
+    ):
+        list(client)
+
+
+def test_a_model_that_cannot_be_run_as_what_was_asked_is_refused_before_an_address_is_told(folder, tmp_path):
+    done = run("serve.py", f"model_folder={folder}", "run_as=confidence", "setting=0.5")
+    assert done.returncode == 2
+    assert "run_as=confidence: " in done.stderr
+    assert "train.py system=waitk system.k=multi" in done.stderr
+    done = run("serve.py", f"model_folder={multi_path_folder(tmp_path / 'model')}")
+    assert "holds a waitk model, no grid: say what to run it as" in done.stderr
+    assert not done.stdout

@@ -11,7 +11,7 @@ from duplexmt.streaming.settled import SettledTokens
 def live_text(tokenizer, language="zh", segmentation="tokens", **values):
     """A text that is cleaned as in training."""
     cleaning = partial(clean_side, language=language), partial(settled_side, language=language)
-    return LiveText(SettledTokens(tokenizer, segmentation), *cleaning, **values)
+    return LiveText(SettledTokens(tokenizer, segmentation), *cleaning, language=language, **values)
 
 
 def cut_at_random(text, draw):

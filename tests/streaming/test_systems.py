@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.policy.knobs import Adaptive
+from duplexmt.policy.knobs import SYSTEMS, Adaptive
 from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.policies import Confidence, Lsg, Theta, WaitK
-from duplexmt.streaming.systems import SYSTEMS, build_system
+from duplexmt.streaming.systems import build_system
 
 from ..helpers import tiny_grid, tiny_prefix
 

@@ -46,7 +46,7 @@ def loss_curve(model_options, steps=STEPS, recompute="nothing"):
     data, vocab_size = golden_data()
     backbone = tiny_backbone(vocab_size=vocab_size, layers=2, scale=0.2)
     model = tiny_grid(backbone, **model_options).double().train()
-    model.recompute = recompute
+    model.recompute(recompute)
     module = GridTranslation(model, data.tokens, lam=0.003, learning_rate=2e-3, warmup_steps=0)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     curve = []

@@ -12,7 +12,7 @@ from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus.evaluation_files import clean_source
 from duplexmt.data.tokenizer import SourceTokens, check_tokens_of, load_tokenizer, save_tokenizer, train_bpe
 from duplexmt.training.finish import link_latest
-from tests.helpers import tiny_backbone, tiny_tokenizer
+from tests.helpers import tiny_backbone, tiny_tokenizer, unknown_kind
 from train import looks_of, train
 
 SMALL = [
@@ -49,6 +49,29 @@ def test_the_scores_of_a_model_folder_are_those_of_its_own_weights(tmp_path):
         assert run(tmp_path / name, *changes) == pytest.approx(expected), name
 
 
+@pytest.mark.parametrize(
+    ("changes", "interval", "batches"),
+    [
+        ([], 3, 2), ([], 1000, 2), (["trainer.accumulate_grad_batches=2"], 3, 2), (["data.batch_size=8"], 5, 4),
+        (["data.batch_size=8", "trainer.accumulate_grad_batches=4"], 5, 4),
+    ],
+)  # fmt: skip
+def test_more_batches_between_validations_than_an_epoch_has_are_refused_before_anything_is_written(
+    changes, interval, batches, tmp_path
+):
+    message = (
+        rf"trainer\.val_check_interval={interval}: an epoch has {batches} batches .* give at most {batches}, or .*0\.5"
+    )
+    with pytest.raises(ValueError, match=message):
+        train(configured(*changes, f"trainer.val_check_interval={interval}"), tmp_path / "run", "test", None)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("interval", ["2", "0.01", "1.0", "00:00:10:00"])
+def test_as_many_batches_between_validations_as_an_epoch_has_or_a_share_or_a_time_are_no_mistake(interval, tmp_path):
+    assert "validation/BLEU" in run(tmp_path, f"trainer.val_check_interval={interval}")
+
+
 def test_what_is_recorded_of_a_training_does_not_depend_on_how_often_it_was_resumed(tmp_path):
     """Stopped within an epoch; resumed, there is nothing left to train."""
 
@@ -80,6 +103,17 @@ def test_a_backbone_takes_no_other_tokenizer_than_its_own(tmp_path):
             tmp_path / "run", f"model.backbone={base}", "model.architecture=null", f"data.tokenizer={other}",
             "data.max_tokens=null", "trainer.max_steps=1",
         )  # fmt: skip
+
+
+def test_a_tokenizer_that_will_hold_live_text_back_is_told_of_before_training(tmp_path, caplog, monkeypatch):
+    unknown_kind(tmp_path / "tokenizer")
+    monkeypatch.setattr("lightning.Trainer.fit", lambda *_, **__: pytest.fail("it is told of first"))
+    for segmentation, told in (("tokens", 1), ("characters", 0)):
+        caplog.clear()
+        changes = [f"data.tokenizer={tmp_path}/tokenizer", f"data.segmentation={segmentation}", "data.max_tokens=null"]
+        with pytest.raises(pytest.fail.Exception, match="it is told of first"):
+            run(tmp_path / segmentation, *changes)
+        assert caplog.text.count("settled at sentence ends and pauses only, as its normalizer Lowercase") == told
 
 
 def test_where_wandb_has_no_run_nothing_is_trained_and_the_way_out_is_told(tmp_path):

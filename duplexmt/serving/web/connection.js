@@ -8,16 +8,19 @@ const PING = 10_000, PATIENCE = 5_000; // ms between two pings, and until a miss
 const FIRST_WAIT = 500, LONGEST_WAIT = 15_000; // ms, doubled from try to try
 const Close = { TOO_BIG: 1009, RESTART: 1012, BAD_MESSAGE: 4400, TOKEN: 4401, UNKNOWN: 4404, IDLE: 4408, REPLACED: 4409 };
 const REASONS = { 1013: "the server is busy", 4413: "this connection was too slow", 4429: "that was too much at once" };
-const NEW = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, text: [], theta: null, model: null };
+const ENGINE = { starting: "the engine is starting", failed: "the engine cannot start" };
+const BEGINNING = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, displaced: false };
+const NEW = { ...BEGINNING, text: [], theta: null, model: null, ends: 0, left: 0, grace: 0 };
 
 export class Connection {
-  // tell: what becomes of it, as functions: state({state, message, until}), ready(), events(events),
-  // snapshot(text, source), renewed(characters, begun), notice(message).
+  // tell: what becomes of it, as functions: state({state, message, until, reason}), ready(), events(events),
+  // snapshot(text, source), renewed(characters, begun, why), notice(message).
   constructor(address, memory, tell) {
     Object.assign(this, { address, memory, tell, socket: null, tries: 0, over: false, asleep: false, token: "" });
     // session, key, the last frame seen; θ as last asked for; positions of the source: `base`, where the sentence begins
     // that is not over, and `at`, up to which it is acknowledged; `text` from `base` on, in the code points it is counted
-    // in; `shown`, the length of the translation so far
+    // in; `shown`, the length of the translation so far; whether another window has displaced this one; by the clock, when
+    // the session `ends`, and when this page `left` it, which it must not for `grace` ms
     Object.assign(this, NEW, memory.session);
     this.toSet = false; // whether θ is to be sent
     this.numbers = 0; // of `set` messages
@@ -29,12 +32,14 @@ export class Connection {
   }
 
   save() {
+    if (this.sent !== null) this.left = Date.now(); // for all that is known should the page be gone next
     this.memory.save(Object.fromEntries(Object.keys(NEW).map((name) => [name, this[name]])));
   }
 
   // --- the connection -------------------------------------------------------------------------------------------
 
   open() {
+    if (this.displaced) return this.end("ended", "this session goes on in another window");
     this.clear();
     this.tell.state({ state: "connecting" });
     const socket = new WebSocket(this.address, PROTOCOL);
@@ -65,6 +70,7 @@ export class Connection {
     for (const timer of Object.values(this.timers)) clearTimeout(timer);
     this.timers = {};
     this.failure = {}; // the server's last error on this connection
+    this.engine = { state: "ready" }; // as last told on it
     this.allowed = null; // how far it lets us send; null until it has said so
     this.sent = null; // how far we have sent
   }
@@ -72,13 +78,14 @@ export class Connection {
   // Give up this connection, and try again later.
   lose(message) {
     if (this.over) return;
-    const socket = this.socket, least = 1000 * (this.failure.retry_after ?? 0);
+    const socket = this.socket, least = 1000 * (this.failure.retry_after ?? 0), { reason } = this.engine;
+    this.save();
     this.socket = null;
     socket?.close();
     this.clear();
     const wait = Math.max(least, Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** this.tries) * (0.75 + Math.random() / 2));
     this.tries += 1;
-    this.tell.state({ state: "waiting", until: performance.now() + wait, message });
+    this.tell.state({ state: "waiting", until: performance.now() + wait, message, reason });
     this.after("open", wait, () => this.open());
   }
 
@@ -88,16 +95,20 @@ export class Connection {
 
   closed(code) {
     const { code: name, message } = this.failure;
+    this.save();
     this.socket = null;
     if (this.over) return;
     if (code === Close.TOKEN) return this.end("token", this.token ? "that token is wrong" : "a token is needed");
-    if (code === Close.REPLACED) return this.end("ended", "this session goes on elsewhere, perhaps in another window");
+    if (code === Close.REPLACED) return this.displace();
     if (code === Close.BAD_MESSAGE || code === Close.TOO_BIG) return this.end("ended", message ?? "page and server do not agree");
     const goesOn = code === Close.UNKNOWN || (name === "expired" && this.session && this.at < this.base + this.text.length);
-    if (code === Close.UNKNOWN || code === Close.RESTART || name === "expired") this.renew();
+    if (name === "expired") this.renew("This session has expired.");
+    if (code === Close.RESTART) this.renew("The server has handed this session back.");
+    if (code === Close.UNKNOWN) this.renew(this.expired());
     if (goesOn) return this.open();
+    if (name === "expired") return this.end("asleep", "this session has expired; another one begins when you type");
     if (code === Close.IDLE) return this.end("asleep", "asleep until you type");
-    this.lose(REASONS[code] ?? message ?? "the connection is lost");
+    this.lose(ENGINE[this.engine.state] ?? REASONS[code] ?? message ?? "the connection is lost");
   }
 
   end(state, message) {
@@ -106,11 +117,28 @@ export class Connection {
     this.tell.state({ state, message });
   }
 
-  // The server knows this session no longer: another one begins with the sentence that was not over.
-  renew() {
+  // Another window has the session, and the key to it: this one must not use its own, which would end the session.
+  displace() {
+    const { socket } = this;
+    this.socket = null;
+    socket?.close();
+    this.displaced = true;
+    this.save();
+    this.open();
+  }
+
+  // What is said of a session the server does not know, where its time was over; nothing else of one that is lost.
+  expired() {
+    const now = Date.now();
+    if (now > this.ends) return "This session has expired.";
+    return now - this.left > this.grace ? "This session has expired while this page was away." : null;
+  }
+
+  // This session is over: another one begins with the sentence that was not.
+  renew(why) {
     if (!this.session) return;
-    this.tell.renewed(this.text.length, this.at > this.base);
-    Object.assign(this, { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0 });
+    this.tell.renewed(this.text.length, this.at > this.base, why);
+    Object.assign(this, BEGINNING);
     this.save();
   }
 
@@ -126,17 +154,19 @@ export class Connection {
     const known = {
       ready: () => this.begun(message),
       ack: () => this.accepted(message),
+      engine: () => this.engineIs(message),
       events: () => this.happened(message),
       error: () => this.failed(message),
       goaway: () => this.tell.notice("The server stops soon; this page will go on with the next one."),
-      pong: () => this.after("ping", PING, () => this.ping()),
+      pong: () => this.ponged(),
     };
     known[message.type]?.(); // `set` needs no answer: each event says by which θ it was decided
   }
 
-  begun({ session, key, model, limits, snapshot }) {
+  begun({ session, key, model, limits, expires, snapshot }) {
     clearTimeout(this.timers.patience);
-    Object.assign(this, { session, key, model, limits, tries: 0 });
+    const ends = Date.now() + 1000 * expires, grace = 1000 * limits.grace_seconds;
+    Object.assign(this, { session, key, model, limits, ends, grace, tries: 0 });
     if (snapshot) {
       this.tell.snapshot(snapshot.text.slice(this.shown), snapshot.source);
       this.overUntil(snapshot.boundary);
@@ -144,16 +174,28 @@ export class Connection {
     }
     this.save();
     this.tell.ready();
-    this.tell.state({ state: "open" });
     this.toSet = this.theta !== null; // it may have been lost on the way
     this.after("ping", PING, () => this.ping());
   }
 
+  engineIs({ state, reason }) {
+    this.engine = { state, reason };
+    if (this.sent !== null) this.opened();
+  }
+
+  // The session goes on, as far as the engine does.
+  opened() {
+    const { state, reason } = this.engine;
+    this.tell.state(state === "ready" ? { state: "open" } : { state, message: ENGINE[state], reason });
+  }
+
   accepted({ at, credit }) {
-    if (this.sent === null && at > this.base) this.pause(); // the connection before may have been lost in a pause
+    const first = this.sent === null;
+    if (first && at > this.base) this.pause(); // the connection before may have been lost in a pause
     this.at = at;
     this.allowed = at + credit;
     this.sent = Math.max(at, this.sent ?? at); // what the last connection sent in vain is sent again
+    if (first) this.opened();
     this.save();
     this.pump();
   }
@@ -184,6 +226,11 @@ export class Connection {
     if (!failure.fatal) this.tell.notice(failure.message);
   }
 
+  ponged() {
+    this.save();
+    this.after("ping", PING, () => this.ping());
+  }
+
   ping() {
     this.send({ type: "ping" });
     this.after("ping", PATIENCE, () => this.lose("the server does not answer"));
@@ -204,6 +251,12 @@ export class Connection {
     this.save();
     if (this.asleep) this.wake();
     this.pump();
+  }
+
+  // Go on without the other window, which does not answer, by another session.
+  goOnAlone() {
+    this.renew("The window with this session does not answer.");
+    this.wake();
   }
 
   // The session is no longer wanted.

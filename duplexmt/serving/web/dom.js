@@ -12,8 +12,10 @@ export const at = (id) => document.getElementById(id);
 export const html = (name, attributes = {}, ...content) => filled(document.createElement(name), attributes, content);
 export const svg = (name, attributes = {}, ...content) => filled(document.createElementNS(SVG, name), attributes, content);
 
-// A token as a label: line ends and lone spaces can be seen, whatever controls or turns text is spelt out.
+// A token as a label: line ends and lone spaces can be seen, whatever controls or turns text is spelt out. One without
+// text is a piece of a character that a later one completes.
 export function legible(text) {
+  if (!text) return "·";
   const shown = text.length > 1 ? text.replace(/^ /, "") : text;
   return shown
     .replace(/[\r\n]/g, "⏎")

@@ -1,6 +1,7 @@
 // The page: joins what a person does, the connection, what is remembered and what is shown.
 import { Connection } from "./connection.js";
 import { at, html } from "./dom.js";
+import { answer, ask } from "./handover.js";
 import { Memory } from "./memory.js";
 import { SAMPLES } from "./samples.js";
 import { Sentence } from "./sentence.js";
@@ -61,14 +62,29 @@ function notice(message) {
 let state = { state: "connecting" };
 function showState(now) {
   state = now;
-  const said = { connecting: "connecting …", open: "connected", waiting: `${now.message}; reconnecting` };
+  const said = {
+    connecting: "connecting …", open: "connected", waiting: `${now.message}; reconnecting`,
+    starting: `${now.message}; your text waits for it`, failed: `${now.message}; the server tries again`,
+  };
   at("state").dataset.state = now.state;
   at("state-text").textContent = said[now.state] ?? now.message;
   at("retry").hidden = now.state !== "waiting";
+  at("here").hidden = !connection.displaced;
   at("token-form").hidden = now.state !== "token";
   if (now.state === "token") at("token").select();
-  if (now.state === "open") notice("");
+  if (now.reason) notice(`The engine cannot start: ${now.reason}`);
+  else if (now.state === "open" || now.state === "starting") notice("");
+  listens(now.state !== "ended", now.message);
   showSeconds();
+}
+
+// Whether text is taken; it is not where no session would have it.
+const { placeholder } = at("type");
+function listens(does, why) {
+  if (!does) typist.stop();
+  at("type").placeholder = does ? placeholder : `No text is taken here: ${why}.`;
+  for (const id of ["type", "theta", "sample", "speed"]) at(id).disabled = !does;
+  at("play").disabled = !does || !at("sample").options.length;
 }
 
 // Seconds to the next try: for the eye only, as a voice would speak them all.
@@ -82,7 +98,8 @@ function showModel() {
   const { name, source_language: source, target_language: target, theta } = connection.model;
   view.speak(source, target);
   at("model").textContent = `Model: ${name}.`;
-  at("theta").value = connection.theta ?? theta;
+  for (const id of ["theta-part", "decisions-part"]) at(id).hidden = theta === null; // no grid has none
+  at("theta").value = connection.theta ?? theta ?? 0.5;
   showTheta();
   offer(SAMPLES[source] ?? []);
 }
@@ -111,7 +128,6 @@ const typist = new Typist(type, () => {
 });
 
 function offer(samples) {
-  at("play").disabled = false;
   if (at("sample").options.length) return;
   const all = samples.length > 1 ? [html("option", { value: samples.join("\n") }, `all ${samples.length} of these`)] : [];
   at("sample").append(...samples.map((text) => html("option", { value: text }, text)), ...all, html("option", { value: "" }, "a text file …"));
@@ -152,6 +168,21 @@ at("anew").addEventListener("click", () => {
   location.reload();
 });
 at("retry").addEventListener("click", () => connection.retry());
+
+answer((session) => {
+  if (connection.session !== session || connection.displaced) return null;
+  const kept = memory.copy(typist.rest.join(""));
+  connection.displace();
+  return kept;
+});
+at("here").addEventListener("click", async () => {
+  at("here").disabled = true;
+  const kept = await ask(connection.session);
+  at("here").disabled = false;
+  if (!kept) return connection.goOnAlone();
+  memory.replace(kept);
+  location.reload();
+});
 at("controls").addEventListener("submit", (event) => event.preventDefault());
 at("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -166,4 +197,7 @@ for (const [kind, what] of memory.story()) show[kind](what);
 if (memory.denied) view.gap("This browser keeps nothing for this page: after a reload it is empty.");
 connection.open();
 if (memory.rest) typist.start(memory.rest);
-addEventListener("pagehide", () => memory.leave(typist.rest.join("")));
+addEventListener("pagehide", () => {
+  connection.save();
+  memory.leave(typist.rest.join(""));
+});

@@ -68,6 +68,19 @@ export class Memory {
     if (session) this.storage.setItem(SESSION, JSON.stringify({ ...session, text: session.text.join("") }));
   }
 
+  // All of it, for another window.
+  copy(rest) {
+    this.write();
+    const all = Object.entries(this.storage).filter(([name]) => name.startsWith(PREFIX));
+    return [...all, [REST, rest]];
+  }
+
+  // Keep what another window has kept, and nothing else that is told to this page.
+  replace(copy) {
+    this.forget();
+    for (const [name, value] of copy) this.storage.setItem(name, value);
+  }
+
   // Nothing is kept any more, not even what still comes before the page is gone.
   forget() {
     this.over = true;

@@ -9,20 +9,20 @@ export class Sentence {
     this.delays = []; // source tokens read when each target token was written
   }
 
-  add({ event, text, token, p_emit: p, theta, delay, reason }) {
+  add({ event, token, end, p_emit: p, theta, delay, reason }) {
     if (!this.columns.length && event !== "read") {
       this.part = true; // its beginning was not seen
       this.columns.push({ source: "…", last: false, written: [], left: null });
     }
     const column = this.columns.at(-1);
     if (event === "read") {
+      const source = end ? "■" : token;
       if (column) {
         column.left = { p, theta };
-        this.decisions.push({ wrote: false, text: token, p, theta, forced: false });
+        this.decisions.push({ wrote: false, text: source, p, theta, forced: false });
       } else this.part = p !== null;
-      const last = token === "";
-      if (!last) this.read += 1;
-      this.columns.push({ source: last ? "■" : token, last, written: [], left: null });
+      if (!end) this.read += 1;
+      this.columns.push({ source, last: end, written: [], left: null });
     } else if (event === "write") {
       column.written.push({ text: token, p, theta });
       this.decisions.push({ wrote: true, text: token, p, theta, forced: column.last });

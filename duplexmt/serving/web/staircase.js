@@ -52,7 +52,7 @@ export function drawStaircase(holder, sentence) {
   });
   tokens.forEach((token, row) => {
     const label = { x: beside - 7, y: place(0, row + 0.5)[1], "text-anchor": "end", class: "label", "font-size": size };
-    picture.append(svg("text", label, fitted(legible(token.text) || "·", size, beside - 12)));
+    picture.append(svg("text", label, fitted(legible(token.text), size, beside - 12)));
   });
   picture.append(svg("text", { x: beside, y: bottom + 31, class: "axis" }, "source token read →"));
   if (!tokens.length) picture.append(svg("text", { x: beside - 7, y: place(0, 0.5)[1], "text-anchor": "end", class: "axis" }, "written ↑"));

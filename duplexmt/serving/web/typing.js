@@ -6,7 +6,7 @@ export function listen(field, tell) {
   let composing = false;
   const take = () => {
     const text = field.value;
-    if (composing || !text) return;
+    if (composing || !text || field.disabled) return;
     field.value = "";
     tell(text);
   };

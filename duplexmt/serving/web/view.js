@@ -132,8 +132,9 @@ export class View {
   }
 
   column({ source, last }) {
-    const read = html("bdi", { class: "read", lang: this.languages.source }, legible(source));
-    if (last) read.setAttribute("aria-label", "end of the sentence");
+    const mark = last ? "end of the sentence" : source ? null : "piece of a character";
+    const spoken = mark && { role: "img", "aria-label": mark };
+    const read = html("bdi", { class: "read", lang: this.languages.source, ...spoken }, legible(source));
     const written = html("bdi", { class: "written", lang: this.languages.target });
     this.columns.at(-1)?.parentElement.classList.remove("newest");
     this.strip.append(html("div", { class: "column newest" }, read, written));
@@ -157,9 +158,10 @@ export class View {
   }
 
   // Another session has begun, with the last so many code points of the source; a sentence in it may have been begun.
-  renewed(characters, begun) {
+  renewed(characters, begun, why) {
     this.lines.translation = null;
-    if (begun) this.gap("The server has lost this session. Another one translates the unfinished sentence anew.");
+    const next = begun ? "Another one translates the unfinished sentence anew." : "Another one goes on.";
+    if (begun || why) this.gap(`${why ?? "The server has lost this session."} ${next}`);
     this.read = characters - Array.from(this.unread.map((text) => text.data).join("")).length;
   }
 
