@@ -31,19 +31,21 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.measuring import QWEN, QWEN_VOCABULARY, check_counts, check_device, qwen
-from duplexmt.cache.grid_cache import GridCache
-from duplexmt.cache.row_cache import RowCache
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import random_backbone
-from duplexmt.grid.model import GridModel
+from duplexmt.decoder.cache import DecoderCache
+from duplexmt.decoder.model import DecoderModel
+from duplexmt.grid.cache import GridCache
+from duplexmt.grid.model import GridModel, build_grid
 from duplexmt.streaming.engine import Engine, Stream
 from duplexmt.streaming.events import End, Read, Write
-from duplexmt.streaming.states import RecomputedStates, StreamState
 
 SMALL = qwen(128, 384, layers=3, heads=4), 3_000
 MODELS: dict[str, dict[str, Any]] = {"": {}, "_io_off": {"input_attends_output": False}}
 EXACT: dict[str, dict[str, Any]] = {"_exact_io_off": {"attention": "exact", "input_attends_output": False}}
+PAPER = {"attention": "approximate", "input_attends_output": True, "softmax": "joint", "emit_hidden": 0}
 LENGTH, K = 32, 3
+Model = GridModel | DecoderModel
 TOKENS = StreamTokens(end=0, seed=1)
 
 
@@ -54,13 +56,13 @@ def backbone(shape: dict[str, Any], vocabulary: int, device: str) -> Any:
     return random_backbone(shape, vocabulary, end_token=None).eval().to(device, dtype)
 
 
-def grid(causal_lm: Any, options: dict[str, Any]) -> GridModel:
+def grid(causal_lm: Any, options: dict[str, Any]) -> Model:
     """The grid model around it, with a constant anchor; the text head never predicts the end token."""
-    model = GridModel(causal_lm, **options, anchor=128)
+    model: Any = build_grid(causal_lm, **PAPER | options, anchor=128)
     model.emit_head.to(causal_lm.lm_head.weight)
     text_logits = model.text_logits
-    model.text_logits = lambda hidden: text_logits(hidden)[..., 1:].roll(1, -1)  # type: ignore[method-assign]
-    return model.eval()
+    model.text_logits = lambda hidden: text_logits(hidden)[..., 1:].roll(1, -1)
+    return model.eval()  # type: ignore[no-any-return]
 
 
 class Laps:
@@ -106,8 +108,8 @@ def sentence(runs: Sequence[Sequence[float]], device: str) -> float:
 
 def direct(stream: Stream, length: int) -> None:
     """Have the next step of a stream go along the path of wait-k: k reads ahead of its writes, to the end."""
-    text_read = stream.state.read - stream.prefix
-    ahead = text_read >= min(len(stream.state.written) + K, length)
+    text_read = stream.visible - stream.prefix
+    ahead = text_read >= min(len(stream.written) + K, length)
     stream.theta = 0.0 if ahead else 1.0
 
 
@@ -132,7 +134,7 @@ def decode(engine: Engine, streams: int, length: int, device: str) -> tuple[list
         events = engine.step()
         if not all(isinstance(event, Read) and event.emit_probability is None for event in events):
             laps.put()
-            size = live[0].state.read + len(live[0].state.target)
+            size = live[0].visible + len(live[0].target)
             sizes.append((size, not isinstance(events[0], Read)))
         written += sum(isinstance(event, Write) for event in events)
         if any(isinstance(event, End) for event in events):
@@ -152,14 +154,16 @@ def wait_k_path() -> list[tuple[int, int]]:
 
 
 @torch.no_grad()
-def recompute(model: GridModel, device: str, read: int, written: int) -> float:
+def recompute(model: Model, device: str, read: int, written: int) -> float:
     """One step by the grid of all that is visible, text head where it is needed."""
-    states, source = RecomputedStates(model), [*range(2, LENGTH + 1), TOKENS.end]
-    state = StreamState(0, source, [TOKENS.seed, *range(2, written + 2)], LENGTH, read)
+    source = torch.tensor([[*range(2, LENGTH + 1), TOKENS.end][:read]], device=device)
+    target = torch.tensor([[TOKENS.seed, *range(2, written + 2)]], device=device)
     laps = Laps(device)
-    states([state])
+    hidden = model(source, target)[:, -1, -1]
+    p_emit, _ = model.decide(hidden)
+    p_emit.tolist()
     if written + K <= read or read == LENGTH:
-        states.tokens([state])
+        model.text_logits(hidden).argmax(-1).tolist()
     laps.put()
     return laps.seconds[0]
 
@@ -207,9 +211,10 @@ def straight_line(sizes: list[tuple[int, bool]], seconds: list[float]) -> dict[s
     return dict(zip(names, found.tolist(), strict=True)) | {"r2": float(1 - (y - columns @ found).var() / y.var())}
 
 
-def cache_of_one(model: GridModel) -> Any:
+def cache_of_one(model: Model) -> Any:
     """The cache that fits a model, for one stream of 64 + 64 tokens."""
-    return (RowCache if model.row_cacheable else GridCache)(model, slots=1, length=2 * LENGTH)
+    kind: Any = DecoderCache if isinstance(model, DecoderModel) else GridCache
+    return kind(model, slots=1, length=2 * LENGTH)
 
 
 def milliseconds(seconds: list[float], share: float) -> float:
@@ -217,7 +222,7 @@ def milliseconds(seconds: list[float], share: float) -> float:
     return round(1000 * float(np.quantile(seconds, share)), 3)
 
 
-def engine_of(model: GridModel, streams: int, compiled: bool, length: int = LENGTH) -> Engine:
+def engine_of(model: Model, streams: int, compiled: bool, length: int = LENGTH) -> Engine:
     """An engine that writes as many tokens as it reads."""
     return Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams, compiled=compiled)
 

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..baselines.attention import AttentionRecord, recording
-from ..baselines.prefix_cache import SOURCE, TARGET, PrefixCache, Slot
-from ..baselines.prefix_model import PrefixModel
 from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..data.tokenizer import StreamTokens, token_ids
+from ..decoder.cache import TARGET, Append, DecoderCache, Token
+from ..decoder.layout import SOURCE
+from ..decoder.model import DecoderModel
 from ..model_folder.artifact import choose_device, load_model_folder
 from ..model_folder.manifest import read_manifest, write_manifest
 from ..policy.heatmap import losses_of_head
@@ -28,7 +28,7 @@ CLEAR = 1.0  # nats
 
 @torch.no_grad()
 def brought_by(
-    model: PrefixModel, tokens: StreamTokens, source: Sequence[int], text: Sequence[int]
+    model: DecoderModel, tokens: StreamTokens, source: Sequence[int], text: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """How many nats of each target token's loss the reading of one source token takes away at most, and which.
 
@@ -42,19 +42,18 @@ def brought_by(
     before, device = len(tokens.source_prefix), model.device
     whole = torch.tensor([*tokens.prefix(()), *source, tokens.end], device=device)
     target = torch.tensor([tokens.seed, *tokens.target_prefix, *text], device=device)
-    seen = before + torch.arange(len(source) + 1, device=device)  # from no text token to all, a row each
-    n, first = len(seen), len(target) - len(text) - 1
-    states = model(
-        whole.expand(n, -1), target.expand(n, -1), seen.new_full((n,), len(whole)), seen[:, None].expand(n, len(target))
-    )
+    n, first = len(source) + 1, len(target) - len(text) - 1
+    # From no text token to all, a target each.
+    layout = model.layout([(len(whole), len(target))], [[torch.full((len(target),), before + x) for x in range(n)]])
+    states = model.states(whole, target, layout).view(n, len(target), -1)
     cells, labels = states[:, first:-1].flatten(0, 1), target[first + 1 :].repeat(n)
-    losses = losses_of_head(cells, model.causal_lm.lm_head, labels).view(n, -1)
+    losses = losses_of_head(cells, model.text_head, labels, model.logit_cap).view(n, -1)
     drops, places = (losses[:-1] - losses[1:]).max(0)
     return drops, places
 
 
 @torch.no_grad()
-def attended(model: PrefixModel, tokens: StreamTokens, source: Sequence[int], text: Sequence[int]) -> Tensor:
+def attended(model: DecoderModel, tokens: StreamTokens, source: Sequence[int], text: Sequence[int]) -> Tensor:
     """What all heads attend to where each target token is predicted, the whole source read.
 
     Returns:
@@ -63,16 +62,15 @@ def attended(model: PrefixModel, tokens: StreamTokens, source: Sequence[int], te
     before, whole = len(tokens.source_prefix), [*tokens.prefix(()), *source, tokens.end]
     target = [tokens.seed, *tokens.target_prefix, *text]
     anchor = len(whole) if model.anchor == "source_length" else int(model.anchor)
-    slots = [Slot(token, SOURCE, x) for x, token in enumerate(whole)]
-    slots += [Slot(token, TARGET, anchor + y) for y, token in enumerate(target)]
-    record = AttentionRecord(None, slice(before, before + len(source)))
-    with recording(model):
-        PrefixCache(model).append_all([slots], record=record)
-    return record.weights[0, :, len(slots) - len(text) - 1 : -1]
+    placed = [Token(SOURCE, x, token, x, x + 1) for x, token in enumerate(whole)]
+    placed += [Token(TARGET, y, token, anchor + y, len(whole)) for y, token in enumerate(target)]
+    append = Append(0, placed, attended=slice(before, before + len(source)))
+    DecoderCache(model).append([append])
+    return torch.cat(append.weights)[:, len(placed) - len(text) - 1 : -1]
 
 
 def best_heads(
-    model: PrefixModel, tokens: StreamTokens, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], count: int
+    model: DecoderModel, tokens: StreamTokens, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], count: int
 ) -> tuple[list[list[int]], list[float]]:
     """The heads that align best.
 
@@ -116,7 +114,7 @@ def main() -> None:
         if arguments.pairs < 1:
             raise ValueError(f"--pairs {arguments.pairs}: must be at least 1")
         loaded = load_model_folder(arguments.model_folder, choose_device("auto"))
-        if not isinstance(loaded.model, PrefixModel):
+        if loaded.model.system == "grid":
             raise ValueError(f"{arguments.model_folder} holds a grid: AlignAtt is for wait-k and offline models")
         settings = corpus_settings(loaded.info["data"]) | {"tokenizer": loaded.tokenizer}
         pairs = prepare_corpus(**settings).splits["train"][: arguments.pairs]

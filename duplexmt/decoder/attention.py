@@ -192,13 +192,17 @@ def naive_attention(
 
 def capped_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, scale: float, softcap: float | None) -> Tensor:
     """Attention in plain operations: `[…, H, Y, E]` to `[…, K, Z, E]` under `seen` `[…, Y, Z]`."""
-    if q.shape[-3] != k.shape[-3]:
-        k, v = (states.repeat_interleave(q.shape[-3] // states.shape[-3], -3) for states in (k, v))
-    scores = q @ k.transpose(-1, -2) * scale
+    v = v.repeat_interleave(q.shape[-3] // v.shape[-3], -3)
+    return attention_weights(q, k, seen, scale, softcap).to(v.dtype) @ v
+
+
+def attention_weights(q: Tensor, k: Tensor, seen: Tensor, scale: float, softcap: float | None) -> Tensor:
+    """How much each query attends to each key, `[…, H, Y, Z]`, in at least float32."""
+    scores = q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).transpose(-1, -2) * scale
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return F.softmax(scores.masked_fill(~seen.unsqueeze(-3), float("-inf")), -1).to(v.dtype) @ v
+    return F.softmax(scores.masked_fill(~seen.unsqueeze(-3), float("-inf")), -1)
 
 
 def _kernel_proves_itself(q: Tensor, k: Tensor) -> bool:

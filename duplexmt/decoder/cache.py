@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..kernels.packed import Norm, PackedLayer, packed_layers
-from .attention import capped_attention
+from .attention import PackedAttention, attention_weights, capped_attention
 from .blocks import window_of
-from .layout import SOURCE
+from .layout import SOURCE, Layout
 from .model import DecoderModel
 from .rope import signed
 
@@ -76,10 +76,7 @@ class DecoderCache:
     ) -> None:
         self.model, self.lines, self.max_bytes, self.heads = model, lines, max_bytes, heads
         self.device, self.dtype = model.device, model.dtype
-        config, attention = model.causal_lm.config, model.decoder.layers[0].self_attn
-        self.E = attention.head_dim
-        self.K = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        self.layers = len(model.decoder.layers)
+        self.sizes = entry_sizes(model)
         self.slots, self.length = 0, 0
         self.keys: list[Tensor] = []  # of each layer, [slots, length, lines, K, E]
         self.values: list[Tensor] = []
@@ -95,7 +92,8 @@ class DecoderCache:
     @property
     def bytes_per_token(self) -> int:
         """Memory of a place of all lines."""
-        return 2 * self.layers * self.lines * self.K * self.E * self.dtype.itemsize
+        entries = sum(shape.numel() for of_layer in self.sizes for shape in of_layer)
+        return entries * self.lines * self.dtype.itemsize
 
     @property
     def bytes(self) -> int:
@@ -159,13 +157,7 @@ class DecoderCache:
             new_length *= 2
         if (new_slots, new_length) == (self.slots, self.length):
             return
-        needed = new_slots * new_length * self.bytes_per_token
-        free = free_bytes(self.device) if self.max_bytes is None else self.max_bytes
-        if needed > free:
-            raise ValueError(
-                f"a cache of {new_slots} streams of {new_length} tokens takes {needed / 2**20:,.0f} MiB, and there are "
-                f"{free / 2**20:,.0f} MiB: decode fewer streams at once (batch_size), or shorter ones"
-            )
+        check_memory(new_slots, new_length, self.bytes_per_token, self.device, self.max_bytes)
         with torch.inference_mode(False), torch.no_grad():  # tensors that may be written to in any mode
 
             def resized(old: Tensor | None, dtype: torch.dtype, *shape: int) -> Tensor:
@@ -174,9 +166,9 @@ class DecoderCache:
                     new[: self.slots, : self.length] = old
                 return new
 
-            for entries in (self.keys, self.values):
-                old: list[Any] = list(entries) or [None] * self.layers
-                entries[:] = [resized(one, self.dtype, self.K, self.E) for one in old]
+            for entries, shapes in zip((self.keys, self.values), zip(*self.sizes, strict=True), strict=True):
+                old: list[Tensor | None] = [*entries] or [None] * len(shapes)
+                entries[:] = [resized(one, self.dtype, *shape) for one, shape in zip(old, shapes, strict=True)]
             self.positions = resized(self.positions if self.slots else None, torch.int64)
         self.slots, self.length = new_slots, new_length
 
@@ -251,25 +243,22 @@ class _Step:
         found = []
         for group, members in zip(self.groups, self.members, strict=True):
             found.append(group(q[group.part], keys, values, scale, window, softcap))
-            if members[0].attended is not None:
-                self._record(group, members, layer, q[group.part], keys, scale, window)
+            if any(one.attended is not None for one in members):
+                self._record(group, members, layer, q[group.part], keys, (scale, window, softcap))
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def _record(
-        self, group: "_Group", members: list[Append], layer: int, q: Tensor, keys: Tensor, scale: float, window: Any
+        self, group: "_Group", members: list[Append], layer: int, q: Tensor, keys: Tensor, how: tuple[Any, ...]
     ) -> None:
         """Tell how much of their attention the chosen heads of a layer give to the source."""
-        heads = self.cache.heads
-        own = range(q.shape[1]) if heads is None else [head for at, head in heads if at == layer]
-        if not len(own):
-            return
-        chosen = torch.tensor(list(own), device=q.device)
-        queries = group.padded_queries(q)[:, chosen]  # [n, heads, w, E]
-        shared = group.entries(keys)[:, chosen // (q.shape[1] // keys.shape[-2])]
-        scores = (queries @ shared.transpose(2, 3) * scale).masked_fill(~group.mask(window)[:, None], float("-inf"))
-        weights = scores.softmax(-1).unflatten(-1, (group.W, self.cache.lines))[..., SOURCE]
-        for one, of_stream in zip(members, weights, strict=True):
-            one.weights.append(of_stream[:, : len(one.tokens), one.attended])
+        heads, H = self.cache.heads, q.shape[1]
+        own = torch.tensor([head for at, head in heads or [(layer, head) for head in range(H)] if at == layer])
+        if len(own):
+            own = own.to(q.device)
+            weights = group.weights(q[:, own], keys[..., own // (H // keys.shape[-2]), :], *how)
+            for one, of_stream in zip(members, weights, strict=True):
+                if one.attended is not None:
+                    one.weights.append(of_stream[:, : len(one.tokens), one.attended])
 
 
 class _Group:
@@ -327,19 +316,58 @@ class _Group:
         self, q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None, softcap: float | None
     ) -> Tensor:
         """Contexts `[m, H, E]` of queries `[m, H, E]`."""
-        (_, H, E), K = q.shape, keys.shape[-2]
-        G, seen = H // K, self.mask(window)
+        H, K, seen = q.shape[1], keys.shape[-2], self.mask(window)
         k, v = self.entries(keys), self.entries(values)
         queries = self.padded_queries(q)
         if softcap is not None:
             context = capped_attention(queries, k, v, seen, scale, softcap)
         else:  # query heads that share keys stand side by side, as further queries
-            queries = queries.unflatten(1, (K, G)).flatten(2, 3)
-            mask = seen[:, None] if self.w == 1 else seen[:, None].repeat(1, 1, G, 1)
+            queries = queries.unflatten(1, (K, -1)).flatten(2, 3)
+            mask = seen[:, None] if self.w == 1 else seen[:, None].repeat(1, 1, H // K, 1)
             context = F.scaled_dot_product_attention(queries.to(k.dtype), k, v, mask, scale=scale)
-            context = context.unflatten(2, (G, self.w)).flatten(1, 2)
-        context = context.transpose(1, 2).reshape(self.n * self.w, H, E)
+            context = context.unflatten(2, (-1, self.w)).flatten(1, 2)
+        context = context.transpose(1, 2).reshape(self.n * self.w, H, -1)
         return context if self.padded is None else context.index_select(0, self.padded)
+
+    def weights(self, q: Tensor, keys: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
+        """How much each token attends to the source, `[n, H, w, W]`."""
+        every = attention_weights(self.padded_queries(q), self.entries(keys), self.mask(window), scale, softcap)
+        return every.unflatten(-1, (self.W, -1))[..., SOURCE]
+
+
+class _Sizes(PackedAttention):
+    """Notes what the layers' keys and values are like, and attends to nothing."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
+        self.noted: dict[int, tuple[torch.Size, torch.Size]] = {}
+
+    def __call__(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
+    ) -> Tensor:
+        """See `attention.Packed`."""
+        self.noted[layer] = k.shape[1:], v.shape[1:]
+        return v.new_zeros(len(q), q.shape[1], v.shape[-1])
+
+
+@torch.inference_mode()
+def entry_sizes(model: DecoderModel) -> list[tuple[torch.Size, torch.Size]]:
+    """Heads and their width, of each layer's keys and of its values, which types have under names of their own."""
+    layout = Layout.of([(1, 1)], [[torch.ones(1, dtype=torch.int64)]], 0, device=model.device)
+    packed = _Sizes(layout)
+    model.packed_states(torch.zeros_like(layout.pair), layout.position, packed)
+    return [packed.noted[layer] for layer in sorted(packed.noted)]
+
+
+def check_memory(slots: int, length: int, bytes_per_token: int, device: torch.device, max_bytes: int | None) -> None:
+    """Raise `ValueError` for a cache of more than `max_bytes`, by default what is free on its device."""
+    needed = slots * length * bytes_per_token
+    free = free_bytes(device) if max_bytes is None else max_bytes
+    if needed > free:
+        raise ValueError(
+            f"a cache of {slots} streams of {length} tokens takes {needed / 2**20:,.0f} MiB, and there are "
+            f"{free / 2**20:,.0f} MiB: decode fewer streams at once (batch_size), or shorter ones"
+        )
 
 
 def free_bytes(device: torch.device) -> int:

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..decoder.cache import free_bytes
+from ..decoder.cache import check_memory, free_bytes
 from ..decoder.rope import signed
 from ..kernels.packed import Norm, PackedLayer, packed_layers
 from .lines import I, ManySteps, O, OneStep, Steps
@@ -102,7 +102,7 @@ class GridCache:
         self.E = attention.head_dim
         self.K = attention.k_proj.out_features // self.E
         self.G = attention.q_proj.out_features // (self.K * self.E)
-        self._check_memory(slots, length)
+        check_memory(slots, length, self.bytes_per_token, self.device, max_bytes)
         self.tokens = torch.zeros(2, slots, length, dtype=torch.int64, device=self.device)
         self.count = [[0] * slots, [0] * slots]  # tokens of each stream, by slot
         self.start = [0] * slots  # first position of each target stream
@@ -351,22 +351,13 @@ class GridCache:
             self.generation += 1
         if (new_slots, new_length) == (have_slots, have_length):
             return
-        self._check_memory(new_slots, new_length)
+        check_memory(new_slots, new_length, self.bytes_per_token, self.device, self.max_bytes)
         with torch.inference_mode(False), torch.no_grad():
             self._resize(new_slots, new_length)
             self.tokens = resized(self.tokens, new_slots, new_length)
         for numbers in (*self.count, self.start):
             numbers += [0] * (new_slots - have_slots)
         self.generation += 1
-
-    def _check_memory(self, slots: int, length: int) -> None:
-        needed = slots * length * self.bytes_per_token
-        free = free_bytes(self.device) if self.max_bytes is None else self.max_bytes
-        if needed > free:
-            raise ValueError(
-                f"a cache of {slots} streams of {length} tokens takes {needed / 2**20:,.0f} MiB, and there are "
-                f"{free / 2**20:,.0f} MiB: decode fewer streams at once (batch_size), or shorter ones"
-            )
 
     def _resize(self, slots: int, length: int) -> None:
         """Keep all entries in larger tensors."""

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from duplexmt.cache import step_attention, stream_cache
-from duplexmt.cache.grid_cache import GridCache
-from duplexmt.cache.row_cache import MANY, RowCache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duplexmt.decoder.backbone import add_lora
+from duplexmt.grid import cache as grid_cache
+from duplexmt.grid import step_attention
+from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import GridModel
 from duplexmt.grid.prefix_softmax import prefix_softmax
 from duplexmt.kernels import packed
@@ -23,15 +23,7 @@ GRID_OPTIONS = [
     for softmax in ("joint", "separate")
     for anchor in ("source_length", 0, 40)
 ]
-ROW_OPTIONS = [
-    {"attention": "exact", "input_attends_output": False, "anchor": anchor}
-    for anchor in ("source_length", 3, "visible_length")
-]
 MODELS = {}
-
-
-def cache_of(model, **values):
-    return (RowCache if model.row_cacheable else GridCache)(model, **values)
 
 
 def model_with(options, model_type="qwen2"):
@@ -81,10 +73,10 @@ def step_streams(cache, streams, emits):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from(GRID_OPTIONS + ROW_OPTIONS), st.lists(st.booleans(), max_size=14), st.integers(0, 99))
+@given(st.sampled_from(GRID_OPTIONS), st.lists(st.booleans(), max_size=14), st.integers(0, 99))
 def test_cached_step_equals_full_grid_at_every_state(options, emits, seed):
     model = model_with(options)
-    cache = cache_of(model, slots=1, length=2)  # small, so that it has to grow
+    cache = GridCache(model, slots=1, length=2)  # small, so that it has to grow
     stream = Live(0, model, torch.Generator().manual_seed(seed), total=emits.count(False) + 1)
     open_streams(cache, [stream])
     for emit in emits:
@@ -92,11 +84,11 @@ def test_cached_step_equals_full_grid_at_every_state(options, emits, seed):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from(GRID_OPTIONS + ROW_OPTIONS), st.data(), st.integers(0, 99))
+@given(st.sampled_from(GRID_OPTIONS), st.data(), st.integers(0, 99))
 def test_streams_that_join_leave_and_mix_steps_equal_the_full_grid_of_each_alone(options, data, seed):
     model = model_with(options)
     draw = torch.Generator().manual_seed(seed)
-    cache = cache_of(model, slots=1, length=4)
+    cache = GridCache(model, slots=1, length=4)
     live, free = [], [3, 2, 1, 0]
     for _ in range(8):
         if free and (not live or data.draw(st.booleans(), label="join")):
@@ -109,38 +101,19 @@ def test_streams_that_join_leave_and_mix_steps_equal_the_full_grid_of_each_alone
         step_streams(cache, moving, [data.draw(st.booleans(), label="emit") for _ in moving])
 
 
-@pytest.mark.parametrize("options", ROW_OPTIONS, ids=str)
-def test_a_crowd_of_rows_of_all_lengths_equals_the_full_grid_and_streams_open_in_others_steps(options):
-    model, draw = model_with(options), torch.Generator().manual_seed(1)
-    cache = cache_of(model, slots=1, length=2)
-    crowd = [Live(slot, model, draw, total=1 + slot % 9) for slot in range(2 * MANY + 3)]
-    old, new = crowd[:-5], crowd[-5:]
-    open_streams(cache, old)
-    for _ in range(6):
-        step_streams(cache, old, [bool(torch.rand((), generator=draw) < 0.5) for _ in old])
-    assert len(cache._groups([s.slot for s in old], [False] * len(old))) == 2
-    cache.begin([s.slot for s in new], [s.target[0] for s in new], [s.total for s in new])
-    for stream in new:
-        stream.source.clear()
-    step_streams(cache, crowd, [stream in old and stream.slot % 4 == 0 for stream in crowd])
-    step_streams(cache, crowd[::-1], [stream.slot % 3 == 0 for stream in crowd])
-
-
 @pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen3"])
-@pytest.mark.parametrize("options", [{}, ROW_OPTIONS[0]], ids=["lines", "rows"])
-def test_every_supported_decoder_is_cached_exactly(model_type, options):
-    model = model_with(options, model_type)
-    cache = cache_of(model)
+def test_every_supported_decoder_is_cached_exactly(model_type):
+    model = model_with({}, model_type)
+    cache = GridCache(model)
     stream = Live(0, model, torch.Generator().manual_seed(0), total=3)
     open_streams(cache, [stream])
     for emit in (True, False, True, True, False):
         step_streams(cache, [stream], [emit])
 
 
-@pytest.mark.parametrize("options", [{}, ROW_OPTIONS[0]], ids=["lines", "rows"])
-def test_a_reused_slot_remembers_nothing(options):
-    model = model_with(options)
-    cache, fresh = cache_of(model), cache_of(model)
+def test_a_reused_slot_remembers_nothing():
+    model = model_with({})
+    cache, fresh = GridCache(model), GridCache(model)
     for emit in (True, False, True):
         if emit is True and not cache.count[0][0]:
             cache.open([0], [5], [6], [9])
@@ -152,10 +125,9 @@ def test_a_reused_slot_remembers_nothing(options):
         assert torch.equal(cache.step(*step), fresh.step(*step))
 
 
-@pytest.mark.parametrize("options", [{}, ROW_OPTIONS[0]], ids=["lines", "rows"])
-def test_a_sliding_window_shorter_than_the_streams_is_refused_while_decoding(options):
-    model = GridModel(tiny_backbone("mistral", sliding_window=4), **options)
-    cache = cache_of(model)
+def test_a_sliding_window_shorter_than_the_streams_is_refused_while_decoding():
+    model = GridModel(tiny_backbone("mistral", sliding_window=4))
+    cache = GridCache(model)
     cache.open([0], [5], [6], [9])
     for emit in (True, False):
         cache.step([0], [emit], [7])
@@ -204,12 +176,10 @@ def test_scores_of_a_steps_self_attention_are_not_rounded_to_half_precision(dtyp
     assert (context.double() - expected).norm() < 0.005 * expected.norm()
 
 
-def test_a_cache_refuses_models_that_do_not_fit_it():
-    with pytest.raises(ValueError, match=r"neither exact attention nor .* fits this cache: with I←O off RowCache"):
-        GridCache(GridModel(tiny_backbone(), attention="exact"))
-    for options in ({}, {"attention": "exact"}, {**ROW_OPTIONS[0], "softmax": "separate"}):
-        with pytest.raises(ValueError, match=r"a cache of rows holds exact attention with joint softmax and I←O off"):
-            RowCache(GridModel(tiny_backbone(), **options))
+@pytest.mark.parametrize("options", [{"attention": "exact"}, {"anchor": "visible_length"}], ids=str)
+def test_a_cache_refuses_models_that_do_not_fit_it(options):
+    with pytest.raises(ValueError, match=r"neither exact attention nor .* fits this cache: .* is a DecoderModel's"):
+        GridCache(GridModel(tiny_backbone(), **options))
 
 
 def test_memory_is_that_of_the_entries():
@@ -221,9 +191,6 @@ def test_memory_is_that_of_the_entries():
     assert cache.bytes == 2 * 3 * 16 * (layers * a_token + layer_0) * 4 == 3 * 16 * cache.bytes_per_token
     separate = GridCache(model_with({"softmax": "separate"}).float(), slots=3, length=16)
     assert separate.bytes == cache.bytes + 2 * 3 * 16 * layers * H * E * 4 == 3 * 16 * separate.bytes_per_token
-    MODELS.clear()
-    rows = RowCache(model_with(ROW_OPTIONS[0]).float(), slots=3, length=16)
-    assert rows.bytes == 2 * 3 * 16 * layers * 2 * K * E * 4 == 3 * 16 * rows.bytes_per_token
     MODELS.clear()
 
 
@@ -242,7 +209,7 @@ def test_memory_that_only_holds_files_counts_as_free(monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 1 if name == "SC_AVPHYS_PAGES" else sysconf(name))
     cache, _ = opened(GridModel(tiny_backbone(), anchor=3).eval(), 3)
     cache.make_room(8, 64)
-    assert stream_cache.free_bytes(torch.device("cpu")) > 2**26
+    assert grid_cache.free_bytes(torch.device("cpu")) > 2**26
 
 
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])  # with biases, with norms of heads
@@ -251,23 +218,13 @@ def test_however_weights_are_kept_a_step_is_the_same(model_type, monkeypatch):
     caches = {}
     for how, (smallest, free) in {"reordered": (0, 2**40), "joined": (2**40, 2**40), "apart": (0, 1000)}.items():
         monkeypatch.setattr(packed, "SMALLEST", smallest)
-        monkeypatch.setattr(stream_cache, "free_bytes", lambda device, free=free: free)
+        monkeypatch.setattr(grid_cache, "free_bytes", lambda device, free=free: free)
         caches[how], _ = opened(model, 3, max_bytes=2**40)
         assert {product.how for layer in caches[how].packed for product in (layer.qkv, layer.down)} == {how}
     for step in random_moves(torch.Generator().manual_seed(2), 3, 12):
         hidden = {how: cache.step(*step) for how, cache in caches.items()}
         torch.testing.assert_close(hidden["reordered"], hidden["apart"], rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(hidden["joined"], hidden["apart"], rtol=1e-5, atol=1e-5)
-
-
-def test_half_precision_stays_near_the_whole_one_row_by_row():
-    whole, half = (GridModel(tiny_backbone(scale=0.25), **ROW_OPTIONS[1]).eval() for _ in range(2))
-    half.emit_head.load_state_dict(whole.emit_head.state_dict())
-    (exact, _), (moving, _) = opened(whole, 3), opened(half.bfloat16(), 3)
-    for step in random_moves(torch.Generator().manual_seed(1), 3, 8):
-        hidden = moving.step(*step)
-        assert hidden.dtype == torch.bfloat16
-        torch.testing.assert_close(hidden.float(), exact.step(*step), rtol=0, atol=0.2)
 
 
 @pytest.mark.parametrize("io", [True, False])
@@ -308,7 +265,7 @@ def random_moves(draw, open_slots, steps):
 
 
 def opened(model, streams, **values):
-    cache = cache_of(model, slots=streams, length=16, **values)
+    cache = GridCache(model, slots=streams, length=16, **values)
     return cache, cache.open(range(streams), *([slot + shift for slot in range(streams)] for shift in (5, 15, 9)))
 
 

@@ -4,13 +4,13 @@ from functools import partial
 
 import pytest
 import torch
-from duplexmt.cache.grid_cache import GridCache
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.decoder.blocks import finish_block
 from duplexmt.decoder.knobs import RECOMPUTE
+from duplexmt.grid.cache import GridCache
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.products import matrix_products

@@ -10,10 +10,10 @@ import urllib.request
 from contextlib import closing
 
 import pytest
-from duplexmt.cache.stream_cache import StreamCache
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from duplexmt.grid import cache as grid_cache
 from duplexmt.serving import engine_process
 from duplexmt.serving.server import listen
 from duplexmt.serving.settings import EngineSettings
@@ -504,13 +504,13 @@ def test_engines_that_end_while_a_session_waits_for_its_speaker_are_not_held_aga
         assert speaker.whole() == translated(TEXT)
 
 
-def room_for_one(self, slots, length):
+def room_for_one(slots, *of_what):
     if slots > 1:
         raise ValueError(f"a cache of {slots} streams takes too much")
 
 
 def test_a_sentence_that_finds_no_room_is_over_and_the_others_go_on(monkeypatch, caplog):
-    monkeypatch.setattr(StreamCache, "_check_memory", room_for_one)
+    monkeypatch.setattr(grid_cache, "check_memory", room_for_one)
     with serving(monkeypatch) as server:
         first = begun(server, TEXT[:5])
         first.until("events")

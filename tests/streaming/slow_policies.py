@@ -138,9 +138,13 @@ class Weighed(NaivelyPacked):
         self.weights = []
 
     def __call__(self, layer, q, k, v, scale, window, softcap):
-        shared = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-        scores = torch.einsum("qhe,khe->hqk", q, shared) * scale
-        self.weights.append(scores.masked_fill(~naive_seen(self.layout), float("-inf")).softmax(-1))
+        shared, position = k.repeat_interleave(q.shape[1] // k.shape[1], 1), self.layout.position
+        scores, seen = torch.einsum("qhe,khe->hqk", q, shared) * scale, naive_seen(self.layout)
+        if softcap is not None:
+            scores = softcap * (scores / softcap).tanh()
+        if window is not None:
+            seen = seen & (position[:, None] - position < window)
+        self.weights.append(scores.masked_fill(~seen, float("-inf")).softmax(-1))
         return super().__call__(layer, q, k, v, scale, window, softcap)
 
 
