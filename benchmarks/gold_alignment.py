@@ -21,8 +21,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from duplexmt.streaming.grid_system import GridSystem
-
 from benchmarks.held_out import examples, held_out_pairs, load_grid, texts
 from duplexmt.data.batch import collate
 from duplexmt.data.grammar import AlignedPair, alignment_rows, determination_rows
@@ -33,6 +31,7 @@ from duplexmt.metrics.latency import average_lagging_all
 from duplexmt.model_folder.artifact import ModelFolder
 from duplexmt.policy.guide import guide
 from duplexmt.policy.path import path_rows
+from duplexmt.streaming.systems import build_system
 
 Spans = list[tuple[int, int]]
 
@@ -64,7 +63,7 @@ def measured(loaded: ModelFolder, theta: float, limit: int | None) -> dict[str, 
             "a model trained with data=builtin"
         )
     pairs: list[Any] = held_out_pairs(loaded, limit)
-    system = GridSystem(loaded.model, loaded.tokens, theta, max_target_tokens=64)
+    system = build_system(loaded, "grid", theta, max_target_tokens=64)
     records = translate_pairs(system, list(map(texts, pairs)), loaded.tokenizer, loaded.sources)
     row = score(records, "zh", "en", source_rate=4.0).row
     result: dict[str, Any] = {

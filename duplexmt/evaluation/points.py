@@ -14,8 +14,8 @@ from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.manifest import read_manifest
 from ..policy.knobs import Adaptive, recorded_theta
 from ..streaming.lengths import check_lengths
-from ..streaming.systems import build_system, can_run, trained_by
-from .decoding import DECODING, Decoding, Point, Setting, TestSet, model_digest
+from ..streaming.systems import asks_length, build_system, can_run, trained_by
+from .decoding import DECODING, TOLD, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
 
 USUAL_TARGET_TOKENS = 64  # of conf/policy/default.yaml; another guard is named where points differ in it
@@ -135,6 +135,16 @@ def check_knobs(knobs: Mapping[str, Sequence[Any]], manifests: Iterable[Mapping[
             )
 
 
+def check_told(told_length: bool, manifests: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse to tell lengths where no model, told by its manifest, has a use for them."""
+    anchors = [(info.get("grid") or info["prefix"])["anchor"] for info in manifests]
+    if told_length and "source_length" not in anchors:
+        raise ValueError(
+            f"told_length=true: makes no difference to models with anchor {', '.join(map(str, dict.fromkeys(anchors)))}"
+            ", only to those trained with model.anchor=source_length: leave it out"
+        )
+
+
 def check_frames(frames: Sequence[int], longest: int, test: TestSet) -> None:
     """Refuse an f of AlignAtt beyond the longest source: nothing would be written before the source ends."""
     for f in frames:
@@ -168,6 +178,7 @@ def point_of(
     known: Collection[str],
     max_target_tokens: int,
     adaptive: Adaptive | None,
+    told_length: bool = False,
 ) -> Point:
     """A model run as one system at one setting.
 
@@ -178,10 +189,17 @@ def point_of(
         known: see `Point.of`.
         max_target_tokens: at which a translation is cut off.
         adaptive: what adaptive policies have beside their knob.
+        told_length: whether it is told its sources' lengths, if it asks them.
     """
     quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
     what = [test.digest, max_target_tokens, *quantized]
-    told = {} if max_target_tokens == USUAL_TARGET_TOKENS else {"max_target_tokens": max_target_tokens}
+    told: dict[str, Any] = {}
+    if max_target_tokens != USUAL_TARGET_TOKENS:
+        told["max_target_tokens"] = max_target_tokens
+    model: Any = loaded.model
+    if asks_length(system, model.anchor, model.k):
+        told[TOLD] = told_length
+        what += [] if told_length else ["untold"]  # once, all were told
     return Point.of(
         system, setting, folder, loaded.info, what, rule_of(system, adaptive, loaded), known=known, told=told
     )

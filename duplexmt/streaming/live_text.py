@@ -6,7 +6,6 @@ delay, in characters. A pause in the text lets go what is held back, an end of t
 are taken one by one, so how they were cut on their way changes nothing.
 """
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from .sentences import LINE_ENDS, LOOK_BACK, cut_sentences, ends_sentence
+from .sentences import LINE_ENDS, LOOK_BACK, ends_sentence
 from .settled import SettledTokens
 
 MOST_NAMED = 5  # kinds of invisible characters in a warning
@@ -33,7 +32,6 @@ MOST_HELD = 10_000  # characters held back that settle no token: white space, sa
 class SentenceBegin:
     """Tokens of a new sentence follow."""
 
-    length: int | None  # of its whole source in tokens, where that is known
     context: list[int]  # the tokens of the sentence before
 
 
@@ -139,12 +137,6 @@ class LiveSource:
             end -= 1  # it lies within a token
         return len(text) - max(0, end)
 
-    def count_ahead(self, text: str) -> int:
-        """How many tokens this text will bring, if it is all that is still to come."""
-        ahead = copy(self)
-        ahead.text, ahead._out = self.text + text, list(self._out)
-        return len(ahead.flush())
-
     def _new(self, whole: bool) -> list[int]:
         """Tokens that are new, of a text that is still arriving or that is whole."""
         known, tokens = self._tokens(whole)
@@ -216,7 +208,6 @@ class LiveText:
         self.position = 0
         self.places: list[int] = []  # positions behind each character of the source's text
         self.returned = self.line_is_open = False  # whether the last character was \r; whether it was no line end
-        self.to_come: str | None = None  # of the sentence, where that is known
         self.tokens: list[int] = []
         self.context: list[int] = []
         self.carried: list[int] = []  # tokens of a sentence that was cut, which belong to the next
@@ -278,20 +269,6 @@ class LiveText:
             yield LineEnd(self.position)
         yield TextEnd(self.position)
 
-    def whole(self, text: str) -> Iterator[Part | None]:
-        """A text that is known as a whole: every sentence's length is, too, and the anchor knows it."""
-        for line in re.split(f"[{LINE_ENDS}]", text):  # and not where `splitlines` does: at U+2028, say
-            self.passed_over.update(filter(self.invisible, line))
-            line = "".join(character for character in line if character not in self.passed_over)
-            for sentence in cut_sentences(line) if self.cut else [line]:
-                for number, character in enumerate(sentence, start=1):
-                    self.to_come = sentence[number:]
-                    self.position += 1
-                    yield from self._settle(self._add(character))
-                yield from self.finish()
-            self._tell_passed_over()
-        self.to_come = None
-
     def _tell_passed_over(self) -> None:
         """Say once a line what of it was not translated."""
         if self.passed_over:
@@ -305,8 +282,7 @@ class LiveText:
         tokens, self.carried = [*self.carried, *tokens], []
         while tokens:
             if not self.tokens:
-                ahead = None if self.to_come is None else len(tokens) + self.source.count_ahead(self.to_come)
-                yield SentenceBegin(None if ahead is None else min(ahead, self.limit), self.context)
+                yield SentenceBegin(self.context)
             room = self.limit - len(self.tokens)
             taken, tokens = tokens[:room], tokens[room:]
             self.tokens += taken
