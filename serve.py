@@ -28,10 +28,13 @@ def serve(cfg: ServeSettings) -> None:
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app
     from duplexmt.serving.hub import Hub
+    from duplexmt.serving.log import log_to_stderr
     from duplexmt.serving.settings import EngineSettings
 
+    log_to_stderr()
     folder = chosen_model(cfg.model_folder)
     check_is_grid(folder, read_manifest(folder))  # no address is told of a server without a model
+    server.make_room(cfg.limits.connections)
     engine = EngineSettings(model_folder=str(folder), **asdict(cfg.engine))
     hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
     app = create_app(hub, token=cfg.token, hosts=[*cfg.hosts, cfg.host], origins=cfg.origins)
@@ -39,7 +42,7 @@ def serve(cfg: ServeSettings) -> None:
     address = f"[{cfg.host}]" if ":" in cfg.host else cfg.host
     gc.freeze()  # what is loaded by now is not looked through again while clients wait
     print(f"http://{address}:{listening.getsockname()[1]}/", flush=True)
-    server.serve(app, hub, listening, frame_bytes=cfg.limits.frame_bytes, proxies=cfg.proxies)
+    server.serve(app, hub, listening, proxies=cfg.proxies)
     if hub.link.failed is not None:
         raise ValueError(hub.link.failed)
 

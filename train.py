@@ -72,6 +72,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
     from duplexmt.model_folder.manifest import trained_on, trainings_of
+    from duplexmt.streaming.settled import SettledTokens
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import check_finite, demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model, open_loggers
@@ -96,6 +97,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)
         log.info("corpus\n%s", prepared.summary())
+        if warning := SettledTokens(prepared.tokenizer, cfg.data.segmentation).warning:
+            log.warning("%s", warning)
         if cfg.trainer.precision == "auto":
             why = "with which the run was begun" if cfg.resume else "in which this machine is fastest"
             log.info("trainer.precision=auto: %s, %s", trainer.precision, why)

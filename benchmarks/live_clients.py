@@ -35,11 +35,11 @@ RESTART, BUSY, UNKNOWN_SESSION = 1012, 1013, 4404
 
 
 class Served:
-    """`serve.py` with settings, as a user has it; a context manager."""
+    """`serve.py` with settings, as a user has it; a context manager. `log` takes its standard error."""
 
-    def __init__(self, model_folder: str, *settings: str, python: str = sys.executable) -> None:
+    def __init__(self, model_folder: str, *settings: str, python: str = sys.executable, log: Any = None) -> None:
         command = [python, "serve.py", f"model_folder={model_folder}", "port=0", *settings]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
         address = self.process.stdout.readline().strip()
         if not re.fullmatch(r"http://.*:\d+/", address):

@@ -1,31 +1,55 @@
 """The faults of serve_load.py: each is done to a server at work, and no shown text may be lost or changed by it.
 
 Beside those that something is done to, or who do something wrong, there are bystanders, who must not notice.
+
+    python benchmarks/serve_faults.py --model-folder models/zh-en
+
+attacks a server with default settings, and says what bystanders, its memory and its log notice of each attack.
 """
 
+import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import random
+import resource
 import signal
+import socket
+import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.frames import Frame, Opcode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.fault_proxy import Fault, FaultProxy, Kind, reset
 from benchmarks.faults import FaultError, expect
-from benchmarks.live_clients import LOCAL, RESTART, Reference, Served, Speaker, code_of, opened, settle, text_message
+from benchmarks.live_clients import (
+    LOCAL,
+    RESTART,
+    Reference,
+    Served,
+    Speaker,
+    code_of,
+    opened,
+    quantile,
+    resident,
+    settle,
+    text_message,
+)
 
 STREAMS = 32
 SETTINGS = (  # short times, so that what waits for them comes to pass; room for all invisible characters at once
@@ -39,6 +63,11 @@ AT_ONCE = 6  # faults at a time
 BYSTANDERS = 4
 LONGEST_DRAIN = 10.0
 BAD_MESSAGE, UNKNOWN_SESSION, IDLE, REPLACED, TOO_BIG, INVALID = 4400, 4404, 4408, 4409, 1009, 1007
+HANDSHAKE = (
+    f"GET /v1/live HTTP/1.1\r\nHost: {LOCAL}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Protocol: duplexmt.v1\r\n\r\n"
+).encode()
 NO_UTF8 = [b'{"type":"ping\xff"}', b"\xed\xa0\x80", b"\xc0\xaf"]
 
 
@@ -292,14 +321,9 @@ async def two_on_one_key(campaign: Campaign, draw: random.Random) -> None:
 
 async def abandoned(campaign: Campaign, draw: random.Random) -> None:
     """Half a request; or a handshake, and then nothing."""
-    request = (
-        f"GET /v1/live HTTP/1.1\r\nHost: {LOCAL}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Protocol: duplexmt.v1\r\n\r\n"
-    ).encode()
     for _ in range(8):
         _, writer = await asyncio.open_connection(LOCAL, campaign.served.port)
-        writer.write(request[: draw.randrange(len(request))])
+        writer.write(HANDSHAKE[: draw.randrange(len(HANDSHAKE))])
         await writer.drain()
         reset(writer)
     async with opened(campaign.served.url) as socket:
@@ -431,3 +455,186 @@ def faults_of(count: int, draw: random.Random) -> list[str]:
     chosen = [kind for kind, (_, share) in KINDS.items() for _ in range(max(1, round(count * share / total)))]
     draw.shuffle(chosen)
     return chosen
+
+
+# --- attacks, for the command ----------------------------------------------------------------------------------------
+
+OPEN_FILES = 1024  # that a process may have open at first, on most systems
+CONNECTIONS = 1010  # that are idle
+MOST_TIMES, MOST_MIB, MOST_LINES = 2.0, 20.0, 100.0  # of bystanders' p99, of memory, of the log
+LOOK = 0.2
+
+
+async def idle_connections(port: int, until: float) -> None:
+    """Connections that ask for nothing, and some whose request never ends."""
+    writers = []
+    for _ in range(CONNECTIONS):
+        with suppress(OSError):
+            writers.append((await asyncio.open_connection(LOCAL, port))[1])
+    for writer in writers[::10]:
+        writer.write(b"GET / HTTP/1.1\r\n")
+    while time.monotonic() < until:
+        for writer in writers[::10]:
+            if not writer.is_closing():
+                writer.write(b"X: 1\r\n")
+        await asyncio.sleep(1.0)
+    for writer in writers:
+        writer.close()
+
+
+async def frames_unread(port: int, until: float, frames: bytes) -> None:
+    """A client who sends frames as fast as he can, reads nothing, and comes back when he is cut off."""
+    loop = asyncio.get_running_loop()
+    while time.monotonic() < until:
+        with suppress(OSError, TimeoutError), socket.socket() as one:
+            one.setblocking(False)
+            await loop.sock_connect(one, (LOCAL, port))
+            await loop.sock_sendall(one, HANDSHAKE)
+            async with asyncio.timeout(until - time.monotonic()):
+                while True:
+                    await loop.sock_sendall(one, frames)
+        await asyncio.sleep(0.1)
+
+
+async def pings(port: int, until: float) -> None:
+    """Two clients who send pings, and two who send empty fragments."""
+    ping = Frame(Opcode.PING, bytes(125)).serialize(mask=True)
+    begin = Frame(Opcode.TEXT, b"", fin=False).serialize(mask=True)
+    more = Frame(Opcode.CONT, b"", fin=False).serialize(mask=True)
+    floods = [ping * 500] * 2 + [begin + more * 10_000] * 2
+    await asyncio.gather(*(frames_unread(port, until, flood) for flood in floods))
+
+
+async def lost_transports(port: int, until: float) -> None:
+    """Twenty clients who have much to be answered, and are gone when it is; half of them come back for it."""
+    await asyncio.gather(*(lost(port, until, number / 10, number % 2 == 0) for number in range(20)))
+
+
+async def lost(port: int, until: float, pause: float, comes_back: bool) -> None:
+    """One of them."""
+    await asyncio.sleep(pause)
+    first = '{"type":"start"}'
+    messages = [first] + ['{"type":"ping"}'] * 98
+    if comes_back:
+        with suppress(OSError, InvalidHandshake, ConnectionClosed):
+            async with opened(f"ws://{LOCAL}:{port}/v1/live") as one:
+                await one.send(first)
+                ready = await Raw(one).hear("ready")
+                await one.send(text_message(0, "我们走。" * 40))
+                await asyncio.sleep(1.0)
+                again = {"type": "resume", "session": ready["session"], "key": ready["key"], "seq": 0}
+                messages = [json.dumps(again)]  # and nothing that would confirm the next key
+    while time.monotonic() < until:
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection(LOCAL, port)
+            writer.write(HANDSHAKE)
+            await asyncio.sleep(0.1)
+            writer.write(b"".join(Frame(Opcode.TEXT, one.encode()).serialize(mask=True) for one in messages))
+            reset(writer)
+        await asyncio.sleep(1.9)
+
+
+ATTACKS: dict[str, Callable[[int, float], Awaitable[None]]] = {
+    "idle_connections": idle_connections,
+    "pings": pings,
+    "lost_transports": lost_transports,
+}
+
+
+def attack(name: str, port: int, seconds: float) -> None:
+    """Attack a server, in a process of its own, so that bystanders' clocks go on."""
+
+    async def bounded() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds + 3.0):
+                await ATTACKS[name](port, time.monotonic() + seconds)
+
+    asyncio.run(bounded())
+
+
+async def stand_by(url: str, until: float) -> tuple[list[float], int]:
+    """One who comes, asks for a sign of life now and then, goes, and comes again: seconds until each, and how often he
+    did not get in."""
+    found, locked_out = [], 0
+    while time.monotonic() < until:
+        try:
+            async with asyncio.timeout(5), opened(url) as one:
+                raw = Raw(one)
+                await raw.say(type="start")
+                await raw.hear("ready")
+                for _ in range(20):
+                    await asyncio.sleep(0.06)  # the protocol allows 20 messages a second
+                    begun = time.perf_counter()
+                    await raw.say(type="ping")
+                    await raw.hear("pong")
+                    found.append(time.perf_counter() - begun)
+                await raw.say(type="close")
+        except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed):
+            locked_out += 1
+    return found, locked_out
+
+
+async def bystanders_of(served: Served, seconds: float) -> tuple[list[float], int, int]:
+    """What bystanders found, and the most memory that the server had meanwhile."""
+    until, most = time.monotonic() + seconds, 0
+    standing_by = asyncio.gather(*(stand_by(served.url, until) for _ in range(BYSTANDERS)))
+    while time.monotonic() < until:
+        most = max(most, resident(served.process.pid))
+        await asyncio.sleep(LOOK)
+    found = await standing_by
+    return [seconds for latencies, _ in found for seconds in latencies], sum(out for _, out in found), most
+
+
+async def attacked(served: Served, name: str, seconds: float, rounds: int, log: Path) -> dict[str, Any]:
+    """What an attack does, beside as many seconds without one; of bystanders' times, the median of some rounds."""
+    before, during, lines, memory, most, out = [], [], log.read_bytes().count(b"\n"), 0, 0, 0
+    await bystanders_of(served, 2.0)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        pool.submit(int).result()  # it has started
+        for _ in range(rounds):
+            found, _, there = await bystanders_of(served, seconds)
+            before.append(1000 * quantile(found, 0.99))
+            memory = memory or there
+            attacking = asyncio.get_running_loop().run_in_executor(pool, attack, name, served.port, seconds)
+            found, locked_out, there = await bystanders_of(served, seconds)
+            await attacking
+            during.append(1000 * quantile(found, 0.99))
+            most, out = max(most, there), out + locked_out
+    row: dict[str, Any] = {
+        "p99_ms_before": before,
+        "p99_ms": during,
+        "times": statistics.median(after / first for first, after in zip(before, during, strict=True)),
+        "memory_mib": (most - memory) / 2**20,
+        "log_lines": log.read_bytes().count(b"\n") - lines,
+        "locked_out": out,
+    }
+    bounds = {"times": MOST_TIMES, "memory_mib": MOST_MIB, "log_lines": MOST_LINES, "locked_out": 0}
+    return row | {"missed": [bound for bound, most in bounds.items() if not row[bound] <= most]}
+
+
+def main() -> int:
+    """Attack a server, and print what it did; 1 if it did too much."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model-folder", default="models/zh-en")
+    parser.add_argument("--seconds", type=float, default=12.0, help="of each attack (12)")
+    parser.add_argument("--rounds", type=int, default=3, help="(3)")
+    parser.add_argument("--only", default=",".join(ATTACKS), help=f"some of {', '.join(ATTACKS)}")
+    asked = parser.parse_args()
+    if unknown := set(asked.only.split(",")) - set(ATTACKS):
+        parser.error(f"--only {','.join(sorted(unknown))}: the attacks are {', '.join(ATTACKS)}")
+    rows = {}
+    for name in asked.only.split(","):
+        with TemporaryDirectory() as folder, open(log := Path(folder) / "log", "wb") as stderr:
+            limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, limits[1]))
+            served = Served(asked.model_folder, log=stderr)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            with served:
+                rows[name] = asyncio.run(attacked(served, name, asked.seconds, asked.rounds, log))
+            print(name, "passed" if not rows[name]["missed"] else f"missed {rows[name]['missed']}", file=sys.stderr)
+    print(json.dumps(json.loads(json.dumps(rows), parse_float=lambda digits: round(float(digits), 2))))
+    return int(any(row["missed"] for row in rows.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

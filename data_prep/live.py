@@ -1,7 +1,8 @@
 """Cleaning a text that is still arriving: what of `clean_side`'s result no later character can change.
 
 Each rule of `rules.py` looks a little ahead. What it might still look at is held back: an escape that may go on, a
-letter that may take an accent, a space that punctuation may close up, white space at the end.
+letter that may take an accent, a space that punctuation may close up or that goes before a Chinese character, white
+space at the end.
 """
 
 import re
@@ -10,10 +11,10 @@ from functools import cache
 
 from data_prep.rules import (
     NAMED,
+    SPACE_AFTER_WIDE,
     UNSPACED,
     check_language,
-    close_up_punctuation,
-    remove_spaces,
+    space,
     unescape,
     without_invisible,
 )
@@ -26,7 +27,7 @@ _BEGUN = "|".join(sorted({name[:size] for name in NAMED for size in range(1, len
 _PART = rf"[\s;&#]|{'|'.join(NAMED)}"
 _NUMBER = rf"#\s*+(?:x\s*+[0-9a-f]{{0,6}}(?={_PART}|(?:{_BEGUN})?\Z)|[0-9]{{0,7}}+)"
 _ESCAPE_PARTS = re.compile(rf"&(?>{_NUMBER}|{_PART})*+(?:(?:{_BEGUN})?\Z)?", re.IGNORECASE)
-# From a space on: what `close_up_punctuation` would look at before it decides about that space.
+# From a space on: what `space` would look at before it decides about that space.
 _OPEN_SPACE = re.compile(r" +(?:[,.!?…]*|[;:]|%.{0,2}|['’].{0,4})\Z", re.DOTALL)
 
 
@@ -39,13 +40,16 @@ def settled_side(text: str, language: str) -> str:
     text = without_invisible(text, language)
     if "&" in text:
         text = without_invisible(unescape(text[: _open_escape(text)]), language)
-    if language in UNSPACED:
-        return composed(remove_spaces(text))
     text = composed(text)
-    text = " ".join(text.split()) + (" " if text[-1:].isspace() else "")
-    if space := _OPEN_SPACE.search(text):
-        text = text[: space.start()]
-    return close_up_punctuation(text, language)
+    ends_in_space = text[-1:].isspace()
+    text = " ".join(text.split()) + (" " if ends_in_space else "")
+    if language in UNSPACED:  # first the spaces of which what follows them does not matter
+        text = SPACE_AFTER_WIDE.sub("", text)
+        if ends_in_space and text[-1:] != " ":
+            text = composed(text)  # with a mark that follows
+    if open_space := _OPEN_SPACE.search(text):
+        text = text[: open_space.start()]
+    return space(text, language)
 
 
 def _open_escape(text: str) -> int:

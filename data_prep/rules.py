@@ -13,7 +13,16 @@ import re
 import unicodedata
 
 UNSPACED = frozenset({"ja", "zh"})
-"""Languages whose script puts no space between words."""
+"""Languages whose script puts no space anywhere."""
+
+# Han, kana, bopomofo and their marks, in full and half width; not the letters and digits of full width.
+WIDE = (
+    "\u2e80-\u2fdf\u2ff0-\u2fff\u3001-\u312f\u3190-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe00-\ufe02\ufe10-\ufe1f"
+    "\ufe30-\ufe6f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff9f\uffe0-\uffe6"
+    "\U0001aff0-\U0001b16f\U0001f200-\U0001f2ff\U00020000-\U000323af\U000e0100-\U000e01ef"
+)
+# Such marks have their text on one side; a plain quotation mark may be either, and ’ an apostrophe.
+WIDE_OR_OPENING, WIDE_OR_CLOSING = WIDE + r"(\[{“‘", WIDE + "”"
 
 _LANGUAGES = frozenset(
     """
@@ -63,6 +72,8 @@ _CLOSING = r"(?=[\s\"'”’)\]}»]|$)"
 _SPACE_BEFORE = re.compile(rf" +(?=[,.!?…]+{_CLOSING}|[;:](?:\s|$)|[)\]}}])")
 _SPACE_BEFORE_FRENCH = re.compile(rf" +(?=[,.…]+{_CLOSING}|[)\]}}])")
 _SPACE_BEFORE_PERCENT = re.compile(r"(?<=\d) +(?=%(?! ?\d))")
+SPACE_AFTER_WIDE = re.compile(rf"(?<=[{WIDE_OR_OPENING}]) +")
+_SPACE_BEFORE_WIDE = re.compile(rf" +(?=[{WIDE_OR_CLOSING}])(?![\u302a-\u302f\u3099\u309a])")  # but marks
 _SPACE_BEFORE_CLITIC = re.compile(r"(?<=\w) +(?=['’](?:s|t|re|ll|ve|d|m)\b(?!['’]))", re.IGNORECASE)
 
 
@@ -113,11 +124,15 @@ def tidy(text: str) -> str:
 
 
 def remove_spaces(text: str) -> str:
-    """All white space removed, as the paper does to Chinese: "我用 Visual Studio" becomes "我用VisualStudio".
+    """Spaces removed beside Han, kana and their marks, and within brackets: "用 New York" becomes "用New York".
 
-    In NFC, since a mark may now stand behind a letter.
+    Those between words of other scripts stay, and are closed up as in English, which most of them are in. The paper
+    removes all from Chinese. Expects normalised text, and returns NFC, since a mark may now stand behind a letter.
     """
-    return unicodedata.normalize("NFC", "".join(text.split()))
+    if " " not in text:
+        return text
+    text = close_up_punctuation(SPACE_AFTER_WIDE.sub("", text), "en")
+    return unicodedata.normalize("NFC", _SPACE_BEFORE_WIDE.sub("", text))
 
 
 def close_up_punctuation(text: str, language: str) -> str:

@@ -8,6 +8,7 @@ texts plain costs time, and only one that finds too many would cost correctness;
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_prep.cleaning import IN_LATIN, LENGTH_SLACK, Cleaning, clean, simplify, traditional
-from data_prep.rules import UNSPACED
+from data_prep.rules import UNSPACED, WIDE_OR_CLOSING, WIDE_OR_OPENING
 from data_prep.splitting import text_key
 
 # Han characters, letters, digits and the commonest punctuation: unchanged by NFC, visible, and letters or not in every
@@ -37,6 +38,8 @@ def _plain(after_space: str) -> str:
 
 
 _PLAIN, _PLAIN_UNSPACED = _plain(_SILENT_AFTER_SPACE), _plain(_SILENT)
+_SPACES_BESIDE_WIDE = f"([{WIDE_OR_OPENING}]) +", f" +([{WIDE_OR_CLOSING}])"
+_MAY_CLOSE_UP = f"[^{WIDE_OR_OPENING}] [^{re.sub('[”’…]', '', _SILENT_AFTER_SPACE)}{_LETTERS}{WIDE_OR_CLOSING}]"
 _NUMERALS = f"0000|(?:[0-9]+[^0-9{_LETTERS}]+){{6}}[0-9]"  # may be placeholders, or a row of a table
 
 Mask = np.ndarray
@@ -75,23 +78,34 @@ def clean_columns(source: pa.Array, target: pa.Array, rules: Cleaning) -> Cleane
 
 def plain(text: pa.Array, language: str) -> Mask:
     """Which texts no rule of the paper touches, but for spaces of a language without."""
-    found = matches(text, _PLAIN_UNSPACED if language in UNSPACED else _PLAIN)
-    return found & ~matches(text, _NUMERALS)
+    found = matches(text, _PLAIN_UNSPACED if language in UNSPACED else _PLAIN) & ~matches(text, _NUMERALS)
+    return found & ~matches(text, _MAY_CLOSE_UP) if language in UNSPACED else found
 
 
 def _rewrite(text: pa.Array, language: str, simplifies: bool, easy: Mask, rewritten: dict[str, Mask]) -> pa.Array:
-    """Plain texts without their spaces, and simplified, as the language wants it."""
-    if language in UNSPACED:
-        spaced, text = text, pc.replace_substring(text, " ", "")
-        gone = easy & (pc.binary_length(spaced).to_numpy() != pc.binary_length(text).to_numpy())
-        rewritten["remove_spaces"] = rewritten.get("remove_spaces", False) | gone
-    if simplifies and (where := easy & matches(text, _traditional_pattern())).any():
+    """Plain texts without spaces beside their characters, and simplified, as the language wants it."""
+
+    def rewrite(rule: str, where: Mask, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+        if not where.any():
+            return text
         chosen = pa.array(where)
         before = text.filter(chosen)
-        after = pa.array(map(simplify, before.to_pylist()), pa.string())
-        text = pc.replace_with_mask(text, chosen, after)
+        after = change(before)
         where[where] = pc.not_equal(before, after).to_numpy(zero_copy_only=False)
-        rewritten["simplify"] = rewritten.get("simplify", False) | where
+        rewritten[rule] = rewritten.get(rule, False) | where
+        return pc.replace_with_mask(text, chosen, after)
+
+    if language in UNSPACED:
+        text = rewrite("remove_spaces", easy & pc.match_substring(text, " ").to_numpy(False), _without_spaces)
+    if simplifies:
+        simplified = easy & matches(text, _traditional_pattern())
+        text = rewrite("simplify", simplified, lambda texts: pa.array(map(simplify, texts.to_pylist()), pa.string()))
+    return text
+
+
+def _without_spaces(text: pa.Array) -> pa.Array:
+    for spaces in _SPACES_BESIDE_WIDE:
+        text = pc.replace_substring_regex(text, spaces, r"\1")
     return text
 
 

@@ -573,6 +573,11 @@ class LimitsConfig(Limits):
             raise ValueError(
                 f"limits.messages_burst={self.messages_burst}: must be at least 2, the message that begins and one more"
             )
+        if self.connections < self.sessions:
+            raise ValueError(
+                f"limits.connections={self.connections}: must be at least limits.sessions={self.sessions}, or not all "
+                "of them could be connected"
+            )
 
 
 @dataclass

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from data_prep.reading import Pair
-from duplexmt.data.tokenizer import train_bpe
+from duplexmt.data.tokenizer import load_tokenizer, save_tokenizer, train_bpe
 from duplexmt.decoder.attention import PackedAttention, naive_attention
 from duplexmt.decoder.layout import Layout
 from duplexmt.decoder.model import DecoderModel
@@ -58,6 +58,15 @@ def byte_level_tokenizer():
     )
     tokenizer.train_from_iterator([text for pair in SENTENCES for text in pair], trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+
+
+def unknown_kind(folder):
+    """Write a folder's tokenizer, or that of `tiny_tokenizer`, as one whose live tokens cannot be known early."""
+    tokenizer = load_tokenizer(str(folder)) if (folder / "tokenizer.json").is_file() else tiny_tokenizer()
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    backend.normalizer = normalizers.Lowercase()
+    special = {"eos_token": tokenizer.eos_token, "bos_token": tokenizer.bos_token}
+    save_tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, **special), folder)
 
 
 def tiny_backbone(model_type="qwen2", vocab_size=97, layers=3, seed=0, scale=0.3, **values):

@@ -10,8 +10,6 @@ from unicodedata import normalize
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from data_prep.tokens import PRETOKEN_PATTERN
-
 from .batch import Example
 
 SEGMENTATIONS = ("tokens", "characters")
@@ -19,6 +17,14 @@ SEGMENTATIONS = ("tokens", "characters")
 ENCODED = 10_000  # texts whose encodings, of some 130 bytes a token, exist at a time
 END_TOKEN = "<|endoftext|>"
 SEED_TOKEN = "<|im_start|>"
+WORDS_WITH_SIGNS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""Qwen2's split of texts (`data_prep.tokens`) where vowel signs and accents are letters, too: as Qwen3.5 has it.
+
+Without them no merge crosses a vowel sign, and a Hindi or Thai word takes two tokens or more.
+"""
 
 
 def load_tokenizer(name_or_folder: str) -> PreTrainedTokenizerBase:
@@ -85,7 +91,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerBase:
     alphabet = by_count[: min(vocab_size // 2, vocab_size - 258)]
     tokenizer = Tokenizer(models.BPE(byte_fallback=True))
     tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PRETOKEN_PATTERN), behavior="isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS_WITH_SIGNS), behavior="isolated")
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     single_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
     trainer = trainers.BpeTrainer(

@@ -13,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF
 
-from duplexmt.metrics.units import primary_language
+from duplexmt.metrics.units import UNPARTED, primary_language
 
 # sacreBLEU's ja-mecab and ko-mecab need packages that this project does not install. Characters always work, and a
 # score must not depend on what happens to be installed.
-BLEU_TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char"}
+BLEU_TOKENIZERS = dict.fromkeys((*UNPARTED, "ko"), "char") | {"zh": "zh"}
 
 
 def bleu_tokenizer(target_language: str) -> str:
-    """sacreBLEU's tokenizer for a target language: `zh` for Chinese, `char` for Japanese and Korean, else `13a`.
+    """sacreBLEU's tokenizer for a target language: `zh` for Chinese, `char` for the others whose words no spaces part
+    (Japanese, Thai, …) and Korean, else `13a`.
 
     Raises:
         ValueError: `target_language` is no language code such as `en` or `zh-Hans`.

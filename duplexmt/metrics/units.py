@@ -1,39 +1,48 @@
-"""Texts in the field's units: characters of languages written without spaces, words of others. No torch here.
+"""Texts in the field's units: characters of languages whose words no spaces part, words of others. No torch here.
 
-SimulEval splits a source on spaces, so that raw Chinese would be one unit: Chinese is counted in characters.
+SimulEval splits a source on spaces, so that raw Chinese would be one unit: Chinese is counted in characters. So are
+Thai, Lao, Khmer, Burmese, Tibetan and Dzongkha, whose spaces part phrases. A space is no unit.
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
+import regex
+
 from data_prep.rules import UNSPACED
 
 Unit = Literal["character", "word", "piece"]  # piece: a word or a mark, as word aligners want texts cut
+# `regex`, since to Python's `re` a vowel sign is no \w: it would cut a Hindi word at each.
 PATTERNS: dict[Unit, str] = {"character": r"\S", "word": r"\S+", "piece": r"\w+|[^\w\s]"}
+UNPARTED = UNSPACED | {"th", "lo", "km", "my", "bo", "dz"}
+"""Languages whose words no spaces part."""
+_SHORTER = {
+    "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km",
+    "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz",
+}  # fmt: skip
 
 
 def text_unit(language: str) -> Unit:
-    """The unit a language is counted in: the character for zh and ja, else the word.
+    """The unit a language is counted in: the character for those of `UNPARTED`, else the word.
 
     Raises:
         ValueError: `language` is no language code (see `primary_language`).
     """
-    return "character" if primary_language(language) in UNSPACED else "word"
+    return "character" if primary_language(language) in UNPARTED else "word"
 
 
 def primary_language(code: str) -> str:
-    """The language of a code, without script or region: `zh-Hant` and `zh_TW` give `zh`.
+    """The language of a code, without script or region: `zh-Hant`, `zh_TW` and `zho` give `zh`.
 
     Raises:
         ValueError: not a two- or three-letter code; a language's name, say, would silently be none of those known.
     """
-    language = re.split("[-_]", code)[0].lower()
-    if not re.fullmatch("[a-z]{2,3}", language):
+    language = regex.split("[-_]", code)[0].lower()
+    if not regex.fullmatch("[a-z]{2,3}", language):
         raise ValueError(f"a language code such as 'en' or 'zh' is needed, got {code!r}")
-    return language
+    return _SHORTER.get(language, language)
 
 
 def count_units(text: str, unit: Unit) -> int:
@@ -43,7 +52,7 @@ def count_units(text: str, unit: Unit) -> int:
 
 def split_units(text: str, unit: Unit) -> list[str]:
     """A text's characters, words or pieces, in order."""
-    return re.findall(PATTERNS[unit], text)
+    return regex.findall(PATTERNS[unit], text)
 
 
 def delays_in_characters_and_words(
@@ -107,7 +116,7 @@ def last_tokens(text: str, token_ends: Sequence[int], unit: Unit) -> list[int]:
 
 def _unit_ends(text: str, unit: Unit) -> list[int]:
     """End position in `text` of each of its units."""
-    return [match.end() for match in re.finditer(PATTERNS[unit], text)]
+    return [match.end() for match in regex.finditer(PATTERNS[unit], text)]
 
 
 def check_rising(values: Sequence[float], name: str) -> None:

@@ -19,10 +19,12 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
 
@@ -330,15 +332,18 @@ def model_card(info: dict[str, Any]) -> str:
     source, target = data["source_language"], data["target_language"]
     adaptation = info["training"].get("adaptation", info["adaptation"])  # LoRA may have been merged since
     length = "any length" if data["max_tokens"] is None else f"at most {data['max_tokens']} tokens"
+    front_matter = {
+        "language": [source, target],
+        "library_name": "duplexmt",
+        "pipeline_tag": "translation",
+        "tags": ["simultaneous-translation", kind],
+        "license": "other",
+        "license_name": data["licence"],
+        **({"base_model": info["backbone"]} if info["backbone"] else {}),
+    }
     lines = [
         "---",
-        f"language: [{source}, {target}]",
-        "library_name: duplexmt",
-        "pipeline_tag: translation",
-        f"tags: [simultaneous-translation, {kind}]",
-        "license: other",
-        f"license_name: {json.dumps(data['licence'], ensure_ascii=False)}",
-        *([f"base_model: {info['backbone']}"] if info["backbone"] else []),
+        *[f"{name}: {_in_yaml(value)}" for name, value in front_matter.items()],
         "---",
         f"# Simultaneous translation {source} → {target}",
         "",
@@ -360,6 +365,11 @@ def model_card(info: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _in_yaml(value: str | list[str]) -> str:
+    """A value in one line, every text in quotes: to one YAML or another no, y, 1e3 and null are no texts."""
+    return yaml.safe_dump(value, default_style='"', default_flow_style=True, allow_unicode=True, width=inf).rstrip()
 
 
 def _system_lines(info: dict[str, Any]) -> tuple[str, str, str, str]:

@@ -1,5 +1,6 @@
 """The server as an ASGI application: page, WebSocket, health and metrics on one port."""
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
@@ -16,9 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from .connection import Connection
-from .hub import Hub, ip_address
+from .hub import Hub
+from .limits import Shares, ip_address, whose
 from .protocol import SUBPROTOCOL
 
+log = logging.getLogger(__name__)
 PAGE = Path(__file__).parent / "web"
 STYLE = Path(__file__).parents[1] / "report" / "web" / "report.css"  # the page looks like the report
 
@@ -29,6 +32,11 @@ async def style(request: Request) -> Response:
 
 
 FILES = [Route("/report.css", style), Mount("/", StaticFiles(directory=PAGE, html=True))]
+UNUSED = (
+    "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation",
+    "gyroscope", "hid", "magnetometer", "microphone", "midi", "payment", "picture-in-picture",
+    "publickey-credentials-get", "screen-wake-lock", "serial", "usb", "xr-spatial-tracking",
+)  # fmt: skip
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
@@ -38,9 +46,9 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": ", ".join(f"{feature}=()" for feature in UNUSED),
     "Cache-Control": "no-cache",
 }
-PROBES = ("/livez", "/readyz", "/metrics")  # asked by machines that know an address only
 
 
 def create_app(
@@ -63,20 +71,20 @@ def create_app(
         await hub.stop()
 
     async def live(websocket: WebSocket) -> None:
-        if not origin_is_allowed(websocket.headers, origins) or SUBPROTOCOL not in websocket.scope["subprotocols"]:
+        if not origin_is_allowed(websocket, origins) or SUBPROTOCOL not in websocket.scope["subprotocols"]:
             hub.metrics.rejected.labels("handshake").inc()
             await websocket.close()
             return
         await websocket.accept(SUBPROTOCOL)
-        address = websocket.client.host if websocket.client is not None else ""
-        await Connection(websocket, hub, address, token).run()
+        await Connection(websocket, hub, client_of(websocket), token).run()
 
     async def livez(request: Request) -> Response:
         return PlainTextResponse("alive")
 
     async def readyz(request: Request) -> Response:
         why = hub.why_not_ready
-        return JSONResponse({"ready": why is None, "why": why}, 200 if why is None else 503)
+        told = {"ready": why is None, "why": why, "engine": hub.link.state, "last_failure": hub.link.failure}
+        return JSONResponse(told, 200 if why is None else 503)
 
     async def metrics(request: Request) -> Response:
         return PlainTextResponse(hub.metrics.text(), media_type="text/plain; version=0.0.4")
@@ -88,40 +96,52 @@ def create_app(
         Route("/metrics", metrics),
         *FILES,
     ]
-    return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard, hosts=hosts)])
+    guard = Middleware(Guard, hosts=hosts, most=hub.limits.connections_per_address, retry=hub.limits.retry_seconds)
+    return Starlette(routes=routes, lifespan=lifespan, middleware=[guard])
 
 
 class Guard:
     """Refuses hosts that are not ours, as a page whose name was made to lead here would ask for, and adds headers.
+    Refuses more than an address may have at a time, too: behind a proxy nobody else knows whose a connection is.
 
     Args:
         app: behind it.
         hosts: see `create_app`.
+        most: requests of an address at a time.
+        retry: seconds after which who has too many may try again.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], most: int = 64, retry: float = 5.0) -> None:
         self.app, self.hosts = app, {host.lower() for host in hosts}
+        self.shares, self.retry = Shares(most), retry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        host = Headers(scope=scope).get("host", "")
-        if scope["path"] not in PROBES and not self._is_ours(host):
-            if scope["type"] == "websocket":
-                await WebSocket(scope, receive, send).close()
-            else:
-                told = "no such host here: name it in hosts=[…]\n"
-                await PlainTextResponse(told, 421)(scope, receive, send)
-            return
 
         async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self.app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+        client = client_of(HTTPConnection(scope))
+        if not self._is_ours(Headers(scope=scope).get("host", "")):
+            refusal = PlainTextResponse("no such host here: name it in hosts=[…]\n", 421)
+        elif not self.shares.take(client):
+            told = f"{self.shares.most} connections from {client} are all there may be: close one\n"
+            refusal = PlainTextResponse(told, 503, {"Retry-After": f"{self.retry:.0f}"})
+        else:
+            try:
+                await self.app(scope, receive, send_with_headers)
+            finally:
+                self.shares.give_back(client)
+            return
+        if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+            await WebSocket(scope, receive, send).close()
+        else:
+            await refusal(scope, receive, send_with_headers)
 
     def _is_ours(self, host: str) -> bool:
         try:
@@ -132,12 +152,33 @@ class Guard:
         return name == "localhost" or name in self.hosts or ip_address(name) is not None
 
 
-def origin_is_allowed(headers: Headers, origins: Sequence[str]) -> bool:
-    """Whether a page may connect: one of this server, or one of those named. Programs send no Origin."""
-    origin = headers.get("origin")
+def client_of(connection: HTTPConnection) -> str:
+    """Whose a connection is: the client's address as it is counted; empty where there is none."""
+    return "" if connection.client is None else whose(connection.client.host)
+
+
+def origin_is_allowed(websocket: WebSocket, origins: Sequence[str]) -> bool:
+    """Whether a page may connect: one of this server, or one of those named. Programs send no Origin.
+
+    A page of this server has its scheme, too: what is read on an open network may have been changed there.
+    """
+    origin = websocket.headers.get("origin")
     if origin is None or origin in origins:
         return True
+    scheme = {"ws": "http", "wss": "https"}[websocket.url.scheme]
+    ours = place_of(f"{scheme}://{websocket.headers.get('host', '')}")
+    if ours is not None and place_of(origin) == ours:
+        return True
+    told = "a page of %.100r is refused: name it in origins=[…], or the proxy that has its https in proxies=[…]"
+    log.warning(told, origin)
+    return False
+
+
+def place_of(origin: str) -> tuple[str, str, int] | None:
+    """Scheme, host and port of an origin; None for what is none."""
     try:
-        return urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
-    except ValueError:
-        return False
+        parts = urlsplit(origin)
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname else None

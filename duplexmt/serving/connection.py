@@ -23,7 +23,7 @@ class Connection:
     Args:
         websocket: accepted.
         hub: of the sessions.
-        address: of the client.
+        address: of the client, as `limits.whose` has it.
         token: that the first message of a new session must bring; None for none.
     """
 
@@ -76,6 +76,7 @@ class Connection:
                 self.session.heard = monotonic()
                 self.session.confirm()
                 self._act(self.session, message)
+            await asyncio.sleep(0)  # others' turn, however many messages have come at once
         while (await self.websocket.receive())["type"] != "websocket.disconnect":
             pass  # `receive_text` would object where the close has been sent already
         raise WebSocketDisconnect(1000)
@@ -107,7 +108,12 @@ class Connection:
         seq = 0
         if isinstance(first, Start):
             self._check_token(first.token)
-            session = self.hub.begin(self, first)
+            try:
+                session = self.hub.begin(self, first)
+            except Refused:
+                if self.hub.link.state != "ready":
+                    self.tell(self.hub.engine())
+                raise
         elif isinstance(first, Resume):
             session, seq = self.hub.resume(self, first), first.seq
         else:
@@ -128,6 +134,7 @@ class Connection:
         self._spare_events = sum(frame.events for frame in missed)
         self._spare_bytes = len(as_json(ready)) + sum(len(frame.text) for frame in missed)
         self.tell(ready)
+        self.tell(self.hub.engine())
         self.tell(session.ack())
         for frame in missed:
             self.tell_frame(frame)
@@ -135,7 +142,11 @@ class Connection:
             self.finish()
 
     def _check_token(self, token: str | None) -> None:
-        if self.token is not None and not hmac.compare_digest((token or "").encode(), self.token.encode()):
+        if self.token is None:
+            return
+        self.hub.guesses.check(self.address)
+        if not hmac.compare_digest((token or "").encode(), self.token.encode()):
+            self.hub.guesses.wrong(self.address)
             raise Refused(Close.TOKEN, "the server's token is missing or wrong: give it in start")
 
     def _act(self, session: Session, message: Any) -> None:

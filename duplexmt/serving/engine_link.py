@@ -7,20 +7,25 @@ import asyncio
 import json
 import logging
 import multiprocessing
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
 
+from .log import log_to_stderr
 from .protocol import as_json
 from .settings import EngineSettings
 
 log = logging.getLogger(__name__)
 LONGEST_LINE = 2**26
 ABANDONED = 1.0  # seconds that a process has to end when its link is closed, before it is killed
+MOST_FAILURES = 3  # engines in a row that did nothing, after which no session begins until there is one
 
 
 def be_the_engine(settings: EngineSettings, link: socket.socket) -> None:
     """What the engine's process does."""
+    if multiprocessing.parent_process() is not None:
+        log_to_stderr()
     from .engine_process import run
 
     run(settings, link)
@@ -33,12 +38,15 @@ class EngineLink:
         settings: of the engine.
         step_deadline: seconds without a sign of life after which it hangs; it gives one every half second.
         start_deadline: seconds it has to load its model.
-        ready: is called with its model whenever an engine is ready, the first or another one.
+        ready: is called with its model and that one's fingerprint whenever an engine is ready, the first or another.
         told: is called with each of its lines.
+        ended: is called when an engine has ended, or could not be started.
 
     Attributes:
         model: what the engine has said of its model; None while there is no engine.
         starts: number of engines started so far.
+        failures: engines that ended since one worked, which whoever is told its lines has to say.
+        failure: what became of the last one that ended.
         failed: why there will be no engine: the first could not be started, or what it said could not be dealt with.
     """
 
@@ -48,36 +56,50 @@ class EngineLink:
         *,
         step_deadline: float,
         start_deadline: float,
-        ready: Callable[[dict[str, Any]], None],
+        ready: Callable[[dict[str, Any], str], None],
         told: Callable[[dict[str, Any]], None],
+        ended: Callable[[], None],
     ) -> None:
         self.settings, self.step_deadline, self.start_deadline = settings, step_deadline, start_deadline
-        self.ready, self.told = ready, told
+        self.ready, self.told, self.ended = ready, told, ended
         self.model: dict[str, Any] | None = None
-        self.starts = 0
+        self.starts = self.failures = 0
+        self.failure: str | None = None
         self.failed: str | None = None
         self.process: Any = None
         self._writer: asyncio.StreamWriter | None = None
+        self._exit = ""  # how the process of the last engine ended
+
+    @property
+    def state(self) -> str:
+        """Of the engine, as the protocol has it: `starting`, `ready` or `failed`."""
+        if self.failed is None and self.model is not None:
+            return "ready"
+        return "starting" if self.failed is None and self.failures < MOST_FAILURES else "failed"
 
     def ask(self, **values: Any) -> None:
         """Tell the engine to do something; nothing without one, who will be told all by `ready`."""
-        if self.model is not None and self._writer is not None:
+        if self.model is not None and self._writer is not None and not self._writer.transport.is_closing():
             self._writer.write(as_json(values).encode() + b"\n")
 
     async def keep_running(self) -> None:
         """Run engines one after the other, until this is cancelled or the first one cannot be started."""
         pause = 0.0
         while self.failed is None:
+            self._exit = ""
             try:
                 await self._run_one()
             except (TimeoutError, EOFError, OSError) as error:
+                self.failure = f"{error}{self._exit}"
+                self.failures += 1
                 if self.failed is None:
-                    log.warning("the engine %s; another one is started", error)
+                    log.warning("the engine %s; another one is started", self.failure)
             except Exception as error:  # a fault of ours, which another engine would not mend: the server ends
                 log.exception("the engine cannot be kept running")
                 self.failed = f"the engine cannot be kept running: {error!r}"
             pause = 0.0 if self.model is not None else min(10.0, 2 * pause + 0.5)
             self.model = None
+            self.ended()
             await asyncio.sleep(pause)
 
     async def _run_one(self) -> None:
@@ -97,7 +119,7 @@ class EngineLink:
                     self.failed = first["failed"]
                 raise EOFError(f"cannot start: {first['failed']}")
             self._writer, self.model = writer, first["model"]
-            self.ready(first["model"])
+            self.ready(first["model"], first["fingerprint"])
             while True:
                 self.told(await self._line(reader, self.step_deadline))
         finally:
@@ -109,7 +131,7 @@ class EngineLink:
             self._writer = None
             process = self.process
             if process.pid is not None:
-                await asyncio.shield(asyncio.to_thread(_end, process))
+                self._exit = await asyncio.shield(asyncio.to_thread(_end, process))
 
     async def _line(self, reader: asyncio.StreamReader, deadline: float) -> dict[str, Any]:
         try:
@@ -122,10 +144,20 @@ class EngineLink:
         return json.loads(line)  # type: ignore[no-any-return]
 
 
-def _end(process: Any) -> None:
-    """End a process that may hang."""
+def _end(process: Any) -> str:
+    """End a process that may hang; how it had ended before."""
     process.join(ABANDONED)
-    if process.exitcode is None:
+    if (code := process.exitcode) is None:
         process.kill()
         process.join()
     process.close()
+    if code is None:
+        return ""
+    return f" (exit code {code})" if code >= 0 else f" (signal {-code}, {_signal_name(-code)})"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "of no name"

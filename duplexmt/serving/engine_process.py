@@ -19,6 +19,7 @@ import torch
 from data_prep.rules import UNSPACED
 
 from ..model_folder.live import live_engine, live_text, load_live_model
+from ..model_folder.manifest import checksum
 from ..streaming.events import End, Read
 from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator, Sentence
 from ..streaming.live_text import LineEnd, TextEnd
@@ -48,7 +49,7 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
     if own_process:  # else Python looks through all that was loaded now and then, and serves nobody for 150 ms
         gc.collect()
         gc.freeze()
-    link.sendall(_line({"model": engine.model}))
+    link.sendall(_line({"model": engine.model, "fingerprint": checksum(engine.loaded.info)}))
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
         _serve(engine, link)
     gc.unfreeze()  # else nanobind, which Triton is bound by, takes what was frozen for leaked and lists it at exit
@@ -99,7 +100,7 @@ class Worker:
         self.sources: dict[str, tuple[int, GrowingText]] = {}  # of the sentence at hand, with its number
         self.out: dict[str, list[list[Any]]] = {}
         self.asked = False
-        text = live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut)
+        text = live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut, log.warning)
         self.driver.join(text)  # for its checks, before any client comes
 
     def patience(self) -> float:

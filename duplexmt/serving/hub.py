@@ -1,14 +1,13 @@
 """All sessions of a server: admission, events from the engine to their clients, and what time brings about."""
 
 import asyncio
-import ipaddress
 import logging
 from collections import Counter, deque
 from time import monotonic
 from typing import Any
 
 from .engine_link import EngineLink
-from .limits import Refused
+from .limits import Guesses, Refused, is_loopback
 from .metrics import Metrics
 from .protocol import Close, Resume, Start
 from .session import Client, Session
@@ -43,8 +42,12 @@ class Hub:
             start_deadline=start_deadline,
             ready=self._engine_is_ready,
             told=self._engine_told,
+            ended=self._tell_engine,
         )
+        self.guesses = Guesses()
         self.model: dict[str, Any] | None = None  # of the last engine
+        self._fingerprint = ""  # of that model
+        self._state_told = self.link.state
         self.sessions: dict[str, Session] = {}
         self.connections: set[Client] = set()
         self.draining = False
@@ -74,9 +77,26 @@ class Hub:
         """Why no session can begin now; None if one can."""
         if self.draining:
             return "the server stops"
-        if self.link.model is None:
-            return self.link.failed or "the model is being loaded"
-        return None
+        return None if self.link.state == "ready" else self._no_engine()
+
+    def engine(self) -> dict[str, Any]:
+        """The protocol's message of how the engine is."""
+        told = {"type": "engine", "state": self.link.state}
+        return told | {"reason": self._no_engine()} if told["state"] == "failed" else told
+
+    def _no_engine(self) -> str:
+        if self.link.state == "starting":
+            return "the model is being loaded"
+        in_a_row = f"{self.link.failures} engines in a row have failed; the last one {self.link.failure}"
+        return self.link.failed or in_a_row
+
+    def _tell_engine(self) -> None:
+        if self.link.state == self._state_told:
+            return
+        self._state_told = self.link.state
+        for session in self.sessions.values():
+            if session.connection is not None:
+                session.connection.tell(self.engine())
 
     # --- who comes and goes ------------------------------------------------------------------------------------------
 
@@ -88,16 +108,17 @@ class Hub:
         """
         if self.draining:
             raise self._restart()
+        if self.link.state == "failed":
+            told, retry = self._no_engine(), self.limits.retry_seconds
+            raise Refused(Close.BUSY, f"{told}: try again in {retry:g} s", retry, code="engine")
         if self.model is None:
-            raise self._busy("the model is being loaded")
+            raise self._busy(self._no_engine())
         there = [session for session in self.sessions.values() if not session.done]
         if len(there) >= self.limits.sessions:
             raise self._busy(f"{self.limits.sessions} sessions are open")
         self.check_streams()
         same = sum(session.address == connection.address for session in there)
-        address = ip_address(connection.address)
-        is_local = address is not None and address.is_loopback
-        if same >= self.limits.sessions_per_address and not is_local:
+        if same >= self.limits.sessions_per_address and not is_loopback(connection.address):
             told = f"{same} sessions from one address are all there may be: close one"
             raise Refused(Close.RATE, told, self.limits.retry_seconds)
         if done := [session for session in self.sessions.values() if session.done][: -self.limits.sessions]:
@@ -163,8 +184,12 @@ class Hub:
 
     # --- the engine --------------------------------------------------------------------------------------------------
 
-    def _engine_is_ready(self, model: dict[str, Any]) -> None:
+    def _engine_is_ready(self, model: dict[str, Any], fingerprint: str) -> None:
         is_another, self.model = self.model is not None, model
+        if is_another and fingerprint != self._fingerprint:
+            self._hand_back()
+        self._fingerprint = fingerprint
+        self._tell_engine()
         self.metrics.engines.inc()
         self._taken = self.at_rest = False
         if is_another:
@@ -180,6 +205,16 @@ class Hub:
         self._suspects = deque(sorted(suspects, key=lambda one: (one.name in self._examined, self._lost[one.name])))
         self._cleared = False
         self._examine()
+
+    def _hand_back(self) -> None:
+        """End all sessions that are not over: what the last engine began, one of another model cannot go on with."""
+        left = [session for session in self.sessions.values() if not session.done]
+        log.warning("the model folder holds another model than before: %d sessions are handed back", len(left))
+        for session in left:
+            if session.connection is not None:
+                told = "the server has another model now: start anew"
+                session.connection.leave(Refused(Close.RESTART, told, self.limits.retry_seconds))
+            self.forget(session)
 
     def _give(self, session: Session) -> None:
         """Have the engine go on with a session."""
@@ -229,6 +264,8 @@ class Hub:
                 self._has_answered(step["idle"])
         else:
             self._taken = self._taken or step["asked"]
+        if step["out"] or (self._taken and step["idle"]):
+            self.link.failures = 0  # it works
         if self._taken and step["idle"]:
             self.at_rest = True
             self._lost.clear()
@@ -322,11 +359,3 @@ class Hub:
         until = monotonic() + 1.0
         while self.connections and monotonic() < until:
             await asyncio.sleep(DRAIN_LOOK)
-
-
-def ip_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address a text stands for; None for other names."""
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None

@@ -1,5 +1,7 @@
-"""What ends a connection, and how much of something a client may do."""
+"""What ends a connection, and how much of something a client, or all of an address, may do."""
 
+import ipaddress
+from collections import Counter
 from time import monotonic
 
 from .protocol import Close
@@ -46,3 +48,72 @@ class Bucket:
             return False
         self._held -= amount
         return True
+
+
+GUESSES, GUESS_SECONDS = 5, 10.0  # wrong tokens of an address at once; seconds after which there may be one more
+MOST_GUESSERS = 4096  # addresses of which these are remembered
+
+
+class Guesses:
+    """Wrong tokens by address. While an address has had too many, no token of it is looked at, not even the right one:
+    else who guesses would only have to be quick."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, Bucket] = {}
+
+    def check(self, address: str) -> None:
+        """Refuse an address that has had too many."""
+        if (left := self._left.get(address)) is not None and left.held < 1:
+            told = f"too many wrong tokens from {address}: try again in {GUESS_SECONDS:g} s"
+            raise Refused(Close.RATE, told, GUESS_SECONDS)
+
+    def wrong(self, address: str) -> None:
+        """It has had one more."""
+        left = self._left.pop(address, None) or Bucket(1 / GUESS_SECONDS, GUESSES)
+        left.take(1)
+        self._left[address] = left  # at the end
+        if len(self._left) > MOST_GUESSERS:
+            del self._left[next(iter(self._left))]
+
+
+class Shares:
+    """How many of something each address has. This machine's own may have any number: a proxy's clients all have it."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self._of = most, Counter[str]()
+
+    def take(self, address: str) -> bool:
+        """One more, if there may be one."""
+        if self._of[address] >= self.most and not is_loopback(address):
+            return False
+        self._of[address] += 1
+        return True
+
+    def give_back(self, address: str) -> None:
+        """One less."""
+        self._of[address] -= 1
+        if not self._of[address]:
+            del self._of[address]
+
+
+def ip_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address a text stands for; None for other names."""
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def whose(name: str) -> str:
+    """What an address is counted as: one of IPv6 as its network of 64 bits, all of which one customer has."""
+    address = ip_address(name)
+    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
+        return str(ipaddress.ip_network((int(address), 64), strict=False))
+    return name if address is None else str(address)
+
+
+def is_loopback(name: str) -> bool:
+    """Whether an address is this machine's own."""
+    address = ip_address(name)
+    return address is not None and address.is_loopback

@@ -40,12 +40,15 @@ class Limits:
     unsent_events: int
     kept_bytes: int  # that a session keeps for one who comes back
     kept_events: int
+    request_seconds: float  # until a connection has asked for something
     start_seconds: float  # until the first message
     idle_seconds: float  # without any message
     grace_seconds: float  # that a session waits for its client to come back
     session_seconds: float  # that a session may last
     sessions: int  # at a time
-    sessions_per_address: int  # of one address that is not this machine's own
+    sessions_per_address: int  # of one address (of IPv6: 64 bits of it) that is not this machine's own
+    connections: int  # at a time, of HTTP and WebSocket
+    connections_per_address: int
     active_seconds: float  # after its last text or event a session is active; there may be as many of these as streams
     drain_seconds: float  # to end sentences in when the server stops
     retry_seconds: float  # after which who was refused may try again

@@ -203,8 +203,8 @@ class LiveText:
         self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens, cut, warn, invisible
         self.passed_over: Counter[str] = Counter()
         self.settled_tokens = settled_tokens
-        if self.settled_tokens.holds_everything:
-            warn("this tokenizer's tokens are settled at sentence ends and pauses only: train with characters for less")
+        if self.settled_tokens.warning is not None:
+            warn(self.settled_tokens.warning)
         self.position = 0
         self.places: list[int] = []  # positions behind each character of the source's text
         self.returned = self.line_is_open = False  # whether the last character was \r; whether it was no line end

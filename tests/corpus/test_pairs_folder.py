@@ -149,7 +149,7 @@ def test_a_pair_is_judged_by_its_source_alone_whatever_the_sentence_before(tmp_p
     assert replies == {
         ("好的。", "Sure thing.", "这是一个很长的句子，" * 12),
         ("没有问题。", "No problem at all.", "很" * 990),
-        ("谢谢你。", "Thanks a lot.", "Hellothere,howareyoutoday"),
+        ("谢谢你。", "Thanks a lot.", "Hello there, how are you today"),
         ("不客气。", "You are welcome.", ""),
     }
     with pytest.raises(ValueError, match="made with other layout"):  # which knows of no sentence before

@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
+from data_prep.tokens import PRETOKEN_PATTERN
 from duplexmt.data.batch import Example
 from duplexmt.data.tokenizer import (
     SourceTokens,
@@ -55,6 +56,35 @@ def test_bpe_merges_what_it_has_seen_often():
     tokens = tokenizer.convert_ids_to_tokens(token_ids(tokenizer, ["like the man"])[0])
     assert "".join(tokens) == "like the man"
     assert len(tokens) < len("like the man")
+
+
+SIGNED = {  # sentences with vowel signs, viramas, tone marks or points
+    "hi": "वह किताब खरीदता है। मैंने कल नई किताब खरीदी। हिन्दी सीखना मुश्किल नहीं है। बच्चे स्कूल जाते हैं।",
+    "ta": "அவன் புத்தகம் வாங்கினான். குழந்தைகள் பள்ளிக்குச் செல்கிறார்கள். எனக்குத் தமிழ் பிடிக்கும்.",
+    "bn": "সে একটি বই কিনেছে। শিশুরা স্কুলে যায়। আমি বাংলা ভালোবাসি।",
+    "ar": "كَتَبَ الوَلَدُ الدَّرْسَ. ذَهَبَ الرَّجُلُ إِلَى السُّوقِ.",
+}
+
+
+@pytest.mark.parametrize("language", SIGNED)
+def test_merges_of_an_own_bpe_cross_vowel_signs(monkeypatch, language):
+    texts = [SIGNED[language]] * 3
+    words = [word.strip("।.") for word in SIGNED[language].split()]
+
+    def tokens_a_word():
+        ids = token_ids(train_bpe(texts, 1500), [f" {word}" for word in words])
+        return sum(map(len, ids)) / len(words)
+
+    assert tokens_a_word() < 1.3
+    monkeypatch.setattr("duplexmt.data.tokenizer.WORDS_WITH_SIGNS", PRETOKEN_PATTERN)
+    assert tokens_a_word() > 2, "as it was"
+
+
+def test_an_own_bpe_of_chinese_and_english_cuts_words_as_qwen2_does(monkeypatch):
+    ours = train_bpe(TEXTS * 3, 500)
+    monkeypatch.setattr("duplexmt.data.tokenizer.WORDS_WITH_SIGNS", PRETOKEN_PATTERN)
+    assert ours.get_vocab() == train_bpe(TEXTS * 3, 500).get_vocab()
+    assert token_ids(ours, TEXTS) == token_ids(train_bpe(TEXTS * 3, 500), TEXTS)
 
 
 def test_a_character_seen_often_is_a_token_and_a_new_one_is_its_bytes_whether_composed_or_not():

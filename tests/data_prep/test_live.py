@@ -15,6 +15,7 @@ from data_prep.rules import NAMED, clean_side
 PIECES = [
     *"&#;,.…!:%'’stdm5eBか我们。”)»=_ \t\x07한하ê", "&amp;", "&quot;", "&#", "39;", "x27", "amp", "quot", "qu", "  ",
     "re", "ll", "Å", "Ω", "\u0301", "\u0327", "\u3099", "\u200b", "\u200d", "word", "&lt", "& gt ;", "&am",
+    " ", "New York", "，", "“", "(", "〈", "\u2329", "\u302a", "12 000", "カ", "ﾊﾟ", "Ａ", "\U000e0100", "q",
 ]  # fmt: skip
 TEXTS = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.text(max_size=12))
 
@@ -26,6 +27,10 @@ TEXTS = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), s
 @example("\u212b\u0301", "en")
 @example("\u2126\u0301", "zh")
 @example("か \u3099", "ja")
+@example("か\u302a \u3099", "ja")
+@example("q\u0323 \u302a", "zh")
+@example("York , 喜 ” x ’s", "zh")
+@example("New \u2329 York", "zh")
 @example("e\u00a0\u200b\u0301", "zh")
 @example("it 's' x", "en")
 @example("a .5 , b", "fr")
@@ -82,6 +87,27 @@ def test_chinese_text_is_settled_character_by_character():
     text = "站在那边的男人，曾是棒球手。"
     for end in range(len(text) + 1):
         assert settled_side(text[:end], "zh") == text[:end]
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "settled"),
+    [
+        ("喜欢 ", "zh", "喜欢"),
+        ("喜欢 ,", "zh", "喜欢,"),
+        ("喜欢 New", "zh", "喜欢Ne"),  # N, e and w may take an accent
+        ("喜欢 New ", "zh", "喜欢New"),  # the space may stand before a Chinese character
+        ("喜欢 New 约", "zh", "喜欢New约"),
+        ("喜欢 New Yo", "zh", "喜欢New Y"),
+        ("喜欢 New ,", "zh", "喜欢New"),
+        ("2019 ", "ja", "2019"),
+        ("2019 12", "ja", "2019 12"),
+        ("かき", "ja", "か"),
+        ("สวัสดี ", "th", "สวัสดี"),
+        ("สวัสดี ค", "th", "สวัสดี ค"),
+    ],
+)
+def test_a_space_is_settled_once_what_follows_it_is_there(text, language, settled):
+    assert settled_side(text, language) == settled
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,8 @@ def test_raw_files_of_six_formats_come_to_disjoint_splits_of_the_sizes_asked_for
     splits = {name: read_split(tmp_path, name) for name in ("train", "validation", "test")}
     assert {name: len(pairs) for name, pairs in splits.items()} == {"train": 300, "validation": 30, "test": 20}
     known = {(zh.replace(" ", ""), en.replace(" .", ".")) for zh, en in PAIRS}
-    assert {pair for pairs in splits.values() for pair in pairs} <= known
+    # NEU's texts are spaced character by character, in the test file: between digits the spaces stay
+    assert {(zh.replace(" ", ""), en) for pairs in splits.values() for zh, en in pairs} <= known
     for side in (0, 1):
         keys = [{text_key(pair[side]) for pair in pairs} for pairs in splits.values()]
         assert sum(map(len, keys)) == len(set.union(*keys))

@@ -62,11 +62,30 @@ def test_every_language_gets_nfc_single_spaces_and_no_invisible_characters(text:
 @pytest.mark.parametrize(
     ("language", "text", "clean"),
     [
-        # All spaces go from Chinese and Japanese, but not from Korean.
+        # In Chinese and Japanese, but not in Korean, spaces go beside Han, kana and their marks.
         ("zh", "工资 冻结 暂缓 ， 由于", "工资冻结暂缓，由于"),
-        ("zh", "我用 Visual Studio 写代码", "我用VisualStudio写代码"),
+        ("zh", "我用 Visual Studio 写代码", "我用Visual Studio写代码"),
+        ("zh", "喜欢 New York City", "喜欢New York City"),
+        ("zh", "New York City 很 大 。", "New York City很大。"),
+        ("zh", "《 The Old Man and the Sea 》 是 书", "《The Old Man and the Sea》是书"),
+        ("zh", "他 说 ： “ Hello , World ” ， 走 了", "他说：“Hello, World”，走了"),
+        ("zh", "在 2019 年 3 月 , 大约 10 000 人 ( 见 图 1 ) 。", "在2019年3月,大约10 000人(见图1)。"),
+        ("zh", "增长 5 % 以上 , iPhone 's App Store", "增长5%以上, iPhone's App Store"),
+        ("zh", "用 C++ 和 .NET Core 3.1 写", "用C++和.NET Core 3.1写"),
+        ("zh", "ＮＥＷ ＹＯＲＫ ， 方 방탄 소년단", "ＮＥＷ ＹＯＲＫ，方방탄 소년단"),
+        ("zh", "Привет мир 你 好 😀 Big Ben", "Привет мир你好😀 Big Ben"),
+        ("zh", "ㄅ ㄆ ㄇ 𠮷 野 々 〇", "ㄅㄆㄇ𠮷野々〇"),
         ("ja", "あり　がとう", "ありがとう"),
+        ("ja", "ﾊﾟｿｺﾝ で Visual Studio Code を 使う", "ﾊﾟｿｺﾝでVisual Studio Codeを使う"),
+        ("ja", "「 New York 」 へ ・ ラーメン ー ｡", "「New York」へ・ラーメンー｡"),
         ("ko", "감사 합니다 .", "감사 합니다."),
+        # Where spaces part phrases, they stay.
+        ("th", "สวัสดีครับ  ยินดีที่ได้รู้จัก", "สวัสดีครับ ยินดีที่ได้รู้จัก"),
+        ("lo", "ສະບາຍດີ ທ່ານ", "ສະບາຍດີ ທ່ານ"),
+        ("km", "ជំរាបសួរ អ្នក", "ជំរាបសួរ អ្នក"),
+        ("my", "မင်္ဂလာပါ ခင်ဗျာ", "မင်္ဂလာပါ ခင်ဗျာ"),
+        ("bo", "བཀྲ་ཤིས། བདེ་ལེགས། །", "བཀྲ་ཤིས། བདེ་ལེགས། །"),
+        ("dz", "ག་དེ་སྦེ། ཨིན། །", "ག་དེ་སྦེ། ཨིན། །"),
         # From others, those before punctuation that ends something.
         ("en", "After that , she left .", "After that, she left."),
         ("en", "Well ... yes ; no : why ?!", "Well... yes; no: why?!"),
@@ -174,7 +193,7 @@ def test_a_kept_pair_comes_back_cleaned_on_both_sides() -> None:
 @given(st.text())
 def test_any_text_can_be_cleaned(text: str) -> None:
     assert "  " not in rules.clean_side(text, "en")
-    assert not any(character.isspace() for character in rules.clean_side(text, "zh"))
+    assert not re.search(rf"\s(?=[{rules.WIDE}])(?!\u3099|\u309a)|(?<=[{rules.WIDE}])\s", rules.clean_side(text, "zh"))
 
 
 @given(

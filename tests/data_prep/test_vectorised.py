@@ -16,7 +16,13 @@ from duplexmt.data.grammar import builtin_corpus
 
 PAPER = Cleaning("zh", "en")
 STRICT = Cleaning("zh", "en", True, True, 40, True, 0.5, 2.0, "near")
-RULES = [PAPER, STRICT, Cleaning("en", "zh", True, True, 30, True, 0.5, 1.5), Cleaning("fr", "ru", least_script=0.7)]
+RULES = [
+    PAPER,
+    STRICT,
+    Cleaning("en", "zh", True, True, 30, True, 0.5, 1.5),
+    Cleaning("fr", "ru", least_script=0.7),
+    Cleaning("ja", "th"),
+]
 
 LINES = [
     "", " ", "我 用 Visual Studio 写代码", "這個問題", "瞭解", "坏主意", "中文&quot;引号&amp;quot;", "AT&T", "a &amp b",
@@ -26,7 +32,8 @@ LINES = [
     "tab\tin text", "line\u2028sep", "a\u00a0b\u3000c", "👩\u200d🚀 ok",
     "ひらがな", "Привет", "مرحبا", "हिन्दी", "한국어", "𠮷野家", "iPhone 4", "iphone 4.", "it''s ' s",
     "a;b :c ;) .NET .5", "x" * 50, "字" * 50, "–—…·°", "«guillemets» „low“", "mixed 中文 and English 文字",
-    "A. B! C? D", "trailing ", " leading",
+    "A. B! C? D", "trailing ", " leading", "喜欢 New York City", "《 Old Man 》 是 “ New York ” 的 , 书 !",
+    "New York , 5 % ( CNN ) 年 [ 12 000 ] 人 's ' iPhone 's", "用 .NET - A / B , … 写 ; 好 : x ; y", "“ A ‘ B ’ C ” D",
 ]  # fmt: skip
 
 
@@ -113,11 +120,14 @@ def test_columns_equal_pairs_on_noisy_sentences(pairs, rules):
 
 
 def test_sentences_that_need_no_more_than_their_spaces_removed_are_cleaned_by_columns():
-    source = [f"他 说 “第 {number} 个” ，好" for number in range(20)] + ["這個 問題"]
+    source = [f"他 说 “ 第 {number} 个” ，好" for number in range(20)] + ["這個 問題"]
+    clean_source = [f"他说“第{number}个”，好" for number in range(20)] + ["这个问题"]
     target = [f'He said "no. {number}", didn\'t he? 5%.' for number in range(20)] + ["A question."]
     with mock.patch("data_prep.vectorised.clean", side_effect=AssertionError):
         cleaned = columns(list(zip(source, target, strict=True)), STRICT)
-    assert [each[:2] for each in cleaned] == [(None, text.replace(" ", "")) for text in [*source[:-1], "这个问题"]]
+        foreign = columns([("喜欢 New York City ， 12 000 人", "“ x ” 5")], PAPER)
+    assert [each[:2] for each in cleaned] == [(None, text) for text in clean_source]
+    assert foreign == [(None, "喜欢New York City，12 000人", "“ x ” 5", {"remove_spaces"})]
     with mock.patch("data_prep.vectorised.text_key", side_effect=AssertionError):
         keys = text_keys(pa.array(target)).to_pylist()
     assert keys == list(map(text_key, target))

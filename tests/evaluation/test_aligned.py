@@ -44,6 +44,11 @@ def test_each_word_stays_one_in_lower_case_so_that_each_has_a_delay():
     assert pair == (["i̇", "好"], ["i̇stanbul", "i̇s", "great"])
 
 
+def test_a_word_with_vowel_signs_is_one_and_thai_is_aligned_by_characters():
+    pair = words_of("वह किताब खरीदता है।", "ฉัน ซื้อ", ("hi", "th-TH"))
+    assert pair == (["वह", "किताब", "खरीदता", "है", "।"], list("ฉันซื้อ"))
+
+
 def test_the_aligner_reads_a_file_as_the_models_training_did(tmp_path):
     file = tmp_path / "pairs.tsv"
     file.write_text("I am a man\t我 好|||我 們是人\nI am well\t我好\n", encoding="utf-8")

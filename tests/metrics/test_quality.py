@@ -38,6 +38,24 @@ def test_a_perfect_translation_scores_a_hundred() -> None:
     assert scores(texts, texts, "en") == pytest.approx((100, 100))
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("th", "วันนี้อากาศดีมาก"),
+        ("th-TH", "พวกเขาไปโรงเรียน แล้วกลับบ้าน"),
+        ("lo", "ມື້ນີ້ອາກາດດີຫຼາຍ"),
+        ("km", "ថ្ងៃនេះអាកាសធាតុល្អណាស់។"),
+        ("my", "ဒီနေ့ရာသီဥတုကောင်းတယ်။"),
+        ("bo", "དེ་རིང་གནམ་གཤིས་ཡག་པོ་འདུག"),
+        ("dz", "ད་རིས་གནམ་གཤིས་ལེགས་ཤོམ་ཡོད།"),
+    ],
+)
+def test_an_exact_translation_into_a_language_written_without_spaces_scores_a_hundred(language: str, text: str) -> None:
+    assert scores([text], [text], language)[0] == pytest.approx(100)
+    assert 40 < scores([text[:-3]], [text], language)[0] < 100
+    assert scores([text.replace(" ", "")], [text], language)[0] == pytest.approx(100), "a space is no unit"
+
+
 def test_scores_come_with_their_signatures() -> None:
     found = corpus_statistics(["今天天气好"], ["今天天气很好"], "zh-CN")
     assert found["BLEU"].signature.startswith("nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:")
@@ -46,7 +64,11 @@ def test_scores_come_with_their_signatures() -> None:
 
 @pytest.mark.parametrize(
     ("language", "tokenizer"),
-    [("zh", "zh"), ("zh_TW", "zh"), ("ja", "char"), ("ko", "char"), ("en", "13a"), ("de", "13a")],
+    [
+        *((code, "zh") for code in ("zh", "zh_TW", "zho")),
+        *((code, "char") for code in ("ja", "ko", "th", "th-TH", "tha", "lo", "km", "my", "my_MM", "bo", "dz")),
+        *((code, "13a") for code in ("en", "de", "hi", "vi")),
+    ],
 )
 def test_tokenizer_follows_the_target_language_and_needs_no_extra_package(language: str, tokenizer: str) -> None:
     assert bleu_tokenizer(language) == tokenizer

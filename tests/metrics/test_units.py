@@ -14,6 +14,13 @@ from duplexmt.metrics.units import Unit, count_units, delays_in_characters_and_w
         (" It  is\tfine. ", "word", 3),
         ("It is", "character", 4),
         ("It's 3.5, isn't it?", "piece", 12),
+        ("वह किताब खरीदता है।", "piece", 5),  # vowel signs and viramas are of their words
+        ("हिन्दी தமிழ் বাংলা", "piece", 3),
+        ("e\u0301te\u0301 می\u200cخواهم", "piece", 2),
+        ("السَّلامُ עֲלֵיכֶם", "piece", 2),
+        ("สวัสดีครับ ยินดีที่ได้รู้จัก", "character", 27),
+        ("ສະບາຍດີ ທ່ານ", "character", 11),
+        ("བཀྲ་ཤིས། བདེ་ལེགས།", "character", 17),
         ("  ", "word", 0),
         ("", "character", 0),
     ],
@@ -23,7 +30,13 @@ def test_units_are_counted_without_white_space(text: str, unit: Unit, count: int
 
 
 @pytest.mark.parametrize(
-    ("language", "unit"), [("zh", "character"), ("zh-Hant", "character"), ("ja_JP", "character"), ("en", "word")]
+    ("language", "unit"),
+    [
+        *((code, "character") for code in ("zh", "zh-Hant", "ja_JP", "zho", "cmn-Hans", "jpn", "yue")),
+        *((code, "character") for code in ("th", "lo", "km", "my", "bo", "dz", "th-TH", "my_MM", "KM-kh")),
+        *((code, "character") for code in ("tha", "lao", "khm", "mya", "bur", "bod", "tib", "dzo")),
+        *((code, "word") for code in ("en", "ko", "kor", "hi", "vi", "deu", "mr")),
+    ],
 )
 def test_text_is_counted_in_characters_where_it_is_written_without_spaces(language: str, unit: Unit) -> None:
     assert text_unit(language) == unit
@@ -32,6 +45,14 @@ def test_text_is_counted_in_characters_where_it_is_written_without_spaces(langua
 def test_a_language_s_name_is_no_code() -> None:
     with pytest.raises(ValueError, match=r"language code.*got 'Chinese'"):
         text_unit("Chinese")
+
+
+def test_an_offline_translation_of_a_source_in_thai_lags_by_its_characters() -> None:
+    source, target = "ฉันรักคุณ มากที่สุด", "I love you most"  # one "word" before the space
+    delays = delays_in_characters_and_words(source, [9, 19], target, [1, 6, 10, 15], [1, 1, 2, 2], text_unit("th"))
+    assert delays == [9, 9, 18, 18]
+    lengths = count_units(source, "character"), count_units(target, "word")
+    assert average_lagging(delays, *lengths) == (9 + (9 - 4.5) + (18 - 9)) / 3
 
 
 # Source tokens 今天| 天气|好: 2, 4, 5 characters. Target tokens The| wea|ther| is.

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
@@ -152,7 +153,7 @@ def test_a_lora_model_comes_back_on_the_backbone_it_names(tmp_path):
     folder = save(tmp_path / "model", model, backbone=str(tmp_path / "base"))
     assert not (folder / "backbone").exists(), "frozen weights that can be loaded by name are not stored again"
     assert_same_outputs(model, load_model_folder(folder).model, rtol=1e-5, atol=1e-5)
-    assert f"base_model: {tmp_path / 'base'}" in (folder / "README.md").read_text(encoding="utf-8")
+    assert f'base_model: "{tmp_path}/base"' in (folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["backbone saved along", "backbone by folder"])
@@ -212,13 +213,22 @@ def test_weights_are_written_as_safetensors_only(tmp_path, lora):
 def test_the_model_card_names_data_licence_languages_settings_and_scores(tmp_path):
     card = (save(tmp_path / "model", spoken_grid(anchor=12)) / "README.md").read_text(encoding="utf-8")
     front_matter = card.split("---")[1]
-    assert "language: [zh, en]" in front_matter
-    assert "pipeline_tag: translation" in front_matter
+    assert yaml.safe_load(front_matter)["language"] == ["zh", "en"]
+    assert 'pipeline_tag: "translation"' in front_matter
     assert "base_model" not in front_matter
     assert "- **Data:** pairs.tsv; licence: CC-BY-4.0." in card
     assert "anchor 12" in card
     assert "full, λ = 0.1, texts of at most 24 tokens" in card
     assert "| validation/BLEU | 31.42 |" in card
+
+
+@pytest.mark.parametrize("text", ["no", "y", "N", "on", "off", "null", "~", "1e3", "0o7", "2026-01-01", "a: b #c", "-"])
+def test_what_yaml_may_take_for_another_value_is_quoted_in_the_model_card(tmp_path, text):
+    save(tmp_path / "model", spoken_grid(), data=DATA | {"target_language": text, "licence": text})
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    front_matter = yaml.safe_load(card.split("\n---\n")[0])
+    assert (front_matter["language"], front_matter["license_name"]) == (["zh", text], text)
+    assert f'["zh", "{text}"]' in card, "YAML 1.1 and 1.2 differ in what y and 1e3 are, and agree on quotation marks"
 
 
 def test_a_model_of_texts_of_any_length_translates_live_and_its_card_says_so(tmp_path):

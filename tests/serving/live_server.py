@@ -9,7 +9,6 @@ from functools import cache, partial
 from types import SimpleNamespace
 
 import jsonschema
-import uvicorn
 from websockets.sync.client import connect
 
 from duplexmt.data.tokenizer import stream_tokens
@@ -20,7 +19,7 @@ from duplexmt.serving.app import create_app
 from duplexmt.serving.engine_process import Worker
 from duplexmt.serving.hub import Hub
 from duplexmt.serving.protocol import SCHEMA_FILE
-from duplexmt.serving.server import LiveProtocol, Server, listen
+from duplexmt.serving.server import LiveConfig, Server, listen
 from duplexmt.serving.settings import EngineSettings, Limits
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd
@@ -33,8 +32,9 @@ SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
 LIMITS = {
     "frame_bytes": 16384, "message_characters": 2000, "characters_per_second": 200.0, "characters_burst": 4000,
     "messages_per_second": 20.0, "messages_burst": 400, "unsent_bytes": 65536, "unsent_events": 256,
-    "kept_bytes": 1048576, "kept_events": 4096, "start_seconds": 5.0, "idle_seconds": 120.0, "grace_seconds": 120.0,
-    "session_seconds": 3600.0, "sessions": 64, "sessions_per_address": 8, "active_seconds": 5.0, "drain_seconds": 5.0,
+    "kept_bytes": 1048576, "kept_events": 4096, "request_seconds": 10.0, "start_seconds": 5.0,
+    "idle_seconds": 120.0, "grace_seconds": 120.0, "session_seconds": 3600.0, "sessions": 64, "sessions_per_address": 8,
+    "connections": 512, "connections_per_address": 64, "active_seconds": 5.0, "drain_seconds": 5.0,
     "retry_seconds": 3.0,
 }  # fmt: skip
 ENGINE = {
@@ -157,11 +157,7 @@ def serving(monkeypatch, token=None, hosts=(), origins=(), proxies=(), step_dead
         hub = Hub(settings, values, step_deadline=step_deadline, start_deadline=60)
         app = create_app(hub, token=token, hosts=hosts, origins=origins)
         listening = listen("127.0.0.1", 0)
-        config = uvicorn.Config(
-            app, ws=LiveProtocol, ws_max_size=values.frame_bytes, ws_per_message_deflate=False, log_level="error",
-            proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), timeout_graceful_shutdown=1,
-        )  # fmt: skip
-        server = Server(config, hub)
+        server = Server(LiveConfig(app, hub, list(proxies)), hub)
         thread = threading.Thread(target=partial(asyncio.run, server.serve([listening])), daemon=True)
         thread.start()
         port = listening.getsockname()[1]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -38,7 +39,7 @@ def served(folder, *arguments):
     try:
         process.page = process.stdout.readline().strip()
         process.address = process.page.replace("http", "ws") + "v1/live"
-        until(lambda: is_ready(process), 90)
+        until(lambda: readiness(process)["ready"], 90)
         yield process
         begin = time.monotonic()
         if process.poll() is None:
@@ -50,12 +51,12 @@ def served(folder, *arguments):
         process.stdout.close()
 
 
-def is_ready(process):
+def readiness(process):
     try:
         with urllib.request.urlopen(process.page + "readyz", timeout=5) as answer:
-            return json.load(answer)["ready"]
+            return json.load(answer)
     except OSError:
-        return False
+        return {"ready": False}
 
 
 def engine_of(process):
@@ -114,6 +115,21 @@ def test_text_is_that_of_translate_py_though_the_engine_is_lost(folder, fault):
             assert rest + "".join(event["text"] for event in others) == expected
 
 
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (WARNING|ERROR) [\w.]+: .+")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
+def test_the_log_says_when_the_engine_was_lost_and_how(folder, number, capfd):
+    with served(folder) as process, Client(process.address):
+        os.kill(engine_of(process), number)
+        until(lambda: "last_failure" in (told := readiness(process)) and told["last_failure"] and told["ready"])
+        assert readiness(process)["last_failure"] == f"has ended (signal {number:d}, {number.name})"
+    lines = capfd.readouterr().err.splitlines()
+    (line,) = [line for line in lines if "the engine" in line]
+    assert f"the engine has ended (signal {number:d}, {number.name}); another one is started" in line
+    assert all(LINE.fullmatch(line) for line in lines), lines
+
+
 def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder, capfd):
     with served(folder) as process:
         speaker = Speaker(process.address, {"type": "start"})
@@ -135,6 +151,11 @@ def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder, ca
         (["limits.idle_seconds=0"], "limits.idle_seconds=0.0: must be a finite number above 0"),
         (["limits.message_characters=3000"], "limits.frame_bytes=16384: must be at least 18100, or a message of"),
         (["limits.messages_burst=1"], "limits.messages_burst=1: must be at least 2"),
+        (
+            ["limits.sessions=3000"],
+            "limits.connections=2048: must be at least limits.sessions=3000, or not all of them",
+        ),
+        (["limits.connections=100000000"], "limits.connections=100000000: these and what else a server opens are"),
         (["limits.idle_second=1"], "did you mean limits.idle_seconds?"),
         (["engine.max_streams=0"], "engine.max_streams=0: must be at least 1"),
         (["engine.max_repeats=0"], "engine.max_repeats=0: must be at least 2, or null for no guard"),

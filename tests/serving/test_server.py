@@ -1,11 +1,13 @@
 """The live server before real sockets: its text is translate.py's, nothing is lost, and each limit has its code."""
 
 import asyncio
+import http.client
 import json
 import socket
 import time
 import urllib.error
 import urllib.request
+from contextlib import closing
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -36,6 +38,16 @@ def get(server, path, **headers):
             return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read().decode()
+
+
+def handshake(server, **headers):
+    """The status a WebSocket is answered with."""
+    asked = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    asked |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": "duplexmt.v1"}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    with closing(connection):
+        connection.request("GET", "/v1/live", headers=asked | headers)
+        return connection.getresponse().status
 
 
 def begun(server, text=""):
@@ -362,16 +374,39 @@ def test_a_token_is_asked_for_and_no_other_will_do(monkeypatch):
 def test_origin_host_and_subprotocol_are_checked(monkeypatch):
     with serving(monkeypatch, hosts=["mt.example"], origins=["https://other.example"]) as server:
         port = server.port
-        for origin in (f"http://127.0.0.1:{port}", "https://other.example"):
+        for origin in (f"http://127.0.0.1:{port}", "https://other.example", f"HTTP://127.0.0.1:{port}"):
             assert Speaker(server.address, START, Origin=origin).until("ready")
-        for origin in ("null", "https://evil.example", "http://127.0.0.1:1", f"http://127.0.0.1.evil.example:{port}"):
+        refused = ("null", "https://evil.example", "http://127.0.0.1:1", f"http://127.0.0.1.evil.example:{port}")
+        others = (f"https://127.0.0.1:{port}", f"ftp://127.0.0.1:{port}", "http://other.example", "http://127.0.0.1:x")
+        for origin in (*refused, *others):
             with pytest.raises(InvalidStatus, match="403"):
                 Speaker(server.address, START, Origin=origin)
         with pytest.raises(InvalidStatus, match="403"):
             connect(server.address, subprotocols=["another"])
-        assert get(server, "/", Host="evil.example")[0] == 421
+        for path in ("/", "/metrics", "/livez", "/readyz", "/missing"):
+            assert get(server, path, Host="evil.example")[0] == 421
+        assert handshake(server, Host="evil.example") == 421
         for host in ("mt.example", f"localhost:{port}", "192.0.2.1"):
-            assert get(server, "/", Host=host)[0] == 200
+            for path in ("/", "/metrics", "/livez", "/readyz"):
+                assert get(server, path, Host=host)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("proto", "host", "origin", "allowed"),
+    [
+        ("https", "mt.example", "https://mt.example", True),
+        ("https", "mt.example:443", "https://mt.example", True),
+        ("http", "mt.example:80", "http://mt.example", True),
+        ("https", "MT.example", "https://mt.example:443", True),
+        ("https", "mt.example", "http://mt.example", False),
+        ("http", "mt.example", "https://mt.example", False),
+        ("https", "mt.example:8443", "https://mt.example", False),
+    ],
+)
+def test_behind_a_proxy_the_scheme_it_tells_is_the_pages(monkeypatch, proto, host, origin, allowed):
+    with serving(monkeypatch, hosts=["mt.example"], proxies=["127.0.0.1"]) as server:
+        headers = {"X-Forwarded-Proto": proto, "Origin": origin, "Host": host}
+        assert handshake(server, **headers) == (101 if allowed else 403)
 
 
 def test_sessions_of_one_address_are_counted_behind_a_named_proxy(monkeypatch):
@@ -381,22 +416,28 @@ def test_sessions_of_one_address_are_counted_behind_a_named_proxy(monkeypatch):
         speaker = Speaker(server.address, START, **far)
         assert speaker.rest() == 4429
         assert Speaker(server.address, START, **{"X-Forwarded-For": "203.0.113.6"}).until("ready")
+        for number in range(3):  # of one customer's addresses
+            six = Speaker(server.address, START, **{"X-Forwarded-For": f"2001:db8::{number}:1"})
+        assert six.rest() == 4429
+        assert Speaker(server.address, START, **{"X-Forwarded-For": "2001:db8:0:1::1"}).until("ready")
     with serving(monkeypatch, sessions_per_address=2) as server:
         for _ in range(4):
             assert Speaker(server.address, START, **far).until("ready"), "nobody's word is taken"
 
 
 def test_pages_are_served_with_a_strict_policy(server):
-    for path in ("/", "/live.js", "/missing"):
-        _, headers, _ = get(server, path)
+    for path, host in (("/", "localhost"), ("/live.js", "localhost"), ("/missing", "localhost"), ("/", "evil.example")):
+        _, headers, _ = get(server, path, Host=host)
         assert "default-src 'none'" in headers["Content-Security-Policy"]
         assert "unsafe" not in headers["Content-Security-Policy"]
         assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "microphone=()" in headers["Permissions-Policy"]
 
 
 def test_health_and_metrics_tell_no_text_and_no_address(server):
     assert get(server, "/livez")[0] == 200
-    assert json.loads(get(server, "/readyz")[2]) == {"ready": True, "why": None}
+    ready = {"ready": True, "why": None, "engine": "ready", "last_failure": None}
+    assert json.loads(get(server, "/readyz")[2]) == ready
     status, _, text = get(server, "/metrics")
     assert status == 200
     for name in ("step_seconds", "step_events", "queue_seconds", "delay_seconds", "loop_lag_seconds", "sessions"):

@@ -185,7 +185,7 @@ def test_a_pause_lets_go_what_is_held_back_and_the_sentence_goes_on():
     assert list(translator.pause()) == []
     live = fed(translator, ["an."])
     assert {entry.event.stream for entry in live} == {0}
-    assert TOKENIZER.decode(translator.text.context) == "Them" + "an.", "zh is cleaned of its spaces"
+    assert TOKENIZER.decode(translator.text.context) == "The m" + "an."
 
 
 @pytest.mark.parametrize("pause_at", range(1, 22))

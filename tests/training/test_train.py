@@ -12,7 +12,7 @@ from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus.evaluation_files import clean_source
 from duplexmt.data.tokenizer import SourceTokens, check_tokens_of, load_tokenizer, save_tokenizer, train_bpe
 from duplexmt.training.finish import link_latest
-from tests.helpers import tiny_backbone, tiny_tokenizer
+from tests.helpers import tiny_backbone, tiny_tokenizer, unknown_kind
 from train import looks_of, train
 
 SMALL = [
@@ -103,6 +103,17 @@ def test_a_backbone_takes_no_other_tokenizer_than_its_own(tmp_path):
             tmp_path / "run", f"model.backbone={base}", "model.architecture=null", f"data.tokenizer={other}",
             "data.max_tokens=null", "trainer.max_steps=1",
         )  # fmt: skip
+
+
+def test_a_tokenizer_that_will_hold_live_text_back_is_told_of_before_training(tmp_path, caplog, monkeypatch):
+    unknown_kind(tmp_path / "tokenizer")
+    monkeypatch.setattr("lightning.Trainer.fit", lambda *_, **__: pytest.fail("it is told of first"))
+    for segmentation, told in (("tokens", 1), ("characters", 0)):
+        caplog.clear()
+        changes = [f"data.tokenizer={tmp_path}/tokenizer", f"data.segmentation={segmentation}", "data.max_tokens=null"]
+        with pytest.raises(pytest.fail.Exception, match="it is told of first"):
+            run(tmp_path / segmentation, *changes)
+        assert caplog.text.count("settled at sentence ends and pauses only, as its normalizer Lowercase") == told
 
 
 def test_where_wandb_has_no_run_nothing_is_trained_and_the_way_out_is_told(tmp_path):
