@@ -112,10 +112,10 @@ def check_sources(
     """Refuse test sentences that are longer than one of the models takes, and an f of AlignAtt (`frames`) that is
     longer than every source of a model run as it, before any of them is run."""
     for folder, info in manifests.items():
-        tokenizer, tokens, config = load_without_weights(folder, info)
+        tokenizer, tokens, config, window = load_without_weights(folder, info)
         ids = SourceTokens(tokenizer, info["data"].get("segmentation", "tokens")).ids(test.sources)
         try:
-            check_lengths(ids, tokens, config, max_target_tokens)
+            check_lengths(ids, tokens, config, window, max_target_tokens)
             if can_run("alignatt", info["system"], info.get("prefix", {}).get("k")):
                 check_frames(frames, max(map(len, ids)), test)
         except ValueError as error:

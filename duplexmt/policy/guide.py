@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,6 +101,7 @@ def row_layout(
         rows: those to compute; None for all behind these.
         taken_for: see `guide`.
     """
+    at: list[Any]
     if rows is None:
         at = [range(X - before) for X, _ in batch.shapes]
         lengths = torch.tensor([Y for X, Y in batch.shapes for _ in range(X - before)])

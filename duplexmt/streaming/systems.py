@@ -108,7 +108,7 @@ def build_system(
             f"{trained_by(name)}"
         )
     limits |= {"max_streams": batch_size}
-    if model.anchor == "source_length":
+    if model.anchor == "source_length" and not limits.get("told_length"):
         limits.setdefault("typical_source_length", loaded.typical_source_length)
     if name == "grid":
         if isinstance(setting, bool) or not isinstance(setting, int | float):

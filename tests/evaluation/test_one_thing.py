@@ -1,0 +1,199 @@
+"""What is scored is what people get: evaluate.py, translate.py, SimulEval's agent and the live server's driver write
+the same for the same sentence, at the same time, whatever the model's anchor; and who was told lengths says so."""
+
+import io
+import json
+import os
+import random
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import evaluate
+import translate
+from duplexmt.config import TranslateSettings
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.evaluation import simuleval
+from duplexmt.evaluation.decoding import Decoding
+from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.policy.knobs import Adaptive
+from duplexmt.streaming.events import Write
+from duplexmt.streaming.live import LiveDriver, LiveEvent
+from duplexmt.streaming.systems import asks_length
+
+from ..helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
+from ..streaming.live_texts import cut_at_random
+from ..test_config import checked
+
+PAIRS = [(source.rstrip("。"), target) for source, target in SENTENCES[:8]]
+LIMIT = 12
+ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
+RUNS = [
+    ("grid", 0.4),
+    ("grid", 0.6),
+    ("waitk", 2),
+    ("waitk", 3),
+    ("confidence", 0.2),
+    ("confidence", 0.4),
+    ("lsg", 0.3),
+]
+RUNS += [("offline", None), ("hold", 2)]
+ANCHORS = ["source_length", 40]
+
+
+def model_of(system, anchor):
+    if system == "grid":
+        return spoken_grid(seed=5, anchor=anchor)
+    k = None if system in ("offline", "hold") else "multi"
+    return tiny_prefix(k, seed=5, anchor=anchor, vocab_size=len(tiny_tokenizer()), scale=0.4)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Model folders by system and anchor, with the pairs that were held out of their corpus."""
+    home, found = tmp_path_factory.mktemp("models"), {}
+    held_out = home / "pairs.tsv"
+    held_out.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
+    data = {"corpus": "pairs", "path": "gone.tsv", "train_path": None, "licence": "CC0", "max_tokens": 60}
+    data |= {"source_language": "zh", "target_language": "en"}
+    data |= {"test_path": str(held_out), "validation_path": str(held_out)}
+    for system, anchor in {(system, anchor) for system, _ in RUNS for anchor in ANCHORS}:
+        found[system, anchor] = home / f"{system}-{anchor}"
+        save_model_folder(
+            found[system, anchor], model_of(system, anchor), tiny_tokenizer(), stream_tokens(tiny_tokenizer()),
+            backbone=None, data=data, policy={"lam": 0.1, "theta": 0.5}, scores={},
+            training={"typical_source_length": 7},
+        )  # fmt: skip
+    return found
+
+
+def evaluated(into, folder, system, setting, *further):
+    """The evaluation of a model folder run as one system at one setting, by what the entry point runs."""
+    knob = {"grid": f"policy.theta={setting}", "waitk": f"k={setting}", "offline": "k=null"}
+    given = [
+        f"model_folder={folder}", knob.get(system, f"{system}={setting}"), f"policy.max_target_tokens={LIMIT}",
+        "device=cpu", "check_overlap=false", "quality.resamples=100", "batch_size=3", "adaptive.k_min=1",
+        "adaptive.k_max=4", "adaptive.alpha=0.9", *further,
+    ]  # fmt: skip
+    evaluate.job(checked("evaluate", *given), given, into).decode()
+    return Decoding.read(into)
+
+
+def hypotheses(decoding, system, setting):
+    """Texts and delays."""
+    (key,) = [key for key, point in decoding.points.items() if (point.system, point.setting) == (system, setting)]
+    return [(record["text"], record["delays"]) for record in decoding.sorted(key)]
+
+
+def by_translate(monkeypatch, folder, system, setting, pieces):
+    """The same by translate.py, whose standard input arrives in pieces."""
+    reader, writer = os.pipe()
+
+    def speak():
+        with open(writer, "wb", buffering=0) as pipe:
+            for piece in pieces:
+                pipe.write(piece.encode())
+
+    speaker, out = threading.Thread(target=speak), io.StringIO()
+    default = dict.fromkeys(TranslateSettings.__annotations__)
+    default |= {"max_target_tokens": LIMIT, "cut": True, "pause": 9.0, "events": True, "steps": False, "device": "cpu"}
+    default |= {"model_folder": str(folder), "any_anchor": False, "adaptive": ADAPTIVE}
+    default |= {"theta": setting} if system == "grid" else {"run_as": system, "setting": setting}
+    with open(reader) as file, monkeypatch.context() as patch:
+        patch.setattr("sys.stdin", file)
+        patch.setattr("sys.stdout", out)
+        speaker.start()
+        translate.translate(TranslateSettings(**default))
+        speaker.join()
+    found = {}
+    for event in map(json.loads, out.getvalue().splitlines()):
+        text, delays = found.setdefault(event["line"], ("", []))
+        if event["event"] == "write":
+            delays = [*delays, event["delay"]]
+        found[event["line"]] = text + event.get("text", ""), delays
+    return list(found.values())
+
+
+def by_simuleval(monkeypatch, folder, system, setting):
+    """The same by the agent's other half, asked after each token."""
+    units = [[simuleval.shown(token) for token in tokens] for tokens in tokens_of(folder)]
+    requests = [
+        {"sentence": number, "units": own[:read], "finished": read == len(own)}
+        for number, own in enumerate(units)
+        for read in range(1, len(own) + 1)
+    ]
+    given = io.BytesIO("".join(json.dumps(request) + "\n" for request in requests).encode())
+    out = io.StringIO()
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdin", SimpleNamespace(buffer=given))
+        patch.setattr("sys.stdout", out)
+        simuleval.serve(str(folder), system, setting, LIMIT, ADAPTIVE)
+    found = [("", []) for _ in units]
+    for request, answer in zip(requests, list(map(json.loads, out.getvalue().splitlines()))[1:], strict=True):
+        delays = found[request["sentence"]][1]
+        delays += [len(request["units"])] * (len(answer["tokens"]) - len(delays))
+        found[request["sentence"]] = answer["text"], delays
+    return found
+
+
+def tokens_of(folder):
+    loaded = load_model_folder(folder)
+    return map(loaded.tokenizer.convert_ids_to_tokens, loaded.sources.ids([source for source, _ in PAIRS]))
+
+
+def by_driver(folder, system, setting, draw):
+    """The same by the live server's driver: all sentences at once, as texts of their own, over three streams."""
+    loaded = load_model_folder(folder)
+    how = {"setting": None, "run_as": None} if system == "grid" else {"setting": setting, "run_as": system}
+    engine = live_engine(
+        loaded, setting if system == "grid" else None, LIMIT, None, max_streams=3, adaptive=ADAPTIVE, **how
+    )
+    driver = LiveDriver(engine, park_after=0.0)
+    clients = [driver.join(live_text(loaded, engine, None, True)) for _ in PAIRS]
+    waiting = {client: list(cut_at_random(text, draw)) for client, (text, _) in zip(clients, PAIRS, strict=True)}
+    found = {client: ("", []) for client in clients}
+    while waiting or driver.goes_on:
+        for client in draw.sample(list(waiting), min(2, len(waiting))):
+            client.give(client.text.take(waiting[client].pop(0)))
+            if not waiting[client]:
+                client.give(client.text.end())
+                del waiting[client]
+        for client, one in driver.step():
+            if isinstance(one, LiveEvent):
+                text, delays = found[client]
+                event = one.event
+                delays = [*delays, event.delay] if isinstance(event, Write) else delays
+                found[client] = text + getattr(event, "text", ""), delays
+    return list(found.values())
+
+
+@pytest.mark.parametrize("anchor", ANCHORS)
+@pytest.mark.parametrize(("system", "setting"), RUNS)
+def test_a_sentence_is_translated_as_it_is_scored_wherever_it_is_translated(
+    folders, tmp_path, monkeypatch, system, setting, anchor
+):
+    folder, text = folders[system, anchor], "".join(source + "\n" for source, _ in PAIRS)
+    scored = hypotheses(evaluated(tmp_path / "run", folder, system, setting), system, setting)
+    assert len({text for text, _ in scored}) > 1, "or it shows nothing"
+    draw = random.Random(3)
+    for pieces in (text, [text], cut_at_random(text, draw)):
+        assert by_translate(monkeypatch, folder, system, setting, pieces) == scored
+    assert by_simuleval(monkeypatch, folder, system, setting) == scored
+    assert by_driver(folder, system, setting, draw) == scored
+
+
+@pytest.mark.parametrize(("system", "setting"), RUNS)
+def test_told_lengths_change_what_asks_for_them_and_nothing_else(folders, tmp_path, system, setting):
+    folder = folders[system, "source_length"]
+    untold, told = (
+        evaluated(tmp_path / str(told), folder, system, setting, f"told_length={str(told).lower()}")
+        for told in (False, True)
+    )
+    (point,) = [point for point in told.points.values() if (point.system, point.setting) == (system, setting)]
+    asks = asks_length(system, "source_length", load_model_folder(folder).model.k)
+    assert asks == (system in ("grid", "waitk", "confidence", "lsg"))
+    assert point.options.get("told length") == (True if asks else None)
+    assert (point.digest in untold.points) != asks
+    assert (hypotheses(untold, system, setting) == hypotheses(told, system, setting)) != asks
