@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import shutil
 import threading
 from types import SimpleNamespace
 
@@ -16,8 +17,10 @@ from duplexmt.config import TranslateSettings
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation import simuleval
 from duplexmt.evaluation.decoding import Decoding
+from duplexmt.evaluation.results import write_results
 from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
 from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.model_folder.manifest import read_manifest
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.streaming.events import Write
 from duplexmt.streaming.live import LiveDriver, LiveEvent
@@ -197,3 +200,75 @@ def test_told_lengths_change_what_asks_for_them_and_nothing_else(folders, tmp_pa
     assert point.options.get("told length") == (True if asks else None)
     assert (point.digest in untold.points) != asks
     assert (hypotheses(untold, system, setting) == hypotheses(told, system, setting)) != asks
+
+
+def scored(into, *folders, **options):
+    """Names and all that is shown of evaluations put together."""
+    how = {"checkpoints": {}, "environment": "none", "neural_batch_size": 8, "device": "cpu", "source_rate": 4.0}
+    scores, shown, _ = write_results(folders, into, **how, resamples=100, **options)
+    return {entry.system for entry in scores}, shown
+
+
+def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr("duplexmt.evaluation.results.pareto_figure", lambda *_: None)
+    grid, multi = folders["grid", "source_length"], folders["waitk", "source_length"]
+    evaluated(tmp_path / "told", grid, "grid", 0.4, "told_length=true")
+    evaluated(tmp_path / "untold", grid, "grid", 0.4)
+    evaluated(tmp_path / "waitk", multi, "waitk", 2)
+    evaluated(tmp_path / "constant", folders["grid", 40], "grid", 0.4)
+    told, untold = "told lengths (told_length=true)", "untold lengths, as live"
+    names, shown = scored(tmp_path / "told", tmp_path / "told")
+    assert (names, told in shown, untold in shown) == ({"grid told lengths"}, True, False)
+    names, shown = scored(tmp_path / "untold", tmp_path / "untold")
+    assert (names, told in shown, untold in shown) == ({"grid"}, False, True)
+    names, shown = scored(tmp_path / "constant", tmp_path / "constant")
+    assert (names, told in shown, untold in shown) == ({"grid"}, False, False)
+    together = tmp_path / "told", tmp_path / "untold", tmp_path / "waitk"
+    names, shown = scored(tmp_path / "all", *together)
+    assert names == {"grid told lengths", "grid untold lengths", "multi-path wait-k untold lengths"}
+    assert told in shown
+    assert untold in shown
+    names, _ = scored(tmp_path / "seeds", *together, over_seeds=True)
+    assert len(names) == 3, "no mean over both"
+    for other in ("waitk", "constant"):
+        with pytest.raises(ValueError, match=r"claims=true: grid told lengths was told its sources' lengths, .* was n"):
+            scored(tmp_path / "claims", tmp_path / "told", tmp_path / other, claims=True)
+    scored(tmp_path / "claims", tmp_path / "untold", tmp_path / "waitk", claims=True)
+    scored(tmp_path / "told", tmp_path / "told", omnisteval=True)
+    assert (tmp_path / "told" / "omnisteval" / "01-grid-0.4-told-lengths.jsonl").is_file()
+
+
+@pytest.mark.parametrize(("system", "setting"), [("grid", 0.4), ("waitk", 2), ("hold", 2)])
+def test_an_older_evaluation_was_told_and_is_gone_on_with_only_so(folders, tmp_path, system, setting):
+    folder, run = folders[system, "source_length"], tmp_path / "run"
+    before = evaluated(run, folder, system, setting, "told_length=true")
+    content = json.loads((run / "decoding.json").read_text(encoding="utf-8"))
+    for point in content["points"].values():
+        point["options"].pop("told length", None)  # as it was written once
+    (run / "decoding.json").write_text(json.dumps(content), encoding="utf-8")
+    asks = system != "hold"
+    found = Decoding.read(run)
+    assert found.points == before.points
+    if asks:
+        with pytest.raises(ValueError, match=rf"{system} {setting} in .* told_length=true: give that to go on"):
+            evaluated(run, folder, system, setting)
+    else:
+        evaluated(run, folder, system, setting)
+    assert evaluated(run, folder, system, setting, "told_length=true").points == before.points
+
+
+@pytest.mark.parametrize("anchor", [40])
+@pytest.mark.parametrize("system", ["grid", "waitk"])
+def test_telling_lengths_to_models_that_ask_for_none_is_refused(folders, tmp_path, system, anchor):
+    setting = dict(RUNS)[system]
+    with pytest.raises(ValueError, match=r"told_length=true: makes no difference to models with anchor 40, .*leave it"):
+        evaluated(tmp_path / "run", folders[system, anchor], system, setting, "told_length=true")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_threshold_found_by_told_lengths_says_so(folders, tmp_path):
+    for told in (False, True):
+        folder = shutil.copytree(folders["grid", "source_length"], tmp_path / f"model-{told}")
+        given = [f"model_folder={folder}", "target_al=4", "device=cpu", f"told_length={str(told).lower()}"]
+        evaluate.job(checked("evaluate", *given), given, tmp_path / f"run-{told}").choose_theta()
+        assert read_manifest(folder)["operating_point"].get("told_length", False) is told
