@@ -34,14 +34,9 @@ def translate(cfg: TranslateSettings) -> None:
     loaded = load_live_model(cfg.model_folder, cfg.device, cfg.anchor, cfg.any_anchor, cfg.quantize, cfg.run_as)
     terminal = Terminal(cfg, loaded)
     translator = live_translator(cfg, loaded, terminal.warn)
-    whole = cfg.whole or cfg.text is not None
-    chunks = chunks_of(cfg, terminal.warn_of)
     try:
-        for part in whole_lines(chunks) if whole else by_lines(chunks):
-            if part is None:
-                events = translator.pause()
-            else:
-                events = translator.whole(part.removesuffix("\n")) if whole else translator.feed(part)
+        for part in by_lines(chunks_of(cfg, terminal.warn_of)):
+            events = translator.pause() if part is None else translator.feed(part)
             terminal.show(events, line_ends=part is not None and part.endswith("\n"))
     finally:
         terminal.leave_line()  # for an error, or Ctrl-C
@@ -132,16 +127,6 @@ def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
             open_line = not part.endswith("\n")
     if open_line:
         yield "\n"
-
-
-def whole_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
-    """The same, but no line before it has ended."""
-    line = ""
-    for part in by_lines(chunk for chunk in chunks if chunk is not None):
-        line += part or ""
-        if line.endswith("\n"):
-            yield line
-            line = ""
 
 
 if __name__ == "__main__":

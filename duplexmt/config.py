@@ -453,6 +453,7 @@ class EvaluateSettings:
     lsg: Any  # LSG on multi-path and offline models: δ, in nats
     alignatt: Any  # AlignAtt on them: f, the last source tokens that what is written must not rest on
     hold: Any  # hold-n on them: tokens of each draft held back
+    told_length: bool  # tell models with anchor source_length how long each source is, which nobody live can know
     target_al: float | None  # find θ with this AL on the validation pairs, and record it with the model
     claims: bool  # check the claims of the paper's Section VI-B
     over_seeds: bool  # models that nothing but their weights tells apart as one system: mean and spread
@@ -525,7 +526,6 @@ class TranslateSettings:
     max_repeats: int | None  # how often in a row the same tokens may be written; null: as often as it likes
     max_sentence_tokens: int | None  # of the source, at which it is cut; null: as the model was trained
     cut: bool  # whether sentences end at full stops too, not at line ends only
-    whole: bool  # wait for whole lines, so that the length of a source is known (anchor source_length)
     pause: float  # seconds without a character that let go what is held back, and end a sentence that is complete
     anchor: Any  # null: the one the model was trained with
     any_anchor: bool  # whether another one than that may be asked for

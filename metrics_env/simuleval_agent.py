@@ -37,8 +37,6 @@ class DuplexAgent(TextToTextAgent):
         command += [] if args.adaptive is None else ["--adaptive", args.adaptive]
         self.decoder = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.answer()  # ready
-        with open(args.source, encoding="utf-8") as file:
-            self.sentences = [line.split() for line in file]
         self.number = max(0, args.start_index) - 1
         self.unit = args.unit
         super().__init__(args)
@@ -53,12 +51,8 @@ class DuplexAgent(TextToTextAgent):
         """Pass on what is written now, and ask for more source."""
         if self.fresh:
             self.number, self.fresh = self.number + 1, False
-        request = {
-            "sentence": self.number,
-            "units": self.states.source,
-            "finished": self.states.source_finished,
-            "all": self.sentences[self.number],
-        }
+        units, finished = self.states.source, self.states.source_finished
+        request = {"sentence": self.number, "units": units, "finished": finished}
         self.decoder.stdin.write((json.dumps(request) + "\n").encode())
         self.decoder.stdin.flush()
         answer = self.answer()

@@ -124,7 +124,7 @@ def test_every_experiment_composes_and_is_accepted(experiment):
         ("ablation_io_off", "input_attends_output", False),
         ("ablation_exact", "attention", "exact"),
         ("ablation_separate", "softmax", "separate"),
-        ("ablation_constant_anchor", "anchor", 0),
+        ("ablation_paper_anchor", "anchor", "source_length"),
         ("ablation_naive_rope", "anchor", "visible_length"),
     ],
 )
@@ -230,6 +230,16 @@ def test_the_paper_experiment_holds_every_value_of_table_train_hparam():
     assert (cfg.model.softmax, cfg.model.anchor) == ("joint", "source_length")
 
 
+WITH_THE_PAPERS_ANCHOR = ("paper", "prompted", "ablation_paper_anchor")
+
+
+@pytest.mark.parametrize("experiment", [*(e for e in EXPERIMENTS if e not in OF_EVALUATION), "[paper,past_paper]"])
+def test_every_system_has_a_constant_anchor_but_the_papers_and_what_is_not_trained(experiment):
+    cfg = composed("train", f"experiment={experiment}")
+    held = "source_length" if experiment in WITH_THE_PAPERS_ANCHOR else 128
+    assert cfg.model.anchor == ("visible_length" if experiment == "ablation_naive_rope" else held)
+
+
 def test_baselines_are_trained_with_everything_else_as_for_the_grid():
     grid = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv"))
     assert grid.pop("system") == {"name": "grid", "k": None}
@@ -264,10 +274,10 @@ def test_systems_of_the_experiment_differ_in_the_system_alone_and_start_from_the
         assert grid["data"]["train_size"] == 100_000
 
 
-def test_the_default_grid_is_the_papers_and_the_default_data_need_no_download():
+def test_the_default_grid_is_the_papers_but_for_its_anchor_and_the_default_data_need_no_download():
     cfg = checked("train")
     assert (cfg.model.attention, cfg.model.input_attends_output) == ("approximate", True)
-    assert (cfg.model.softmax, cfg.model.anchor) == ("joint", "source_length")
+    assert (cfg.model.softmax, cfg.model.anchor) == ("joint", 128)
     assert (cfg.data.corpus, cfg.data.tokenizer, cfg.model.backbone) == ("builtin", None, None)
     assert cfg.logger.offline is True
 

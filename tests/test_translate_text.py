@@ -54,7 +54,7 @@ def run(monkeypatch):
         with open(reader) as file, monkeypatch.context() as patch:
             patch.setattr("sys.stdin", file)
             default = dict.fromkeys(TranslateSettings.__annotations__)
-            default |= {"theta": 1.0, "max_target_tokens": 3, "cut": True, "whole": False, "pause": 9.0}
+            default |= {"theta": 1.0, "max_target_tokens": 3, "cut": True, "pause": 9.0}
             default |= {"model_folder": "any", "events": True, "steps": False, "device": "cpu", "any_anchor": False}
             translate.translate(TranslateSettings(**default | {"text": text} | values))
 
@@ -84,10 +84,9 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_what_nobody_sees_is_not_translated_and_said_once_a_line(translated, whole):
+def test_what_nobody_sees_is_not_translated_and_said_once_a_line(translated):
     text = "他\u200d没\u200d有\ufe0f\n看见\n" + "\u200d" * 20_000 + "我们\n"
-    for lines, err in (translated(stdin=text.encode(), whole=whole), translated(text)):
+    for lines, err in (translated(stdin=text.encode()), translated(text)):
         assert lines == {1: "他没有", 2: "看见", 3: "我们"}
         assert [line for line in err.splitlines() if "passed over" in line] == [
             "line 1: 3 invisible characters passed over (U+200D, U+FE0F)",
@@ -95,19 +94,17 @@ def test_what_nobody_sees_is_not_translated_and_said_once_a_line(translated, who
         ]
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_every_kind_of_line_end_ends_a_line(translated, whole):
+def test_every_kind_of_line_end_ends_a_line(translated):
     text = "他没有\r看见\r\n那个人\n我们\r"
     expected = {1: "他没有", 2: "看见", 3: "那个人", 4: "我们"}
-    assert translated(stdin=text.encode(), whole=whole)[0] == expected
+    assert translated(stdin=text.encode())[0] == expected
     assert translated(text)[0] == expected
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_traditional_text_is_simplified_for_a_model_trained_on_simplified_sources(translated, whole):
-    assert translated("他沒有", whole=whole) != translated("他没有", whole=whole)
+def test_traditional_text_is_simplified_for_a_model_trained_on_simplified_sources(translated):
+    assert translated("他沒有") != translated("他没有")
     strict = {"corpus": "pairs_folder", "cleaning": "strict"}
-    assert translated("他沒有", whole=whole, trained_on=strict)[0] == {1: "他没有"}
+    assert translated("他沒有", trained_on=strict)[0] == {1: "他没有"}
 
 
 def test_bytes_that_are_no_utf_8_are_left_out_of_an_argument_as_of_standard_input(translated):
@@ -131,11 +128,10 @@ def test_a_model_trained_with_a_limit_beyond_its_positions_is_used_as_far_as_the
         translated("他", max_sentence_tokens=1000)
 
 
-@pytest.mark.parametrize("whole", [False, True])
 def test_on_a_terminal_a_warning_begins_a_line_and_a_file_holds_a_line_for_each_line_all_the_same(
-    run, whole, monkeypatch, capsys
+    run, monkeypatch, capsys
 ):
-    values = {"stdin": "他没有看见\n看\n".encode(), "events": False, "whole": whole, "trained_max_tokens": 2}
+    values = {"stdin": "他没有看见\n看\n".encode(), "events": False, "trained_max_tokens": 2}
     run(**values)
     out, err = capsys.readouterr()
     warnings = err.splitlines()
@@ -169,5 +165,5 @@ def test_on_a_terminal_an_error_begins_a_line(run, monkeypatch):
 
     monkeypatch.setattr(LiveText, "_end_sentence", failing)
     with pytest.raises(ValueError, match="no more"):
-        run("他。看。", events=False, whole=False)
+        run("他。看。", events=False)
     assert terminal.getvalue().endswith("\n")

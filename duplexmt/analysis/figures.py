@@ -75,7 +75,8 @@ def sentence(
         if not ids:
             raise ValueError(f"--{name}: has no text")
     lam = loaded.info["policy"]["lam"] if lam is None else check_lam(lam)
-    grid = sentence_grid(loaded.model, loaded.tokens, loaded.tokenizer, source_ids, target_ids, lam)
+    length = loaded.typical_source_length
+    grid = sentence_grid(loaded.model, loaded.tokens, loaded.tokenizer, source_ids, target_ids, lam, taken_for=length)
     paths = [*heatmap_figure(grid, out), *output_figure(grid, out)]
 
     runs = {f"{theta:g}": decode(loaded, "grid", theta, source_ids, max_target_tokens) for theta in thetas}

@@ -23,6 +23,7 @@ def sentence_grid(
     target: Sequence[int],
     lam: float,
     context: Sequence[int] = (),
+    taken_for: int | None = None,
 ) -> SentenceGrid:
     """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
 
@@ -35,9 +36,11 @@ def sentence_grid(
         source, target: text tokens of the pair, without end tokens.
         lam: λ of the path.
         context: text tokens of the previous sentence, for a model trained with context.
+        taken_for: length that the anchor `source_length` takes the source to have, as decoding does; None for its own,
+            as in training.
     """
     batch = collate([tokens.example(source, target, context)]).to(model.device)
-    guided = guide(model, tokens, batch, lam)
+    guided = guide(model, tokens, batch, lam, taken_for=taken_for)
     some = guided.hidden.split(256)
     top = torch.cat([model.text_logits(states).argmax(-1) for states in some])
     emit = torch.cat([model.decide(states)[0] for states in some])

@@ -21,11 +21,13 @@ from data_prep.files import write_whole
 from ..decoder.knobs import MULTI_PATH
 from ..metrics.neural import whole_lines
 from ..model_folder.manifest import file_digest, read_manifest
+from ..streaming.systems import asks_length
 from .recipe import recipe_of
 from .translation import Record
 
 Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement, …; None for offline
 TRAINED_K = "trained k"  # option of a point: the k a wait-k model was trained with
+TOLD = "told length"  # option of a point that asks for its sources' lengths: whether it was told them
 
 DECODING, HYPOTHESES = "decoding.json", "hypotheses.jsonl"
 SCORED = "scored.json"  # written last, and only where everything asked for could be scored
@@ -81,6 +83,14 @@ class Point:
     def own_model(self) -> bool:
         """Whether each setting has a model of its own: that is so for wait-k, unless trained at every k."""
         return self.system == "waitk" and self.options.get(TRAINED_K) != MULTI_PATH
+
+    @classmethod
+    def read(cls, values: dict[str, Any]) -> "Point":
+        """A point as it was written; those of older evaluations were told lengths, and do not say so."""
+        point = cls(**values)
+        if asks_length(point.system, point.options.get("anchor"), point.options.get(TRAINED_K)):
+            point.options.setdefault(TOLD, True)
+        return point
 
     @classmethod
     def of(
@@ -211,7 +221,7 @@ class Decoding:
             raise ValueError(f"{folder} holds no evaluation: it has no {DECODING}; decode with python evaluate.py")
         try:
             content = json.loads((folder / DECODING).read_text(encoding="utf-8"))
-            points = {key: Point(**values) for key, values in content["points"].items()}
+            points = {key: Point.read(values) for key, values in content["points"].items()}
             decoding = cls(folder, content["test"], points, content["complete"], content.get("model_folders"))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
@@ -224,6 +234,12 @@ class Decoding:
             one, other = ((p.system, p.setting, p.model_folder) for p in (known, point))
             if one == other and known.digest != point.digest:
                 what = "model has" if known.model != point.model else "settings have"
+                if known.options.get(TOLD) != point.options.get(TOLD):
+                    raise ValueError(
+                        f"the hypotheses of {point.system} {point.setting} in {self.folder} were decoded with "
+                        f"told_length={str(known.options.get(TOLD)).lower()}: give that to go on, or evaluate into a "
+                        "new folder"
+                    )
                 raise ValueError(
                     f"the hypotheses of {point.system} {point.setting} in {self.folder} are stale: the {what} changed "
                     f"since ({point.model_folder}): evaluate into a new folder"

@@ -18,6 +18,7 @@ from .points import (
     check_languages,
     check_sources,
     check_test_languages,
+    check_told,
     decode_point,
     matching_folders,
     point_of,
@@ -45,11 +46,13 @@ class Job:
         self.cfg, self.folder, self.go_on, self.data_of = cfg, folder, go_on, data_of
         self.device = choose_device(cfg.device)
         self.how: dict[str, Any] = {"max_target_tokens": cfg.policy.max_target_tokens, "adaptive": cfg.adaptive}
+        self.how["told_length"] = cfg.told_length
 
     def decode(self) -> None:
         """Translate what is not yet translated in the folder."""
         cfg, asked = self.cfg, self.model_folders()
         manifests = {path: read_manifest(path) for path in asked}
+        check_told(cfg.told_length, manifests.values())
         check_knobs({"k": cfg.ks, "agreement": cfg.agreement, **cfg.rivals}, manifests.values())
         asked = [path.resolve() for path in asked]
         begun = begun_points(self.folder, asked)
@@ -88,6 +91,7 @@ class Job:
         loaded = self.load(model_folder)
         if others or loaded.info["system"] != "grid":
             raise ValueError(f"target_al={target:g} needs one model folder of the grid: only it has a θ")
+        check_told(self.cfg.told_length, [loaded.info])
         test, _ = self.test_pairs("validation", loaded, {model_folder: loaded.info})
         languages = test.source_language, test.target_language
         decoding = Decoding.start(self.folder, test, [model_folder])
@@ -112,7 +116,7 @@ class Job:
                 decode(model, home, system, setting)
         decoding.finish()
         what = {"theta": found.theta, "certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
-        what["AL"] = round(found.al, 4)
+        what |= {"AL": round(found.al, 4)} | ({"told_length": True} if self.cfg.told_length else {})
         further = {"target_al": target, "validation": test.name, "sentences": len(test.sources)}
         record_operating_point(model_folder, what | further)
         log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)

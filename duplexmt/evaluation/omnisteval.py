@@ -8,7 +8,7 @@ from pathlib import Path
 from ..metrics.latency import computation_aware_delays
 from ..metrics.quality import bleu_tokenizer
 from ..metrics.units import text_unit
-from .decoding import Point
+from .decoding import TOLD, Point
 from .timed import in_units
 from .translation import Record
 
@@ -45,7 +45,8 @@ def export(
         old.unlink()
     for number, (key, point) in enumerate(points.items(), start=1):
         setting = "" if point.setting is None else f"-{point.setting:g}"
-        name = re.sub(r"[^\w.-]", "_", f"{number:02d}-{point.system}{setting}.jsonl")
+        told = "-told-lengths" if point.options.get(TOLD) else ""
+        name = re.sub(r"[^\w.-]", "_", f"{number:02d}-{point.system}{setting}{told}.jsonl")
         timed = in_units(records[key], source_unit, target_unit, source_rate)
         lines = [
             {

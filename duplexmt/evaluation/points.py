@@ -14,8 +14,8 @@ from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.manifest import read_manifest
 from ..policy.knobs import Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
-from ..streaming.systems import build_system
-from .decoding import DECODING, Decoding, Point, Setting, TestSet, model_digest
+from ..streaming.systems import asks_length, build_system
+from .decoding import DECODING, TOLD, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
 
 USUAL_TARGET_TOKENS = 64  # of conf/policy/default.yaml; another guard is named where points differ in it
@@ -112,10 +112,10 @@ def check_sources(
     """Refuse test sentences that are longer than one of the models takes, and an f of AlignAtt (`frames`) that is
     longer than every source of a model run as it, before any of them is run."""
     for folder, info in manifests.items():
-        tokenizer, tokens, config = load_without_weights(folder, info)
+        tokenizer, tokens, config, window = load_without_weights(folder, info)
         ids = SourceTokens(tokenizer, info["data"].get("segmentation", "tokens")).ids(test.sources)
         try:
-            check_lengths(ids, tokens, config, max_target_tokens)
+            check_lengths(ids, tokens, config, window, max_target_tokens)
             if can_run("alignatt", info["system"], info.get("prefix", {}).get("k")):
                 check_frames(frames, max(map(len, ids)), test)
         except ValueError as error:
@@ -133,6 +133,16 @@ def check_knobs(knobs: Mapping[str, Sequence[Any]], manifests: Iterable[Mapping[
                 f"{knob}={given}: needs a model folder trained by {trained_by(name)}, got {got}: "
                 f"add one to model_folder=[…], or leave {knob} out"
             )
+
+
+def check_told(told_length: bool, manifests: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse to tell lengths where no model, told by its manifest, has a use for them."""
+    anchors = [(info.get("grid") or info["prefix"])["anchor"] for info in manifests]
+    if told_length and "source_length" not in anchors:
+        raise ValueError(
+            f"told_length=true: makes no difference to models with anchor {', '.join(map(str, dict.fromkeys(anchors)))}"
+            ", only to those trained with model.anchor=source_length: leave it out"
+        )
 
 
 def check_frames(frames: Sequence[int], longest: int, test: TestSet) -> None:
@@ -168,6 +178,7 @@ def point_of(
     known: Collection[str],
     max_target_tokens: int,
     adaptive: Adaptive | None,
+    told_length: bool = False,
 ) -> Point:
     """A model run as one system at one setting.
 
@@ -178,10 +189,17 @@ def point_of(
         known: see `Point.of`.
         max_target_tokens: at which a translation is cut off.
         adaptive: what adaptive policies have beside their knob.
+        told_length: whether it is told its sources' lengths, if it asks them.
     """
     quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
     what = [test.digest, max_target_tokens, *quantized]
-    told = {} if max_target_tokens == USUAL_TARGET_TOKENS else {"max_target_tokens": max_target_tokens}
+    told: dict[str, Any] = {}
+    if max_target_tokens != USUAL_TARGET_TOKENS:
+        told["max_target_tokens"] = max_target_tokens
+    model: Any = loaded.model
+    if asks_length(system, model.anchor, model.k):
+        told[TOLD] = told_length
+        what += [] if told_length else ["untold"]  # once, all were told
     return Point.of(
         system, setting, folder, loaded.info, what, rule_of(system, adaptive, loaded), known=known, told=told
     )

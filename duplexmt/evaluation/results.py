@@ -11,7 +11,7 @@ from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
 from .aligned import aligned_rates
 from .comparing import comparisons, curve_means, curves
-from .decoding import DECODING, SCORED, TRAINED_K, Decoding, check_models, data_of_models
+from .decoding import DECODING, SCORED, TOLD, TRAINED_K, Decoding, check_models, data_of_models
 from .named import MOST_NAMED, named_apart
 from .omnisteval import export
 from .scoring import QUALITY, Scores, differing_options, in_order, latency_rows, name_points, result_rows, score
@@ -20,6 +20,10 @@ from .translation import Record
 
 NEURAL = ("COMET", "BLEURT")
 KINDS = ("md", "csv", "json")
+LENGTHS = {
+    True: "told lengths (told_length=true): the anchor is each source's true length, which nobody live can know",
+    False: "untold lengths, as live: anchor source_length took each source to be as long as is typical in training",
+}
 OTHER_TOKENS = (
     "sources are other tokens to some models than to others (column source): their latencies in model tokens cannot be "
     "compared, so there is no comparison at equal AL between them"
@@ -100,6 +104,7 @@ def write_results(
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
     notes += options
+    notes += dict.fromkeys(LENGTHS[e.point.options[TOLD]] for e in scores if TOLD in e.point.options)
     if omnisteval:
         command = export(points, records, *languages, source_rate, into / "omnisteval")
         notes.append(f"OmniSTEval, here in this folder, gives what is c/w: {command}")
@@ -193,10 +198,21 @@ def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequenc
     if lines := curves(scores):
         pareto_figure(lines, metrics, into)
     if claims:
+        check_told_alike(scores)
         checked = check_claims([_with_kind(entry) for entry in scores])
         write_tables(checked, into, "claims", f"Claims of Section VI-B; {caption}")
         shown.append(to_markdown(checked, "Claims of Section VI-B"))
     return "\n\n".join([*shown, "\n".join(notes)])
+
+
+def check_told_alike(scores: Sequence[Scores]) -> None:
+    """Refuse claims (ValueError) of grids and wait-k models of which some were told lengths, and others were not."""
+    told = {bool(e.point.options.get(TOLD)): e.system for e in scores if e.point.system in ("grid", "waitk")}
+    if len(told) > 1:
+        raise ValueError(
+            f"claims=true: {told[True]} was told its sources' lengths, {told[False]} was not: evaluate both alike, or "
+            "leave claims out"
+        )
 
 
 def by_tokenisation(scores: Sequence[Scores]) -> list[list[Scores]]:

@@ -14,7 +14,7 @@ from ..metrics.bootstrap import Array, interval, resample_weights, resampled_mea
 from ..metrics.latency import COMPUTATION_AWARE_METRICS, SENTENCE_METRICS, real_time_factor
 from ..metrics.quality import corpus_statistics
 from ..metrics.units import text_unit
-from .decoding import TRAINED_K, Point
+from .decoding import TOLD, TRAINED_K, Point
 from .named import MOST_NAMED
 from .timed import in_tokens, in_units
 from .translation import Record
@@ -153,7 +153,7 @@ def differing_options(points: Sequence[Point]) -> list[list[str]]:
                 SHORT.get((name, value), f"{name} {value}")
                 for name, value in point.options.items()
                 if any(other.options.get(name) != value for other in siblings)
-                and name != TRAINED_K
+                and name not in (TRAINED_K, TOLD)  # `name_points` tells them
                 and not (name == "trained as" and point.system != "waitk")  # multi-path or not is told anyway
             ]
         )
@@ -162,19 +162,22 @@ def differing_options(points: Sequence[Point]) -> list[list[str]]:
 
 def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
     """System and setting of each point as shown; options that models of one system differ in become part of its name,
-    unless they are more than `MOST_NAMED`: then runs tell models apart.
+    unless they are more than `MOST_NAMED`: then runs tell models apart. What was told lengths always says so, and where
+    anything was, what was not.
 
     Raises:
         ValueError: for two points that nothing but their model's weights tells apart twice over (one folder twice).
     """
     shown = []
+    lengths = {True: ["told lengths"], False: ["untold lengths"] if any(p.options.get(TOLD) for p in points) else []}
     for point, options in zip(points, differing_options(points), strict=True):
         differing = options if len(options) <= MOST_NAMED else []
         system, knob = SHOWN[point.system]
         if point.options.get(TRAINED_K) == MULTI_PATH:
             system = f"multi-path {system}"
         setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
-        shown.append((" ".join([system, *differing]), setting))
+        told = lengths[point.options[TOLD]] if TOLD in point.options else []
+        shown.append((" ".join([system, *differing, *told]), setting))
     # The same kind of model, trained twice, or with more differences than a name has room for: its run tells. A curve
     # is one model's, but for wait-k.
     trained: dict[Any, set[str]] = {}

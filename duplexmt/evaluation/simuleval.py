@@ -64,14 +64,13 @@ class LiveAnswers:
         self.stream: Stream | None = None
         self.writes: list[Write] = []
 
-    def __call__(self, sentence: int, known: Sequence[int], finished: bool, length: int) -> tuple[list[Write], bool]:
+    def __call__(self, sentence: int, known: Sequence[int], finished: bool) -> tuple[list[Write], bool]:
         """What is written by now, and whether the translation has ended.
 
         Args:
             sentence: its number.
             known: source tokens read, which only grow while `sentence` stays the same.
             finished: whether they are all.
-            length: tokens of the whole source, for a RoPE anchored at it.
         """
         if sentence != self.sentence:
             if self.stream is not None:
@@ -80,7 +79,7 @@ class LiveAnswers:
         if not known:
             return [], False
         if self.stream is None:
-            self.stream = self.engine.open(source_length=length)
+            self.stream = self.engine.open()
         stream = self.stream
         if not stream.over:
             stream.read(known[stream.text_tokens :])
@@ -93,24 +92,20 @@ class LiveAnswers:
 def serve(
     model_folder: str, system: str, setting: float | int | None, max_target_tokens: int, adaptive: Adaptive | None
 ) -> None:
-    """Answer the agent: `{"sentence", "units", "finished", "all"}` in, `{"tokens", "text", "finished"}` out, by lines.
+    """Answer the agent: `{"sentence", "units", "finished"}` in, `{"tokens", "text", "finished"}` out, by lines.
 
-    A stream goes on from request to request. `all` are the units of the whole sentence; only their number of tokens is
-    used, and only by a model whose RoPE is anchored at the source's length (the paper's, and a leak that its live use
-    has to estimate).
+    A stream goes on from request to request.
     """
     loaded = load_model_folder(model_folder)
     running = build_system(
         loaded, system, setting, max_target_tokens=max_target_tokens, batch_size=1, adaptive=adaptive
     )
-    units, anchored = Units(loaded.tokenizer, loaded.sources.segmentation), loaded.model.anchor == "source_length"
-    live = LiveAnswers(running)
+    units, live = Units(loaded.tokenizer, loaded.sources.segmentation), LiveAnswers(running)
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin.buffer:
         request = json.loads(line)
         known = [token for unit in request["units"] for token in units.ids(unit)]
-        length = sum(len(units.ids(unit)) for unit in request["all"]) if anchored else len(known) + 1
-        writes, ended = live(request["sentence"], known, request["finished"], length)
+        writes, ended = live(request["sentence"], known, request["finished"])
         tokens, growing = [write.token for write in writes], GrowingText(loaded.tokenizer)
         for token in tokens:
             growing.add(token)

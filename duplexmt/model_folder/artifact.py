@@ -34,7 +34,8 @@ from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_to
 from ..decoder.backbone import backbone_config, pretrained_backbone
 from ..decoder.knobs import MULTI_PATH
 from ..decoder.model import DecoderModel
-from ..grid.model import GridModel, build_grid
+from ..grid.knobs import rows_stand_alone
+from ..grid.model import GridModel, build_grid, check_backbone
 from ..kernels.int8 import to_int8
 from ..policy.knobs import recorded_certainty, recorded_k_min
 from ..streaming.settled import SettledTokens
@@ -267,14 +268,16 @@ def backbone_to_train(name_or_folder: str, vocab_size: int) -> Any:
     return pretrained_backbone(name_or_folder, vocab_size)
 
 
-def load_without_weights(folder: Path, info: Mapping[str, Any]) -> tuple[Any, StreamTokens, Any]:
-    """Tokenizer, stream tokens and backbone configuration of a model folder, whose manifest is `info`.
+def load_without_weights(folder: Path, info: Mapping[str, Any]) -> tuple[Any, StreamTokens, Any, int | None]:
+    """Tokenizer, stream tokens, backbone configuration and window (`longest_source`) of a folder with manifest `info`.
 
     Raises:
         ValueError: for a folder that is damaged, or whose base is gone.
     """
     check_content(folder, info)
-    return load_tokenizer(str(folder)), _stream_tokens(info), backbone_config(_base(folder, info))
+    config, grid = backbone_config(_base(folder, info)), info.get("grid")
+    alone = grid is None or rows_stand_alone(grid["attention"], grid["input_attends_output"], grid["softmax"])
+    return load_tokenizer(str(folder)), _stream_tokens(info), config, None if alone else check_backbone(config)
 
 
 def _base(folder: Path, info: Mapping[str, Any]) -> str:

@@ -63,7 +63,6 @@ def live_engine(
         batch_size=max_streams,
         max_target_tokens=max_target_tokens,
         max_repeats=max_repeats,
-        typical_source_length=loaded.typical_source_length,
         tokenizer=loaded.tokenizer,
     )
 

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,6 +44,7 @@ def guide(
     lam: float,
     regret: bool = False,
     rows: DrawnRows | None = None,
+    taken_for: int | None = None,
 ) -> Guided:
     """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
 
@@ -53,16 +55,18 @@ def guide(
         lam: λ of the path score.
         regret: whether to work out what each decision is worth, too (`policy.regret`).
         rows: those to compute of each pair, counted after the source prefix, where no row reads another; None for all.
+        taken_for: length that the anchor `source_length` takes every source to have; None for each one's own.
     """
     before, first = len(tokens.source_prefix), len(tokens.target_prefix)
     source, target, labels = batch.packed()
     if isinstance(model, DecoderModel):
-        layout, cells = row_layout(model, batch, before, first, rows)
+        layout, cells = row_layout(model, batch, before, first, rows, taken_for)
         hidden, above = model.states(source, target, layout), 0
     else:
         assert rows is None, "rows of the grid of the paper are computed together"
         cells = Cells.of(batch.shapes, source.device)
-        hidden, above = model.states(source, target, cells, batch.source_lengths), before
+        lengths = batch.source_lengths if taken_for is None else torch.full_like(batch.source_lengths, taken_for)
+        hidden, above = model.states(source, target, cells, lengths), before
     labels = cells.over_columns(labels)
     if above or first:  # what was computed and is not scored
         cells, scored = cells.without(above, first)
@@ -85,7 +89,7 @@ def guide(
 
 
 def row_layout(
-    model: DecoderModel, batch: Batch, before: int, first: int, rows: DrawnRows | None
+    model: DecoderModel, batch: Batch, before: int, first: int, rows: DrawnRows | None, taken_for: int | None
 ) -> tuple[Layout, Cells]:
     """Rows of a batch as streams, and as grids of their own: row x sees x + 1 source tokens.
 
@@ -95,7 +99,9 @@ def row_layout(
         before: source tokens before the text, whose rows are left out.
         first: target tokens before the text.
         rows: those to compute; None for all behind these.
+        taken_for: see `guide`.
     """
+    at: list[Any]
     if rows is None:
         at = [range(X - before) for X, _ in batch.shapes]
         lengths = torch.tensor([Y for X, Y in batch.shapes for _ in range(X - before)])
@@ -104,7 +110,8 @@ def row_layout(
         lengths = first + torch.tensor(list(itertools.chain(*rows.columns)))
     counts = torch.tensor([len(own) for own in at])
     sees = (before + 1 + torch.tensor(list(itertools.chain(*at)))).repeat_interleave(lengths)
-    layout = Layout.packed(batch.shapes, counts, lengths, sees, model.anchor, device=batch.source.device)
+    taken = None if taken_for is None else [taken_for] * len(batch.shapes)
+    layout = Layout.packed(batch.shapes, counts, lengths, sees, model.anchor, taken, batch.source.device)
     cells = Cells.of([(len(own), Y) for own, (_, Y) in zip(at, batch.shapes, strict=True)])
     return layout, (cells if rows is None else cells.cut(lengths)).to(batch.source.device)
 

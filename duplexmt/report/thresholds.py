@@ -14,8 +14,8 @@ from ..data.tokenizer import token_ids
 from ..metrics.latency import sentence_latency
 from ..model_folder.artifact import ModelFolder
 from ..policy.knobs import recorded_theta
-from ..streaming.engine import Engine
 from ..streaming.events import End, Event, Read, Write
+from ..streaming.systems import build_system
 from .viewer import Viewer, ViewerSentence, Visit, Way
 
 THETAS = (0.0, 0.001, *(step / 100 for step in range(1, 100)), 0.999, 1.0)  # a trained head is often that sure
@@ -57,7 +57,8 @@ def viewer_of(
         for translation in translated:
             written = tuple(event.token for event in translation[2] if isinstance(event, Write))
             ways.append(_way(translation, texts.setdefault(written, len(texts)), len(source), len(reference)))
-        grids = [sentence_grid(model, loaded.tokens, tokenizer, source, text, lam) for text in texts]
+        length = loaded.typical_source_length
+        grids = [sentence_grid(model, loaded.tokens, tokenizer, source, text, lam, taken_for=length) for text in texts]
         sentences.append(ViewerSentence(*pair, grids, ways))
     data = loaded.info["data"]
     languages = data["source_language"], data["target_language"]
@@ -80,14 +81,8 @@ def translations(
         max_target_tokens: see `viewer_of`.
         batch_size: sentences decoded side by side.
     """
-    engine = Engine(
-        loaded.model,
-        loaded.tokens,
-        theta=thetas[0],
-        max_target_tokens=max_target_tokens,
-        max_streams=batch_size,
-        tokenizer=loaded.tokenizer,
-    )
+    limits: dict[str, Any] = {"max_target_tokens": max_target_tokens, "batch_size": batch_size}
+    engine = build_system(loaded, "grid", thetas[0], tokenizer=loaded.tokenizer, **limits)
     found: list[list[Translation]] = [[] for _ in sources]
     waiting = [(sentence, 0) for sentence in reversed(range(len(sources)))]
     events: dict[int, list[Event]] = {}
@@ -97,7 +92,7 @@ def translations(
         while waiting and len(engine.streams) < engine.max_streams:
             sentence, first = waiting.pop()
             source = sources[sentence]
-            stream = engine.open(name=sentence, source_length=len(source), theta=thetas[first])
+            stream = engine.open(name=sentence, theta=thetas[first])
             stream.read(source)
             stream.end()
             events[sentence], first_of[sentence] = [], first

@@ -105,6 +105,7 @@ class Engine:
                 raise ValueError(f"{name}={limit}: must be at least 1")
         check_repeats(max_repeats)
         self.model, self.tokens = model, tokens
+        self.backbone = model.causal_lm.config, getattr(model, "window", None)  # which sources are how long
         self.policy = Theta() if policy is None else policy
         self.theta = check_theta(theta) if isinstance(self.policy, Theta) else None
         self.max_target_tokens, self.max_streams, self.max_repeats = max_target_tokens, max_streams, max_repeats
@@ -183,7 +184,7 @@ class Engine:
 
         ValueError where that is less than `least`.
         """
-        room, why = longest_source(self.model, target, self.max_target_tokens)
+        room, why = longest_source(*self.backbone, target, self.max_target_tokens)
         if room < least:
             raise ValueError(
                 f"{why}: a target of {target} (seed and prefix) + max_target_tokens={self.max_target_tokens} leaves "
@@ -269,7 +270,7 @@ class Engine:
         for index, source in enumerate(sources):
             if not source:
                 raise ValueError(f"source {index} has no tokens: remove empty sentences before translating")
-        check_lengths(sources, self.tokens, self.model, self.max_target_tokens)
+        check_lengths(sources, self.tokens, *self.backbone, self.max_target_tokens)
         for stream in list(self.streams.values()):  # of a translation that was not read to its end
             stream.close()
         waiting = deque(sorted(range(len(sources)), key=lambda index: len(sources[index])))

@@ -46,7 +46,6 @@ class Sentence:
     """The sentence at hand, as far as it has come: enough to take it up in another stream."""
 
     number: int
-    length: int | None
     context: list[int]
     follows_another: bool  # on its line
     arrived: list[tuple[int, int]] = field(default_factory=list)  # characters and position when each was settled
@@ -98,8 +97,7 @@ class LiveDriver:
         Args:
             text: that nothing has been taken of.
             theta: its EMIT threshold; None for the engine's (none, where no grid decodes).
-            source_length: tokens of each of its sentences, where they are known and the text does not know better; no
-                sentence is longer than its limit.
+            source_length: tokens of each of its sentences, where its client has said so; none is longer than its limit.
 
         Raises:
             ValueError: for sentences longer than the engine takes.
@@ -208,10 +206,6 @@ class LiveTranslator:
         """End the sentence, if there is one."""
         return self._run(self.text.finish())
 
-    def whole(self, text: str) -> Iterator[LiveEvent]:
-        """Translate a text that is known as a whole: every sentence's length is, too, and the anchor knows it."""
-        return self._run(self.text.whole(text))
-
     def _run(self, parts: Iterator[Part | None]) -> Iterator[LiveEvent]:
         self.give(parts)
         while self.driver.goes_on:
@@ -276,9 +270,8 @@ class LiveTranslator:
             if part is self:
                 self.inputs.popleft()
             elif isinstance(part, SentenceBegin):
-                length = part.length if part.length is not None else self.source_length
                 taken_up, self._taken_up = self._taken_up or {}, None
-                self.sentence = Sentence(self.sentences, length, part.context, self.line_has_begun, **taken_up)
+                self.sentence = Sentence(self.sentences, part.context, self.line_has_begun, **taken_up)
                 self.sentences += 1
                 self.line_has_begun = True
             elif isinstance(part, Settled):
@@ -321,7 +314,7 @@ class LiveTranslator:
         assert self.sentence is not None
         sentence, engine = self.sentence, self.driver.engine
         context = sentence.context if engine.tokens.context else ()
-        self.stream = engine.open(source_length=sentence.length, theta=self.theta, context=context)
+        self.stream = engine.open(source_length=self.source_length, theta=self.theta, context=context)
         self.stream.read(sentence.tokens)
         if sentence.source_ended:
             self.stream.end()

@@ -45,7 +45,6 @@ MOST_HELD = 10_000  # characters held back that settle no token: white space, sa
 class SentenceBegin:
     """Tokens of a new sentence follow."""
 
-    length: int | None  # of its whole source in tokens, where that is known
     context: list[int]  # the tokens of the sentence before
 
 
@@ -228,19 +227,6 @@ class LiveText:
             yield LineEnd(self.position)
         yield TextEnd(self.position)
 
-    def whole(self, text: str) -> Iterator[Part | None]:
-        """A text that is known as a whole: every sentence's length is, too, and the anchor knows it."""
-        parts: list[Part | None] = []
-        for part in chain(self.take(text), self.finish()):
-            parts.append(part)
-            if isinstance(part, SentenceEnd):
-                begin = next(one for one in parts if isinstance(one, SentenceBegin))
-                begin.length = sum(len(one.tokens) for one in parts if isinstance(one, Settled))
-                yield from parts
-                parts.clear()
-        yield from parts
-        self._tell_passed_over()
-
     def _take(self, characters: Iterable[str | None]) -> Iterator[Part | None]:
         """Take characters of which it is certain to which sentence they belong; it ends at None."""
         for character in characters:
@@ -288,7 +274,7 @@ class LiveText:
         """Tell of the sentence's tokens up to a number."""
         if new := self.source.tokens[len(self.tokens) : count]:
             if not self.tokens:
-                yield SentenceBegin(None, self.context)
+                yield SentenceBegin(self.context)
             self.tokens += new
             yield Settled(new, max(self.characters, self.arrived), self.position)
 

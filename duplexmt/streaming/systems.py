@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from ..data.tokenizer import StreamTokens
 from ..decoder.knobs import MULTI_PATH, check_k
 from ..policy.knobs import SYSTEMS, Adaptive, can_run, trained_by
-from .drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
+from .drafting import AlignAtt, Drafting, Hold, LocalAgreement, WholeLsg
 from .engine import Engine
 from .policies import Confidence, Lsg, Policy, Theta, WaitK
 
@@ -30,6 +30,23 @@ class Trained(Protocol):
     model: Any  # GridModel or DecoderModel
     tokens: StreamTokens
 
+    @property
+    def typical_source_length(self) -> int:
+        """What the anchor `source_length` takes for the length of a source nobody knows."""
+
+
+def kind_of(name: str, k: int | str | None) -> type[Policy[Any]]:
+    """The policy of a system on a prefix model that was trained with a k."""
+    return WholeLsg if name == "lsg" and k != MULTI_PATH else KINDS[name]
+
+
+def asks_length(name: str, anchor: Any, k: int | str | None) -> bool:
+    """Whether what a system writes depends on the length its sources are taken for before they have ended: with the
+    anchor `source_length`, but for systems that wait for the end, and drafts, which place the target behind what is
+    read."""
+    waits = name == "offline" or (name != "grid" and issubclass(kind_of(name, k), Drafting))
+    return anchor == "source_length" and not waits
+
 
 def build_system(
     loaded: Trained,
@@ -51,7 +68,7 @@ def build_system(
             offline.
         batch_size: streams decoded side by side.
         adaptive: what confidence and LSG have beside their knob.
-        limits: `max_target_tokens`, and more of `Engine`'s.
+        limits: `max_target_tokens`, and more of `Engine`'s; `typical_source_length` is the model's.
 
     Raises:
         ValueError: for an unknown name, a setting the system cannot take, or a model that cannot be run as it.
@@ -65,6 +82,8 @@ def build_system(
             f"{trained_by(name)}"
         )
     limits |= {"max_streams": batch_size}
+    if model.anchor == "source_length" and not limits.get("told_length"):
+        limits.setdefault("typical_source_length", loaded.typical_source_length)
     if name == "grid":
         if isinstance(setting, bool) or not isinstance(setting, int | float):
             raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
@@ -85,5 +104,5 @@ def build_system(
         if model.k not in (setting, MULTI_PATH):
             trained = "the whole source" if model.k is None else f"k = {model.k}"
             log.info("wait-%d by a model trained with %s", setting, trained)
-    kind = WholeLsg if name == "lsg" and model.k != MULTI_PATH else KINDS[name]
-    return Engine(model, loaded.tokens, policy=kind(setting, adaptive), **limits)
+    policy = kind_of(name, model.k)(setting, adaptive)
+    return Engine(model, loaded.tokens, policy=policy, **limits)

@@ -115,6 +115,11 @@ class TranslationModule(L.LightningModule):
         self.train()  # Hugging Face hands out pretrained models in evaluation mode
         self.strict_loading = False  # checkpoints leave frozen weights out; on_load_checkpoint checks the rest
 
+    @property
+    def typical_source_length(self) -> int:
+        """What the anchor `source_length` takes for the length of a source nobody knows."""
+        return int(self.trainer.datamodule.typical_source_length)  # type: ignore[attr-defined]
+
     def reduce_sum(self, values: Tensor) -> Tensor:
         """Sum of a tensor over all devices."""
         return self.trainer.strategy.reduce(values.clone(), reduce_op="sum")

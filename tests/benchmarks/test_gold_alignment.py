@@ -36,9 +36,8 @@ def test_all_numbers_of_a_model_of_the_built_in_corpus(loaded, monkeypatch):
 def test_a_model_that_writes_nothing_has_no_lag(loaded, monkeypatch):
     data = {"corpus": "builtin", "train_size": 5, "validation_size": 2, "test_size": 4, "seed": 1}
     monkeypatch.setitem(loaded.info, "data", loaded.info["data"] | data)
-    monkeypatch.setattr(
-        gold_alignment, "Engine", lambda *_, **__: Scripted(loaded.tokenizer, [("", [], "end_token")] * 2)
-    )
+    nothing = Scripted(loaded.tokenizer, [("", [], "end_token")] * 2)
+    monkeypatch.setattr(gold_alignment, "build_system", lambda *_, **__: nothing)
     found = measured(loaded, 0.5, 2)
     assert found["AL_all"] is found["AL_all_above_gold"] is None
     assert found["emit_agreement"] >= 0

@@ -19,13 +19,12 @@ from duplexmt.metrics.units import last_tokens
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.streaming.events import End, Read, Write, collect
-from duplexmt.streaming.systems import build_system, live_engine
+from duplexmt.streaming.systems import build_system
 
 from ..helpers import (
     METRICS_PYTHON,
     SENTENCES,
     byte_level_tokenizer,
-    grid_system,
     needs_metrics_environment,
     spoken_grid,
     tiny_prefix,
@@ -45,18 +44,25 @@ def model_folder(folder, **options):
     return save(folder, spoken_grid(seed=5, **options), tokens=stream_tokens(tiny_tokenizer()))
 
 
+def grid(options):
+    """The engine of a random grid; where the anchor asks for lengths, each source is taken to have nine tokens."""
+    loaded = SimpleNamespace(model=spoken_grid(seed=5, **options), tokens=stream_tokens(tiny_tokenizer()))
+    loaded.typical_source_length = 9
+    return build_system(loaded, "grid", 0.5, max_target_tokens=LIMIT)
+
+
 def multi_path():
     """A random model of all k."""
     return tiny_prefix("multi", seed=5, vocab_size=len(tiny_tokenizer()))
 
 
-def written(system, known, finished, length, filler):
+def written(system, known, finished, filler):
     """What a system has written once it has read some source tokens, and whether it has ended, decoded anew.
 
-    The rest of the source is filled with tokens that no decision depends on: the events are taken up to the read of
-    the first of them, so this holds for every system that does not look ahead.
+    What follows is a token that no decision depends on: the events are taken up to its read, so this holds for every
+    system that does not look ahead.
     """
-    source = [*known] if finished else [*known, *[filler] * max(1, length - len(known))]
+    source = [*known] if finished else [*known, filler]
     writes, reads = [], 0
     for event in system.translate([source]):
         if isinstance(event, Read):
@@ -70,12 +76,12 @@ def written(system, known, finished, length, filler):
     return writes, finished
 
 
-def answers(live, system, number, source, lengths, filler):
+def answers(live, system, number, source, filler):
     """What a stream that goes on has written after each token: what a system has that is run anew."""
-    for read, length in enumerate(lengths, start=1):
+    for read in range(1, len(source) + 1):
         finished = read == len(source)
-        found, ended = live(number, source[:read], finished, length)
-        expected, expected_end = written(system, source[:read], finished, length, filler)
+        found, ended = live(number, source[:read], finished)
+        expected, expected_end = written(system, source[:read], finished, filler)
         assert [(w.token, w.delay) for w in found] == [(w.token, w.delay) for w in expected]
         assert ended == expected_end
         yield found
@@ -88,7 +94,7 @@ def evaluation(folder, model, theta):
     decoding = Decoding.start(folder, test)
     point = Point.of("grid", theta, model, loaded.info, [test.digest, LIMIT])
     decoding.add(point)
-    system = grid_system(loaded.model, loaded.tokens, theta, LIMIT)
+    system = build_system(loaded, "grid", theta, max_target_tokens=LIMIT)
     sentences = tokenise(test.sources, test.references, loaded.tokenizer)
     list(decoding.decode(point, translate(system, sentences, loaded.tokenizer)))
     decoding.finish()
@@ -97,14 +103,12 @@ def evaluation(folder, model, theta):
 
 @pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
 def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options):
-    model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
-    system = grid_system(model, tokens, 0.5, LIMIT)
+    system, tokens = grid(options), stream_tokens(tiny_tokenizer())
     for source in token_ids(tiny_tokenizer(), SOURCES[:2]):
         (whole,) = collect(system.translate([source]), 1)
         for read in range(1, len(source) + 1):
             finished = read == len(source)
-            length = len(source) if model.anchor == "source_length" else read + 1
-            writes, ended = written(system, source[:read], finished, length, filler=tokens.seed)
+            writes, ended = written(system, source[:read], finished, filler=tokens.seed)
             expected = [token for token, delay in zip(whole.tokens, whole.delays, strict=True) if delay <= read]
             assert [write.token for write in writes] == expected
             assert ended == finished or len(writes) == LIMIT
@@ -112,18 +116,16 @@ def test_what_is_written_before_the_next_read_depends_on_nothing_unread(options)
 
 @pytest.mark.parametrize("options", [{}, {"anchor": 0}, {"attention": "exact"}], ids=["length", "constant", "exact"])
 def test_a_stream_that_goes_on_answers_as_one_decoded_again_at_each_unit(options, monkeypatch):
-    model, tokens = spoken_grid(seed=5, **options), stream_tokens(tiny_tokenizer())
-    system, live = grid_system(model, tokens, 0.5, LIMIT), LiveAnswers(grid_system(model, tokens, 0.5, LIMIT))
+    system, live, tokens = grid(options), LiveAnswers(grid(options)), stream_tokens(tiny_tokenizer())
     for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
         steps = []
         monkeypatch.setattr(live.engine, "states", Counted(live.engine.states, steps))
-        assert live(number, [], False, 1) == ([], False)
-        lengths = [len(source) if model.anchor == "source_length" else read + 1 for read in range(1, len(source) + 1)]
-        found = list(answers(live, system, number, source, lengths, tokens.seed))
+        assert live(number, [], False) == ([], False)
+        found = list(answers(live, system, number, source, tokens.seed))
         assert len(steps) <= len(found) + 2 + LIMIT, "each state is computed once"
         monkeypatch.undo()
     for number in (8, 9):  # an unfinished sentence is left for the next
-        live(number, source[:1], False, 3)
+        live(number, source[:1], False)
         assert len(live.engine.streams) == 1
 
 
@@ -133,11 +135,12 @@ PREFIX_SYSTEMS = [("waitk", 2), ("hold", 1), ("alignatt", 1), ("lsg", 0.3), ("co
 @pytest.mark.parametrize(("name", "setting"), PREFIX_SYSTEMS)
 def test_streams_of_other_systems_answer_as_ones_decoded_again_at_each_unit(name, setting):
     model, tokens = multi_path(), stream_tokens(tiny_tokenizer())
-    loaded = SimpleNamespace(model=model, tokens=tokens)
-    system = build_system(loaded, name, setting, max_target_tokens=LIMIT, adaptive=Adaptive(1, 4, 0.9, "paper"))
-    live, early = LiveAnswers(live_engine(system)), 0
+    loaded = SimpleNamespace(model=model, tokens=tokens, typical_source_length=9)
+    how = {"max_target_tokens": LIMIT, "adaptive": Adaptive(1, 4, 0.9, "paper")}
+    system, engine = (build_system(loaded, name, setting, **how) for _ in range(2))
+    live, early = LiveAnswers(engine), 0
     for number, source in enumerate(token_ids(tiny_tokenizer(), [SOURCES[6], SOURCES[9]])):
-        *before, _ = answers(live, system, number, source, [len(source)] * len(source), tokens.seed)
+        *before, _ = answers(live, system, number, source, tokens.seed)
         early += sum(map(len, before))
     assert early
 
@@ -145,9 +148,7 @@ def test_streams_of_other_systems_answer_as_ones_decoded_again_at_each_unit(name
 def test_the_agents_other_half_serves_a_policy_by_its_command(tmp_path):
     folder = save(tmp_path / "model", multi_path(), tokens=stream_tokens(tiny_tokenizer()))
     units = [*"站在那边"]
-    requests = [
-        {"sentence": 0, "units": units[:read], "finished": read == len(units), "all": units} for read in range(1, 5)
-    ]
+    requests = [{"sentence": 0, "units": units[:read], "finished": read == len(units)} for read in range(1, 5)]
     command = [sys.executable, "-m", "duplexmt.evaluation.simuleval", "serve", str(folder), "--max-target-tokens", "8"]
 
     def served(*arguments):
@@ -173,7 +174,7 @@ class Counted:
 
     def __init__(self, states, steps):
         self.states, self.steps = states, steps
-        self.tokens, self.forget = states.tokens, states.forget
+        self.forget = states.forget
 
     def __call__(self, states):
         self.steps.append(len(states))

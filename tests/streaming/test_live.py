@@ -14,11 +14,11 @@ from data_prep.live import settled_side
 from data_prep.rules import invisible
 from duplexmt.data.tokenizer import SourceTokens, StreamTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
-from duplexmt.streaming.events import End, Read, Write, collect
+from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.live import LiveDriver, longest_sentence
 from duplexmt.streaming.pipe import arriving, decoded
 
-from ..helpers import SENTENCES, grid_system, spoken_grid, tiny_tokenizer
+from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 from .live_texts import cut_at_random, live_text
 
 TOKENIZER = tiny_tokenizer(460)
@@ -75,8 +75,6 @@ def test_invisible_characters_change_nothing_however_the_text_is_cut_and_are_tol
     assert len(said) == 2
     count = sum(map(full.partition("\n")[0].count, UNSEEN))
     assert said[0].startswith(f"{count} invisible characters passed over (U+00")
-    whole = translator_of(invisible=partial(invisible, language="zh"))
-    assert list(whole.whole(full)) == list(translator_of().whole(plain))
 
 
 def test_invisible_characters_cost_no_cleaning():
@@ -120,33 +118,21 @@ def test_the_tokens_read_are_those_of_training(language, texts, segmentation):
     assert tokens_read(live) == expected
 
 
-def test_a_text_known_as_a_whole_is_translated_as_evaluation_does():
-    translator = translator_of(anchor="source_length")
-    text = "".join(CHINESE[:3])
-    found = collect((live.event for live in translator.whole(text)), 3)
-    system = grid_system(model_with(anchor="source_length"), TOKENS, 0.5, 6)
-    sources = SourceTokens(TOKENIZER).ids(CHINESE[:3])
-    assert [h.tokens for h in found] == [h.tokens for h in collect(system.translate(sources), 3)]
-    assert [h.delays for h in found] == [h.delays for h in collect(system.translate(sources), 3)]
-
-
 def test_no_sentence_is_taken_to_be_longer_than_any_may_be():
     driver = translator_of(anchor="source_length").driver
     announced = []
     for source_length in (12, 100_000):
         translator = driver.join(live_text(TOKENIZER, max_sentence_tokens=12), source_length=source_length)
         list(translator.feed(CHINESE[0]))
-        announced.append(translator.sentence.length)
+        announced.append(translator.source_length)
         list(translator.finish())
     assert announced == [12, 12]
 
 
 @pytest.mark.parametrize("character", "\v\f\x1c\x85\u2028\u2029")
-def test_a_text_known_as_a_whole_has_the_sentences_it_has_as_it_arrives(character):
+def test_no_line_ends_at_other_white_space(character):
     text = f"他没有{character}看见那个人。\n我们\r\n走"
-    whole = tokens_read(translator_of(theta=1.0).whole(text))
-    assert whole == tokens_read(fed(translator_of(theta=1.0), [text]))
-    assert len(whole) == 3
+    assert len(tokens_read(fed(translator_of(theta=1.0), [text]))) == 3
 
 
 def test_what_is_held_back_counts_as_delay():
@@ -274,21 +260,6 @@ def test_a_sentence_ends_as_it_would_have_without_the_cut():
     translator = translator_of("en", "characters", theta=1.0, max_sentence_tokens=5)
     read = tokens_read(fed(translator, ["So Mrs. Wang went. So did I."]))
     assert [TOKENIZER.decode(tokens) for tokens in read] == ["So Mr", "s. Wa", "ng we", "nt.", "So di", "d I."]
-
-
-@pytest.mark.parametrize("limit", [3, 7])
-@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
-@pytest.mark.parametrize(("language", "side"), [("zh", 0), ("en", 1)])
-def test_the_anchor_of_a_text_known_as_a_whole_knows_the_length_of_its_parts_too(language, side, segmentation, limit):
-    texts = [pair[side] for pair in SENTENCES[:3]]
-    translator = translator_of(language, segmentation, theta=1.0, anchor="source_length", max_sentence_tokens=limit)
-    translator.driver.engine.max_target_tokens = 1
-    opened = []
-    engine_open = translator.driver.engine.open
-    translator.driver.engine.open = lambda **values: opened.append(engine_open(**values)) or opened[-1]
-    list(translator.whole("\n".join(texts)))
-    assert len(opened) > len(texts)
-    assert all(stream.source_length == len(stream.source) for stream in opened)
 
 
 def test_characters_are_counted_on_where_a_sentence_is_cut():

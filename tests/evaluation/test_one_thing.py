@@ -1,0 +1,274 @@
+"""What is scored is what people get: evaluate.py, translate.py, SimulEval's agent and the live server's driver write
+the same for the same sentence, at the same time, whatever the model's anchor; and who was told lengths says so."""
+
+import io
+import json
+import os
+import random
+import shutil
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import evaluate
+import translate
+from duplexmt.config import TranslateSettings
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.evaluation import simuleval
+from duplexmt.evaluation.decoding import Decoding
+from duplexmt.evaluation.results import write_results
+from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.model_folder.manifest import read_manifest
+from duplexmt.policy.knobs import Adaptive
+from duplexmt.streaming.events import Write
+from duplexmt.streaming.live import LiveDriver, LiveEvent
+from duplexmt.streaming.systems import asks_length
+
+from ..helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
+from ..streaming.live_texts import cut_at_random
+from ..test_config import checked
+
+PAIRS = [(source.rstrip("。"), target) for source, target in SENTENCES[:8]]
+LIMIT = 12
+ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
+RUNS = [
+    ("grid", 0.4),
+    ("grid", 0.6),
+    ("waitk", 2),
+    ("waitk", 3),
+    ("confidence", 0.2),
+    ("confidence", 0.4),
+    ("lsg", 0.3),
+]
+RUNS += [("offline", None), ("hold", 2)]
+ANCHORS = ["source_length", 40]
+
+
+def model_of(system, anchor):
+    if system == "grid":
+        return spoken_grid(seed=5, anchor=anchor)
+    k = None if system in ("offline", "hold") else "multi"
+    return tiny_prefix(k, seed=5, anchor=anchor, vocab_size=len(tiny_tokenizer()), scale=0.4)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Model folders by system and anchor, with the pairs that were held out of their corpus."""
+    home, found = tmp_path_factory.mktemp("models"), {}
+    held_out = home / "pairs.tsv"
+    held_out.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
+    data = {"corpus": "pairs", "path": "gone.tsv", "train_path": None, "licence": "CC0", "max_tokens": 60}
+    data |= {"source_language": "zh", "target_language": "en"}
+    data |= {"test_path": str(held_out), "validation_path": str(held_out)}
+    for system, anchor in {(system, anchor) for system, _ in RUNS for anchor in ANCHORS}:
+        found[system, anchor] = home / f"{system}-{anchor}"
+        save_model_folder(
+            found[system, anchor], model_of(system, anchor), tiny_tokenizer(), stream_tokens(tiny_tokenizer()),
+            backbone=None, data=data, policy={"lam": 0.1, "theta": 0.5}, scores={},
+            training={"typical_source_length": 7},
+        )  # fmt: skip
+    return found
+
+
+def evaluated(into, folder, system, setting, *further):
+    """The evaluation of a model folder run as one system at one setting, by what the entry point runs."""
+    knob = {"grid": f"policy.theta={setting}", "waitk": f"k={setting}", "offline": "k=null"}
+    given = [
+        f"model_folder={folder}", knob.get(system, f"{system}={setting}"), f"policy.max_target_tokens={LIMIT}",
+        "device=cpu", "check_overlap=false", "quality.resamples=100", "batch_size=3", "adaptive.k_min=1",
+        "adaptive.k_max=4", "adaptive.alpha=0.9", *further,
+    ]  # fmt: skip
+    evaluate.job(checked("evaluate", *given), given, into).decode()
+    return Decoding.read(into)
+
+
+def hypotheses(decoding, system, setting):
+    """Texts and delays."""
+    (key,) = [key for key, point in decoding.points.items() if (point.system, point.setting) == (system, setting)]
+    return [(record["text"], record["delays"]) for record in decoding.sorted(key)]
+
+
+def by_translate(monkeypatch, folder, system, setting, pieces):
+    """The same by translate.py, whose standard input arrives in pieces."""
+    reader, writer = os.pipe()
+
+    def speak():
+        with open(writer, "wb", buffering=0) as pipe:
+            for piece in pieces:
+                pipe.write(piece.encode())
+
+    speaker, out = threading.Thread(target=speak), io.StringIO()
+    default = dict.fromkeys(TranslateSettings.__annotations__)
+    default |= {"max_target_tokens": LIMIT, "cut": True, "pause": 9.0, "events": True, "steps": False, "device": "cpu"}
+    default |= {"model_folder": str(folder), "any_anchor": False, "adaptive": ADAPTIVE}
+    default |= {"theta": setting} if system == "grid" else {"run_as": system, "setting": setting}
+    with open(reader) as file, monkeypatch.context() as patch:
+        patch.setattr("sys.stdin", file)
+        patch.setattr("sys.stdout", out)
+        speaker.start()
+        translate.translate(TranslateSettings(**default))
+        speaker.join()
+    found = {}
+    for event in map(json.loads, out.getvalue().splitlines()):
+        text, delays = found.setdefault(event["line"], ("", []))
+        if event["event"] == "write":
+            delays = [*delays, event["delay"]]
+        found[event["line"]] = text + event.get("text", ""), delays
+    return list(found.values())
+
+
+def by_simuleval(monkeypatch, folder, system, setting):
+    """The same by the agent's other half, asked after each token."""
+    units = [[simuleval.shown(token) for token in tokens] for tokens in tokens_of(folder)]
+    requests = [
+        {"sentence": number, "units": own[:read], "finished": read == len(own)}
+        for number, own in enumerate(units)
+        for read in range(1, len(own) + 1)
+    ]
+    given = io.BytesIO("".join(json.dumps(request) + "\n" for request in requests).encode())
+    out = io.StringIO()
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdin", SimpleNamespace(buffer=given))
+        patch.setattr("sys.stdout", out)
+        simuleval.serve(str(folder), system, setting, LIMIT, ADAPTIVE)
+    found = [("", []) for _ in units]
+    for request, answer in zip(requests, list(map(json.loads, out.getvalue().splitlines()))[1:], strict=True):
+        delays = found[request["sentence"]][1]
+        delays += [len(request["units"])] * (len(answer["tokens"]) - len(delays))
+        found[request["sentence"]] = answer["text"], delays
+    return found
+
+
+def tokens_of(folder):
+    loaded = load_model_folder(folder)
+    return map(loaded.tokenizer.convert_ids_to_tokens, loaded.sources.ids([source for source, _ in PAIRS]))
+
+
+def by_driver(folder, system, setting, draw):
+    """The same by the live server's driver: all sentences at once, as texts of their own, over three streams."""
+    loaded = load_model_folder(folder)
+    how = {"setting": None, "run_as": None} if system == "grid" else {"setting": setting, "run_as": system}
+    engine = live_engine(
+        loaded, setting if system == "grid" else None, LIMIT, None, max_streams=3, adaptive=ADAPTIVE, **how
+    )
+    driver = LiveDriver(engine, park_after=0.0)
+    clients = [driver.join(live_text(loaded, engine, None, True)) for _ in PAIRS]
+    waiting = {client: list(cut_at_random(text, draw)) for client, (text, _) in zip(clients, PAIRS, strict=True)}
+    found = {client: ("", []) for client in clients}
+    while waiting or driver.goes_on:
+        for client in draw.sample(list(waiting), min(2, len(waiting))):
+            client.give(client.text.take(waiting[client].pop(0)))
+            if not waiting[client]:
+                client.give(client.text.end())
+                del waiting[client]
+        for client, one in driver.step():
+            if isinstance(one, LiveEvent):
+                text, delays = found[client]
+                event = one.event
+                delays = [*delays, event.delay] if isinstance(event, Write) else delays
+                found[client] = text + getattr(event, "text", ""), delays
+    return list(found.values())
+
+
+@pytest.mark.parametrize("anchor", ANCHORS)
+@pytest.mark.parametrize(("system", "setting"), RUNS)
+def test_a_sentence_is_translated_as_it_is_scored_wherever_it_is_translated(
+    folders, tmp_path, monkeypatch, system, setting, anchor
+):
+    folder, text = folders[system, anchor], "".join(source + "\n" for source, _ in PAIRS)
+    scored = hypotheses(evaluated(tmp_path / "run", folder, system, setting), system, setting)
+    assert len({text for text, _ in scored}) > 1, "or it shows nothing"
+    draw = random.Random(3)
+    for pieces in (text, [text], cut_at_random(text, draw)):
+        assert by_translate(monkeypatch, folder, system, setting, pieces) == scored
+    assert by_simuleval(monkeypatch, folder, system, setting) == scored
+    assert by_driver(folder, system, setting, draw) == scored
+
+
+@pytest.mark.parametrize(("system", "setting"), RUNS)
+def test_told_lengths_change_what_asks_for_them_and_nothing_else(folders, tmp_path, system, setting):
+    folder = folders[system, "source_length"]
+    untold, told = (
+        evaluated(tmp_path / str(told), folder, system, setting, f"told_length={str(told).lower()}")
+        for told in (False, True)
+    )
+    (point,) = [point for point in told.points.values() if (point.system, point.setting) == (system, setting)]
+    asks = asks_length(system, "source_length", load_model_folder(folder).model.k)
+    assert asks == (system in ("grid", "waitk", "confidence", "lsg"))
+    assert point.options.get("told length") == (True if asks else None)
+    assert (point.digest in untold.points) != asks
+    assert (hypotheses(untold, system, setting) == hypotheses(told, system, setting)) != asks
+
+
+def scored(into, *folders, **options):
+    """Names and all that is shown of evaluations put together."""
+    how = {"checkpoints": {}, "environment": "none", "neural_batch_size": 8, "device": "cpu", "source_rate": 4.0}
+    scores, shown, _ = write_results(folders, into, **how, resamples=100, **options)
+    return {entry.system for entry in scores}, shown
+
+
+def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr("duplexmt.evaluation.results.pareto_figure", lambda *_: None)
+    grid, multi = folders["grid", "source_length"], folders["waitk", "source_length"]
+    evaluated(tmp_path / "told", grid, "grid", 0.4, "told_length=true")
+    evaluated(tmp_path / "untold", grid, "grid", 0.4)
+    evaluated(tmp_path / "waitk", multi, "waitk", 2)
+    evaluated(tmp_path / "constant", folders["grid", 40], "grid", 0.4)
+    told, untold = "told lengths (told_length=true)", "untold lengths, as live"
+    names, shown = scored(tmp_path / "told", tmp_path / "told")
+    assert (names, told in shown, untold in shown) == ({"grid told lengths"}, True, False)
+    names, shown = scored(tmp_path / "untold", tmp_path / "untold")
+    assert (names, told in shown, untold in shown) == ({"grid"}, False, True)
+    names, shown = scored(tmp_path / "constant", tmp_path / "constant")
+    assert (names, told in shown, untold in shown) == ({"grid"}, False, False)
+    together = tmp_path / "told", tmp_path / "untold", tmp_path / "waitk"
+    names, shown = scored(tmp_path / "all", *together)
+    assert names == {"grid told lengths", "grid untold lengths", "multi-path wait-k untold lengths"}
+    assert told in shown
+    assert untold in shown
+    names, _ = scored(tmp_path / "seeds", *together, over_seeds=True)
+    assert len(names) == 3, "no mean over both"
+    for other in ("waitk", "constant"):
+        with pytest.raises(ValueError, match=r"claims=true: grid told lengths was told its sources' lengths, .* was n"):
+            scored(tmp_path / "claims", tmp_path / "told", tmp_path / other, claims=True)
+    scored(tmp_path / "claims", tmp_path / "untold", tmp_path / "waitk", claims=True)
+    scored(tmp_path / "told", tmp_path / "told", omnisteval=True)
+    assert (tmp_path / "told" / "omnisteval" / "01-grid-0.4-told-lengths.jsonl").is_file()
+
+
+@pytest.mark.parametrize(("system", "setting"), [("grid", 0.4), ("waitk", 2), ("hold", 2)])
+def test_an_older_evaluation_was_told_and_is_gone_on_with_only_so(folders, tmp_path, system, setting):
+    folder, run = folders[system, "source_length"], tmp_path / "run"
+    before = evaluated(run, folder, system, setting, "told_length=true")
+    content = json.loads((run / "decoding.json").read_text(encoding="utf-8"))
+    for point in content["points"].values():
+        point["options"].pop("told length", None)  # as it was written once
+    (run / "decoding.json").write_text(json.dumps(content), encoding="utf-8")
+    asks = system != "hold"
+    found = Decoding.read(run)
+    assert found.points == before.points
+    if asks:
+        with pytest.raises(ValueError, match=rf"{system} {setting} in .* told_length=true: give that to go on"):
+            evaluated(run, folder, system, setting)
+    else:
+        evaluated(run, folder, system, setting)
+    assert evaluated(run, folder, system, setting, "told_length=true").points == before.points
+
+
+@pytest.mark.parametrize("anchor", [40])
+@pytest.mark.parametrize("system", ["grid", "waitk"])
+def test_telling_lengths_to_models_that_ask_for_none_is_refused(folders, tmp_path, system, anchor):
+    setting = dict(RUNS)[system]
+    with pytest.raises(ValueError, match=r"told_length=true: makes no difference to models with anchor 40, .*leave it"):
+        evaluated(tmp_path / "run", folders[system, anchor], system, setting, "told_length=true")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_threshold_found_by_told_lengths_says_so(folders, tmp_path):
+    for told in (False, True):
+        folder = shutil.copytree(folders["grid", "source_length"], tmp_path / f"model-{told}")
+        given = [f"model_folder={folder}", "target_al=4", "device=cpu", f"told_length={str(told).lower()}"]
+        evaluate.job(checked("evaluate", *given), given, tmp_path / f"run-{told}").choose_theta()
+        assert read_manifest(folder)["operating_point"].get("told_length", False) is told
