@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .knobs import FROZEN
 
-FLOATS = "auto"  # as the trainer's precision has them
+BLOCK = 64  # numbers that share a scale in int4
 
 
 def library() -> Any:
@@ -44,7 +44,7 @@ def quantise(model: Any, kind: str, compute: torch.dtype = torch.float32) -> Non
         compute: type of products in int4; int8 multiplies integers.
 
     Raises:
-        ValueError: without bitsandbytes.
+        ValueError: without bitsandbytes, and for matrices it would round wrongly.
     """
     assert kind in FROZEN[1:], kind
     bnb = library()
@@ -52,6 +52,11 @@ def quantise(model: Any, kind: str, compute: torch.dtype = torch.float32) -> Non
         for parent in list(layer.modules()):
             for name, linear in parent.named_children():
                 if type(linear) is nn.Linear:
+                    if kind == "int4" and linear.in_features % BLOCK:  # its CPU routine (0.50) lets blocks end with rows
+                        raise ValueError(
+                            f"model.frozen=int4: {name} has {linear.in_features} columns, which is no multiple of "
+                            f"{BLOCK}: give model.frozen=int8, or auto"
+                        )
                     setattr(parent, name, _quantised(bnb, linear, kind, compute))
 
 

@@ -38,7 +38,7 @@ class GridModel(TwoHeads):
         ValueError: for an unknown option, or a backbone whose attention the grid cannot honour.
     """
 
-    system, patched = "grid", True  # see `DecoderModel`
+    system, patched, k = "grid", True, None  # see `DecoderModel`
 
     def __init__(
         self,

@@ -77,11 +77,20 @@ class ShardedStrategy(DDPStrategy):
         full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
         return full.detach().cpu() if self.is_global_zero else None
 
+    def on_exception(self, exception: BaseException) -> None:
+        """Share out again what a step that has failed had gathered, so that the module can be put away."""
+        for part in self._shared_out():
+            part.set_reshard_after_forward(True)
+            part.reshard()
+
+    def _shared_out(self) -> Iterator[FSDPModule]:
+        module: Any = self.lightning_module
+        return (part for part in module.modules() if isinstance(part, FSDPModule))
+
     def trained(self, module: Any) -> Iterator[tuple[str, Tensor | None]]:
         """The trained weights of a module by name, `gathered` one by one."""
-        for part in module.modules():
-            if isinstance(part, FSDPModule):
-                part.reshard()  # a validation leaves some whole
+        for part in self._shared_out():
+            part.reshard()  # a validation leaves some whole
         for name, weight in module.named_parameters():
             if weight.requires_grad:
                 yield name, self.gathered(weight)
@@ -99,8 +108,12 @@ class ShardedStrategy(DDPStrategy):
         self.gather()
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        """The trained weights; frozen ones are in no checkpoint of ours."""
-        return dict(self.trained(self.lightning_module))
+        """The trained weights, tied ones by both names; frozen ones are in no checkpoint of ours."""
+        module: Any = self.lightning_module
+        whole = dict(self.trained(module))
+        first = {id(weight): name for name, weight in module.named_parameters()}
+        every = module.named_parameters(remove_duplicate=False)
+        return {name: whole[first[id(weight)]] for name, weight in every if weight.requires_grad}
 
     def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
         """The optimiser's state as one process alone would have it."""
