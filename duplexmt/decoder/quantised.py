@@ -52,7 +52,9 @@ def quantise(model: Any, kind: str, compute: torch.dtype = torch.float32) -> Non
         for parent in list(layer.modules()):
             for name, linear in parent.named_children():
                 if type(linear) is nn.Linear:
-                    if kind == "int4" and linear.in_features % BLOCK:  # its CPU routine (0.50) lets blocks end with rows
+                    if (
+                        kind == "int4" and linear.in_features % BLOCK
+                    ):  # its CPU routine (0.50) lets blocks end with rows
                         raise ValueError(
                             f"model.frozen=int4: {name} has {linear.in_features} columns, which is no multiple of "
                             f"{BLOCK}: give model.frozen=int8, or auto"

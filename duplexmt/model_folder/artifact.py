@@ -139,7 +139,9 @@ def save_model_folder(
         adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
         model.causal_lm.save_pretrained(str(partial), **sharded)
-    frozen = frozen_as(model.backbone) if adapted and backbone is not None else None  # else it is saved as it was rounded
+    frozen = (
+        frozen_as(model.backbone) if adapted and backbone is not None else None
+    )  # else it is saved as it was rounded
     system = {"system": model.system, "grid" if model.system == "grid" else "prefix": model.options}
     if model.emit_head is not None:
         save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)

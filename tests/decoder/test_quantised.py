@@ -132,7 +132,9 @@ def test_a_proof_of_an_unknown_type_holds_over_rounded_weights():
 
 @pytest.mark.parametrize("shape", [{"hidden_size": 32}, {"intermediate_size": 96}])
 def test_what_would_be_rounded_wrongly_is_refused(shape):
-    with pytest.raises(ValueError, match=r"model\.frozen=int4: \w+_proj has (32|96) columns, .* give model\.frozen=int8"):
+    with pytest.raises(
+        ValueError, match=r"model\.frozen=int4: \w+_proj has (32|96) columns, .* give model\.frozen=int8"
+    ):
         rounded("int4", **shape)
 
 

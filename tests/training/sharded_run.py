@@ -41,8 +41,6 @@ def backbone(frozen=None, half=False, **values):
     return model
 
 
-
-
 def grid(made, options=ROWS, dtype=torch.float64, **values):
     """A module that trains a grid, with the same random weights each time."""
     torch.manual_seed(8)
