@@ -40,6 +40,8 @@ FULL = "full"
 MOMENTS = 8  # bytes of Adam's two
 BYTES = {"auto": 2, "int8": 1, "int4": 0.5 + (1 + 4 / 256) / 64}  # of a frozen matrix's number; int4: and its scales
 GB = 1e9
+WIDTHS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
+WIDEST = 2_048  # of which two layers are trained here; wider ones are taken a quarter as wide
 FEW = 1_000  # entries of a vocabulary, where its size is not the point
 
 
@@ -83,7 +85,9 @@ def activations(shape: dict[str, Any], adaptation: str, recompute: str, pairs: i
 
     Copies of trained weights in bfloat16 are among them: they grow with the layers, not with the pairs.
     """
-    few = {"vocab_size": FEW, "tie_word_embeddings": True}
+    few: dict[str, Any] = {"vocab_size": FEW, "tie_word_embeddings": True}
+    narrower = 4 if shape["hidden_size"] > WIDEST else 1  # what is saved of a position is in proportion to the width
+    few |= {name: shape[name] // narrower for name in WIDTHS}
 
     def step(layers: int, some: int, entries: int = FEW, how: str = recompute) -> int:
         made = module_of(shape | few | {"num_hidden_layers": layers, "vocab_size": entries}, adaptation, how)
@@ -92,13 +96,13 @@ def activations(shape: dict[str, Any], adaptation: str, recompute: str, pairs: i
     one, two = (step(1, some) for some in (1, 2)), (step(2, some) for some in (1, 2))
     (one_1, one_2), (two_1, two_2) = one, two
     layer_pair, outside_pair = (two_2 - two_1) - (one_2 - one_1), 2 * (one_2 - one_1) - (two_2 - two_1)
-    layer_copies = (two_1 - one_1) - layer_pair
+    layer_copies = ((two_1 - one_1) - layer_pair) * (narrower**2 if adaptation == FULL else narrower)
     entry_pair = (step(1, 2, 2 * FEW) - step(1, 1, 2 * FEW) - (one_2 - one_1)) / FEW
     vocabulary = shape.get("vocab_size", QWEN_VOCABULARY)
     head = 2 * vocabulary * shape["hidden_size"]  # its copy
-    every = shape["num_hidden_layers"] * (layer_pair * pairs + layer_copies)
+    every = shape["num_hidden_layers"] * (layer_pair * narrower * pairs + layer_copies)
     if recompute == "layers":  # the one at hand is whole
-        every += (step(1, 2, how="nothing") - step(1, 1, how="nothing") - outside_pair) * pairs
+        every += (step(1, 2, how="nothing") - step(1, 1, how="nothing") - outside_pair) * narrower * pairs
     return int(every + (outside_pair + entry_pair * (vocabulary - FEW)) * pairs + head)
 
 

@@ -443,8 +443,16 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("train", ["trainer.strategy=ddp_fork"], r"trainer\.strategy=ddp_fork: .*trainer\.strategy=ddp$"),
         ("train", ["trainer.strategy=fsdp_cpu_offload"], r"strategy=fsdp_cpu_offload: give trainer\.strategy=fsdp,"),
         ("train", ["trainer.strategy=deepspeed_stage_3"], r"strategy=deepspeed_stage_3: .*give trainer\.strategy=fsdp"),
-        ("train", ["trainer.strategy=fsdp", "trainer.precision=16-mixed"], r"16-mixed: .*give trainer\.precision=bf16-m"),
-        ("train", ["trainer.strategy=fsdp", "training.optimizer=muon"], r"optimizer=muon .*training\.optimizer=adam, or"),
+        (
+            "train",
+            ["trainer.strategy=fsdp", "trainer.precision=16-mixed"],
+            r"16-mixed: .*give trainer\.precision=bf16-m",
+        ),
+        (
+            "train",
+            ["trainer.strategy=fsdp", "training.optimizer=muon"],
+            r"optimizer=muon .*training\.optimizer=adam, or",
+        ),
         ("train", ["model.frozen=int2"], r"model\.frozen='int2': must be one of auto, int8, int4"),
         ("train", ["model.frozen=int4"], r"model\.frozen=int4 .*=full: nothing is frozen; give model\.adaptation=lora"),
         ("train", ["data.corpus=wmt"], r"data\.corpus='wmt': must be"),

@@ -6,7 +6,7 @@ emit_head.safetensors          the EMIT head of a grid
 model.safetensors, config.json the backbone, where it was trained in full
 adapter_model.safetensors, adapter_config.json   LoRA and text head, where it was not
 backbone/                      the frozen backbone, where it has no name others could load it by, with the numbers it
-                               had in training (a named one is rounded again when it is loaded: `frozen` in duplexmt.json)
+                               had in training (a named one is rounded again when loaded: `frozen` in duplexmt.json)
 tokenizer.json, …              the tokenizer
 
 Weights may be in shards (`max_shard_size`), with an index, as Hugging Face has them.
