@@ -78,6 +78,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     from duplexmt.training.loggers import close_loggers, log_model, open_loggers
     from duplexmt.training.processes import CORES
     from duplexmt.training.run import add_callbacks
+    from duplexmt.training.sharded import trained_model
 
     if trainer.is_global_zero:  # only it has the run's folder for sure
         check_replaceable(folder / "model")
@@ -110,10 +111,11 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     if module.validated_step != trainer.global_step and not trainer.interrupted:  # trained, or resumed, since then
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
-        check_finite(module)
+        model = trained_model(trainer, module)
+        check_finite(model)
         model_folder = save_model_folder(
             folder / "model",
-            model=module.model,
+            model=model,
             tokenizer=prepared.tokenizer,
             tokens=tokens,
             backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
@@ -154,7 +156,10 @@ def corpus_of(cfg: TrainSettings, folder: Path) -> tuple[Any, Any]:
 
 def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -> Any:
     """The decoder to train: pretrained or with random weights, in full or by LoRA over weights that stay."""
+    import torch
+
     from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
+    from duplexmt.decoder.quantised import quantise
     from duplexmt.model_folder.artifact import backbone_to_train
     from duplexmt.training.precision import half_precision
 
@@ -163,8 +168,11 @@ def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -
     else:
         backbone = random_backbone(cfg.model.architecture or {}, vocab_size, end)
     if cfg.model.adaptation == "lora":
+        half = half_precision(precision)
+        if cfg.model.frozen != "auto":
+            quantise(backbone, cfg.model.frozen, half or torch.float32)
         backbone = add_lora(backbone, **asdict(cfg.model.lora))
-        if half := half_precision(precision):
+        if half:
             freeze_in(half, backbone)
     return backbone
 

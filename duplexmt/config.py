@@ -16,7 +16,7 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
-from .decoder.knobs import RECOMPUTE, check_anchor, check_lora
+from .decoder.knobs import FROZEN, RECOMPUTE, check_anchor, check_lora
 from .grid.knobs import check_grid, check_rows_stand_alone
 from .policy.knobs import (
     ADAPTIVE_KNOBS,
@@ -29,7 +29,7 @@ from .policy.knobs import (
     check_theta,
 )
 from .serving.settings import EngineOptions, Limits
-from .training.knobs import check_losses, check_optimisation, check_precision
+from .training.knobs import check_losses, check_optimisation, check_precision, check_strategy
 
 
 @dataclass
@@ -50,6 +50,7 @@ class ModelConfig:
     architecture: dict[str, Any] | None
     adaptation: str  # full: train all weights; lora: LoRA, text head and EMIT head
     lora: LoraConfig
+    frozen: str  # LoRA's frozen matrices: auto (as trainer.precision has them) | int8 | int4, by bitsandbytes
     attention: str  # approximate | exact
     input_attends_output: bool  # I←O
     softmax: str  # joint | separate
@@ -66,6 +67,13 @@ class ModelConfig:
             )
         if self.adaptation == "lora":
             check_lora(self.lora.rank, self.lora.alpha, self.lora.dropout)
+        if self.frozen not in FROZEN:
+            raise ValueError(f"model.frozen={self.frozen!r}: must be one of {', '.join(FROZEN)}")
+        if self.frozen != "auto" and self.adaptation != "lora":
+            raise ValueError(
+                f"model.frozen={self.frozen} with model.adaptation={self.adaptation}: nothing is frozen; give "
+                "model.adaptation=lora"
+            )
         check_grid(self.attention, self.softmax, self.emit_hidden)
 
 
@@ -306,6 +314,7 @@ class TrainerConfig:
             raise ValueError(
                 f"trainer.strategy={self.strategy}: its processes hand no trained model back: give trainer.strategy=ddp"
             )
+        check_strategy(self.strategy, self.precision)
         check_precision(self.precision)
         if self.log_every_n_steps < 1:
             raise ValueError(
@@ -414,6 +423,11 @@ class TrainSettings:
         if self.training.rows is not None and self.system.name != "grid":
             raise ValueError(
                 f"training.rows={self.training.rows}: system={self.system.name} has no rows: give training.rows=null"
+            )
+        if self.trainer.strategy == "fsdp" and self.training.optimizer == "muon":
+            raise ValueError(
+                "training.optimizer=muon with trainer.strategy=fsdp: its steps take whole matrices, and each process "
+                "has a share of them; give training.optimizer=adam, or trainer.strategy=ddp"
             )
         if self.training.rows is not None:
             check_rows_stand_alone(self.model.attention, self.model.input_attends_output, self.model.softmax)

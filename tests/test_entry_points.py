@@ -446,9 +446,10 @@ def test_a_text_may_be_given_without_quotes_in_either_language(trained):
 # --- several devices, and going on ---------------------------------------------------------------------------------
 
 
-def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tmp_path):
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_devices_train_and_a_stopped_run_goes_on_from_its_folder(trained, tmp_path, strategy):
     pairs, folder = trained[0].parent / "pairs.tsv", tmp_path / "run"
-    settings = ["training.checkpoint_every_n_steps=1", "training.schedule=constant", "trainer.strategy=ddp"]
+    settings = ["training.checkpoint_every_n_steps=1", "training.schedule=constant", f"trainer.strategy={strategy}"]
     settings += ["trainer.devices=2", "trainer.max_steps=2", "trainer.log_every_n_steps=1", "demonstrate=0"]
     succeeded(run("train.py", *small(pairs, *settings, f"hydra.run.dir='{folder}'")))
     first = (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8")

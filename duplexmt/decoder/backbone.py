@@ -133,9 +133,10 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
 
 
 def freeze_in(dtype: torch.dtype, model: nn.Module) -> None:
-    """Keep frozen weights in half precision: nothing updates them, and products are in that type anyway."""
+    """Keep frozen weights in half precision: nothing updates them, and products are in that type anyway. Quantised ones
+    stay as they are."""
     for weight in model.parameters():
-        if not weight.requires_grad:
+        if not weight.requires_grad and weight.dtype.is_floating_point:
             weight.data = weight.data.to(dtype)
 
 

@@ -5,6 +5,8 @@ from typing import Any
 # What is computed again in the backward pass rather than kept: nothing; all but matrix products; or whole layers, of
 # which only the input is kept.
 RECOMPUTE = ("nothing", "elementwise", "layers")
+# How LoRA's frozen matrices are kept: as the trainer's precision has them, or rounded.
+FROZEN = ("auto", "int8", "int4")
 MULTI_PATH = "multi"  # the k of a model trained at all of them
 VISIBLE_LENGTH = "visible_length"  # the naive alternative that the paper rejects: x_vis + y, which moves at every read
 

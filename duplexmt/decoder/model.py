@@ -144,12 +144,12 @@ class DecoderModel(TwoHeads):
     def recompute(self, what: str) -> None:
         """Keep less for the backward pass, by Hugging Face's own switch; `what` is one of `RECOMPUTE`."""
         if what == "nothing":
-            self.causal_lm.gradient_checkpointing_disable()
+            self.causal_lm.activation_checkpointing_disable()
             return
         options: dict[str, Any] = {"use_reentrant": False}
         if what == "elementwise":
             options["context_fn"] = partial(create_selective_checkpoint_contexts, matrix_products())
-        self.causal_lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+        self.causal_lm.activation_checkpointing_enable(activation_checkpointing_kwargs=options)
 
     @torch.no_grad()
     def _prove_itself(self) -> None:

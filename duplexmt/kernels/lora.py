@@ -35,9 +35,9 @@ def plain_adapter(layer: Any) -> tuple[Tensor, Tensor, float] | None:
     """`(A, B, s)` of a PEFT layer that computes `W·x + b + s·B(A·x)` and nothing else; None for any other layer.
 
     Others are layers without LoRA, with several adapters, merged or switched off, with dropout, with a base weight or
-    bias that is trained, too, or of another kind (such as DoRA).
+    bias that is trained, too, or of another kind (such as DoRA, or over quantised weights).
     """
-    if not hasattr(layer, "lora_A") or not isinstance(getattr(layer, "base_layer", None), nn.Linear):
+    if not hasattr(layer, "lora_A") or type(getattr(layer, "base_layer", None)) is not nn.Linear:
         return None
     active = [name for name in layer.active_adapters if name in layer.lora_A]
     if len(active) != 1 or layer.merged or layer.disable_adapters or active[0] in layer.lora_variant:

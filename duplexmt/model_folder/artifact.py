@@ -5,7 +5,8 @@ duplexmt.json                  system, its options, stream tokens, data settings
 emit_head.safetensors          the EMIT head of a grid
 model.safetensors, config.json the backbone, where it was trained in full
 adapter_model.safetensors, adapter_config.json   LoRA and text head, where it was not
-backbone/                      the frozen backbone, where it has no name others could load it by
+backbone/                      the frozen backbone, where it has no name others could load it by, with the numbers it
+                               had in training (a named one is rounded again when loaded: `frozen` in duplexmt.json)
 tokenizer.json, …              the tokenizer
 
 Weights may be in shards (`max_shard_size`), with an index, as Hugging Face has them.
@@ -34,6 +35,7 @@ from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_to
 from ..decoder.backbone import backbone_config, pretrained_backbone
 from ..decoder.knobs import MULTI_PATH
 from ..decoder.model import DecoderModel
+from ..decoder.quantised import dequantise, frozen_as, quantise
 from ..grid.knobs import rows_stand_alone
 from ..grid.model import GridModel, build_grid, check_backbone
 from ..kernels.int8 import to_int8
@@ -140,6 +142,9 @@ def save_model_folder(
         adapter.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     else:
         model.causal_lm.save_pretrained(str(partial), **sharded)
+    frozen = (
+        frozen_as(model.backbone) if adapted and backbone is not None else None
+    )  # else it is saved as it was rounded
     system = {"system": model.system, "grid" if model.system == "grid" else "prefix": model.options}
     if model.emit_head is not None:
         save_file({name: w.detach().cpu() for name, w in model.emit_head.state_dict().items()}, partial / EMIT_HEAD)
@@ -150,6 +155,7 @@ def save_model_folder(
         **system,
         "adaptation": "lora" if adapted else "full",
         "backbone": backbone,
+        **({"frozen": frozen} if frozen else {}),
         "tokens": asdict(tokens),
         "data": data,
         "policy": policy,
@@ -216,7 +222,8 @@ def load_model_folder(
 
     Raises:
         ValueError: for a folder that is missing, incomplete, or written by a newer version, for an anchor the model
-            was not trained with, and where this machine cannot compute in int8.
+            was not trained with, where this machine cannot compute in int8, and without bitsandbytes where LoRA was
+            trained over a named backbone rounded by it.
     """
     folder = Path(folder)
     info = read_manifest(folder)
@@ -234,6 +241,9 @@ def load_model_folder(
     tokenizer = load_tokenizer(str(folder))
     if info["adaptation"] == "lora":
         base = pretrained_backbone(_base(folder, info), len(tokenizer))
+        if "frozen" in info:  # LoRA was trained over a base rounded so
+            quantise(base, info["frozen"])
+            dequantise(base)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*no longer tied.*")  # the text head was trained by itself
             warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
@@ -311,12 +321,13 @@ def choose_device(device: str) -> str:
 
 
 def _frozen_backbone(model: GridModel | DecoderModel) -> Any:
-    """A copy of the backbone as it was before LoRA, with the text head it had."""
+    """A copy of the backbone as it was before LoRA, with the text head it had; rounded weights as numbers."""
     adapted = copy.deepcopy(model.backbone)
     head = getattr(adapted.get_base_model().get_output_embeddings(), "original_module", None)
     base = adapted.unload()
     if head is not None:  # PEFT leaves the trained copy in its place, which the adapter's file holds
         base.set_output_embeddings(head)
+    dequantise(base)
     return base
 
 

@@ -46,3 +46,19 @@ def check_precision(precision: str) -> None:
         raise ValueError(
             f"trainer.precision={precision!r}: trained weights stay in float32; must be one of {', '.join(PRECISIONS)}"
         )
+
+
+def check_strategy(strategy: str, precision: str) -> None:
+    """Raise ValueError for a strategy of Lightning's under which no model could be looked at, or saved, here."""
+    if "fsdp" in strategy and strategy != "fsdp":
+        raise ValueError(f"trainer.strategy={strategy}: give trainer.strategy=fsdp, which is PyTorch's fully_shard")
+    if strategy.startswith("deepspeed_stage_3"):
+        raise ValueError(
+            f"trainer.strategy={strategy}: it shares out the weights themselves, which its checkpoints would scatter; "
+            "give trainer.strategy=fsdp, or deepspeed_stage_2"
+        )
+    if strategy == "fsdp" and precision == "16-mixed":
+        raise ValueError(
+            "trainer.strategy=fsdp with trainer.precision=16-mixed: each process would scale its gradients by itself; "
+            "give trainer.precision=bf16-mixed, or 32"
+        )

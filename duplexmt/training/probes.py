@@ -29,10 +29,11 @@ from ..drawing.grid_figures import heatmap_figure, output_figure
 from ..drawing.table import to_csv, to_markdown
 from ..metrics.latency import sentence_latency
 from ..streaming.events import collect
-from ..streaming.systems import build_system
+from ..streaming.systems import Trained, build_system
 from ..streaming.text import decode
 from .base import TranslationModule
 from .sample import whole_precision
+from .sharded import whole_model
 
 FOLDER = "probes"
 FIGURES = {"heatmap": heatmap_figure, "grid-output": output_figure}
@@ -151,20 +152,23 @@ class ProbeCallback(L.Callback):
     def look(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Draw, translate and log all probes on the first process."""
         self.looked_at = step = trainer.global_step
-        if not trainer.is_global_zero or not self.probes:
+        if not self.probes:
             return
         assert isinstance(pl_module, TranslationModule)
         begin, folder = perf_counter(), self.folder / FOLDER / f"step-{step:06d}"
-        with undisturbed(pl_module):
-            images = self.draw(pl_module, folder, step)
-            rows = self.translate(pl_module, folder, step)
+        with whole_model(trainer, pl_module) as whole:
+            if whole is None:
+                return
+            with undisturbed(whole.model):
+                images = self.draw(whole, folder, step)
+                rows = self.translate(whole, folder, step)
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
                     with spared(f"probes at step {step} for W&B"):
                         self.send(logger, images, rows, step)
         self.looks, self.seconds = self.looks + 1, self.seconds + perf_counter() - begin
 
-    def draw(self, module: TranslationModule, folder: Path, step: int) -> dict[str, tuple[Path, str]]:
+    def draw(self, module: Trained, folder: Path, step: int) -> dict[str, tuple[Path, str]]:
         """Write the figures of every probe; returns file and caption of each."""
         images: dict[str, tuple[Path, str]] = {}
         if module.model.system != "grid":
@@ -180,7 +184,7 @@ class ProbeCallback(L.Callback):
                     images[f"{number}-{name}"] = path, f"{visible(probe.source)} → {visible(probe.reference)}"
         return images
 
-    def translate(self, module: TranslationModule, folder: Path, step: int) -> list[dict[str, Any]]:
+    def translate(self, module: Trained, folder: Path, step: int) -> list[dict[str, Any]]:
         """Translate every probe with every setting, and write the table; returns its rows."""
         rows: list[dict[str, Any]] = []
         with spared(f"translations of the probes at step {step}"):

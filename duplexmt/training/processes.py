@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import lightning as L
@@ -13,6 +14,7 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
 from data_prep.cores import usable_cores
 
+from .sharded import ShardedStrategy
 from .termination import EXIT_STATUS, may_handle
 
 CORES = "cores"  # a number of devices
@@ -45,12 +47,22 @@ def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, 
 
 
 def choose_strategy(strategy: str, devices: Any, num_nodes: int, accumulate: int) -> Any:
-    """DDP, by name or by `auto` with several devices, with a static graph and no search for unused weights.
+    """DDP, by name or by `auto` with several devices, with a static graph and no search for unused weights; or FSDP.
 
     The grid step runs the same graph whatever the batch, so gradients need no second buffer and no search. With
     accumulated batches the graph is not declared static: DDP records it in its first backward pass, which must then be
     a synchronised one (https://github.com/pytorch/pytorch/issues/143580).
+
+    Raises:
+        ValueError: for DeepSpeed, where it is not installed.
     """
+    if strategy == "fsdp":
+        return ShardedStrategy()
+    if strategy.startswith("deepspeed") and find_spec("deepspeed") is None:
+        raise ValueError(
+            f"trainer.strategy={strategy}: DeepSpeed is not installed: pip install deepspeed, or give "
+            "trainer.strategy=fsdp, which needs nothing more"
+        )
     several = num_nodes > 1 or devices not in (1, "1", "auto")
     if strategy == "ddp" or (strategy == "auto" and several):
         return DDPStrategy(static_graph=accumulate == 1, find_unused_parameters=False, gradient_as_bucket_view=True)

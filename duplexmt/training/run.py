@@ -99,6 +99,9 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")  # batches are ready in memory
     warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # validation sums already are over devices
     warnings.filterwarnings("ignore", message=".*smaller than the logging interval.*")  # an epoch of few batches
+    warnings.filterwarnings(
+        "ignore", message=".*returned a view tensor.*"
+    )  # of a sharded layer; nothing writes into it
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
 

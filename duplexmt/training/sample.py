@@ -15,6 +15,7 @@ from ..streaming.events import collect
 from ..streaming.systems import build_system
 from ..streaming.text import decode
 from .base import TranslationModule
+from .sharded import whole_model
 
 
 class SimultaneousSample(L.Callback):
@@ -47,15 +48,18 @@ class SimultaneousSample(L.Callback):
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Decode on the first device, and log there."""
-        if not trainer.is_global_zero or trainer.sanity_checking or not self.sources:
+        if trainer.sanity_checking or not self.sources:
             return
         assert isinstance(pl_module, TranslationModule)
-        with whole_precision(pl_module):
-            # No CUDA graphs: the weights have changed by the next validation, and training wants the memory.
-            system = build_system(
-                pl_module, self.system, self.setting, max_target_tokens=self.max_target_tokens, static=False
-            )
-            hypotheses = collect(system.translate(self.sources, self.contexts), len(self.sources))
+        with whole_model(trainer, pl_module) as whole:
+            if whole is None:
+                return
+            with whole_precision(whole.model):
+                # No CUDA graphs: the weights have changed by the next validation, and training wants the memory.
+                system = build_system(
+                    whole, self.system, self.setting, max_target_tokens=self.max_target_tokens, static=False
+                )
+                hypotheses = collect(system.translate(self.sources, self.contexts), len(self.sources))
         texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
         reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]
         latency = sentence_latency([h.delays for h in hypotheses], [len(s) for s in self.sources], reference_lengths)
@@ -68,8 +72,8 @@ class SimultaneousSample(L.Callback):
 @contextmanager
 def whole_precision(module: nn.Module) -> Iterator[None]:
     """All weights in at least float32 for a while: frozen ones may be in half precision, and callbacks run outside of
-    autocast."""
-    half = [(weight, weight.data) for weight in module.parameters() if weight.dtype.itemsize < 4]
+    autocast. Quantised ones stay as they are."""
+    half = [(w, w.data) for w in module.parameters() if w.dtype.is_floating_point and w.dtype.itemsize < 4]
     for weight, values in half:
         weight.data = values.float()
     try:

@@ -1,0 +1,85 @@
+"""FSDP: several processes that each keep a share of all weights train what one process alone trains."""
+
+import pytest
+import torch
+
+from duplexmt.training.knobs import check_strategy
+from duplexmt.training.processes import choose_strategy
+
+from .sharded_run import CASES, in_processes, train
+
+EXACT = [name for name in CASES if name not in ("half", "int8", "int4", "int4 recomputed")]
+
+
+def trained(folder):
+    return torch.load(folder / "trained.pt", weights_only=True)
+
+
+def assert_alike(folder, other, tolerance):
+    """Losses, weights, and what was seen of them on the way."""
+    one, two = trained(folder), trained(other)
+    assert one["weights"].keys() == two["weights"].keys()
+    torch.testing.assert_close(one["losses"], two["losses"], rtol=0, atol=tolerance)
+    for name, weight in one["weights"].items():
+        torch.testing.assert_close(weight, two["weights"][name], rtol=0, atol=tolerance, msg=name)
+    assert one["seen"] == pytest.approx(two["seen"], abs=1e3 * tolerance)
+    assert len(set(one["seen"])) > 1, "the whole model follows the training"
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_does_with_the_same_pairs(tmp_path):
+    """Full and LoRA, tied, frozen in half precision, accumulated, recomputed, the paper's grid, other families."""
+    in_processes(tmp_path / "two", 2, *EXACT, "half")
+    for case in (*EXACT, "half"):
+        train(tmp_path / "one" / case, case, 1, "auto")
+        # In bfloat16 the pairs beside a pair change how its sums are rounded, and Adam's first steps are signs.
+        assert_alike(tmp_path / "one" / case, tmp_path / "two" / case, 0.02 if case == "half" else 1e-7)
+
+
+@pytest.mark.slow
+def test_frozen_weights_in_few_bits_stay_whole_and_what_is_trained_over_them_is_shared_out(tmp_path):
+    pytest.importorskip("bitsandbytes", reason="optional: pip install bitsandbytes")
+    cases = ("int8", "int4", "int4 recomputed")
+    in_processes(tmp_path / "two", 2, *cases)
+    for case in cases:
+        train(tmp_path / "one" / case, case, 1, "auto")
+        assert_alike(tmp_path / "one" / case, tmp_path / "two" / case, 1e-4)
+
+
+@pytest.mark.slow
+def test_a_sharded_run_is_stopped_and_goes_on_sharded_or_not(tmp_path):
+    cases = ("tied", "head's own rate")
+    in_processes(tmp_path / "two", 2, *cases, *cases)  # 3 steps, then 5
+    in_processes(tmp_path / "begun", 2, *cases)
+    for case in cases:
+        train(tmp_path / "one" / case, case, 1, "auto", 5)
+        train(tmp_path / "begun" / case, case, 1, "auto", 5, resume=True)
+        expected = trained(tmp_path / "one" / case)["weights"]
+        for folder in ("two", "begun"):
+            found = trained(tmp_path / folder / case)["weights"]
+            for name, weight in expected.items():
+                torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-7, msg=f"{folder} {name}")
+
+
+@pytest.mark.parametrize("name", ["deepspeed", "deepspeed_stage_2", "deepspeed_stage_1"])
+def test_deepspeed_is_lightnings_own_where_it_is_installed_and_else_refused(name, monkeypatch):
+    with pytest.raises(ValueError, match=rf"trainer\.strategy={name}: DeepSpeed is not installed: pip install deeps"):
+        choose_strategy(name, 2, 1, 1)
+    monkeypatch.setattr("duplexmt.training.processes.find_spec", lambda _: object())
+    assert choose_strategy(name, 2, 1, 1) == name
+
+
+@pytest.mark.parametrize(
+    ("strategy", "precision", "message"),
+    [
+        ("fsdp_cpu_offload", "32", r"trainer\.strategy=fsdp_cpu_offload: give trainer\.strategy=fsdp,"),
+        ("fsdp", "16-mixed", r"trainer\.precision=16-mixed: .*; give trainer\.precision=bf16-mixed, or 32"),
+        ("deepspeed_stage_3", "32", r"deepspeed_stage_3: .*; give trainer\.strategy=fsdp, or deepspeed_stage_2"),
+        ("deepspeed_stage_3_offload", "32", r"deepspeed_stage_3_offload: .*; give trainer\.strategy=fsdp"),
+    ],
+)
+def test_strategies_that_would_scatter_the_model_are_refused(strategy, precision, message):
+    with pytest.raises(ValueError, match=message):
+        check_strategy(strategy, precision)
+    check_strategy("fsdp", "bf16-mixed")
+    check_strategy("deepspeed_stage_2", "16-mixed")
