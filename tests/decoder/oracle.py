@@ -55,7 +55,5 @@ def drawn_layout(seed, anchor="source_length", pairs=3):
         return int(torch.randint(least, most + 1, (), generator=draw))
 
     shapes = [(number(1, 9), number(1, 8)) for _ in range(pairs)]
-    rows = [
-        [torch.randint(1, X + 1, (number(1, Y),), generator=draw) for _ in range(number(1, 4))] for X, Y in shapes
-    ]
+    rows = [[torch.randint(1, X + 1, (number(1, Y),), generator=draw) for _ in range(number(1, 4))] for X, Y in shapes]
     return Layout.of(shapes, rows, anchor), shapes, rows

@@ -25,7 +25,10 @@ EVERY = [tuple(range(X)) for X, _ in SHAPES]
 LORA = {"rank": 3, "alpha": 6, "dropout": 0.0}
 KNOWN = {"qwen2": {}, "llama": {"attention_bias": True}, "mistral": {"sliding_window": 4}, "qwen3": {}}
 # Sliding windows, soft caps, two rotary bases, layers without rotary positions, rotary positions of half a head.
-GEMMA2 = {"query_pre_attn_scalar": 8, "sliding_window": 4, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+GEMMA2 = {
+    "query_pre_attn_scalar": 8, "sliding_window": 4,
+    "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
+}  # fmt: skip
 GEMMA3 = {
     "query_pre_attn_scalar": 8, "sliding_window": 4,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -38,6 +41,11 @@ OTHERS = {
 
 def backbone(kind, **values):
     return tiny_backbone(kind, **(KNOWN | OTHERS)[kind] | values).double()
+
+
+def views_of(chosen):
+    """What the tokens of chosen rows of each pair see."""
+    return [[torch.full((Y,), x + 1) for x in at] for at, (_, Y) in zip(chosen, SHAPES, strict=True)]
 
 
 def prefix_states(model, shapes, sees, tokens=None):
@@ -75,7 +83,9 @@ def test_offline_is_hugging_faces_model_on_source_and_target_in_a_row(kind):
     expected = []
     for source, target in by_pair(SHAPES):
         row = torch.cat((source, target))[None]
-        expected.append(lm(input_ids=row, attention_mask=torch.ones_like(row), use_cache=False).logits[0, len(source) :])
+        expected.append(
+            lm(input_ids=row, attention_mask=torch.ones_like(row), use_cache=False).logits[0, len(source) :]
+        )
     # Eager attention takes its softmax in float32.
     torch.testing.assert_close(logits, torch.cat(expected), rtol=0, atol=1e-5 if kind == "gemma2" else 1e-9)
 
@@ -130,7 +140,7 @@ def test_a_schedule_is_hugging_faces_model_under_a_dense_mask_with_all_gradients
 @pytest.mark.parametrize("anchor", ["source_length", 9, "visible_length"])
 def test_rows_are_those_under_one_dense_mask(kind, anchor, monkeypatch):
     model = DecoderModel(float64(backbone(kind)), emit_hidden=0, anchor=anchor).double()
-    layout = model.layout(SHAPES, [[torch.full((Y,), x + 1) for x in at] for at, (_, Y) in zip(SOME, SHAPES, strict=True)])
+    layout = model.layout(SHAPES, views_of(SOME))
     found = []
     for twin in (False, True):
         if twin:
@@ -176,7 +186,7 @@ def test_states_losses_and_gradients_of_rows_are_those_of_the_exact_grid(product
     for rows in (False, True):
         if rows:
             model = build_grid(backbone(kind), **options).double()
-            own = [[torch.full((Y,), x + 1) for x in at] for at, (_, Y) in zip(chosen, SHAPES, strict=True)]
+            own = views_of(chosen)
             layout = model.layout(SHAPES, own)
             assert len(layout.groups) == 1 + products
             states = model.states(*some_tokens(SHAPES), layout)
@@ -221,7 +231,9 @@ def test_a_grid_whose_rows_read_each_other_is_the_papers(options):
 @pytest.mark.parametrize("rows", [False, True])
 def test_pairs_side_by_side_have_the_states_they_have_alone(kind, rows):
     model = DecoderModel(float64(backbone(kind)), emit_hidden=0 if rows else None, anchor=11)
-    views = [[torch.full((Y,), x + 1) for x in (at if rows else at[-1:])] for at, (_, Y) in zip(SOME, SHAPES, strict=True)]
+    views = [
+        [torch.full((Y,), x + 1) for x in (at if rows else at[-1:])] for at, (_, Y) in zip(SOME, SHAPES, strict=True)
+    ]
     together = model.states(*some_tokens(SHAPES), model.layout(SHAPES, views))
     alone = [
         model.states(source, target, model.layout([shape], [own]))
@@ -249,7 +261,9 @@ def test_a_source_token_that_is_not_read_yet_changes_no_state(k):
 @pytest.mark.parametrize("kind", ["qwen2", "gemma3_text"])
 @pytest.mark.parametrize("rows", [False, True])
 def test_recomputing_keeps_less_and_changes_no_gradient(kind, rows):
-    views = [[torch.full((Y,), x + 1) for x in (at if rows else at[-1:])] for at, (_, Y) in zip(SOME, SHAPES, strict=True)]
+    views = [
+        [torch.full((Y,), x + 1) for x in (at if rows else at[-1:])] for at, (_, Y) in zip(SOME, SHAPES, strict=True)
+    ]
     found, kept = [], []
     for what in RECOMPUTE:
         model, sizes = DecoderModel(backbone(kind, layers=4 if kind == "qwen2" else 3), emit_hidden=0).train(), []
@@ -276,7 +290,9 @@ def test_recomputation_can_be_left_off_again():
 @pytest.mark.parametrize("rows", [False, True])
 def test_compiled_blocks_give_the_same(rows, monkeypatch):
     torch._dynamo.reset()
-    views = [[torch.full((Y,), x + 1) for x in (at if rows else at[-1:])] for at, (_, Y) in zip(SOME, SHAPES, strict=True)]
+    views = [
+        [torch.full((Y,), x + 1) for x in (at if rows else at[-1:])] for at, (_, Y) in zip(SOME, SHAPES, strict=True)
+    ]
     found = []
     for compiled in (False, True):
         model = DecoderModel(backbone("qwen2").float(), emit_hidden=0)
@@ -289,7 +305,7 @@ def test_compiled_blocks_give_the_same(rows, monkeypatch):
 
 
 def test_a_frozen_backbone_in_half_precision_leaves_the_residual_stream_in_float32():
-    layout = [[torch.full((Y,), x + 1) for x in at] for at, (_, Y) in zip(SOME, SHAPES, strict=True)]
+    layout = views_of(SOME)
     for kind in ("qwen2", "gemma3_text"):
         lm = backbone(kind).float()
         model = DecoderModel(copy.deepcopy(lm), emit_hidden=0)
@@ -341,7 +357,8 @@ def spoilt(layer, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"), [("alone", "its layer 0 does not attend as"), ("silent", "its layer 0 has a sliding window")]
+    ("kind", "message"),
+    [("alone", "its layer 0 does not attend as"), ("silent", "its layer 0 does not tell its sliding window")],
 )
 def test_a_layer_that_attends_by_itself_or_hides_its_window_is_refused(kind, message):
     lm = tiny_backbone("gemma3_text", **GEMMA3)
