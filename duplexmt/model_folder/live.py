@@ -41,9 +41,10 @@ def live_engine(
     loaded: ModelFolder, theta: float | None, max_target_tokens: int, max_repeats: int | None, *, max_streams: int
 ) -> Engine:
     """The engine of a grid; θ None is the model folder's own."""
-    assert loaded.model.system == "grid"  # of `load_live_model`
+    model: Any = loaded.model
+    assert model.system == "grid"  # of `load_live_model`
     return Engine(
-        loaded.model,
+        model,
         loaded.tokens,
         theta=recorded_theta(loaded.info) if theta is None else theta,
         max_target_tokens=max_target_tokens,

@@ -97,7 +97,7 @@ def row_layout(
         rows: those to compute; None for all behind these.
     """
     if rows is None:
-        at = [range(X - before) for X, _ in batch.shapes]
+        at = [list(range(X - before)) for X, _ in batch.shapes]
         lengths = torch.tensor([Y for X, Y in batch.shapes for _ in range(X - before)])
     else:
         at = [list(own) for own in rows.at]
