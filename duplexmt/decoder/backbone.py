@@ -133,9 +133,11 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
 
 
 def freeze_in(dtype: torch.dtype, model: nn.Module) -> None:
-    """Keep frozen weights in half precision: nothing updates them, and products are in that type anyway."""
+    """Keep frozen weights in half precision: nothing updates them, and products are in that type anyway. A layer norm
+    wants its own as wide as the residual stream."""
+    wide = {id(w) for part in model.modules() if isinstance(part, nn.LayerNorm) for w in part.parameters()}
     for weight in model.parameters():
-        if not weight.requires_grad:
+        if not weight.requires_grad and id(weight) not in wide:
             weight.data = weight.data.to(dtype)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from duplexmt.data.batch import collate
-from duplexmt.decoder.backbone import add_lora, pretrained_backbone
+from duplexmt.decoder.backbone import add_lora, freeze_in, pretrained_backbone
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.model import build_grid
 from duplexmt.model_folder.artifact import load_model_folder
@@ -84,6 +84,19 @@ def test_lora_of_layers_a_type_has_not_is_refused_with_those_it_has(tmp_path):
             add_lora(tiny_backbone(kind), rank=2, alpha=4, dropout=0.0, target_modules=["gate_proj", "o_proj", "fc2"])
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_frozen_weights_in_half_precision_train(kind):
+    backbone = tiny_backbone(kind, vocab_size=len(tiny_tokenizer()), scale=0.15, **TYPES[kind])
+    backbone = add_lora(backbone, rank=4, alpha=8, dropout=0.0, target_modules=["all-linear"])
+    freeze_in(torch.bfloat16, backbone)
+    module = small_module(build_grid(backbone, **ROWS), rows=3)
+    trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0)
+    trainer.fit(module, small_data(6))
+    assert torch.isfinite(trainer.callback_metrics["validation/lm_loss"])
+    matrices = {w.dtype for w in module.parameters() if not w.requires_grad and w.ndim == 2}
+    assert matrices == {torch.bfloat16}
+
+
 QUIET = [
     "data=pairs", "data.validation_size=3", "data.test_size=3", "trainer.max_steps=2", "trainer.accelerator=cpu",
     "training.sample_size=0", "probes.count=0", "demonstrate=0", "data.batch_size=4",
@@ -103,7 +116,7 @@ def test_the_command_trains_what_a_folder_holds(kind, given, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{source}\t{target}\n" for source, target in SENTENCES), encoding="utf-8")
     base = base_of(kind, tmp_path / "base")
-    files = [f"data.path='{pairs}'", f"model.backbone='{base}'", f"data.tokenizer='{base}'"]
+    files = [f"data.path='{pairs}'", f"model.backbone='{base}'", f"data.tokenizer='{base}'", "model.architecture=null"]
     succeeded(run("train.py", *QUIET, *files, *given, f"hydra.run.dir='{tmp_path / 'run'}'"))
     loaded = load_model_folder(tmp_path / "run" / "model")
     assert loaded.model.causal_lm.config.model_type == kind
@@ -114,6 +127,11 @@ def test_the_command_trains_what_a_folder_holds(kind, given, tmp_path):
 @pytest.mark.slow
 def test_the_command_refuses_a_type_by_name_before_anything_is_trained(tmp_path):
     shape = "hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4"
-    done = run("train.py", f"model.architecture={{model_type: cohere, {shape}}}", f"hydra.run.dir='{tmp_path / 'run'}'")
+    done = run(
+        "train.py",
+        "system=waitk",
+        f"model.architecture={{model_type: cohere, {shape}}}",
+        f"hydra.run.dir='{tmp_path / 'run'}'",
+    )
     assert done.returncode == 2
     assert "backbone of type 'cohere': its logits differ" in done.stderr
