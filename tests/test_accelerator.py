@@ -55,6 +55,8 @@ TRAININGS = pytest.mark.parametrize(
         ({"input_attends_output": False}, {"optimizer": "muon", "lm_cells": "visits", "emit_loss": "regret"}),
         ({"attention": "exact", "emit_hidden": 8}, {"optimizer": "adam"}),
         ({"softmax": "separate"}, {"optimizer": "adam"}),
+        ({"attention": "exact", "input_attends_output": False}, {"optimizer": "adam"}),
+        ({"attention": "exact", "input_attends_output": False}, {"optimizer": "adam", "rows": 2}),
     ],
 )
 

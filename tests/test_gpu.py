@@ -6,9 +6,9 @@ Where there is none, `test_accelerator` and Triton's interpreter stand in for mo
 import pytest
 import torch
 
-from duplexmt.grid import rows as rows_module
+from duplexmt.decoder.attention import KERNEL, PackedAttention
+from duplexmt.decoder.layout import Layout
 from duplexmt.grid import scan
-from duplexmt.grid.rows import Rows, blocked_target_context, naive_target_context
 from duplexmt.kernels import triton_use
 from duplexmt.kernels.triton_use import TOLERANCES, difference, with_gradients
 from duplexmt.policy import heatmap
@@ -53,33 +53,32 @@ def test_a_step_on_long_rows_is_that_of_the_cpu(lm_cells, proven):
     expected = train(grid(), "cpu", sources=sources, **training)
     losses = train(grid().cuda(), "cuda", sources=sources, **training)
     torch.testing.assert_close([one.item() for one in losses], [one.item() for one in expected], rtol=1e-4, atol=0)
-    assert rows_module.KERNEL in proven()
+    assert KERNEL in proven()
 
 
 @pytest.mark.parametrize(
     ("H", "K", "E", "dtype"),
     [(14, 2, 64, torch.float32), (14, 2, 64, torch.bfloat16), (4, 4, 32, torch.float16)],
 )
-@pytest.mark.parametrize("by_token", [True, False])
-def test_attention_of_long_rows_is_that_of_padded_rows(H, K, E, dtype, by_token):
+@pytest.mark.parametrize(("window", "softcap"), [(None, None), (100, None), (None, 5.0)])
+def test_attention_of_long_streams_is_that_of_padded_ones(H, K, E, dtype, window, softcap):
     draw = torch.Generator().manual_seed(1)
-    shapes, chosen, columns = [], [], []
-    for _ in range(9):  # new sizes: what was compiled for others must do for them
-        X, Y, R = (int(torch.randint(1, most, (), generator=draw)) for most in (300, 300, 6))
-        own = sorted(torch.randperm(X, generator=draw)[:R].tolist())
-        cut = torch.randint(1, Y + 1, (len(own) - 1,), generator=draw).sort().values.tolist()
-        shapes.append((X, Y)), chosen.append(own), columns.append([*cut, Y])
-    rows = Rows.of(shapes, chosen, "cuda", columns)
-    S, N = len(rows.x), len(rows)
-    n = len(rows.y) if by_token else N
-    sizes = [(S, K), (S, K), (n, H), (n, K), (n, K), (N, H)]
-    given = [torch.randn(m, heads, E, generator=draw).to("cuda", dtype) for m, heads in sizes]
+
+    def number(most):
+        return int(torch.randint(1, most, (), generator=draw))
+
+    # New sizes: what was compiled for others must do for them.
+    shapes = [(number(300), number(300)) for _ in range(9)]
+    rows = [[torch.randint(1, X + 1, (number(Y + 1),), generator=draw) for _ in range(number(6))] for X, Y in shapes]
+    packed = PackedAttention(Layout.of(shapes, rows, 128, device="cuda"))
+    given = [torch.randn(len(packed.layout), n, E, generator=draw).to("cuda", dtype) for n in (H, K, K, H)]
 
     def results(context, given):
-        return with_gradients(lambda *parts: context(rows, *parts, scale=E**-0.5), given[:-1], given[-1])
+        limits = {"scale": E**-0.5, "window": window, "softcap": softcap}
+        return with_gradients(lambda *parts: context(*parts, **limits), given[:-1], given[-1])
 
-    expected = results(naive_target_context, [part.double() for part in given])
-    assert difference(results(blocked_target_context, given), expected, TOLERANCES[dtype]) is None
+    expected = results(packed.by_groups, [part.double() for part in given])
+    assert difference(results(packed.by_blocks, given), expected, TOLERANCES[dtype]) is None
 
 
 @DECODINGS

@@ -148,12 +148,11 @@ class PackedAttention:
     def _masks(self, window: int | None) -> list[Tensor | None]:
         """Of each group `[G, 1, Y, X + Y]`; None where a query sees its own stream up to itself, and nothing else."""
         if window not in self.masks:
+            position = self.layout.position
             self.masks[window] = [
                 None
                 if group.causal and window is None
-                else (group.seen if window is None else group.seen & (group.ahead(self.layout.position) < window))[
-                    :, None
-                ]
+                else (group.seen if window is None else group.seen & (group.ahead(position) < window))[:, None]
                 for group in self.layout.groups
             ]
         return self.masks[window]

@@ -134,9 +134,10 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
 
 def freeze_in(dtype: torch.dtype, model: nn.Module) -> None:
     """Keep frozen weights in half precision: nothing updates them, and products are in that type anyway. Quantised ones
-    stay as they are."""
+    stay as they are; a layer norm wants its own as wide as the residual stream."""
+    wide = {id(w) for part in model.modules() if isinstance(part, nn.LayerNorm) for w in part.parameters()}
     for weight in model.parameters():
-        if not weight.requires_grad and weight.dtype.is_floating_point:
+        if not weight.requires_grad and weight.dtype.is_floating_point and id(weight) not in wide:
             weight.data = weight.data.to(dtype)
 
 

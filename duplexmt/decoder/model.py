@@ -182,7 +182,7 @@ class DecoderModel(TwoHeads):
                 raise ValueError(f"{name}: its layer {layer} does not attend as others do, so it cannot be run here")
             if kind == "sliding_attention" and packed.windows[layer] is None:
                 raise ValueError(
-                    f"{name}: its layer {layer} has a sliding window that it does not tell, so it is refused"
+                    f"{name}: its layer {layer} does not tell its sliding window, so it cannot be run here"
                 )
         off, largest = (found - expected).abs().max(), expected.abs().max()
         if not off <= (1e-2 if narrow is None else 1e-1) * largest:

@@ -255,7 +255,10 @@ def check_backbone(config: Any) -> int | None:
         ValueError: naming the offending setting and the supported values.
     """
     if config.model_type not in KNOWN:
-        raise ValueError(f"backbone of type {config.model_type!r}: grid attention supports {', '.join(KNOWN)}")
+        raise ValueError(
+            f"backbone of type {config.model_type!r}: grid attention supports {', '.join(KNOWN)}; rows that stand "
+            "alone (model.attention=exact model.input_attends_output=false) and baselines take other types, too"
+        )
     check_decoder(config)
     layer_types = getattr(config, "layer_types", None)
     slides = "sliding_attention" in layer_types if layer_types else True

@@ -14,20 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 torch.backends.cuda.enable_cudnn_sdp(False)
 # Devices whose fused kernels take a mask, or keys and values that heads share, but not both: given both, PyTorch falls
 # back to scores in memory, `[B, H, L, S]` in float32.
 MASK_OR_SHARED_HEADS = {"cuda"}
-
-
-def fused() -> str:
-    """The name under which the layers of a Hugging Face model find it, for `config._attn_implementation`."""
-    from transformers import AttentionInterface  # seconds, which a command that refuses its input does not need
-
-    AttentionInterface.register("duplexmt_fused", _attend)
-    return "duplexmt_fused"
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, **further: Any) -> Tensor:
@@ -37,12 +28,6 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None,
         if mask is not None and q.device.type in MASK_OR_SHARED_HEADS:
             k, v = (states.repeat_interleave(q.shape[1] // states.shape[1], dim=1) for states in (k, v))
         return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=k.shape[1] != q.shape[1], **further)
-
-
-def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **further: Any) -> tuple[Tensor, None]:
-    """The same for the layers of a Hugging Face model."""
-    with _precise(query):
-        return sdpa_attention_forward(module, _widened(query), _widened(key), _widened(value), mask, **further)
 
 
 def _precise(states: Tensor) -> Any:

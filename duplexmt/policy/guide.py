@@ -103,7 +103,7 @@ def row_layout(
     """
     at: list[Any]
     if rows is None:
-        at = [range(X - before) for X, _ in batch.shapes]
+        at = [list(range(X - before)) for X, _ in batch.shapes]
         lengths = torch.tensor([Y for X, Y in batch.shapes for _ in range(X - before)])
     else:
         at = [list(own) for own in rows.at]

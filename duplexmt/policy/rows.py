@@ -64,7 +64,8 @@ class DrawnRows:
         R, X = max(map(len, at)), max(own[-1] + 1 for own in at)
 
         def padded(rows: Sequence[Sequence[float]], width: int, fill: int) -> Tensor:
-            return torch.tensor([[*own, *[fill] * (width - len(own))] for own in rows], device=device)
+            whole = [[*own, *[fill] * (width - len(own))] for own in rows]
+            return torch.tensor(whole).to(device, non_blocking=True)
 
         before, behind, share = [], [], []
         for own in at:

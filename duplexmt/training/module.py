@@ -83,7 +83,7 @@ class GridTranslation(TranslationModule):
         """Loss sums of a training batch, and its mean path area fraction."""
         points = None
         if self.words_drawn:
-            points = drawn_points(batch.keys, self.current_epoch, self.device)
+            points = drawn_points(batch.keys, self.current_epoch, batch.source.device)
         guided, loss, _ = self.guided_loss(batch, self.drawn_rows(batch), points)
         return loss, guided.area
 
@@ -92,7 +92,7 @@ class GridTranslation(TranslationModule):
         if self.rows is None:
             return None
         prefixes = len(self.tokens.source_prefix), len(self.tokens.target_prefix)
-        return drawn_rows(batch.keys, batch.shapes, self.rows, self.current_epoch, *prefixes, self.device)
+        return drawn_rows(batch.keys, batch.shapes, self.rows, self.current_epoch, *prefixes, batch.source.device)
 
     def guided_loss(
         self, batch: Batch, rows: DrawnRows | None = None, points: Tensor | None = None

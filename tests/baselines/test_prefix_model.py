@@ -4,18 +4,21 @@ import random
 
 import pytest
 import torch
-
 from duplexmt.baselines.prefix_cache import ALL, NOTHING, REFERENCE, SOURCE, TARGET, PrefixCache, Slot, arrival_mask
-from duplexmt.baselines.prefix_model import PrefixModel, prefix_mask
-from duplexmt.data.batch import Example, collate
-from duplexmt.decoder.knobs import check_k, check_trained_k
-from duplexmt.decoder.schedules import drawn_delays, visible_source
 
-from ..helpers import float64, tiny_backbone, tiny_prefix
+from duplexmt.baselines.prefix_model import PrefixModel, prefix_mask
+from duplexmt.decoder.knobs import check_k
+from duplexmt.decoder.schedules import visible_source
+
+from ..helpers import float64, tiny_backbone
 
 LENGTHS = torch.tensor([6, 3, 1])  # end token included
 SOURCE_TOKENS = torch.tensor([[5, 6, 7, 8, 9, 2], [4, 5, 2, 0, 0, 0], [2, 0, 0, 0, 0, 0]])
 TARGET_TOKENS = torch.tensor([[1, 11, 12, 13, 14], [1, 21, 22, 23, 0], [1, 31, 32, 0, 0]])
+
+
+def tiny_prefix(k=None, seed=0, anchor="source_length", **values):
+    return PrefixModel(tiny_backbone(seed=seed, **values), k=k, anchor=anchor).eval()
 
 
 def run(model, k=None, source=SOURCE_TOKENS, target=TARGET_TOKENS, lengths=LENGTHS):
@@ -45,34 +48,6 @@ def test_the_mask_equals_wait_k_written_in_loops(k, prefixes):
             assert set(mask[b, x].nonzero()[:, 0].tolist()) == set(range(x + 1))
         for y in range(Y):
             assert set(mask[b, X + y].nonzero()[:, 0].tolist()) == seen_by_target[y]
-
-
-def test_each_pair_may_have_a_schedule_of_its_own():
-    delays = torch.tensor([3, 1, 2])
-    together = visible_source(delays, LENGTHS + 2, 5, source_prefix=2, target_prefix=1)
-    for b, k in enumerate(delays.tolist()):
-        assert torch.equal(together[b], visible_source(k, LENGTHS[b : b + 1] + 2, 5, 2, 1)[0])
-
-
-def test_delays_of_multi_path_training_are_drawn_by_pair_and_epoch_evenly_over_the_source():
-    keys, shapes = range(3000), [(7, 4)] * 3000
-    drawn = drawn_delays(keys, shapes, epoch=0, source_prefix=2)
-    counts = drawn.bincount(minlength=6)
-    assert counts[0] == 0
-    assert counts.numel() == 6
-    assert counts[1:].min() > 500, "five delays, 600 each expected, with a standard deviation of 22"
-    assert torch.equal(drawn, drawn_delays(keys, shapes, epoch=0, source_prefix=2))
-    again = drawn_delays(keys, shapes, epoch=1, source_prefix=2)
-    assert 0.7 < (again != drawn).float().mean() < 0.9, "another epoch, other delays: equal by chance in a fifth"
-    one, other = Example((5,) * 9, (1,) * 7), Example((6,) * 40, (2,) * 3)
-    padded = collate([other, one])
-    assert drawn_delays(padded.keys, padded.shapes, 0)[1] == drawn_delays([one.key], [one.shape], 0)[0]
-
-
-def test_the_k_to_train_with_is_a_number_or_all_of_them():
-    assert (check_trained_k(3), check_trained_k("multi")) == (3, "multi")
-    with pytest.raises(ValueError, match=r"system\.k='all': .*whole number ≥ 1"):
-        check_trained_k("all")
 
 
 def test_the_mask_of_arrivals_equals_a_literal_one():

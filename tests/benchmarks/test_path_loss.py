@@ -12,7 +12,8 @@ from benchmarks.path_loss import at_latency_of_k, lagging, path_losses, schedule
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.manifest import write_manifest
-from tests.helpers import SENTENCES, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
+from tests.decoder.oracle import hugging_face_logits
+from tests.helpers import SENTENCES, float64, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
 from tests.model_folder.test_artifact import save
 
 TOKENS = StreamTokens(end=0, seed=1)
@@ -86,15 +87,16 @@ def test_with_theta_0_a_recorded_least_lag_is_the_path_of_wait_k():
 @pytest.mark.filterwarnings("error")  # such as writing to a tensor whose entries share memory
 @pytest.mark.parametrize("k", [2, None])
 def test_a_baselines_loss_is_that_of_its_schedule(k):
-    model = tiny_prefix(k=k).double()
+    model, lm = tiny_prefix(k=k).double(), float64(tiny_backbone())
+    lm.config._attn_implementation = "sdpa"
     (row,) = path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, [])
     total = 0.0
     for example in EXAMPLES:
-        source, target = torch.tensor([example.source]), torch.tensor([example.target[:-1]])
-        X, Y = source.shape[1], target.shape[1]
+        source, target = torch.tensor(example.source), torch.tensor(example.target[:-1])
+        X, Y = len(source), len(target)
         # The end token sees the whole source.
-        visible = torch.tensor([[*(min(y + (k or X), X) for y in range(Y - 1)), X]])
-        logits = model.text_logits(model(source, target, torch.tensor([X]), visible))[0]
+        sees = [*(min(y + (k or X), X) for y in range(Y - 1)), X]
+        logits = hugging_face_logits(lm, source, target, sees, X)
         total += F.cross_entropy(logits, torch.tensor(example.target[1:]), reduction="sum").item()
     assert row["setting"] == ("k=2" if k else "whole source")
     assert row["loss"] == pytest.approx(total / sum(len(example.target) - 1 for example in EXAMPLES), abs=1e-9)

@@ -45,7 +45,7 @@ def test_a_source_still_arriving_leaves_the_target_where_its_whole_length_puts_i
 @pytest.mark.parametrize("seed", range(8))
 def test_each_target_stands_in_one_group_of_about_its_size_and_sees_there_what_the_rule_says(seed, monkeypatch):
     monkeypatch.setattr("duplexmt.decoder.layout.SMALL", 1)
-    layout, shapes, rows = drawn_layout(seed)
+    layout, _, rows = drawn_layout(seed)
     assert len(layout.groups) == 1 + min(4, sum(map(len, rows)))
     seen, found = naive_seen(layout), torch.zeros(len(layout), len(layout), dtype=torch.bool)
     for group in layout.groups:

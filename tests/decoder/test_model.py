@@ -26,11 +26,9 @@ LORA = {"rank": 3, "alpha": 6, "dropout": 0.0}
 KNOWN = {"qwen2": {}, "llama": {"attention_bias": True}, "mistral": {"sliding_window": 4}, "qwen3": {}}
 # Sliding windows, soft caps, two rotary bases, layers without rotary positions, rotary positions of half a head.
 GEMMA2 = {
-    "query_pre_attn_scalar": 8,
-    "sliding_window": 4,
-    "attn_logit_softcapping": 2.0,
-    "final_logit_softcapping": 3.0,
-}
+    "query_pre_attn_scalar": 8, "sliding_window": 4,
+    "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
+}  # fmt: skip
 GEMMA3 = {
     "query_pre_attn_scalar": 8, "sliding_window": 4,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -43,6 +41,11 @@ OTHERS = {
 
 def backbone(kind, **values):
     return tiny_backbone(kind, **(KNOWN | OTHERS)[kind] | values).double()
+
+
+def views_of(chosen):
+    """What the tokens of chosen rows of each pair see."""
+    return [[torch.full((Y,), x + 1) for x in at] for at, (_, Y) in zip(chosen, SHAPES, strict=True)]
 
 
 def prefix_states(model, shapes, sees, tokens=None):
@@ -137,9 +140,7 @@ def test_a_schedule_is_hugging_faces_model_under_a_dense_mask_with_all_gradients
 @pytest.mark.parametrize("anchor", ["source_length", 9, "visible_length"])
 def test_rows_are_those_under_one_dense_mask(kind, anchor, monkeypatch):
     model = DecoderModel(float64(backbone(kind)), emit_hidden=0, anchor=anchor).double()
-    layout = model.layout(
-        SHAPES, [[torch.full((Y,), x + 1) for x in at] for at, (_, Y) in zip(SOME, SHAPES, strict=True)]
-    )
+    layout = model.layout(SHAPES, views_of(SOME))
     found = []
     for twin in (False, True):
         if twin:
@@ -185,7 +186,7 @@ def test_states_losses_and_gradients_of_rows_are_those_of_the_exact_grid(product
     for rows in (False, True):
         if rows:
             model = build_grid(backbone(kind), **options).double()
-            own = [[torch.full((Y,), x + 1) for x in at] for at, (_, Y) in zip(chosen, SHAPES, strict=True)]
+            own = views_of(chosen)
             layout = model.layout(SHAPES, own)
             assert len(layout.groups) == 1 + products
             states = model.states(*some_tokens(SHAPES), layout)
@@ -304,7 +305,7 @@ def test_compiled_blocks_give_the_same(rows, monkeypatch):
 
 
 def test_a_frozen_backbone_in_half_precision_leaves_the_residual_stream_in_float32():
-    layout = [[torch.full((Y,), x + 1) for x in at] for at, (_, Y) in zip(SOME, SHAPES, strict=True)]
+    layout = views_of(SOME)
     for kind in ("qwen2", "gemma3_text"):
         lm = backbone(kind).float()
         model = DecoderModel(copy.deepcopy(lm), emit_hidden=0)
@@ -356,7 +357,8 @@ def spoilt(layer, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"), [("alone", "its layer 0 does not attend as"), ("silent", "its layer 0 has a sliding window")]
+    ("kind", "message"),
+    [("alone", "its layer 0 does not attend as"), ("silent", "its layer 0 does not tell its sliding window")],
 )
 def test_a_layer_that_attends_by_itself_or_hides_its_window_is_refused(kind, message):
     lm = tiny_backbone("gemma3_text", **GEMMA3)

@@ -7,16 +7,17 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.baselines.prefix_model import PrefixModel
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.decoder.backbone import add_lora, pretrained_backbone
+from duplexmt.decoder.model import DecoderModel
 from duplexmt.decoder.schedules import drawn_delays, visible_source
 from duplexmt.grid.model import GridModel
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
-from tests.helpers import SENTENCES, tiny_backbone, tiny_prefix, tiny_tokenizer
+from tests.decoder.oracle import hugging_face_logits
+from tests.helpers import SENTENCES, float64, tiny_backbone, tiny_prefix, tiny_tokenizer
 
 from . import small_run
 from .small_run import (
@@ -35,7 +36,7 @@ SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
 
 
 first_gradients = partial(small_run.first_gradients, made=small_prefix_module)
-assert_same = partial(small_run.assert_same, tolerance=1e-8)  # Hugging Face's RMSNorm computes in float32
+assert_same = partial(small_run.assert_same, tolerance=1e-8)  # Lightning logs, and so divides, in float32
 
 
 # --- one optimiser step --------------------------------------------------------------------------------------------
@@ -43,26 +44,26 @@ assert_same = partial(small_run.assert_same, tolerance=1e-8)  # Hugging Face's R
 
 @pytest.mark.parametrize("k", [2, "multi", None])
 def test_gradients_are_those_of_the_mean_over_the_target_tokens_of_the_step(tmp_path, k):
-    """Worked pair by pair, without padding, batch or loader."""
-    module, losses = small_prefix_module(k=k), []
+    """Worked pair by pair, without batch or loader, by Hugging Face's own model under a dense mask."""
+    lm, losses = float64(tiny_backbone(vocab_size=len(tiny_tokenizer()), seed=5)), []
+    lm.config._attn_implementation = "sdpa"
     for example in small_data(12).examples("train"):
-        source, target = torch.tensor([example.source]), torch.tensor([example.target])
-        length = torch.tensor([len(example.source)])
+        source, target = torch.tensor(example.source), torch.tensor(example.target)
         own = drawn_delays([example.key], [example.shape], 0) if k == "multi" else k
-        hidden = module.model(source, target[:, :-1], length, visible_source(own, length, target.shape[1] - 1))
-        losses.append(F.cross_entropy(module.model.text_logits(hidden[0]), target[0, 1:], reduction="none"))
+        sees = visible_source(own, torch.tensor([len(source)]), len(target) - 1)[0].tolist()
+        logits = hugging_face_logits(lm, source, target[:-1], sees, len(source))
+        losses.append(F.cross_entropy(logits, target[1:], reduction="none"))
     torch.cat(losses).mean().backward()
-    expected = {name: weight.grad for name, weight in module.named_parameters()}
+    expected = {f"model.backbone.{name}": weight.grad for name, weight in lm.named_parameters()}
     assert_same(first_gradients(tmp_path, 12, k=k), expected)
 
 
 def test_recomputing_layers_keeps_less_and_changes_no_gradient():
     gradients, kept = [], []
-    for recompute in (False, True):
+    for recompute in ("nothing", "layers"):
         torch.manual_seed(1)  # of the LoRA weights
-        module, sizes = small_prefix_module(PrefixModel(add_lora(tiny_backbone(), **LORA), k=2)), []
-        if recompute:
-            module.model.recompute_layers()
+        module, sizes = small_prefix_module(DecoderModel(add_lora(tiny_backbone(), **LORA), k=2)), []
+        module.model.recompute(recompute)
         with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: (s.append(t.numel()), t)[1], lambda t: t):
             loss = module.lm_sum(collate([module.tokens.example([70, 71, 72], [80, 81])]))
         loss.backward()
@@ -90,8 +91,9 @@ def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_alway
     assert min(rows, columns) >= 1
     batch = collate([module.tokens.example([70, 71, 72], [80, 81])])
     assert module.scored(batch) == 3
-    visible = torch.tensor([[rows + 1] * (columns + 1) + [rows + 2, rows + 3]])
-    hidden = module.model(batch.source, batch.target, batch.source_lengths, visible)[0, columns:]
+    sees = torch.tensor([rows + 1] * (columns + 1) + [rows + 2, rows + 3])
+    layout = module.model.layout(batch.shapes, [[sees]])
+    hidden = module.model.states(batch.source[0], batch.target[0], layout)[columns:]
     expected = F.cross_entropy(module.model.text_logits(hidden), torch.tensor([80, 81, 0]), reduction="sum")
     torch.testing.assert_close(module.lm_sum(batch), expected)
 
@@ -150,10 +152,9 @@ def test_training_learns_a_dozen_sentences(k):
     assert module.lm_sum(batch).item() < before / 2
 
 
-@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-def test_mixed_precision_trains(implementation):
-    model = tiny_prefix(2, vocab_size=len(tiny_tokenizer()))
-    model.backbone.set_attn_implementation(implementation)
+@pytest.mark.parametrize("kind", ["qwen2", "gemma"])
+def test_mixed_precision_trains(kind):
+    model = tiny_prefix(2, vocab_size=len(tiny_tokenizer()), model_type=kind)
     trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0)
     trainer.fit(small_prefix_module(model), small_data(6))
     assert torch.isfinite(trainer.callback_metrics["validation/lm_loss"])
@@ -166,7 +167,7 @@ def test_frozen_weights_in_half_precision_train_and_the_sample_is_translated_in_
     for weight in frozen:
         weight.data = weight.data.bfloat16()
     grid = system == "grid"
-    module = small_module(GridModel(backbone)) if grid else small_prefix_module(PrefixModel(backbone, k=2))
+    module = small_module(GridModel(backbone)) if grid else small_prefix_module(DecoderModel(backbone, k=2))
     sample = small_sample(4, system, 0.5 if grid else 2)
     trainer = small_trainer(precision="bf16-mixed", max_steps=2, limit_val_batches=1.0, callbacks=[sample])
     trainer.fit(module, small_data(6))
@@ -198,7 +199,7 @@ def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, s
     base.save_pretrained(tmp_path / "base")
     backbone = pretrained_backbone(str(tmp_path / "base"), len(tiny_tokenizer()))
     module = small_prefix_module(
-        PrefixModel(add_lora(backbone, **LORA) if lora else backbone, k=k), warmup_steps=0, learning_rate=1e-2
+        DecoderModel(add_lora(backbone, **LORA) if lora else backbone, k=k), warmup_steps=0, learning_rate=1e-2
     )
     before = {name: weight.detach().clone() for name, weight in module.named_parameters()}
     small_trainer(max_steps=2).fit(module, small_data(6))
@@ -221,7 +222,7 @@ def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, s
 def test_a_base_model_that_is_not_trained_is_a_model_folder_too(tmp_path):
     """The prompted base model of Section VI: what `trainer.max_steps=0` saves."""
     base = tiny_backbone(vocab_size=len(tiny_tokenizer()), scale=0.15)
-    loaded = load_model_folder(saved(tmp_path / "model", PrefixModel(base)))
+    loaded = load_model_folder(saved(tmp_path / "model", DecoderModel(base)))
     weights = base.state_dict()
     assert all(torch.equal(weight, weights[name]) for name, weight in loaded.model.causal_lm.state_dict().items())
 

@@ -11,16 +11,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from duplexmt.data.batch import collate
 from duplexmt.decoder.backbone import add_lora, freeze_in
-from duplexmt.grid.model import GridModel
+from duplexmt.grid.model import build_grid
 from duplexmt.training import throughput
 from duplexmt.training.precision import half_precision, settled_precision
 from duplexmt.training.processes import choose_strategy, share_batches
 from duplexmt.training.run import build_trainer
 from duplexmt.training.throughput import linear_layers, matmul_rate, step_flops
 from tests.accelerator import accelerator
-from tests.helpers import tiny_backbone, tiny_tokenizer
+from tests.helpers import tiny_backbone, tiny_prefix, tiny_tokenizer
 
-from .small_run import PLAIN, built_trainer, small_data, small_module
+from .small_run import PLAIN, built_trainer, small_data, small_module, small_prefix_module
 from .test_training import LORA
 
 
@@ -41,16 +41,28 @@ def counted_flops(module, batch, monkeypatch):
 @pytest.mark.parametrize("lora", [True, False])
 def test_step_flops_are_those_pytorch_counts(attention, io, lora, monkeypatch):
     backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()), tie_word_embeddings=False)
-    model = GridModel(add_lora(backbone, **LORA) if lora else backbone, attention=attention, input_attends_output=io)
+    model = build_grid(add_lora(backbone, **LORA) if lora else backbone, attention=attention, input_attends_output=io)
     batch = collate(small_data(12).examples("train"))
     counted, loss = counted_flops(small_module(model), batch, monkeypatch)
     N = loss.valid_cells.item()
     head = model.text_head.weight.numel()
-    expected = step_flops(model, batch.shapes)
+    expected = step_flops(model, batch.shapes, N, N / 2)
     expected += (2 * loss.lm_weights.item() - N) * 2 * head  # as many masked cells as there really are, not half
     expected += 3 * 2 * N * model.emit_head.weight.numel()  # the EMIT head's two classes are not counted
     # The first layer's input needs a gradient only where the embedding is trained.
     assert counted == pytest.approx(expected, rel=0.04)
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "gemma"])
+def test_a_schedules_step_flops_are_those_pytorch_counts(kind, monkeypatch):
+    monkeypatch.setattr("duplexmt.kernels.products.has_onednn", lambda _: False)
+    module = small_prefix_module(tiny_prefix(2, model_type=kind, vocab_size=len(tiny_tokenizer())).train())
+    batch = collate(small_data(12).examples("train"))
+    with FlopCounterMode(display=False) as counter:
+        module.lm_sum(batch).backward()
+    counts = counter.get_flop_counts()["Global"]
+    counted = sum(value for name, value in counts.items() if name in (torch.ops.aten.mm, torch.ops.aten.addmm))
+    assert counted == pytest.approx(module.step_flops(batch), rel=0.04)
 
 
 @pytest.mark.parametrize("rows", [None, 4])
@@ -58,7 +70,7 @@ def test_of_drawn_words_the_text_head_learns_one_or_two_cells_of_each_token(rows
     counts = {}
     for lm_cells in ("visits", "drawn_visits"):
         backbone = tiny_backbone(vocab_size=4000, tie_word_embeddings=False)  # of which the head is most
-        model = GridModel(backbone, attention="exact", input_attends_output=False)
+        model = build_grid(backbone, attention="exact", input_attends_output=False)
         module = small_module(model, lm_cells=lm_cells, rows=rows)
         batch = collate(small_data(12).examples("train"))
         found, loss = counted_flops(module, batch, monkeypatch)
@@ -86,7 +98,7 @@ def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
 
 def test_of_some_rows_their_cells_count(tmp_path):
     backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()))
-    module = small_module(GridModel(backbone, attention="exact", input_attends_output=False), rows=2)
+    module = small_module(build_grid(backbone, attention="exact", input_attends_output=False), rows=2)
     trainer = built_trainer(tmp_path, every=100, max_epochs=1, log_every_n_steps=2, limit_val_batches=0)
     data = small_data(2)
     trainer.fit(module, data)
