@@ -18,9 +18,7 @@ ROOMS = (
     "corpus",  # where pairs come from
     "decoder",  # any Hugging Face decoder over packed streams
     "grid",  # the model (Sections III and IV)
-    "baselines",  # the backbone as a plain decoder
     "policy",  # heatmap, path, mask, losses (Sections V-A and V-B)
-    "cache",  # the incremental caches (Sections V-D and V-E)
     "streaming",  # live streams, and all systems behind one protocol
     "model_folder",  # save and load
     "drawing",  # figures, tables, texts

@@ -252,10 +252,12 @@ class _Step:
     ) -> None:
         """Tell how much of their attention the chosen heads of a layer give to the source."""
         heads, H = self.cache.heads, q.shape[1]
-        own = torch.tensor([head for at, head in heads or [(layer, head) for head in range(H)] if at == layer])
+        own = torch.tensor(
+            [head for at, head in ([(layer, head) for head in range(H)] if heads is None else heads) if at == layer]
+        )
         if len(own):
             own = own.to(q.device)
-            weights = group.weights(q[:, own], keys[..., own // (H // keys.shape[-2]), :], *how)
+            weights = group.weights(q[:, own], keys, own // (H // keys.shape[-2]), *how)
             for one, of_stream in zip(members, weights, strict=True):
                 if one.attended is not None:
                     one.weights.append(of_stream[:, : len(one.tokens), one.attended])
@@ -329,9 +331,13 @@ class _Group:
         context = context.transpose(1, 2).reshape(self.n * self.w, H, -1)
         return context if self.padded is None else context.index_select(0, self.padded)
 
-    def weights(self, q: Tensor, keys: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
-        """How much each token attends to the source, `[n, H, w, W]`."""
-        every = attention_weights(self.padded_queries(q), self.entries(keys), self.mask(window), scale, softcap)
+    def weights(
+        self, q: Tensor, keys: Tensor, shared: Tensor, scale: float, window: int | None, softcap: float | None
+    ) -> Tensor:
+        """How much each token attends to the source by some heads' queries `[m, H, E]`, whose keys are those of the
+        heads `shared` `[H]`: `[n, H, w, W]`."""
+        own = self.entries(keys)[:, shared]
+        every = attention_weights(self.padded_queries(q), own, self.mask(window), scale, softcap)
         return every.unflatten(-1, (self.W, -1))[..., SOURCE]
 
 

@@ -197,8 +197,8 @@ class Group:
 
 def naive_seen(layout: Layout) -> Tensor:
     """The rule for all tokens at once, `[T, T]`, true where a query (row) sees a key (column)."""
-    q, k = ({f: getattr(layout, f) for f in ("pair", "stream", "place", "sees")} for _ in range(2))
-    of_query, of_key = ({name: value[:, None] for name, value in q.items()}, {n: v[None] for n, v in k.items()})
+    numbers = {name: getattr(layout, name) for name in ("pair", "stream", "place", "sees")}
+    of_query, of_key = ({name: value.unsqueeze(axis) for name, value in numbers.items()} for axis in (1, 0))
     source = (of_key["stream"] == SOURCE) & (of_key["place"] < of_query["sees"])
     own = (of_key["stream"] == of_query["stream"]) & (of_key["place"] <= of_query["place"])
     return (of_key["pair"] == of_query["pair"]) & (source | own)

@@ -155,7 +155,7 @@ class DecoderModel(TwoHeads):
     def _prove_itself(self) -> None:
         """Compare logits on a few tokens with those by Hugging Face's own attention, and refuse a type that differs,
         or whose layers do not all attend here, or do not say how far they look back."""
-        config, lm, was_training = self.causal_lm.config, self.causal_lm, self.training
+        config, lm, was_training = self.causal_lm.config, self.causal_lm, self.causal_lm.training
         tokens = torch.arange(PROOF, device=self.device) % config.vocab_size
         half = PROOF // 2
         # A stream beside the one that is compared must not change it.

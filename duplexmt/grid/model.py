@@ -38,7 +38,7 @@ class GridModel(TwoHeads):
         ValueError: for an unknown option, or a backbone whose attention the grid cannot honour.
     """
 
-    system, k, patched = "grid", None, True  # see `DecoderModel`
+    system, k, rows, patched = "grid", None, False, True  # see `DecoderModel`
 
     def __init__(
         self,

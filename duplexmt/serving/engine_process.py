@@ -193,7 +193,7 @@ class Worker:
         if isinstance(event, Read):
             assert translator.sentence is not None
             told["event"] = "read"
-            if event.emit_probability is None and translator.sentence.follows_another:
+            if translator.sentence.read == 1 and translator.sentence.follows_another:
                 told["text"] = self.between
             told["end"] = event.token == self.loaded.tokens.end  # special tokens in a text are text
             told["token"] = "" if told["end"] else self._source(name, translator.sentence, event.token)

@@ -15,8 +15,8 @@ from ..decoder.cache import REFERENCE, Append, Token
 from ..decoder.heads import TwoHeads
 from ..decoder.layout import SOURCE
 from ..policy.knobs import check_alignatt, check_hold, check_lsg
-from .engine import Asked, Move, Stream
-from .policies import Moves, Policy, divergence
+from .policies import Moves, Policy, divergence, precise
+from .stream import Asked, Move, Stream
 
 STEADY = 0.01  # beside a standard deviation of attention weights: two tokens alone would have z = ±1 whatever they are
 
@@ -75,7 +75,7 @@ class Drafting(Policy[Any]):
     def draft(self, stream: Stream, read: int, written: Sequence[int]) -> Generator[Move, Any, Draft]:
         """Translate the first tokens read. The next token read takes the place of the end token behind them."""
         engine, length = stream.engine, read + 1
-        draft, target = Draft(list(written)), [*engine.first_target, *written]
+        draft, target = Draft(list(written)), [*stream.target[: stream.forced], *written]
         tokens = [
             *stream.source_tokens(read),
             Token(SOURCE, read, engine.tokens.end, read, length),
@@ -210,7 +210,7 @@ class WholeLsg(Drafting):
     def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append, tokens: Sequence[Token]) -> None:
         """Of the tokens that may be written, the distributions in doubt."""
         if stream.visible - stream.prefix - len(draft.text) >= self.adaptive.k_min:
-            draft.likely.append(logits.log_softmax(-1))
+            draft.likely.append(precise(logits).log_softmax(-1))
 
     def safe(self, stream: Stream, draft: Draft) -> Generator[Move, Any, int]:
         """Up to the first token that is not to be written."""
@@ -221,7 +221,7 @@ class WholeLsg(Drafting):
                 known: tuple[int, Tensor] = stream.memory.get("wait-1", (-1, now))
                 if known[0] != safe:
                     _, logits = yield self.wait_1(stream, draft.text[:safe])
-                    known = stream.memory["wait-1"] = safe, logits.log_softmax(-1)
+                    known = stream.memory["wait-1"] = safe, precise(logits).log_softmax(-1)
                 if not divergence(now, known[1], self.adaptive.divergence) > self.setting:
                     break
             safe += 1
@@ -229,9 +229,8 @@ class WholeLsg(Drafting):
 
     def wait_1(self, stream: Stream, text: list[int]) -> Append:
         """For what the wait-1 view predicts after a text: a line of its own, its end token first."""
-        tokens = stream.engine.tokens
         read = stream.prefix + 1 + len(text)
-        line = [tokens.end, tokens.seed, *tokens.target_prefix, *text]
+        line = [stream.engine.tokens.end, *stream.target[: stream.forced], *text]
         start = stream.start(read + 1)
         positions = [read, *range(start, start + len(line) - 1)]
         return Append(-1, [Token(REFERENCE, place, line[place], positions[place], read) for place in range(len(line))])

@@ -15,9 +15,10 @@ from time import perf_counter
 from typing import Any
 
 from ..policy.knobs import check_theta
-from .engine import Engine, Stream
+from .engine import Engine
 from .events import End, Event, Read, Write
 from .live_text import LineEnd, LiveText, Part, SentenceBegin, SentenceEnd, Settled, TextEnd
+from .stream import Stream
 
 
 @dataclass(slots=True)
@@ -70,7 +71,7 @@ class LiveDriver:
         engine: of the model; it may have other streams, too.
         text_seconds: to be spent on text in one step, so that a long one does not keep the others waiting.
         park_after: seconds without a new token after which a stream may be taken for another text.
-        failed: is told why a grid's stream cannot go on, as where memory is short, and its sentence is then over; None
+        failed: is told why a stream cannot go on, as where memory is short, and its sentence is then over; None
             has the `ValueError` raised.
 
     Attributes:
@@ -139,14 +140,14 @@ class LiveDriver:
     def _events(self, streams: list[Stream]) -> list[Event]:
         """Step the engine; where that fails, each stream by itself, and those that fail end."""
         try:
-            return self.engine.step(streams)
+            return self.engine.step(streams, once=True)
         except ValueError:
             if self.failed is None:
                 raise
         events: list[Event] = []
         for stream in streams:
             try:
-                events += self.engine.step([stream])
+                events += self.engine.step([stream], once=True)
             except ValueError as error:
                 self.failed(str(error))
                 events.append(stream.over_for("failed"))
@@ -315,10 +316,14 @@ class LiveTranslator:
         sentence, engine = self.sentence, self.driver.engine
         context = sentence.context if engine.tokens.context else ()
         self.stream = engine.open(source_length=self.source_length, theta=self.theta, context=context)
-        self.stream.read(sentence.tokens)
-        if sentence.source_ended:
-            self.stream.end()
-        self.stream.go_on(sentence.read, sentence.written, sentence.reads)
+        try:
+            self.stream.read(sentence.tokens)
+            if sentence.source_ended:
+                self.stream.end()
+            self.stream.go_on(sentence.read, sentence.written, sentence.reads)
+        except ValueError:
+            self.stream.close()
+            raise
         self.driver.streaming[self.stream.name] = self
 
     def leave(self) -> None:

@@ -22,7 +22,7 @@ from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
 from ..decoder.knobs import check_k
 from ..policy.knobs import Adaptive, check_confidence, check_lsg
-from .engine import Asked, Move, Stream
+from .stream import Asked, Move, Stream
 
 S = TypeVar("S")
 Moves = Generator[Move, Any, None]  # of a stream
@@ -177,7 +177,7 @@ class Confidence(WaitK):
 
     def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, bool]]:
         """As for wait-k; what may be written has a probability of at least ρ_k."""
-        found = model.text_logits(torch.cat([one.states for one in asked])).softmax(-1).max(-1)
+        found = precise(model.text_logits(torch.cat([one.states for one in asked]))).softmax(-1).max(-1)
         thresholds = [0.0 if one.stream.at_source_end else self.threshold(one.stream.lag) for one in asked]
         return [
             (token, least < 1 and p >= least)
@@ -205,7 +205,7 @@ class Lsg(WaitK):
 
     def ask(self, stream: Stream) -> Append:
         """The present state, and that of the wait-1 view where the last target token is new to it."""
-        append, before = stream.present(), len(stream.engine.tokens.target_prefix)
+        append, before = stream.present(), stream.forced - 1
         known: int = stream.memory.get("in wait-1's view", 0)
         read = stream.prefix + 1  # before the first is written; none is read for forced tokens
         wait_1 = [
@@ -218,12 +218,12 @@ class Lsg(WaitK):
 
     def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, bool]]:
         """As for wait-k; what may be written differs from the wait-1 view's prediction, or is certain."""
-        logits = model.text_logits(torch.cat([one.states for one in asked])).log_softmax(-1)
+        logits = precise(model.text_logits(torch.cat([one.states for one in asked]))).log_softmax(-1)
         present = []
         for one, own in zip(asked, logits.split([len(one.states) for one in asked]), strict=True):
             present.append(own[0])
             if len(own) == 2:
-                one.stream.memory["wait-1"] = own[1]
+                one.stream.memory["wait-1"] = own[1].clone()
         now = torch.stack(present)
         reference = torch.stack([one.stream.memory["wait-1"] for one in asked])
         likely, told = now.max(-1), divergence(now, reference, self.adaptive.divergence)
@@ -232,6 +232,11 @@ class Lsg(WaitK):
             (token, tells or one.stream.lag >= self.adaptive.k_max)
             for token, tells, one in zip(likely.indices.tolist(), certain.tolist(), asked, strict=True)
         ]
+
+
+def precise(logits: Tensor) -> Tensor:
+    """Logits in at least float32, for probabilities that are compared with a threshold."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def divergence(now: Tensor, reference: Tensor, which: str) -> Tensor:

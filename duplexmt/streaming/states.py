@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,13 +13,11 @@ from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
 from ..grid.graphs import StaticSteps
 from ..grid.model import GridModel
-
-if TYPE_CHECKING:
-    from .engine import Stream
+from .stream import Stream
 
 
 class Slots:
-    """Numbers of slots, each taken by one stream; the lowest free ones first."""
+    """Numbers of slots, each taken by one stream; those that were left go first."""
 
     def __init__(self) -> None:
         self.taken: dict[int, int] = {}  # by the stream's name
@@ -48,7 +46,7 @@ class States(ABC):
         self.slots = Slots()
 
     @abstractmethod
-    def __call__(self, asked: "Sequence[tuple[Stream, Append]]") -> list[Tensor]:
+    def __call__(self, asked: Sequence[tuple[Stream, Append]]) -> list[Tensor]:
         """What each stream asks for, `[wanted, D]`."""
 
     def forget(self, name: int) -> None:
@@ -68,7 +66,7 @@ class DecoderStates(States):
         super().__init__()
         self.cache = DecoderCache(model, lines, heads=model.alignment_heads)
 
-    def __call__(self, asked: "Sequence[tuple[Stream, Append]]") -> list[Tensor]:
+    def __call__(self, asked: Sequence[tuple[Stream, Append]]) -> list[Tensor]:
         """Each stream appends what it says."""
         unknown = [stream.name for stream, _ in asked if stream.name not in self.slots.taken]
         slots = self.slots.take(unknown)
@@ -93,13 +91,13 @@ class GridStates(States):
         super().__init__()
         self.model, self.cache = model, cache
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
+        self.last: dict[int, Tensor] = {}  # target state reached last
 
-    def __call__(self, asked: "Sequence[tuple[Stream, Append]]") -> list[Tensor]:
+    def __call__(self, asked: Sequence[tuple[Stream, Append]]) -> list[Tensor]:
         """One step where a stream has one more token, several where it has a prefix."""
         streams = [stream for stream, _ in asked]
         if self.cache is None:
             return self._recomputed(streams)
-        found: dict[int, Tensor] = {}
         if unknown := [stream for stream in streams if stream.name not in self.slots.taken]:
             names = [stream.name for stream in unknown]
             slots = self.slots.take(names)
@@ -107,18 +105,19 @@ class GridStates(States):
             hidden = self.cache.open(slots, source, seed, lengths)
             self.slots.keep(names, slots)
             self.reached |= dict.fromkeys(names, (1, 1))
-            found |= dict(zip(names, hidden, strict=True))
+            self.last |= dict(zip(names, hidden, strict=True))
         while behind := [s for s in streams if self.reached[s.name] != (s.visible, len(s.target))]:
             hidden = self._advance(self.cache, behind)
-            found |= {stream.name: cell for stream, cell in zip(behind, hidden, strict=True)}
-        return [found[stream.name][None] for stream in streams]
+            self.last |= {stream.name: cell for stream, cell in zip(behind, hidden, strict=True)}
+        return [self.last[stream.name][None] for stream in streams]
 
     def forget(self, name: int) -> None:
         """Leave the stream's slot to the next one."""
         super().forget(name)
         self.reached.pop(name, None)
+        self.last.pop(name, None)
 
-    def _advance(self, cache: Any, streams: "list[Stream]") -> Tensor:
+    def _advance(self, cache: Any, streams: list[Stream]) -> Tensor:
         """One token further for each: source tokens first, should several be missing."""
         slots, emits, tokens = [], [], []
         for stream in streams:
@@ -132,7 +131,7 @@ class GridStates(States):
             self.reached[stream.name] = (x, y + 1) if emit else (x + 1, y)
         return hidden
 
-    def _recomputed(self, streams: "list[Stream]") -> list[Tensor]:
+    def _recomputed(self, streams: list[Stream]) -> list[Tensor]:
         device = self.model.device
         X, Y = max(stream.visible for stream in streams), max(len(stream.target) for stream in streams)
         source = torch.tensor([_padded(stream.source[: stream.visible], X) for stream in streams], device=device)

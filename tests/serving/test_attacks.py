@@ -204,7 +204,9 @@ def test_shares_are_given_back():
 # --- frames that say nothing -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("frames", [PING * 50, PONG * 50, BEGIN + MORE * 50, EMPTY * 50, (PING + PONG) * 25])
+@pytest.mark.parametrize(
+    "frames", [PING * 50, PONG * 50, BEGIN + MORE * 50, EMPTY * 50, (PING + PONG) * 25], ids=map(str, range(5))
+)
 def test_every_frame_counts_as_a_message(monkeypatch, frames):
     with serving(monkeypatch, messages_burst=20, messages_per_second=1.0) as server:
         speaker = begun(server)
@@ -214,7 +216,7 @@ def test_every_frame_counts_as_a_message(monkeypatch, frames):
         assert server.hub.metrics.rejected.labels("rate")._value.get() == 1
 
 
-@pytest.mark.parametrize("frame", [PING, PONG, MORE])
+@pytest.mark.parametrize("frame", [PING, PONG, MORE], ids=["ping", "pong", "fragment"])
 def test_too_many_frames_are_told_and_a_few_are_none(monkeypatch, frame):
     with serving(monkeypatch, messages_burst=10, messages_per_second=1.0) as server:
         speaker = begun(server)
@@ -228,7 +230,9 @@ def test_too_many_frames_are_told_and_a_few_are_none(monkeypatch, frame):
         assert "pings and fragments included" in speaker.error["message"]
 
 
-@pytest.mark.parametrize("frames", [PING * 500, BEGIN + MORE * 10_000, PONG * 500, EMPTY * 5000])
+@pytest.mark.parametrize(
+    "frames", [PING * 500, BEGIN + MORE * 10_000, PONG * 500, EMPTY * 5000], ids=map(str, range(4))
+)
 def test_a_flood_that_nobody_reads_the_answers_of_takes_no_memory_and_no_ones_time(monkeypatch, frames):
     with serving(monkeypatch, messages_burst=100) as server:
         bystander = begun(server)

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.streaming.engine import Engine, ends_in_repetition
+from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.stream import ends_in_repetition
 
 from ..helpers import grid_system, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 from .test_grid_system import END, PREFIXED, SEED, SOURCES, TOKENS, always, both_tokens

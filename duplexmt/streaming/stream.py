@@ -1,0 +1,281 @@
+"""One live translation: what has arrived, been read and been written, and what its policy may ask of it and do."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from torch import Tensor
+
+from ..decoder.cache import TARGET, Append, Token
+from ..decoder.knobs import VISIBLE_LENGTH
+from ..decoder.layout import SOURCE
+from ..policy.knobs import check_theta
+from .events import End, Event, Read, Write
+from .text import GrowingText
+
+LONGEST_REPEATED_BLOCK = 8
+Move = Event | Append | None  # of a stream: see `policies`
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a stream asked for, and the states that came of it."""
+
+    stream: "Stream"
+    append: Append
+    states: Tensor  # [wanted, D]
+
+
+class Stream:
+    """One live translation; opened by `Engine.open`.
+
+    Attributes:
+        source: prefix, text and, once it has ended, the end token, as far as they have arrived.
+        target: seed, prefix, and what was written.
+        source_length: whole length of the source, or what it is taken for (the anchor of the target).
+        visible: source tokens the translation has read, prefix and end token included.
+        written: text tokens.
+        reads: how many source tokens were visible when each was written.
+        theta: EMIT threshold; may be set between steps.
+        over: whether the translation has ended, or the stream was closed.
+        elapsed: seconds of computation in the steps it took part in.
+        calls: of the model, for this stream.
+        max_source_tokens: longest source it takes, prefix and end token included.
+        memory: of its policy.
+    """
+
+    def __init__(
+        self,
+        engine: Any,  # which opened it
+        name: int,
+        source: list[int],
+        target: list[int],
+        source_length: int,
+        theta: float | None,
+        max_source_tokens: int,
+    ) -> None:
+        self.engine, self.name, self.source, self.target = engine, name, source, target
+        self.source_length, self.max_source_tokens = source_length, max_source_tokens
+        self.prefix = self.visible = len(source)
+        self.forced = len(target)
+        self.written: list[int] = []
+        self.reads: list[int] = []
+        self.theta = theta
+        self.source_ended = self.over = False
+        self.waits = False  # for its source
+        self.elapsed, self.calls = 0.0, 0
+        self.heard = perf_counter()  # when its source went on
+        self.growing = GrowingText(engine.tokenizer) if engine.tokenizer is not None else None
+        self.memory: dict[str, Any] = {}
+        self.cached = [0, 0]  # source and target tokens whose states are what they are to be
+        self.asks: Append | None = None
+        self.hidden: Tensor | None = None  # what was asked for last
+        self.answer: Any = None
+        self.moves: Generator[Move, Any, None] = engine.policy.run(self)
+
+    @property
+    def theta(self) -> float | None:
+        """EMIT threshold; None for other policies."""
+        return self._theta
+
+    @theta.setter
+    def theta(self, theta: float | None) -> None:
+        self._theta = theta if theta is None else check_theta(theta)
+        self.waits = False
+
+    @property
+    def text_tokens(self) -> int:
+        """Source text tokens that have arrived."""
+        return len(self.source) - self.prefix - self.source_ended
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Take source tokens that have arrived; they become visible one by one, as the policy asks for them.
+
+        Raises:
+            ValueError: after the end of the source, for tokens outside the vocabulary, and for more than the stream's
+                limit; nothing is taken then.
+        """
+        if self.over or self.source_ended:
+            what = "is over" if self.over else "has the end of its source"
+            raise ValueError(f"stream {self.name} {what}: open another one for further text")
+        self.engine.check_tokens(self.name, tokens)
+        length, limit = len(self.source) + len(tokens) + 1, self.max_source_tokens
+        if length > limit:
+            window = getattr(self.engine.model, "window", None)
+            held = "" if window is None else f" (the backbone's sliding window of {window} holds the target, too)"
+            raise ValueError(
+                f"stream {self.name}: a source of {length} tokens, end token included, exceeds "
+                f"max_source_tokens={limit}{held}: end the stream and open another one"
+            )
+        self.source.extend(tokens)
+        self.heard, self.waits = perf_counter(), self.waits and not tokens
+
+    def end(self) -> None:
+        """Say that the source is complete.
+
+        Raises:
+            ValueError: if no text has arrived, or the end was said before.
+        """
+        if not self.text_tokens:
+            raise ValueError(f"stream {self.name} has no source: close it instead")
+        if self.over or self.source_ended:
+            raise ValueError(f"stream {self.name} has the end of its source already")
+        self.source.append(self.engine.tokens.end)
+        self.source_ended, self.waits = True, False
+
+    def go_on(self, read: int, written: Sequence[int], reads: Sequence[int]) -> None:
+        """Stand where another stream stood that was left: with so many of the source tokens given (and of its end)
+        visible, and these target tokens written, each when so many were visible. What comes next is what would have
+        come there."""
+        assert self.visible == self.prefix
+        assert self.prefix + read <= len(self.source)
+        self.visible += read
+        self.target += written
+        self.written += written
+        self.reads += [self.prefix + count for count in reads]
+        if self.growing is not None:
+            for token in written:
+                self.growing.add(token)
+
+    def step(self) -> Event | None:
+        """The next event of this stream alone; None while it waits for its source, and once it is over.
+
+        Raises:
+            ValueError: before the first source token has arrived.
+        """
+        if not self.over and not self.text_tokens:
+            raise ValueError(f"stream {self.name} has read nothing yet: give it source tokens before it can write")
+        events = self.engine.step([self]) if self.can_step() else []
+        return events[0] if events else None
+
+    def write(self) -> Iterator[Event]:
+        """All events until this stream waits for its source, or is over."""
+        while (event := self.step()) is not None:
+            yield event
+
+    def close(self) -> None:
+        """Leave, whatever is still to be written."""
+        self.over = True
+        self.engine.leave(self)
+
+    # What follows is the side of the engine and its policy.
+
+    def can_step(self) -> bool:
+        """Whether there may be something to be computed, or to be read."""
+        return not self.over and not self.waits and self.text_tokens > 0
+
+    def move(self) -> Event | None:
+        """Go on to the next event, or to what has to be computed first, or until there is more of the source."""
+        if self.asks is not None:
+            return None
+        answer, self.answer = self.answer, None
+        move = self.moves.send(answer)
+        if isinstance(move, Append):
+            self.asks = move
+            return None
+        self.waits = move is None
+        return move
+
+    @property
+    def at_source_end(self) -> bool:
+        """Whether the end token is visible."""
+        return self.source_ended and self.visible == len(self.source)
+
+    @property
+    def lag(self) -> int:
+        """Source tokens read, the end token counted, minus target tokens written."""
+        return self.visible - self.prefix - len(self.written)
+
+    @property
+    def has_read_ahead(self) -> bool:
+        """Whether as much more was read than written as the model's `k_min` asks for, or all was (`read_ahead`)."""
+        k_min = self.engine.model.k_min
+        return not k_min or self.at_source_end or self.lag >= k_min
+
+    def start(self, length: int) -> int:
+        """Position of the seed token behind a source of that many tokens."""
+        anchor = self.engine.model.anchor
+        return length if anchor == "source_length" else int(anchor)
+
+    def take(self, emit_probability: float | None = None) -> Generator[Move, Any, None]:
+        """Make one more source token visible, once it has arrived."""
+        while self.visible == len(self.source):
+            yield None
+        self.visible += 1
+        # The states of the target that are to see it: all, of a model with rows, else the last, or all that is forced.
+        again = 0 if self.engine.model.rows or not self.written else len(self.target) - 1
+        self.cached[1] = min(self.cached[1], again)
+        yield Read(self.name, self.source[self.visible - 1], emit_probability, self.elapsed)
+
+    def put(self, token: int, emit_probability: float | None = None) -> Event:
+        """Write one more target token; or end, where that is the end token or a guard says so."""
+        engine = self.engine
+        if token == engine.tokens.end:
+            return self.over_for("end_token")
+        if len(self.written) == engine.max_target_tokens:
+            return self.over_for("max_target_tokens")
+        if engine.max_repeats is not None and ends_in_repetition([*self.written, token], engine.max_repeats):
+            return self.over_for("repetition")
+        self.target.append(token)
+        self.written.append(token)
+        self.reads.append(self.visible)
+        delay = min(self.visible - self.prefix, self.text_tokens)
+        text = self.growing.add(token) if self.growing else ""
+        return Write(self.name, token, delay, emit_probability, self.elapsed, text)
+
+    def over_for(self, reason: str) -> End:
+        """End, for whatever reason."""
+        self.close()
+        return End(self.name, reason, self.elapsed, self.growing.finish() if self.growing else "", self.calls)
+
+    def present(self) -> Append:
+        """For the state that predicts the next token: what of it is not in the cache."""
+        tokens = self.source_tokens(self.visible)
+        for y in range(self.cached[1], len(self.target)):
+            tokens.append(self.target_token(y, self.seen(y)))
+        return Append(-1, tokens)
+
+    def seen(self, y: int) -> int:
+        """Source tokens that the state of target token `y` sees: all that is visible, of a model with rows and for the
+        last; of others those visible when the next token was written."""
+        present = y >= len(self.target) - 1 or not self.written or self.engine.model.rows
+        return self.visible if present else self.reads[max(0, y + 1 - self.forced)]
+
+    def note(self, append: Append) -> None:
+        """Remember what is in the cache now, of what `present` asked for."""
+        for token in append.tokens:
+            if token.line in (SOURCE, TARGET):
+                self.cached[token.line] = max(self.cached[token.line], token.place + 1)
+
+    def source_tokens(self, read: int) -> list[Token]:
+        """Source tokens, up to the first `read`, that are not in the cache."""
+        return [Token(SOURCE, x, self.source[x], x, x + 1) for x in range(self.cached[0], read)]
+
+    def target_token(
+        self, y: int, sees: int, length: int | None = None, target: Sequence[int] | None = None, line: int = TARGET
+    ) -> Token:
+        """Token `y` of the target (or of a draft), which sees so much of a source of that length."""
+        if self.engine.model.anchor == VISIBLE_LENGTH:
+            start = sees
+        else:
+            start = self.start(self.source_length if length is None else length)
+        return Token(line, y, (self.target if target is None else target)[y], start + y, sees)
+
+
+def check_repeats(repeats: int | None) -> None:
+    """Raise `ValueError` for a guard that would stop what is written once or twice."""
+    if repeats is not None and repeats < 2:
+        raise ValueError(f"max_repeats={repeats}: must be at least 2, or null for no guard")
+
+
+def ends_in_repetition(tokens: Sequence[int], repeats: int) -> bool:
+    """Whether tokens end in one block of up to 8 tokens more than `repeats` times in a row."""
+    for size in range(1, LONGEST_REPEATED_BLOCK + 1):
+        length = size * (repeats + 1)
+        if length > len(tokens):
+            return False
+        tail = tokens[-length:]
+        if tail[size:] == tail[:-size]:
+            return True
+    return False
