@@ -37,8 +37,9 @@ from duplexmt.decoder.cache import DecoderCache
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import GridModel, build_grid
-from duplexmt.streaming.engine import Engine, Stream
+from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.stream import Stream
 
 SMALL = qwen(128, 384, layers=3, heads=4), 3_000
 MODELS: dict[str, dict[str, Any]] = {"": {}, "_io_off": {"input_attends_output": False}}

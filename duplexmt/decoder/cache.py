@@ -252,9 +252,8 @@ class _Step:
     ) -> None:
         """Tell how much of their attention the chosen heads of a layer give to the source."""
         heads, H = self.cache.heads, q.shape[1]
-        own = torch.tensor(
-            [head for at, head in ([(layer, head) for head in range(H)] if heads is None else heads) if at == layer]
-        )
+        chosen = range(H) if heads is None else [head for at, head in heads if at == layer]
+        own = torch.tensor(list(chosen), dtype=torch.int64)
         if len(own):
             own = own.to(q.device)
             weights = group.weights(q[:, own], keys, own // (H // keys.shape[-2]), *how)

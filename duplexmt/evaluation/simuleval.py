@@ -17,8 +17,9 @@ from typing import Any
 from ..data.tokenizer import source_ids, token_ids
 from ..model_folder.artifact import load_model_folder
 from ..policy.knobs import Adaptive
-from ..streaming.engine import Engine, Stream
+from ..streaming.engine import Engine
 from ..streaming.events import Write
+from ..streaming.stream import Stream
 from ..streaming.systems import build_system
 from ..streaming.text import GrowingText, decode
 from .decoding import Decoding

@@ -11,9 +11,7 @@ class Read:
 
     stream: int  # index of the sentence
     token: int  # id of the token read; the end token last
-    emit_probability: float | None = (
-        None  # p(EMIT) of the state that was left; None for the first token, and without EMIT head
-    )
+    emit_probability: float | None = None  # p(EMIT) of the state left; None where there was or is none
     elapsed: float = field(default=0.0, compare=False)  # seconds of computation since the stream began
 
 

@@ -365,3 +365,45 @@ def test_limits_have_limits(values, message):
 def test_context_is_refused_where_the_model_was_trained_without():
     with pytest.raises(ValueError, match="trained without the previous sentence"):
         engine_of().open(source_length=2, context=[2])
+
+
+# --- what finds no room --------------------------------------------------------------------------------------------
+
+
+def test_what_others_did_is_told_before_a_stream_that_finds_no_room(monkeypatch):
+    engine = engine_of(max_streams=3)
+    for name in (0, 2):
+        whole(engine.open(name=name, source_length=len(SOURCES[name])), SOURCES[name])
+    assert {event.stream for event in engine.step()} == {0, 2}
+    whole(engine.open(name=3, source_length=len(SOURCES[3])), SOURCES[3])
+
+    def full(asked):
+        raise ValueError("no room")
+
+    monkeypatch.setattr(engine, "states", full)
+    (event,) = engine.step()
+    assert isinstance(event, Read)
+    assert event.stream == 3
+    with pytest.raises(ValueError, match="no room"):
+        engine.step()
+
+
+def test_a_stream_of_the_papers_grid_goes_on_where_another_found_no_room():
+    model = model_with(anchor=0)
+    expected = alone(model, SOURCES[0])
+    engine = engine_of(model, max_streams=2)
+    first = whole(engine.open(name=0), SOURCES[0])
+    found = [first.step()]
+    long = engine.open(name=1)
+    long.read([2] * 90)
+    long.go_on(80, [], [])
+    engine.states.cache.max_bytes = 2 * engine.states.cache.bytes
+
+    def steps():
+        while True:
+            found.extend(event for event in engine.step() if event.stream == 0)
+
+    with pytest.raises(ValueError, match="a cache of"):
+        steps()
+    long.close()
+    assert_same(found + list(first.write()), expected)
