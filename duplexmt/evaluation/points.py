@@ -10,6 +10,8 @@ from tqdm import tqdm
 
 from ..data.tokenizer import SourceTokens
 from ..decoder.schedules import own_delays
+from ..grid.knobs import rows_stand_alone
+from ..grid.model import check_backbone
 from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.manifest import read_manifest
 from ..policy.knobs import Adaptive, can_run, recorded_theta, trained_by
@@ -115,7 +117,11 @@ def check_sources(
         tokenizer, tokens, config = load_without_weights(folder, info)
         ids = SourceTokens(tokenizer, info["data"].get("segmentation", "tokens")).ids(test.sources)
         try:
-            check_lengths(ids, tokens, config, max_target_tokens)
+            grid = info.get("grid")
+            papers = grid and not rows_stand_alone(
+                *(grid[name] for name in ("attention", "input_attends_output", "softmax"))
+            )
+            check_lengths(ids, tokens, config, check_backbone(config) if papers else None, max_target_tokens)
             if can_run("alignatt", info["system"], info.get("prefix", {}).get("k")):
                 check_frames(frames, max(map(len, ids)), test)
         except ValueError as error:

@@ -8,33 +8,36 @@ from ..data.tokenizer import StreamTokens
 MOST_SHOWN = 5  # sources that are too long, in a message
 
 
-def longest_source(model: Any, target: int, max_target_tokens: int) -> tuple[int, str]:
+def longest_source(config: Any, window: int | None, target: int, max_target_tokens: int) -> tuple[int, str]:
     """Tokens of the longest source a model takes, prefix and end token included, and what limits it.
 
     Args:
-        model: of a `model_folder`; in the paper's grid a sliding window holds both streams.
+        config: of its backbone.
+        window: that holds both streams in the paper's grid; None without one, and for other models.
         target: tokens a target begins with, seed and prefix.
         max_target_tokens: length at which a translation is stopped.
     """
-    positions, window = model.causal_lm.config.max_position_embeddings, getattr(model, "window", None)
+    positions: int = config.max_position_embeddings
     if window is None or window - target - max_target_tokens >= positions:
         return positions, f"the backbone was made for {positions} positions"
     return window - target - max_target_tokens, f"the backbone's sliding window of {window} tokens holds both streams"
 
 
-def check_lengths(sources: Sequence[Sequence[int]], tokens: StreamTokens, model: Any, max_target_tokens: int) -> None:
+def check_lengths(
+    sources: Sequence[Sequence[int]], tokens: StreamTokens, config: Any, window: int | None, max_target_tokens: int
+) -> None:
     """Refuse sources that are longer than a model takes.
 
     Args:
         sources: text tokens of each sentence.
         tokens: the stream tokens the model was trained with.
-        model: see `longest_source`.
+        config, window: see `longest_source`.
         max_target_tokens: length at which a translation is stopped.
 
     Raises:
         ValueError: naming them, their lengths (with prefix and end token), and the limit.
     """
-    limit, why = longest_source(model, 1 + len(tokens.target_prefix), max_target_tokens)
+    limit, why = longest_source(config, window, 1 + len(tokens.target_prefix), max_target_tokens)
     lengths = [len(tokens.source_prefix) + len(source) + 1 for source in sources]
     too_long = [f"number {index} ({length})" for index, length in enumerate(lengths) if length > limit]
     if too_long:

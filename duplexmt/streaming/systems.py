@@ -64,7 +64,10 @@ def build_system(
             f"system={name!r} cannot be run on a {model.system} model: give a model folder trained by python train.py "
             f"{trained_by(name)}"
         )
-    limits |= {"max_streams": batch_size}
+    limits = {
+        "typical_source_length": getattr(loaded, "typical_source_length", None),
+        "max_streams": batch_size,
+    } | limits
     if name == "grid":
         if isinstance(setting, bool) or not isinstance(setting, int | float):
             raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
