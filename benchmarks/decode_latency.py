@@ -18,6 +18,7 @@ On a busy machine `OMP_NUM_THREADS=1 … --processor-time` counts the time this 
 """
 
 import argparse
+import copy
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -59,7 +60,8 @@ def backbone(shape: dict[str, Any], vocabulary: int, device: str) -> Any:
 
 def grid(causal_lm: Any, options: dict[str, Any]) -> Model:
     """The grid model around it, with a constant anchor; the text head never predicts the end token."""
-    model: Any = build_grid(causal_lm, **PAPER | options, anchor=128)
+    shared = {id(weight): weight for weight in causal_lm.parameters()}  # modules of its own, as it may change them
+    model: Any = build_grid(copy.deepcopy(causal_lm, shared), **PAPER | options, anchor=128)
     model.emit_head.to(causal_lm.lm_head.weight)
     text_logits = model.text_logits
     model.text_logits = lambda hidden: text_logits(hidden)[..., 1:].roll(1, -1)

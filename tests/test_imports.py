@@ -16,8 +16,8 @@ ROOMS = (
     "kernels",  # what makes it fast and is no idea of the paper
     "data",  # pairs in memory
     "corpus",  # where pairs come from
-    "decoder",  # any Hugging Face decoder over packed streams
-    "grid",  # the model (Sections III and IV)
+    "decoder",  # any Hugging Face decoder over packed streams, and its cache
+    "grid",  # the paper's grid (Sections III and IV) and its cache (Sections V-D and V-E)
     "policy",  # heatmap, path, mask, losses (Sections V-A and V-B)
     "streaming",  # live streams, and all systems behind one protocol
     "model_folder",  # save and load

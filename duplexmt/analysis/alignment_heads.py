@@ -114,7 +114,7 @@ def main() -> None:
         if arguments.pairs < 1:
             raise ValueError(f"--pairs {arguments.pairs}: must be at least 1")
         loaded = load_model_folder(arguments.model_folder, choose_device("auto"))
-        if loaded.model.system == "grid" or not isinstance(loaded.model, DecoderModel):
+        if not isinstance(loaded.model, DecoderModel) or loaded.model.rows:
             raise ValueError(f"{arguments.model_folder} holds a grid: AlignAtt is for wait-k and offline models")
         settings = corpus_settings(loaded.info["data"]) | {"tokenizer": loaded.tokenizer}
         pairs = prepare_corpus(**settings).splits["train"][: arguments.pairs]

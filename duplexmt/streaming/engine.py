@@ -84,7 +84,7 @@ class Engine:
                 raise ValueError(f"{name}={limit}: must be at least 1")
         check_repeats(max_repeats)
         self.model, self.tokens = model, tokens
-        self.sized_by = model.causal_lm.config, getattr(model, "window", None)  # which sources are how long
+        self.config, self.window = model.causal_lm.config, getattr(model, "window", None)
         self.policy = Theta() if policy is None else policy
         self.theta = check_theta(theta) if isinstance(self.policy, Theta) else None
         self.max_target_tokens, self.max_streams, self.max_repeats = max_target_tokens, max_streams, max_repeats
@@ -93,7 +93,7 @@ class Engine:
         room = self.room(len(self.first_target), least)
         self.max_source_tokens = max_source_tokens or room
         self.typical_source_length, self.told_length, self.tokenizer = typical_source_length, told_length, tokenizer
-        self.vocabulary = model.causal_lm.config.vocab_size
+        self.vocabulary = self.config.vocab_size
         self.streams: dict[int, Stream] = {}
         self.opened = 0
         self.states: States
@@ -163,7 +163,7 @@ class Engine:
 
         ValueError where that is less than `least`.
         """
-        room, why = longest_source(*self.sized_by, target, self.max_target_tokens)
+        room, why = longest_source(self.config, self.window, target, self.max_target_tokens)
         if room < least:
             raise ValueError(
                 f"{why}: a target of {target} (seed and prefix) + max_target_tokens={self.max_target_tokens} leaves "
@@ -258,7 +258,7 @@ class Engine:
         for index, source in enumerate(sources):
             if not source:
                 raise ValueError(f"source {index} has no tokens: remove empty sentences before translating")
-        check_lengths(sources, self.tokens, *self.sized_by, self.max_target_tokens)
+        check_lengths(sources, self.tokens, self.config, self.window, self.max_target_tokens)
         for stream in list(self.streams.values()):  # of a translation that was not read to its end
             stream.close()
         waiting = deque(sorted(range(len(sources)), key=lambda index: len(sources[index])))

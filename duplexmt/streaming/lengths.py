@@ -12,12 +12,12 @@ def longest_source(config: Any, window: int | None, target: int, max_target_toke
     """Tokens of the longest source a model takes, prefix and end token included, and what limits it.
 
     Args:
-        config: of the backbone.
-        window: its sliding one in the paper's grid, which holds both streams.
+        config: of its backbone.
+        window: that holds both streams in the paper's grid; None without one, and for other models.
         target: tokens a target begins with, seed and prefix.
         max_target_tokens: length at which a translation is stopped.
     """
-    positions = config.max_position_embeddings
+    positions: int = config.max_position_embeddings
     if window is None or window - target - max_target_tokens >= positions:
         return positions, f"the backbone was made for {positions} positions"
     return window - target - max_target_tokens, f"the backbone's sliding window of {window} tokens holds both streams"

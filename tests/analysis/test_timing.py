@@ -140,7 +140,12 @@ def test_timings_are_those_of_the_judges_own_losses(evaluated):
 def test_what_was_written_is_shown_as_text_with_a_tokenizer_over_bytes_too(tmp_path):
     tokenizer = byte_level_tokenizer()
     tokens, text = stream_tokens(tokenizer), "the café 龘"
-    judge = ModelFolder(spoken_grid(tokenizer=tokenizer), tokenizer, tokens, {"system": "grid", "data": {}})
+    judge = ModelFolder(
+        spoken_grid(tokenizer=tokenizer),
+        tokenizer,
+        tokens,
+        {"system": "grid", "data": {}, "training": {"typical_source_length": 8}},
+    )
     decoding = Decoding.start(tmp_path / "evaluation", TestSet("test", ["我好"], [[text]], "zh", "en"))
     decoding.add(point := scripted_point())
     length = len(token_ids(tokenizer, ["我好"])[0])
@@ -154,7 +159,9 @@ def test_what_was_written_is_shown_as_text_with_a_tokenizer_over_bytes_too(tmp_p
 def test_a_judge_that_was_trained_with_the_sentence_before_is_given_it(tmp_path):
     """Its losses are those with that sentence in its prefix, so another one gives others."""
     tokenizer, tokens = tiny_tokenizer(), stream_tokens(tiny_tokenizer(), context_tokens=2)
-    judge = ModelFolder(spoken_grid(seed=5), tokenizer, tokens, {"system": "grid", "data": {}})
+    judge = ModelFolder(
+        spoken_grid(seed=5), tokenizer, tokens, {"system": "grid", "data": {}, "training": {"typical_source_length": 8}}
+    )
     source, reference = SENTENCES[0]
     system = build_system(judge, "grid", 0.0, max_target_tokens=6, batch_size=1)  # writes once it has read a token
     found = {}

@@ -204,14 +204,14 @@ def test_live_translation_writes_what_an_evaluation_does(system, setting, models
     [
         ("multi", [], "holds a waitk model, no grid: say what to run it as, such as run_as=waitk setting=3"),
         ("multi", ["setting=0.5"], r"setting=0\.5: of what"),
-        ("multi", ["run_as=grid"], "holds a waitk model, no grid: say what to run it as"),
+        ("multi", ["run_as=grid"], "holds a waitk model, which cannot be run as that"),
         ("multi", ["run_as=grid", "setting=0.5"], r"setting=0\.5: of what"),
         ("multi", ["run_as=waitk", "setting=2", "max_repeats=0"], "max_repeats=0: must be at least 2, or null for no"),
         ("multi", ["run_as=confidence"], "confidence=None: ρ"),
         ("multi", ["run_as=confidence", "setting=nan"], "confidence=nan: ρ"),
         ("multi", ["run_as=waitk"], "k=None: .*whole number"),
         ("multi", ["run_as=waitk", "setting=2", "theta=0.5"], r"theta=0\.5: only a grid has a θ"),
-        ("offline", ["run_as=confidence", "setting=0.5"], "cannot be run on a offline model"),
+        ("offline", ["run_as=confidence", "setting=0.5"], "holds a offline model, which cannot be run as that"),
         ("offline", ["run_as=alignatt", "setting=65"], "f of alignatt is more than the 64 tokens a sentence may have"),
     ],
 )
