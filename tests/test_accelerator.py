@@ -76,7 +76,7 @@ def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(option
 
 def decoded(build, options, system, setting, streams, static=False, move=lambda model: model):
     """The tokens of each source's translation."""
-    loaded = SimpleNamespace(model=move(build(**options)), tokens=TOKENS)
+    loaded = SimpleNamespace(model=move(build(**options)), tokens=TOKENS, typical_source_length=9)
     limits = {"max_target_tokens": 6, "batch_size": streams}
     running = build_system(loaded, system, setting, static=static, adaptive=ADAPTIVE, **limits)
     return [found.tokens for found in collect(running.translate(SOURCES), len(SOURCES))]

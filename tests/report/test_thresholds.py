@@ -20,6 +20,7 @@ SOURCES = ["人是", "我们好"]  # a token a character, three for 好
 INFO = {
     "system": "grid",
     "policy": {"lam": 0.1, "theta": 0.5},
+    "training": {"typical_source_length": 9},
     "data": {"source_language": "zh", "target_language": "en", "max_tokens": 24},
 }
 
@@ -80,7 +81,7 @@ def test_grids_are_those_of_the_texts_and_paths_those_of_the_decisions():
         X = len(source) + 1
         assert len(sentence.grids[0].source) == X
         target = token_ids(tiny_tokenizer(), [sentence.reference])[0]
-        own = sentence_grid(grid.model, grid.tokens, grid.tokenizer, source, target, 0.1)
+        own = sentence_grid(grid.model, grid.tokens, grid.tokenizer, source, target, 0.1, taken_for=9)
         torch.testing.assert_close(torch.tensor(own.heatmap), torch.tensor(sentence.grids[0].heatmap))
         for way in sentence.ways:
             shown, height, theta = sentence.grids[way.grid], 0, THETAS[way.first]

@@ -162,7 +162,7 @@ def test_a_system_without_grid_has_its_translations_and_no_figures(tmp_path):
 def test_html_and_control_characters_are_written_out_and_do_nothing(tmp_path):
     pairs = [["<script>\u202e人</script>", "<b>a\x1b[31m | cat</b>"]]
     looking, folder = callback(tmp_path, choose(pairs=pairs)), tmp_path / "probes" / "step-000001"
-    module = small_module()
+    module = small_module(spoken_grid(seed=5, anchor=20).double())
     with undisturbed(module):
         looking.draw(module, folder, 1)
         looking.translate(module, folder, 1)

@@ -32,7 +32,7 @@ def translated(model, contexts):
 
 
 def test_the_validation_sample_reads_the_previous_sentence_first(monkeypatch):
-    model = spoken_grid(seed=5).double()
+    model = spoken_grid(seed=5, anchor=20).double()
     expected = translated(model, SOURCES.ids(BEFORES))
     assert expected != translated(model, None), "the context matters"
     texts = []
@@ -51,7 +51,7 @@ def test_the_validation_sample_reads_the_previous_sentence_first(monkeypatch):
 
 
 def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
-    model = spoken_grid(seed=5)
+    model = spoken_grid(seed=5, anchor=20)
     data = {
         "source_language": "zh", "target_language": "en", "licence": "CC0", "path": "-", "max_tokens": None,
         "context_tokens": 4, "context_separator": "|||",
