@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.serving.client import AsyncClient, Client, ServerError, is_this_machine
-from duplexmt.streaming.states import States
+from duplexmt.streaming.policies import Theta
 
 from ..helpers import SENTENCES
 from .live_server import ENGINE, TOKENIZER, Speaker, serving, translated, until
@@ -422,10 +422,13 @@ def test_one_read_says_that_the_sentence_ends_and_pieces_of_a_character_do_not(s
 def test_a_character_that_is_written_in_pieces_comes_with_its_last_one(server, monkeypatch, text):
     tokens = [*token_ids(TOKENIZER, [text])[0], stream_tokens(TOKENIZER).end]
 
-    def next_ones(self, states):
-        return [tokens[len(state.written)] for state in states]
+    look = Theta.look
 
-    monkeypatch.setattr(States, "tokens", next_ones)
+    def next_ones(self, model, asked):
+        found = zip(look(self, model, asked), asked, strict=True)
+        return [(p, token if token is None else tokens[len(one.stream.written)]) for (p, token), one in found]
+
+    monkeypatch.setattr(Theta, "look", next_ones)
     monkeypatch.setitem(ENGINE, "max_target_tokens", 40)
     with serving(monkeypatch) as server, Client(server.address) as client:
         client.send("我们走。")

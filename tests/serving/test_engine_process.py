@@ -23,7 +23,9 @@ def test_a_tokenizer_that_holds_live_text_back_is_told_of_once_when_the_engine_s
         info["files"][name], info["digests"][name] = (folder / name).stat().st_size, file_digest(folder / name)
     write_manifest(folder, info)
     known = {field.name for field in fields(EngineSettings)}
-    engine = Worker(EngineSettings(**{name: ENGINE[name] for name in known} | {"model_folder": str(folder)}))
+    engine = Worker(
+        EngineSettings(**{name: ENGINE[name] for name in known & ENGINE.keys()} | {"model_folder": str(folder)})
+    )
     for name in "ab":
         engine.do("join", name, theta=0.5, source_length=None, restore=None)
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]

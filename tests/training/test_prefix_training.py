@@ -199,7 +199,9 @@ def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, s
     base.save_pretrained(tmp_path / "base")
     backbone = pretrained_backbone(str(tmp_path / "base"), len(tiny_tokenizer()))
     module = small_prefix_module(
-        DecoderModel(add_lora(backbone, **LORA) if lora else backbone, k=k), warmup_steps=0, learning_rate=1e-2
+        DecoderModel(add_lora(backbone, **LORA) if lora else backbone, k=k, anchor=12),
+        warmup_steps=0,
+        learning_rate=1e-2,
     )
     before = {name: weight.detach().clone() for name, weight in module.named_parameters()}
     small_trainer(max_steps=2).fit(module, small_data(6))
