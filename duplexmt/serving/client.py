@@ -160,6 +160,8 @@ class AsyncClient:
         while (event := await self._events.get()) is not None:
             yield event
         self._events.put_nowait(None)  # for who asks again
+        if isinstance(self._error, ServerError):
+            self._error.handed_back = self._unfinished()  # with what was sent since
         if self._error is not None:
             raise self._error
 
@@ -260,7 +262,11 @@ class AsyncClient:
         return f"its client was away for more than {grace:g} s" if now - self._left > grace else None
 
     def _failure(self, code: str, message: str) -> ServerError:
-        return ServerError(code, message, self._kept[max(0, self._boundary - self._begin) :])
+        return ServerError(code, message, self._unfinished())
+
+    def _unfinished(self) -> str:
+        """Source text whose translation is not complete."""
+        return self._kept[max(0, self._boundary - self._begin) :]
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
