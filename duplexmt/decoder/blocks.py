@@ -95,8 +95,8 @@ class Blocks:
 def patch(decoder: Any, blocks: Blocks) -> bool:
     """Give a known decoder's layers and last norm a faster `forward`; False, and nothing changed, for another type.
 
-    From then on the decoder runs packed lists alone, not as Hugging Face's own, and cannot be pickled; weights are saved
-    and models copied as before.
+    From then on the decoder runs packed lists alone, not as Hugging Face's own, and cannot be pickled; it is saved and
+    copied as before.
     """
     if decoder.config.model_type not in KNOWN:
         return False
