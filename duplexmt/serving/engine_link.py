@@ -139,6 +139,8 @@ class EngineLink:
                 line = await reader.readline()
         except TimeoutError:
             raise TimeoutError(f"has given no sign of life for {deadline:g} s") from None
+        except ConnectionError:  # it ended before it had read all that was sent to it
+            line = b""
         if not line.endswith(b"\n"):
             raise EOFError("has ended")
         return json.loads(line)  # type: ignore[no-any-return]

@@ -1,5 +1,6 @@
 """Clients, operators and the log are told how the engine is; an engine of another model goes on with nobody's text."""
 
+import asyncio
 import json
 import threading
 from types import SimpleNamespace
@@ -7,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from duplexmt.serving import engine_process
-from duplexmt.serving.engine_link import _end
+from duplexmt.serving.engine_link import EngineLink, _end
 
 from .live_server import Speaker, loaded, serving, translated, until
 from .test_server import START, TEXT, begun, get
@@ -165,3 +166,13 @@ def test_the_log_says_how_the_engines_process_ended(code, told):
     )  # fmt: skip
     assert _end(process) == told
     assert bool(killed) == (code is None)
+
+
+def test_an_engine_that_ended_before_it_had_read_all_has_ended_like_any_other():
+    async def line():
+        reader = asyncio.StreamReader()
+        reader.set_exception(ConnectionResetError(104, "Connection reset by peer"))
+        return await EngineLink._line(None, reader, deadline=1.0)
+
+    with pytest.raises(EOFError, match="has ended"):
+        asyncio.run(line())
