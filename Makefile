@@ -9,7 +9,7 @@ METRICS_STAMP := $(METRICS_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help setup metrics train serve test report experiment model corpus-files corpus docs lint clean
+.PHONY: help setup metrics train serve test test-image report experiment model corpus-files corpus docs lint clean
 
 setup: $(STAMP)  ## the environment alone, .venv
 
@@ -35,6 +35,9 @@ serve: setup  ## the live server with the latest model: http://127.0.0.1:8000
 
 test: setup  ## the whole suite
 	$(BIN)/python -m pytest $(ARGS)
+
+test-image: setup  ## the steps of Dockerfile in a fresh Debian, as root, with debootstrap: minutes, 10 GB
+	TEST_IMAGE=1 $(BIN)/python -m pytest -n 0 tests/deploy/test_image.py $(ARGS)
 
 report: setup  ## one HTML file about FOLDER: a run, a model or an evaluation, or the latest run; ARGS="--results FOLDER"
 	$(BIN)/python -m duplexmt.report $(FOLDER) $(ARGS)

@@ -200,10 +200,12 @@ def until(holds, seconds=40.0):
 class Speaker:
     """A client written from docs/protocol.md alone, which checks all messages by the schema."""
 
-    def __init__(self, address, first=None, **headers):
+    def __init__(self, address, first=None, way=None, **headers):
+        """Connect, by a `way` of its own if that is given: a socket, TLS."""
         self.socket = connect(
-            address, subprotocols=["duplexmt.v1"], compression=None, additional_headers=headers, max_size=None
-        )
+            address, subprotocols=["duplexmt.v1"], compression=None, additional_headers=headers, max_size=None,
+            **way or {},
+        )  # fmt: skip
         self.text, self.events, self.seq, self.at, self.error = "", [], 0, None, None
         if first is not None:
             self.say(**first)

@@ -34,6 +34,13 @@ def nginx(folder, ports):
         # not in the comments: there they follow `port=`
         text = text.replace(f"listen {number};", f"listen 127.0.0.1:{other};")
         text = text.replace(f"server 127.0.0.1:{number} ", f"server 127.0.0.1:{other} ")
+    with running(folder, text, port):
+        yield SimpleNamespace(port=port, address=f"ws://127.0.0.1:{port}/v1/live")
+
+
+@contextmanager
+def running(folder, text, port):
+    """nginx with a text in its `http { }`, in a folder of its own, once it listens at a port."""
     (folder / "duplexmt.conf").write_text(text, encoding="utf-8")
     temporary = "".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -46,7 +53,7 @@ def nginx(folder, ports):
         try:
             until(lambda: process.poll() is not None or listens(port))
             assert process.poll() is None
-            yield SimpleNamespace(port=port, address=f"ws://127.0.0.1:{port}/v1/live")
+            yield
         finally:
             process.terminate()
 
