@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,10 +17,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from . import libretranslate
 from .connection import Connection
 from .hub import Hub
 from .limits import Shares, ip_address, whose
 from .protocol import SUBPROTOCOL
+from .recogniser import Recogniser
 
 log = logging.getLogger(__name__)
 PAGE = Path(__file__).parent / "web"
@@ -78,6 +81,25 @@ def create_app(
         await websocket.accept(SUBPROTOCOL)
         await Connection(websocket, hub, client_of(websocket), token).run()
 
+    async def recogniser(websocket: WebSocket) -> None:
+        if not origin_is_allowed(websocket, origins):
+            hub.metrics.rejected.labels("handshake").inc()
+            await websocket.close()
+            return
+        await websocket.accept()
+        await Recogniser(websocket, hub, client_of(websocket)).run(partial(check_token, websocket))
+
+    def check_token(connection: HTTPConnection, given: str | None) -> None:
+        hub.guesses.look_at(client_of(connection), given, token)
+
+    async def translate(request: Request) -> Response:
+        if not origin_is_allowed(request, origins):
+            return JSONResponse({"error": "pages of that origin are not served: name it in origins=[…]"}, 403)
+        return await libretranslate.translate(request, hub, client_of(request), partial(check_token, request))
+
+    async def languages(request: Request) -> Response:
+        return JSONResponse([] if hub.model is None else libretranslate.languages(hub.model))
+
     async def livez(request: Request) -> Response:
         return PlainTextResponse("alive")
 
@@ -91,6 +113,9 @@ def create_app(
 
     routes = [
         WebSocketRoute("/v1/live", live),
+        WebSocketRoute("/v1/recogniser", recogniser),
+        Route("/translate", translate, methods=["POST"]),
+        Route("/languages", languages),
         Route("/livez", livez),
         Route("/readyz", readyz),
         Route("/metrics", metrics),
@@ -157,16 +182,16 @@ def client_of(connection: HTTPConnection) -> str:
     return "" if connection.client is None else whose(connection.client.host)
 
 
-def origin_is_allowed(websocket: WebSocket, origins: Sequence[str]) -> bool:
+def origin_is_allowed(connection: HTTPConnection, origins: Sequence[str]) -> bool:
     """Whether a page may connect: one of this server, or one of those named. Programs send no Origin.
 
     A page of this server has its scheme, too: what is read on an open network may have been changed there.
     """
-    origin = websocket.headers.get("origin")
+    origin = connection.headers.get("origin")
     if origin is None or origin in origins:
         return True
-    scheme = {"ws": "http", "wss": "https"}[websocket.url.scheme]
-    ours = place_of(f"{scheme}://{websocket.headers.get('host', '')}")
+    scheme = {"ws": "http", "wss": "https"}.get(connection.url.scheme, connection.url.scheme)
+    ours = place_of(f"{scheme}://{connection.headers.get('host', '')}")
     if ours is not None and place_of(origin) == ours:
         return True
     told = "a page of %.100r is refused: name it in origins=[…], or the proxy that has its https in proxies=[…]"

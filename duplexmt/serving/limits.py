@@ -1,5 +1,6 @@
 """What ends a connection, and how much of something a client, or all of an address, may do."""
 
+import hmac
 import ipaddress
 from collections import Counter
 from time import monotonic
@@ -66,6 +67,18 @@ class Guesses:
         if (left := self._left.get(address)) is not None and left.held < 1:
             told = f"too many wrong tokens from {address}: try again in {GUESS_SECONDS:g} s"
             raise Refused(Close.RATE, told, GUESS_SECONDS)
+
+    def look_at(self, address: str, given: str | None, token: str | None) -> None:
+        """Compare a token with the server's, if it has one.
+
+        Raises:
+            Refused: it is another one, or not looked at.
+        """
+        if token is not None:
+            self.check(address)
+            if not hmac.compare_digest((given or "").encode(), token.encode()):
+                self.wrong(address)
+                raise Refused(Close.TOKEN, "the server's token is missing or wrong: give it in start")
 
     def wrong(self, address: str) -> None:
         """It has had one more."""

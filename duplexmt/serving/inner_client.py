@@ -1,0 +1,93 @@
+"""A session's client within the server: other protocols than ours are spoken to whoever is behind it."""
+
+import asyncio
+import json
+from math import inf
+from typing import Any
+
+from .hub import Hub
+from .limits import Refused
+from .protocol import Start
+from .session import Frame, Session
+
+
+class InnerClient:
+    """A session of its own, whose text is given and whose translation is collected here.
+
+    Args:
+        hub: of the sessions.
+        address: of who is behind it, as `limits.whose` has it.
+
+    Attributes:
+        lines: the translation so far; the last one goes on.
+        changed: is set whenever there is more of it, or the session has ended.
+        done: whether everything has been translated.
+        refused: why the session has ended, if not of itself.
+    """
+
+    def __init__(self, hub: Hub, address: str) -> None:
+        self.hub, self.address = hub, address
+        self.lines, self.done = [""], False
+        self.changed = asyncio.Event()
+        self.refused: Refused | None = None
+        self.session: Session = hub.begin(self, Start(type="start"))
+        self.session.heard = inf  # it does not have to send pings
+        hub.connections.add(self)
+
+    def give(self, text: str) -> None:
+        """Have more text translated.
+
+        Raises:
+            Refused: it is more than may come at once, there is no room for one who begins, or the session has ended.
+        """
+        if self.refused is not None:
+            raise self.refused
+        if not self.session.received:
+            self.hub.check_streams()
+        self.hub.link.ask(**self.session.open_text.add(self.session.take(self.session.received, text)))
+
+    def end(self) -> None:
+        """That was all the text."""
+        self.hub.link.ask(**self.session.open_text.end())
+
+    async def more(self) -> None:
+        """Wait until there is more of the translation, or all of it.
+
+        Raises:
+            Refused: the session has ended before.
+        """
+        await self.changed.wait()
+        self.changed.clear()
+        if self.refused is not None:
+            raise self.refused
+
+    def close(self) -> None:
+        """Whoever was behind it has gone."""
+        self.hub.connections.discard(self)
+        self.hub.forget(self.session)
+
+    # What a session has to tell.
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Nothing that anybody here waits for."""
+
+    def tell_frame(self, frame: Frame) -> None:
+        """More of the translation."""
+        for event in json.loads(frame.text)["events"]:
+            if event["event"] == "line":
+                self.lines.append("")
+            else:
+                self.lines[-1] += event["text"]
+        self.session.acknowledge(frame.seq)
+        self.changed.set()
+
+    def finish(self) -> None:
+        """Everything has been translated."""
+        self.done = True
+        self.changed.set()
+
+    def leave(self, refused: Refused) -> None:
+        """The session ends."""
+        self.hub.metrics.rejected.labels(refused.code).inc()
+        self.refused = self.refused or refused
+        self.changed.set()

@@ -1,0 +1,130 @@
+"""LibreTranslate's interface, for all that speaks it: whole texts, through the sessions that live ones go through.
+
+`POST /translate` takes `q` (a text or a list of them), `source` (`auto` is the model's), `target`, `format=text` and
+`api_key`, the server's token, as JSON or as a form; `GET /languages` says what there is.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+from babel import Locale
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from .hub import Hub
+from .inner_client import InnerClient
+from .limits import Refused
+from .protocol import Close
+
+LONGEST_CHARACTER = 12  # bytes, where each of its four is escaped as %F0
+BESIDE = 4096  # bytes of a request that are not the text
+STATUS = {Close.TOKEN: 403, Close.RATE: 429, Close.BUSY: 503, Close.RESTART: 503}  # of a refusal; of others, 500
+NAMES = Locale("en").languages
+
+
+class BadRequest(Exception):
+    """A request that cannot be answered.
+
+    Args:
+        status: of the answer.
+        told: what is wrong, and the way out.
+    """
+
+    def __init__(self, status: int, told: str) -> None:
+        super().__init__(told)
+        self.status = status
+
+
+def languages(model: dict[str, Any]) -> list[dict[str, Any]]:
+    """A model's languages as LibreTranslate lists them, the source first."""
+    source, target = model["source_language"], model["target_language"]
+    return [
+        {"code": code, "name": NAMES.get(code, code), "targets": targets}
+        for code, targets in ((source, [target]), (target, []))
+    ]
+
+
+async def translate(
+    request: Request, hub: Hub, address: str, check_token: Callable[[str | None], None]
+) -> JSONResponse:
+    """The answer to `POST /translate`.
+
+    Args:
+        request: as it came.
+        hub: of the sessions.
+        address: of the client, as `limits.whose` has it.
+        check_token: raises `Refused` for a token that is not the server's.
+    """
+    try:
+        asked = await _body(request, LONGEST_CHARACTER * hub.limits.characters_burst + BESIDE)
+        check_token(asked.get("api_key"))
+        texts = _texts(asked, hub)
+        written = await _translated(InnerClient(hub, address), texts)
+    except BadRequest as bad:
+        return JSONResponse({"error": str(bad)}, bad.status)
+    except Refused as refused:
+        headers = {} if refused.retry_after is None else {"Retry-After": f"{refused.retry_after:.0f}"}
+        return JSONResponse({"error": str(refused)}, STATUS.get(refused.close, 500), headers)
+    return JSONResponse({"translatedText": written if isinstance(asked["q"], list) else written[0]})
+
+
+async def _body(request: Request, most: int) -> dict[str, Any]:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise BadRequest(413, f"a request of more than {most} bytes: send less text at once")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if kind == "application/json":
+            asked = json.loads(body)
+        elif kind in ("", "application/x-www-form-urlencoded"):
+            asked = dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict"))
+        else:
+            raise BadRequest(415, f"Content-Type {kind}: send JSON or a form that is URL-encoded")
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(400, f"the request cannot be read: {error}") from None
+    if not isinstance(asked, dict):
+        raise BadRequest(400, "the request is no JSON object")
+    return asked
+
+
+def _texts(asked: dict[str, Any], hub: Hub) -> list[str]:
+    """The texts to be translated.
+
+    Raises:
+        BadRequest: there are none, or what is asked for is not what the model does.
+    """
+    texts = asked.get("q")
+    texts = texts if isinstance(texts, list) else [texts]
+    if not all(isinstance(text, str) for text in texts):
+        raise BadRequest(400, "q: a text or a list of texts")
+    if hub.model is None:
+        raise BadRequest(503, f"{hub.why_not_ready}: try again in {hub.limits.retry_seconds:g} s")
+    for key, others in (("source", ("auto",)), ("target", ())):
+        given, ours = asked.get(key), hub.model[f"{key}_language"]
+        if not isinstance(given, str) or (given.split("-")[0].lower() != ours and given not in others):
+            raise BadRequest(
+                400, f"{key}={given}: this server translates from {hub.model['name'].replace('-', ' to ')}"
+            )
+    if (form := asked.get("format", "text")) != "text":
+        raise BadRequest(400, f"format={form}: must be text")
+    if (total := sum(map(len, texts)) + len(texts)) > hub.limits.characters_burst:
+        raise BadRequest(413, f"{total:,} characters: {hub.limits.characters_burst:,} at most at once")
+    return texts
+
+
+async def _translated(client: InnerClient, texts: list[str]) -> list[str]:
+    """Each text's translation; line ends stay where they are."""
+    lines = [text.replace("\r\n", "\n").replace("\r", "\n").split("\n") for text in texts]
+    try:
+        client.give("".join(f"{line}\n" for text in lines for line in text))
+        client.end()
+        while not client.done:
+            await client.more()
+    finally:
+        client.close()
+    written = iter(client.lines)
+    return ["\n".join(next(written) for _ in text) for text in lines]

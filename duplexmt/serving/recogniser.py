@@ -1,0 +1,172 @@
+"""The server's end of WhisperLiveKit's remote translation (its `--translation-backend alignatt`), version 1.
+
+The client sends `init`, and then `update`s: the words of an utterance that its recogniser has committed, all of them
+each time, and whether the utterance has ended. The answer, `translation`, has the utterance's translation so far, which
+only grows. The tail that the recogniser has not committed is passed over: our policy, not a draft, decides when to
+write.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from data_prep.rules import UNSPACED
+
+from .hub import Hub
+from .inner_client import InnerClient
+from .limits import Bucket, Refused
+from .protocol import Close, as_json
+
+VERSION = 1
+QUIET = 0.2  # seconds without more of a translation after which an update that ends no utterance is answered
+
+
+class Wrong(Exception):
+    """A message that is none: the protocol's code, and what is wrong."""
+
+
+class Recogniser:
+    """A recogniser that is connected.
+
+    Args:
+        websocket: accepted.
+        hub: of the sessions.
+        address: of the client, as `limits.whose` has it.
+    """
+
+    def __init__(self, websocket: WebSocket, hub: Hub, address: str) -> None:
+        self.websocket, self.hub, self.address = websocket, hub, address
+        self.messages = Bucket(hub.limits.messages_per_second, hub.limits.messages_burst)
+        self.client: InnerClient | None = None
+        self.utterance: Any = None  # the client's number of the one at hand
+        self.words: list[str] = []  # of it, that were given
+        self.lines = 0  # given that are over: the number of the line that the utterance is
+
+    async def run(self, check_token: Callable[[str | None], None]) -> None:
+        """Serve the client until either side ends it.
+
+        Args:
+            check_token: raises `Refused` for a token that is not the server's.
+        """
+        close = Close.NORMAL
+        try:
+            async with asyncio.timeout(self.hub.limits.start_seconds):
+                first = await self._message()
+            check_token(self.websocket.query_params.get("token"))  # its messages have no place for one
+            self._begin(first)
+            await self._say(type="init_ok", protocol_version=VERSION)
+            while True:
+                await self._update(await self._message())
+        except TimeoutError:
+            await self._say(type="error", code="timeout", message="no init has come: send it first")
+        except Wrong as wrong:
+            code, told = wrong.args
+            await self._say(type="error", code=code, message=told)
+            close = Close.BAD_MESSAGE
+        except Refused as refused:
+            await self._say(**refused.error())
+            close = refused.close
+        except WebSocketDisconnect:
+            return
+        finally:
+            if self.client is not None:
+                self.client.close()
+        with suppress(RuntimeError, WebSocketDisconnect):
+            await self.websocket.close(close)
+
+    async def _message(self) -> dict[str, Any]:
+        frame = await self.websocket.receive_text()
+        if not self.messages.take(1):
+            rate = self.hub.limits.messages_per_second
+            raise Refused(Close.RATE, f"more than {rate:g} messages a second", 1 / rate)
+        try:
+            message = json.loads(frame)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            raise Wrong("bad_message", "a message is a JSON object")
+        return message
+
+    async def _say(self, **message: Any) -> None:
+        with suppress(RuntimeError, WebSocketDisconnect):  # it may be gone, as `_message` will tell
+            await self.websocket.send_text(as_json(message))
+
+    def _begin(self, init: dict[str, Any]) -> None:
+        """Begin a session as `init` asks for it."""
+        if init.get("type") != "init" or init.get("protocol_version") != VERSION:
+            raise Wrong("bad_message", f"begin with init, protocol_version {VERSION}")
+        self.client = InnerClient(self.hub, self.address)
+        assert self.hub.model is not None  # else it would not have begun
+        for key in ("source", "target"):
+            given, ours = init.get(f"{key}_lang"), self.hub.model[f"{key}_language"]
+            if given != "auto" and str(given).split("-")[0].lower() != ours:
+                pair = self.hub.model["name"].replace("-", " to ")
+                raise Wrong("unsupported_language", f"{key}_lang={given}: this server translates from {pair}")
+        self.between = "" if self.hub.model["source_language"] in UNSPACED else " "
+
+    async def _update(self, update: dict[str, Any]) -> None:
+        """Answer an update with the translation of its utterance."""
+        words = self._words(update)
+        assert self.client is not None
+        if update["utterance_id"] != self.utterance:
+            self._new_utterance(update["utterance_id"])
+        if words[: len(self.words)] != self.words:
+            told = "words that were committed have changed: commit them later"
+            await self._say(type="error", code="processing_failed", message=told, seq=update["seq"])
+            return
+        new, final = self._joined(words)[len(self._joined(self.words)) :], bool(update.get("is_final"))
+        self.words = words
+        self.client.give(new + "\n" * final)
+        if final:
+            while len(self.client.lines) < self.lines + 2:  # the next one begins where this one is over
+                await self.client.more()
+        elif new:
+            with suppress(TimeoutError):
+                while True:
+                    await asyncio.wait_for(self.client.more(), QUIET)
+        committed = "".join(self.client.lines[self.lines : self.lines + 1]).strip()
+        if final:
+            self.utterance, self.words, self.lines = None, [], self.lines + 1
+        told = {"seq": update["seq"], "utterance_id": update["utterance_id"], "committed_text": committed}
+        await self._say(type="translation", final=final, **told)
+
+    def _new_utterance(self, number: Any) -> None:
+        """Begin an utterance, in a new session where the one before has ended of itself."""
+        assert self.client is not None
+        if self.client.refused is not None:
+            self.client.close()
+            self.client, self.lines = InnerClient(self.hub, self.address), 0
+        elif self.words:  # of one that the client has left without saying so
+            self.client.give("\n")
+            self.lines += 1
+        self.utterance, self.words = number, []
+
+    def _words(self, update: dict[str, Any]) -> list[str]:
+        """The words that an update has.
+
+        Raises:
+            Wrong: it is none.
+        """
+        try:
+            if update["type"] != "update" or isinstance(update["seq"], bool):
+                raise TypeError
+            words = [word[0] for word in update["words"]]
+            if not all(isinstance(word, str) for word in words) or update["utterance_id"] is None:
+                raise TypeError
+            int(update["seq"])
+        except (KeyError, TypeError, ValueError, IndexError):
+            told = "an update has seq, utterance_id, words [[text, start, end], …] and is_final"
+            raise Wrong("bad_message", told) from None
+        return [" ".join(word.split()) for word in words]
+
+    def _joined(self, words: list[str]) -> str:
+        """An utterance's text; Latin words among Chinese ones are kept apart."""
+        text = ""
+        for word in filter(None, words):
+            apart = self.between or (" " if (text[-1:] + word[:1]).isascii() else "")
+            text += apart + word if text else word
+        return text

@@ -1,0 +1,229 @@
+"""Clients that others have written, against the server: LibreTranslate's, and WhisperLiveKit's remote translation."""
+
+import importlib
+import importlib.util
+import json
+import sys
+import types
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from .live_server import serving, translated, until
+
+TEXTS = ["我们走。", "我昨天买了一本书。你昨天去哪儿了？", "两行\n第二行。", ""]
+WORDS = ["我", "昨天", "买", "了", "一", "本", "书", "。"]
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with serving(monkeypatch) as running:
+        yield running
+
+
+def api(server, **values):
+    return LibreTranslateAPI(f"http://127.0.0.1:{server.port}", **values)
+
+
+def post(server, body, kind="application/json", **headers):
+    """Status and answer of `POST /translate`."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}/translate", data, {"Content-Type": kind} | headers
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_libretranslates_client_gets_the_text_of_translate_py(server, text):
+    assert api(server).translate(text, "zh", "en", timeout=20) == translated(f"{text}\n").removesuffix("\n")
+    until(lambda: not server.hub.sessions)
+
+
+def test_libretranslates_client_is_told_the_languages(server):
+    assert api(server).languages() == [
+        {"code": "zh", "name": "Chinese", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": []},
+    ]
+
+
+def test_many_texts_come_back_one_by_one_and_as_they_are_cut(server):
+    status, answer = post(server, {"q": TEXTS, "source": "auto", "target": "en-GB", "format": "text"})
+    assert status == 200
+    assert answer["translatedText"] == [translated(f"{text}\n").removesuffix("\n") for text in TEXTS]
+
+
+def test_many_at_once_get_their_own(server):
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda text: api(server).translate(text, "zh", "en", timeout=30), TEXTS * 4))
+    assert found == [translated(f"{text}\n").removesuffix("\n") for text in TEXTS] * 4
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({"q": "x", "source": "de", "target": "en"}, 400, "source=de: this server translates from zh to en"),
+        ({"q": "x", "source": "zh", "target": "fr"}, 400, "target=fr"),
+        ({"q": "x", "source": "zh"}, 400, "target=None"),
+        ({"q": 3, "source": "zh", "target": "en"}, 400, "q: a text or a list"),
+        ({"q": "x", "source": "zh", "target": "en", "format": "html"}, 400, "format=html: must be text"),
+        ({"q": "走" * 4001, "source": "zh", "target": "en"}, 413, "4,000 at most"),
+        ({"q": "x" * 100_000}, 413, "bytes"),
+        (["q"], 400, "no JSON object"),
+        (b"{", 400, "cannot be read"),
+        (b"[" * 50_000, 400, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused_with_a_reason(server, body, status, told):
+    found, answer = post(server, body)
+    assert found == status
+    assert told in answer["error"]
+    assert not server.hub.sessions
+
+
+def test_other_kinds_of_body_and_other_sites_pages_are_refused(server):
+    asked = {"q": "我们走。", "source": "zh", "target": "en"}
+    assert post(server, asked, kind="multipart/form-data")[0] == 415
+    assert post(server, asked, Origin="https://elsewhere.example")[0] == 403
+    assert post(server, asked, Origin=f"http://127.0.0.1:{server.port}")[0] == 200
+
+
+def test_a_server_with_a_token_wants_it_as_api_key(monkeypatch):
+    with serving(monkeypatch, token="secret") as server:
+        assert api(server, api_key="secret").translate(TEXTS[0], "zh", "en") == translated(TEXTS[0] + "\n")[:-1]
+        for key in (None, "another"):
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                api(server, api_key=key).translate(TEXTS[0], "zh", "en")
+
+
+def test_where_there_is_no_room_the_status_says_so(monkeypatch):
+    with serving(monkeypatch, sessions=0) as server:
+        status, answer = post(server, {"q": "我们走。", "source": "zh", "target": "en"})
+        assert (status, answer["error"]) == (503, "0 sessions are open: try again in 3 s")
+
+
+# --- WhisperLiveKit ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whisperlivekit():
+    """Its client as the registry has it, without the speech recognition that the package imports first."""
+    spec = importlib.util.find_spec("whisperlivekit")
+    package = types.ModuleType("whisperlivekit")
+    package.__path__ = list(spec.submodule_search_locations)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "whisperlivekit", package)
+        client = importlib.import_module("whisperlivekit.translation_alignatt")
+        yield types.SimpleNamespace(
+            engine=client.AlignAttRemoteEngine, token=importlib.import_module("whisperlivekit.timed_objects").ASRToken,
+            tail=client.HypothesisTail,
+        )  # fmt: skip
+
+
+def session(whisperlivekit, server, source="zh", target="en", query=""):
+    url = f"ws://127.0.0.1:{server.port}/v1/recogniser{query}"
+    return whisperlivekit.engine(url=url, source_language=source, preset=None, latency="balanced").new_session(target)
+
+
+def spoken(whisperlivekit, words, begin=0.0):
+    return [
+        whisperlivekit.token(begin + 0.3 * place, begin + 0.3 * place + 0.3, word) for place, word in enumerate(words)
+    ]
+
+
+def test_whisperlivekits_client_gets_the_text_of_translate_py(server, whisperlivekit):
+    client, sentences = (
+        session(whisperlivekit, server),
+        [["你", "昨天", "去", "哪儿", "了", "？"], ["我们", "走", "。"], WORDS],
+    )
+    found, shown = [], []
+    for words in sentences:
+        for token in spoken(whisperlivekit, words):
+            client.insert_tokens([token, whisperlivekit.tail(text="也许", start=None, end=None)])
+            client._last_call_started = 0.0  # it need not wait half a second between two updates
+            segment, buffer = client.process()
+            shown.append(buffer.text or "")
+            if segment is not None:
+                found.append(segment.text)
+    assert found == [translated("".join(words) + "\n").strip() for words in sentences]
+    early = [text for text in shown[: len(sentences[0]) - 1] if text]
+    assert early, "nothing was shown before the end"
+    assert all(found[0].startswith(text) for text in early)
+
+
+def test_an_utterance_that_ends_in_silence_is_translated_to_its_end(server, whisperlivekit):
+    client = session(whisperlivekit, server)
+    client.insert_tokens(spoken(whisperlivekit, WORDS[:-1]))
+    client.process()
+    client.validate_buffer_and_reset()
+    segment, _ = client.process()
+    assert segment.text == translated("".join(WORDS[:-1]) + "\n").strip()
+
+
+def test_whisperlivekits_client_is_told_of_other_languages_and_goes_on_without(server, whisperlivekit, caplog):
+    client = session(whisperlivekit, server, source="fr")
+    client.insert_tokens(spoken(whisperlivekit, WORDS))
+    assert client.process()[0] is None
+    assert "source_lang=fr: this server translates from zh to en" in caplog.text
+
+
+def test_a_recognisers_session_ends_with_its_connection(server, whisperlivekit):
+    client = session(whisperlivekit, server)
+    client.insert_tokens(spoken(whisperlivekit, WORDS[:4]))
+    client.process()
+    assert len(server.hub.sessions) == 1
+    client._ws.close()
+    until(lambda: not server.hub.sessions and not server.hub.connections)
+
+
+def test_a_recogniser_brings_the_servers_token_in_its_address(monkeypatch, whisperlivekit, caplog):
+    with serving(monkeypatch, token="secret") as server:
+        for query, words in (("?token=secret", True), ("", False)):
+            client = session(whisperlivekit, server, query=query)
+            client.insert_tokens(spoken(whisperlivekit, WORDS))
+            assert (client.process()[0] is not None) == words
+    assert "the server's token is missing or wrong" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("messages", "code"),
+    [
+        (["{"], "bad_message"),
+        (['{"type":"update"}'], "bad_message"),
+        (['{"type":"init","protocol_version":2}'], "bad_message"),
+        (['{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}', '{"type":"update"}'],
+         "bad_message"),
+        (['{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}',
+          '{"type":"update","seq":1,"utterance_id":0,"words":[[3,0,0]],"is_final":false}'], "bad_message"),
+    ],
+)  # fmt: skip
+def test_what_is_no_message_is_refused_with_a_reason(server, messages, code):
+    with connect(f"ws://127.0.0.1:{server.port}/v1/recogniser") as socket:
+        for message in messages:
+            socket.send(message)
+        told = [json.loads(socket.recv(20)) for _ in messages]
+        with pytest.raises(ConnectionClosed):
+            socket.recv(20)
+    assert [one["type"] for one in told] == [*["init_ok"] * (len(messages) - 1), "error"]
+    assert told[-1]["code"] == code
+    assert socket.close_code == 4400
+
+
+def test_committed_words_that_change_are_told_and_cost_no_session(server):
+    with connect(f"ws://127.0.0.1:{server.port}/v1/recogniser") as socket:
+        socket.send('{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}')
+        for number, words in enumerate((["我", "昨天"], ["我", "今天"], ["我", "昨天", "走"])):
+            socket.send(json.dumps({"type": "update", "seq": number, "utterance_id": 0, "is_final": number == 2,
+                                    "words": [[word, 0, 0] for word in words]}))  # fmt: skip
+        told = [json.loads(socket.recv(20)) for _ in range(4)]
+    assert [one["type"] for one in told] == ["init_ok", "translation", "error", "translation"]
+    assert told[-1]["committed_text"] == translated("我昨天走\n").strip()
