@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,6 +10,9 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# What tests start, some 200 processes, reads what one of them has compiled, also where the image says to write nothing.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
