@@ -1,10 +1,13 @@
-"""Small training runs; as a script, several of them one after the other, a case given again going on.
+"""Small training runs; as a script, several of them one after the other, a case given again going on in a copy.
 
 torchrun --nproc-per-node DEVICES -m tests.training.sharded_run DEVICES FOLDER CASE …
 
-What each has trained is in FOLDER/CASE/trained.pt: losses by step, trained weights by name.
+What each has trained is in FOLDER/CASE/trained.pt, and FOLDER/CASE again/trained.pt: losses by step, trained weights
+by name.
 """
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -131,5 +134,11 @@ def in_processes(folder, devices, *cases):
 if __name__ == "__main__":
     devices, folder, *cases = sys.argv[1:]
     for number, case in enumerate(cases):
-        resumed = case in cases[:number]
-        train(Path(folder) / case, case, int(devices), "fsdp", 5 if resumed else 3, resumed)
+        if case not in cases[:number]:
+            train(Path(folder) / case, case, int(devices), "fsdp")
+            continue
+        again = Path(folder) / f"{case} again"
+        if os.environ["RANK"] == "0":
+            shutil.copytree(Path(folder) / case, again)
+        torch.distributed.barrier()
+        train(again, case, int(devices), "fsdp", 5, resume=True)

@@ -1,5 +1,8 @@
 """FSDP: several processes that each keep a share of all weights train what one process alone trains."""
 
+import shutil
+from importlib.util import find_spec
+
 import pytest
 import torch
 
@@ -8,7 +11,9 @@ from duplexmt.training.processes import choose_strategy
 
 from .sharded_run import CASES, in_processes, train
 
-EXACT = [name for name in CASES if name not in ("half", "int8", "int4", "int4 recomputed")]
+FEW_BITS = ("int8", "int4", "int4 recomputed")
+EXACT = [name for name in CASES if name not in ("half", *FEW_BITS)]
+STOPPED = ("tied", "head's own rate")
 
 
 def trained(folder):
@@ -26,37 +31,40 @@ def assert_alike(folder, other, tolerance):
     assert len(set(one["seen"])) > 1, "the whole model follows the training"
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The folder of what two processes have trained, all cases at one start; two of them stopped and gone on with."""
+    folder = tmp_path_factory.mktemp("sharded")
+    in_processes(folder, 2, *EXACT, "half", *(FEW_BITS if find_spec("bitsandbytes") else ()), *STOPPED)
+    return folder
+
+
 @pytest.mark.slow
-def test_two_processes_train_what_one_does_with_the_same_pairs(tmp_path):
+def test_two_processes_train_what_one_does_with_the_same_pairs(two, tmp_path):
     """Full and LoRA, tied, frozen in half precision, accumulated, recomputed, the paper's grid, other families."""
-    in_processes(tmp_path / "two", 2, *EXACT, "half")
     for case in (*EXACT, "half"):
-        train(tmp_path / "one" / case, case, 1, "auto")
+        train(tmp_path / case, case, 1, "auto")
         # In bfloat16 the pairs beside a pair change how its sums are rounded, and Adam's first steps are signs.
-        assert_alike(tmp_path / "one" / case, tmp_path / "two" / case, 0.02 if case == "half" else 1e-7)
+        assert_alike(tmp_path / case, two / case, 0.02 if case == "half" else 1e-7)
 
 
 @pytest.mark.slow
-def test_frozen_weights_in_few_bits_stay_whole_and_what_is_trained_over_them_is_shared_out(tmp_path):
+def test_frozen_weights_in_few_bits_stay_whole_and_what_is_trained_over_them_is_shared_out(two, tmp_path):
     pytest.importorskip("bitsandbytes", reason="optional: pip install bitsandbytes")
-    cases = ("int8", "int4", "int4 recomputed")
-    in_processes(tmp_path / "two", 2, *cases)
-    for case in cases:
-        train(tmp_path / "one" / case, case, 1, "auto")
-        assert_alike(tmp_path / "one" / case, tmp_path / "two" / case, 1e-4)
+    for case in FEW_BITS:
+        train(tmp_path / case, case, 1, "auto")
+        assert_alike(tmp_path / case, two / case, 1e-4)
 
 
 @pytest.mark.slow
-def test_a_sharded_run_is_stopped_and_goes_on_sharded_or_not(tmp_path):
-    cases = ("tied", "head's own rate")
-    in_processes(tmp_path / "two", 2, *cases, *cases)  # 3 steps, then 5
-    in_processes(tmp_path / "begun", 2, *cases)
-    for case in cases:
-        train(tmp_path / "one" / case, case, 1, "auto", 5)
-        train(tmp_path / "begun" / case, case, 1, "auto", 5, resume=True)
-        expected = trained(tmp_path / "one" / case)["weights"]
-        for folder in ("two", "begun"):
-            found = trained(tmp_path / folder / case)["weights"]
+def test_a_sharded_run_is_stopped_and_goes_on_sharded_or_not(two, tmp_path):
+    for case in STOPPED:
+        train(tmp_path / case, case, 1, "auto", 5)
+        begun = shutil.copytree(two / case, tmp_path / f"{case} begun")
+        train(begun, case, 1, "auto", 5, resume=True)
+        expected = trained(tmp_path / case)["weights"]
+        for folder in (two / f"{case} again", begun):
+            found = trained(folder)["weights"]
             for name, weight in expected.items():
                 torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-7, msg=f"{folder} {name}")
 
