@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def module_name(file):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(file) for file in FILES}
+MODULES = dict.fromkeys(map(module_name, FILES))  # in order
 
 
 def imported(source, module, is_package):
@@ -71,10 +72,13 @@ def imported(source, module, is_package):
     return names
 
 
-IMPORTS = {
-    module_name(file): imported(file.read_text(encoding="utf-8"), module_name(file), file.name == "__init__.py")
-    for file in FILES
-}
+@cache  # for the tests that ask, as each process of the suite loads this file
+def imports():
+    """Of all modules what they import."""
+    return {
+        module_name(file): imported(file.read_text(encoding="utf-8"), module_name(file), file.name == "__init__.py")
+        for file in FILES
+    }
 
 
 def within(name, package):
@@ -85,7 +89,7 @@ def importers(package, *, but=()):
     """Modules, but for those named, that import a package."""
     return sorted(
         module
-        for module, names in IMPORTS.items()
+        for module, names in imports().items()
         if not any(within(module, exempt) for exempt in but) and any(within(name, package) for name in names)
     )
 
@@ -114,7 +118,7 @@ def test_duplexmt_has_these_rooms_and_no_loose_module_but_two():
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_only_from_those_below_it(room):
     below = {*ROOMS[: ROOMS.index(room) + 1], "duplexmt"}
-    for module, names in IMPORTS.items():
+    for module, names in imports().items():
         if within(module, f"duplexmt.{room}"):
             odd = [name for name in names if within(name, "duplexmt") and room_of(name) not in below]
             assert odd == [], module
@@ -122,7 +126,7 @@ def test_a_room_imports_only_from_those_below_it(room):
 
 def test_no_module_imports_itself_by_way_of_others():
     def reached(module, path):
-        for name in IMPORTS.get(module, ()) & MODULES:
+        for name in imports().get(module, ()) & MODULES.keys():
             assert name not in path, " → ".join([*path, name])
             if name not in done:
                 reached(name, [*path, name])
@@ -135,11 +139,11 @@ def test_no_module_imports_itself_by_way_of_others():
 
 def test_schema_and_command_line_know_no_room():
     for module in ("duplexmt.config", "duplexmt.command_line"):
-        assert {name for name in IMPORTS[module] if within(name, "duplexmt")} <= SCHEMA_KNOWS, module
+        assert {name for name in imports()[module] if within(name, "duplexmt")} <= SCHEMA_KNOWS, module
 
 
 def test_data_prep_knows_nothing_of_duplexmt():
-    for module, names in IMPORTS.items():
+    for module, names in imports().items():
         if within(module, "data_prep"):
             assert not [name for name in names if within(name, "duplexmt")], module
 
@@ -156,7 +160,7 @@ def test_only_training_and_the_entry_points_import_lightning():
 
 
 def test_only_the_schema_the_command_lines_the_entry_points_and_main_files_import_hydra():
-    main_files = tuple(module for module in IMPORTS if module.endswith(".__main__"))
+    main_files = tuple(module for module in imports() if module.endswith(".__main__"))
     known = ("duplexmt.config", "duplexmt.command_line", "data_prep.arguments", *ENTRY_POINTS, *main_files)
     for package in ("hydra", "omegaconf"):
         assert importers(package, but=known) == []
@@ -164,7 +168,7 @@ def test_only_the_schema_the_command_lines_the_entry_points_and_main_files_impor
 
 @pytest.mark.parametrize("program", ["translate", "evaluate"])
 def test_a_mistake_is_told_before_what_takes_seconds_to_load(program):
-    needed = sorted(name for name in IMPORTS[program] if within(name, "duplexmt"))
+    needed = sorted(name for name in imports()[program] if within(name, "duplexmt"))
     code = f"import importlib, sys\nfor name in {needed}: importlib.import_module(name)\n"
     code += "print(sys.modules.keys() & {'lightning', 'torch._dynamo', 'transformers.modeling_utils'})"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "set()\n"
@@ -172,7 +176,7 @@ def test_a_mistake_is_told_before_what_takes_seconds_to_load(program):
 
 def test_the_live_server_loads_no_torch():
     # Its engine is a process of its own, and does.
-    names = sorted(name for name in IMPORTS["serve"] if within(name, "duplexmt"))
+    names = sorted(name for name in imports()["serve"] if within(name, "duplexmt"))
     code = f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\n"
     code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
@@ -185,9 +189,9 @@ def test_only_the_entry_points_know_the_schema():
 # The core and the benchmarks run where there is PyTorch and its kin, but none of the packages for configuring, reading
 # Arrow files and logging; of these the entry points need the first alone.
 HYDRA, OTHERS = ("hydra", "omegaconf"), ("datasets", "wandb")
-TRITON = [name for name in IMPORTS if name.endswith("_triton")]  # is installed on Linux only
+TRITON = [name for name in MODULES if name.endswith("_triton")]  # is installed on Linux only
 NOT_OF_THE_CORE = ("duplexmt.config", "duplexmt.command_line", *TRITON)
-CORE = [name for name in IMPORTS if within(name, "duplexmt") and name not in NOT_OF_THE_CORE]
+CORE = [name for name in MODULES if within(name, "duplexmt") and name not in NOT_OF_THE_CORE]
 BENCHMARKS = [f"benchmarks.{file.stem}" for file in sorted((ROOT / "benchmarks").glob("*.py"))]
 
 
