@@ -277,7 +277,7 @@ def damage(quick: bool) -> Iterator[Case]:
     times = 1 if quick else 6
 
     def checkpoint(case: Case, folder: Path, draw: random.Random, system: str, how: str) -> None:
-        whole, _ = trained(folder.parent, "trainer.max_steps=10", system=system)
+        whole, _ = trained(folder.parent, system=system)
         for _ in range(times):
             copied(whole, folder)
             shutil.rmtree(folder / "model")

@@ -27,9 +27,10 @@ def environment():
 
 
 def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=240, cold=False):
-    """Run an entry point, from the root of the project or elsewhere; stdout and stderr as text."""
-    command = [str(ROOT / program), *arguments]
+    """Run an entry point, or a module, from the root of the project or elsewhere; stdout and stderr as text."""
+    command = [str(ROOT / program) if program.endswith(".py") else program, *arguments]
     if cold:
+        assert program.endswith(".py")
         given = {"input": stdin, "cwd": cwd, "env": environment(), "timeout": timeout}
         done = subprocess.run([sys.executable, *command], **given, capture_output=True)
         return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -66,6 +67,9 @@ def _main(command, around, cwd, streams):
     sys.argv = command
     sys.path.insert(0, str(ROOT))
     try:
-        runpy.run_path(command[0], run_name="__main__")
+        if command[0].endswith(".py"):
+            runpy.run_path(command[0], run_name="__main__")
+        else:
+            runpy.run_module(command[0], run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()  # a forked process leaves them out
