@@ -27,10 +27,10 @@ def main(cfg: DictConfig) -> None:
 
 def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
-    from duplexmt.model_folder.live import load_live_model
-
     if sys.stdout is None or (sys.stdin is None and cfg.text is None):
         raise ValueError("standard input or output is closed: give text=…, or another one, such as < FILE and > FILE")
+    from duplexmt.model_folder.live import load_live_model
+
     loaded = load_live_model(cfg.model_folder, cfg.device, cfg.anchor, cfg.any_anchor, cfg.quantize, cfg.run_as)
     terminal = Terminal(cfg, loaded)
     translator = live_translator(cfg, loaded, terminal.warn)

@@ -41,7 +41,8 @@ def test_console_scripts_of_an_installed_wheel_train_evaluate_translate_and_repo
             env=around | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}, check=False,
         )  # fmt: skip
 
-    small = ["experiment=smoke", "data.train_size=60", "demonstrate=0", "hydra.run.dir=run"]
+    small = ["experiment=smoke", "data.train_size=60", "data.validation_size=6", "data.test_size=6"]
+    small += ["training.sample_size=2", "probes.count=0", "demonstrate=0", "hydra.run.dir=run"]
     done = script("train", *small, "trainer.devices=2")
     assert done.returncode == 0, done.stderr
     where = subprocess.run(

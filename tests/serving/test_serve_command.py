@@ -33,14 +33,15 @@ def folder(tmp_path_factory):
 
 
 @contextmanager
-def served(folder, *arguments):
+def served(folder, *arguments, ready=True):
     """The command; its process and the WebSocket's address. It has to end by SIGTERM, within ten seconds."""
     command = [sys.executable, "serve.py", f"model_folder={folder}", "port=0", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, env=ENVIRONMENT)
     try:
         process.page = process.stdout.readline().strip()
         process.address = process.page.replace("http", "ws") + "v1/live"
-        until(lambda: readiness(process)["ready"], 90)
+        if ready:
+            until(lambda: readiness(process)["ready"], 90)
         yield process
         begin = time.monotonic()
         if process.poll() is None:
@@ -53,11 +54,16 @@ def served(folder, *arguments):
 
 
 def readiness(process):
+    return json.loads(answer_of(process, "readyz") or '{"ready": false}')
+
+
+def answer_of(process, path):
+    """None where there is none yet."""
     try:
-        with urllib.request.urlopen(process.page + "readyz", timeout=5) as answer:
-            return json.load(answer)
+        with urllib.request.urlopen(process.page + path, timeout=5) as answer:
+            return answer.read()
     except OSError:
-        return {"ready": False}
+        return None
 
 
 def engine_of(process):
@@ -73,13 +79,6 @@ def engine_of(process):
     raise AssertionError("no engine")
 
 
-def translated(folder):
-    command = [sys.executable, "translate.py", f"model_folder={folder}"]
-    return subprocess.run(
-        command, input=TEXT, cwd=ROOT, text=True, capture_output=True, check=True, env=ENVIRONMENT
-    ).stdout
-
-
 def test_a_server_is_reached_by_the_name_it_was_told_to_listen_at(folder, monkeypatch):
     name = socket.gethostname()
     try:
@@ -87,47 +86,42 @@ def test_a_server_is_reached_by_the_name_it_was_told_to_listen_at(folder, monkey
     except OSError:
         pytest.skip(f"this machine does not know its own name, {name}")
     monkeypatch.setitem(ENVIRONMENT, "DUPLEXMT_TOKEN", "secret")
-    with served(folder, f"host={name}") as process:
+    with served(folder, f"host={name}", ready=False) as process:
         assert f"//{name}:" in process.page
-        with urllib.request.urlopen(process.page, timeout=5) as answer:
-            assert answer.status == 200
-
-
-@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
-def test_text_is_that_of_translate_py_though_the_engine_is_lost(folder, fault):
-    expected = translated(folder)
-    with served(folder, "step_deadline=6") as process:
-        with Client(process.address) as plain:
-            plain.send(TEXT)
-            plain.end()
-            assert "".join(event["text"] for event in plain) == expected
-        with Client(process.address) as client, Client(process.address) as other:
-            client.send(TEXT[:20])
-            other.send(TEXT[:7])
-            events, others = iter(client), iter(other)
-            text = "".join(next(events)["text"] for _ in range(6))
-            rest = "".join(next(others)["text"] for _ in range(2))
-            os.kill(engine_of(process), fault)
-            client.send(TEXT[20:])
-            other.send(TEXT[7:])
-            client.end()
-            other.end()
-            assert text + "".join(event["text"] for event in events) == expected
-            assert rest + "".join(event["text"] for event in others) == expected
+        until(lambda: answer_of(process, "livez") == b"alive")
 
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (WARNING|ERROR) [\w.]+: .+")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
-def test_the_log_says_when_the_engine_was_lost_and_how(folder, number, capfd):
-    with served(folder) as process, Client(process.address):
-        os.kill(engine_of(process), number)
-        until(lambda: "last_failure" in (told := readiness(process)) and told["last_failure"] and told["ready"])
-        assert readiness(process)["last_failure"] == f"has ended (signal {number:d}, {number.name})"
+def test_text_is_that_of_translate_py_though_engines_are_lost_and_the_log_says_how(folder, capfd):
+    """One server, whose engine is killed, ended and stopped, one after the other."""
+    expected = succeeded(run("translate.py", f"model_folder={folder}", stdin=TEXT.encode())).stdout
+    with served(folder, "step_deadline=6") as process:
+        with Client(process.address) as plain:
+            plain.send(TEXT)
+            plain.end()
+            assert "".join(event["text"] for event in plain) == expected
+        for fault in (signal.SIGKILL, signal.SIGUSR1, signal.SIGSTOP):
+            with Client(process.address) as client, Client(process.address) as other:
+                client.send(TEXT[:20])
+                other.send(TEXT[:7])
+                events, others = iter(client), iter(other)
+                text = "".join(next(events)["text"] for _ in range(6))
+                rest = "".join(next(others)["text"] for _ in range(2))
+                os.kill(engine_of(process), fault)
+                client.send(TEXT[20:])
+                other.send(TEXT[7:])
+                client.end()
+                other.end()
+                assert text + "".join(event["text"] for event in events) == expected
+                assert rest + "".join(event["text"] for event in others) == expected
+            if fault != signal.SIGSTOP:
+                assert readiness(process)["last_failure"] == f"has ended (signal {fault:d}, {fault.name})"
     lines = capfd.readouterr().err.splitlines()
-    (line,) = [line for line in lines if "the engine" in line]
-    assert f"the engine has ended (signal {number:d}, {number.name}); another one is started" in line
+    for number in (signal.SIGKILL, signal.SIGUSR1):
+        said = f"the engine has ended (signal {number:d}, {number.name}); another one is started"
+        assert sum(said in line for line in lines) == 1, lines
     assert all(LINE.fullmatch(line) for line in lines), lines
 
 
@@ -166,9 +160,7 @@ def test_sigterm_under_way_ends_sentences_and_the_rest_is_handed_back(folder, ca
 )
 def test_a_mistake_is_told_in_a_line(folder, arguments, told):
     arguments = arguments if any("model_folder" in one for one in arguments) else [*arguments, f"model_folder={folder}"]
-    done = subprocess.run(
-        [sys.executable, "serve.py", *arguments], cwd=ROOT, text=True, capture_output=True, timeout=90, env=ENVIRONMENT
-    )
+    done = run("serve.py", *arguments, cold="nowhere" in told)
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
@@ -176,10 +168,9 @@ def test_a_mistake_is_told_in_a_line(folder, arguments, told):
         assert done.stdout == ""  # no address of a server that will not be
 
 
-@pytest.mark.parametrize(("name", "setting"), [("confidence", 0.5), ("hold", 1)])
-def test_what_another_system_serves_is_the_text_of_translate_py(name, setting, tmp_path):
+def test_what_another_system_serves_is_the_text_of_translate_py_and_a_theta_is_refused(tmp_path):
     folder = multi_path_folder(tmp_path / "model")
-    how = [f"model_folder={folder}", f"run_as={name}", f"setting={setting}"]
+    how = [f"model_folder={folder}", "run_as=hold", "setting=1"]
     expected = succeeded(run("translate.py", *how, "max_target_tokens=12", stdin=TEXT.encode())).stdout
     assert len(expected.split()) > 4
     with (
@@ -192,16 +183,12 @@ def test_what_another_system_serves_is_the_text_of_translate_py(name, setting, t
             client.end()
         told = ["".join(event["text"] for event in client) for client in (first, second)]
         assert first.model["theta"] is None
+        with (
+            Client(server.address, theta=0.3) as client,
+            pytest.raises(ServerError, match="this model is no grid and has none"),
+        ):
+            list(client)
     assert [text.split() for text in told] == [expected.split()] * 2
-
-
-def test_a_theta_is_refused_where_the_model_has_none(tmp_path):
-    with (
-        served(multi_path_folder(tmp_path / "model"), "run_as=waitk", "setting=2") as server,
-        Client(server.address, theta=0.3) as client,
-        pytest.raises(ServerError, match="this model is no grid and has none"),
-    ):
-        list(client)
 
 
 def test_a_model_that_cannot_be_run_as_what_was_asked_is_refused_before_an_address_is_told(folder, tmp_path):

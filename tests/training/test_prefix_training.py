@@ -103,7 +103,7 @@ def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_alway
 
 def fit(folder, *, k=2, resume=False, accumulate=2, **limits):
     """Train wait-k in a folder as `train.py` does, with the sample that is translated after each validation."""
-    module = small_prefix_module(k=k)
+    module = small_prefix_module(tiny_prefix(k, vocab_size=len(tiny_tokenizer()), layers=1, seed=5).double())
     trainer = built_trainer(
         folder, small_sample(4, "waitk", 2), accumulate_grad_batches=accumulate, gradient_clip_val=1.0, **limits
     )
