@@ -136,7 +136,8 @@ def test_one_command_goes_from_raw_files_of_six_formats_to_a_trained_model(setti
         "model.architecture.hidden_size=32", "model.architecture.intermediate_size=48",
         "model.architecture.num_hidden_layers=1", "model.architecture.num_attention_heads=2",
         "model.architecture.num_key_value_heads=1", "trainer.max_steps=3", "training.sample_size=2",
-        "trainer.enable_progress_bar=false", "demonstrate=1", f"hydra.run.dir='{tmp_path / 'run'}'",
+        "trainer.enable_progress_bar=false", "demonstrate=1", "probes.count=0",
+        f"hydra.run.dir='{tmp_path / 'run'}'",
     )  # fmt: skip
     succeeded(done)
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()

@@ -66,7 +66,7 @@ def plain(event):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 3),
     st.sampled_from(["source_length", 12]),

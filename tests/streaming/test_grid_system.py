@@ -123,7 +123,7 @@ def test_a_batch_of_streams_does_what_each_does_alone_step_by_step(options, toke
 @pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
 def test_the_certainty_of_the_next_token_counts_as_much_as_it_is_given(options, certainty):
     told_apart = 0
-    for seed, theta in CASES:
+    for seed, theta in CASES[:2]:
         model = small_talk(seed, **options)
         without = [one_by_one(model, TOKENS, source, theta, limit=6) for source in SOURCES[:3]]
         model.certainty = certainty
@@ -140,15 +140,15 @@ def test_the_certainty_of_the_next_token_counts_as_much_as_it_is_given(options, 
 @pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
 def test_nothing_is_written_before_as_much_more_is_read_as_k_min_says(options, tokens):
     told_apart = 0
-    for seed, theta in CASES:
+    for seed, theta in CASES[:2]:
         model = small_talk(seed, **options)
-        without = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES]
+        without = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
         model.k_min = 2
-        expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES]
+        expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
         for how in ({}, {"recompute": True}, *([{"static": True}] if getattr(model, "cacheable", False) else [])):
             system = grid_system(model, tokens, theta, max_target_tokens=6, **how)
-            for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
+            for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that no k_min changes show nothing"
 

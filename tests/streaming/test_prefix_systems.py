@@ -16,7 +16,7 @@ from ..helpers import float64, policy_system, prefix_states, tiny_prefix
 from .test_grid_system import END, SEED, SOURCES, TOKENS, both_tokens
 from .test_grid_system import always as always_on
 
-SEEDS = range(4)
+SEEDS = range(2)  # whose models have the two kinds of anchor
 BATCH_SIZES = (1, 3, 64)
 
 

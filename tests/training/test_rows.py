@@ -171,7 +171,7 @@ def test_sentences_of_128_tokens_with_the_one_before_train_on_some_rows_and_are_
         "data.context_tokens=16", "data.segmentation=characters", "data.vocab_size=500", "data.train_size=null",
         "data.validation_size=4", "data.test_size=2", "data.batch_size=8", "model.attention=exact",
         "model.input_attends_output=false", "training.rows=4", "training.lm_cells=visits", "demonstrate=0",
-        f"hydra.run.dir='{tmp_path / 'run'}'",
+        "probes.count=0", f"hydra.run.dir='{tmp_path / 'run'}'",
     )  # fmt: skip
     succeeded(done)
     report = json.loads((tmp_path / "run" / "corpus.json").read_text(encoding="utf-8"))
