@@ -5,11 +5,9 @@ from functools import partial
 
 import pytest
 import torch
-from torch.nn.attention.flex_attention import flex_attention
 
 from duplexmt import decoder
 from duplexmt.decoder import attention as attention_module
-from duplexmt.decoder import flex
 from duplexmt.decoder.attention import KERNEL, PackedAttention, attend, naive_attention
 from duplexmt.decoder.layout import Layout, naive_seen
 from duplexmt.decoder.model import DecoderModel
@@ -76,6 +74,10 @@ def test_streams_side_by_side_attend_as_under_one_dense_mask(layout, small, wind
 @pytest.mark.parametrize("some", [False, True], ids=["all", "targets"])
 @pytest.mark.parametrize(("window", "softcap"), LIMITS)
 def test_contexts_by_blocks_are_those_under_one_dense_mask(layout, window, softcap, some, monkeypatch):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    from duplexmt.decoder import flex  # loads PyTorch's compiler, which no other test needs
+
     monkeypatch.setattr(flex, "kernel", flex_attention)  # not compiled, as PyTorch computes it on a CPU
     given = [part.detach() for part in given_to(layout)[:3]]
     targets = layout.targets
@@ -86,6 +88,8 @@ def test_contexts_by_blocks_are_those_under_one_dense_mask(layout, window, softc
 
 
 def test_a_block_is_read_if_and_only_if_one_of_its_queries_sees_one_of_its_keys(layout):
+    from duplexmt.decoder import flex
+
     T, size = len(layout), flex.BLOCK
     seen = torch.zeros(-(-T // size) * size, -(-T // size) * size, dtype=torch.bool)
     seen[:T, :T] = naive_seen(layout)
@@ -134,7 +138,7 @@ def on_gpu(monkeypatch, caplog):
     def step(fault, longest=2, device="cuda"):
         monkeypatch.setattr(attention_module, "LONG", longest)
         stand = Stand(fault)
-        monkeypatch.setattr(decoder, "flex", stand)
+        monkeypatch.setattr(decoder, "flex", stand, raising=False)
         with accelerator():
             model = DecoderModel(tiny_backbone(), emit_hidden=0)
             model = moved(model) if device == "cuda" else model
