@@ -26,7 +26,7 @@ def environment():
     return {name: value for name, value in (os.environ | ours).items() if name != "HYDRA_FULL_ERROR"}
 
 
-def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=240, cold=False):
+def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=600, cold=False):
     """Run an entry point, or a module, from the root of the project or elsewhere; stdout and stderr as text."""
     command = [str(ROOT / program) if program.endswith(".py") else program, *arguments]
     if cold:

@@ -7,6 +7,14 @@ import pytest
 from benchmarks import faults
 
 
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch):
+    """Drawing probes takes longer than these trainings; the campaign itself draws them."""
+    small = ["probes.count=0" if setting.startswith("probes.count") else setting for setting in faults.SMALL]
+    monkeypatch.setattr(faults, "SMALL", small)
+    monkeypatch.setattr(faults, "GRID", [*small, *faults.SYSTEMS["grid"]])
+
+
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
     """The folder whose undisturbed runs the cases share."""

@@ -224,14 +224,14 @@ def test_a_cut_sentence_keeps_its_spaces_but_for_those_where_it_is_cut(segmentat
     assert rest == ""
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("limit", [1, 3, 8])
 @pytest.mark.parametrize("segmentation", ["tokens", "characters"])
 @pytest.mark.parametrize(
     ("language", "text"),
     [
         ("zh", "站在那边的男人曾是棒球手我昨天买了一本书 " * 3),
         ("en", "The man \u200d standing   there said  it 's the \ufe0fbaseball player who bought my books yesterday"),
-        ("en", "internationalisation" * 9),
+        ("en", "internationalisation" * 4),
         ("en", "1 2  34 5\u200d6" + " " * 30 + "seven"),
     ],
 )
