@@ -24,11 +24,10 @@ GEMMA2 = {"query_pre_attn_scalar": 8, "attn_logit_softcapping": 2.0, **WINDOW}
 SLIDES = ["sliding_attention", "full_attention", "sliding_attention"]
 # Soft caps, windows, two rotary bases, layers without positions, positions of half a head, other names of the sizes.
 OTHERS = {
-    "gemma": {}, "gemma2": GEMMA2, "gemma3_text": {"query_pre_attn_scalar": 8, "layer_types": SLIDES, **WINDOW},
-    "smollm3": {"no_rope_layers": [1, 0, 1]}, "phi": {"partial_rotary_factor": 0.5}, "phi3": {}, "olmo2": {}, "glm": {},
-    "gpt_neox": {},
+    "gemma2": GEMMA2, "gemma3_text": {"query_pre_attn_scalar": 8, "layer_types": SLIDES, **WINDOW},
+    "smollm3": {"no_rope_layers": [1, 0, 1]}, "phi": {"partial_rotary_factor": 0.5}, "glm": {}, "gpt_neox": {},
 }  # fmt: skip
-WAYS = [(kind, fast) for kind in KNOWN for fast in (True, False)] + [(kind, True) for kind in OTHERS]
+WAYS = [*((kind, True) for kind in KNOWN | OTHERS), ("qwen2", False)]  # all types without a cache: test_model.py
 MODELS = [(rows, anchor) for rows in (True, False) for anchor in ("source_length", 3, 40)] + [(True, "visible_length")]
 
 

@@ -33,16 +33,7 @@ from ..test_config import checked
 PAIRS = [(source.rstrip("。"), target) for source, target in SENTENCES[:8]]
 LIMIT = 12
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
-RUNS = [
-    ("grid", 0.4),
-    ("grid", 0.6),
-    ("waitk", 2),
-    ("waitk", 3),
-    ("confidence", 0.2),
-    ("confidence", 0.4),
-    ("lsg", 0.3),
-]
-RUNS += [("offline", None), ("hold", 2)]
+RUNS = [("grid", 0.4), ("waitk", 2), ("confidence", 0.2), ("lsg", 0.3), ("offline", None), ("hold", 2)]
 ANCHORS = ["source_length", 40]
 
 
