@@ -9,35 +9,24 @@ A sentence that is too long is cut behind a clause mark near the limit, else bet
 is read when it is whole, and in its last quarter what follows a clause mark when that is seen to fit.
 """
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Any
-from unicodedata import category
+
+import regex
 
 from .sentences import Sentences
 from .settled import SettledTokens
 
 LINE_ENDS = "\n\r"  # and not where `splitlines` has some: U+2028, say
 CLAUSE_MARKS = ",;:–—，、；：،؛՝·"
-# Thai to Tibetan, Burmese, Khmer, Chinese and Japanese, with their marks: no spaces between words.
-UNSPACED = re.compile(
-    "[\u0e00-\u109f\u1780-\u17ff\u3000-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uff9f\U00020000-\U0003ffff]"
-)
-LONGEST_MARK = 4  # tokens: the bytes of a mark that may still come, and is not to begin a sentence
+# Between words, or graphemes where words have no spaces between them; behind marks, before what opens.
+GAP = regex.compile(rf"(?w)(?<=[\s\w\p{{Pe}}\p{{Pf}}{CLAUSE_MARKS}])\b(?=[\w¿¡\p{{Ps}}\p{{Pi}}])")
 MOST_NAMED = 5  # kinds of invisible characters in a warning
-KEPT = (
-    "position",
-    "characters",
-    "arrived",
-    "returned",
-    "line_is_open",
-    "context",
-)  # of a text that is gone on with elsewhere
+KEPT = "position", "characters", "arrived", "returned", "line_is_open", "context"  # where it is gone on with elsewhere
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 
 
@@ -81,33 +70,21 @@ class TextEnd:
 Part = SentenceBegin | Settled | SentenceEnd | LineEnd | TextEnd
 
 
+@dataclass(slots=True)
 class LiveSource:
-    """Text as it arrives, as settled tokens: a sentence, or the rest of one that was cut.
+    """Text as it arrives, as settled tokens: a sentence, or the rest of one that was cut."""
 
-    Args:
-        settled_tokens: see there.
-        clean: what training did to a source text.
-        settled_text: what of a cleaned text that is still arriving later characters cannot change.
-        text: that has arrived.
-
-    Attributes:
-        tokens: that are settled.
-        settled: where the text ended when the last of them was.
-        begin: of the text that is tokenised as one: where it was last let go, if it went on in another way.
-    """
-
-    def __init__(
-        self,
-        settled_tokens: SettledTokens,
-        clean: Callable[[str], str],
-        settled_text: Callable[[str], str],
-        text: str = "",
-    ) -> None:
-        self.settled_tokens, self.clean, self.settled_text = settled_tokens, clean, settled_text
-        self.text, self.settled = text, 0
-        self.tokens: list[int] = []
-        self.begin = self._first = self._flushed = 0  # `tokens[_first:]` are from `begin` on
-        self._cut = self._before = 0  # of the cleaned text, see `SettledTokens.after`; its tokens up to there
+    settled_tokens: SettledTokens
+    clean: Callable[[str], str]  # what training did to a source text
+    settled_text: Callable[[str], str]  # what of a cleaned text that is still arriving later characters cannot change
+    text: str = ""  # that has arrived
+    settled: int = 0  # where the text ended when the last of the tokens was
+    tokens: list[int] = field(default_factory=list)  # that are settled
+    begin: int = 0  # of the text that is tokenised as one: where it was last let go, if it went on in another way
+    _first: int = 0  # `tokens[_first:]` are from `begin` on
+    _flushed: int = 0
+    _cut: int = 0  # of the cleaned text, see `SettledTokens.after`
+    _before: int = 0  # its tokens up to there
 
     def settle(self, whole: bool = False) -> None:
         """Look for further tokens in a text that is still arriving, or let go what is held back as if it ended here.
@@ -203,13 +180,13 @@ class LiveText:
                 yield LineEnd(self.position) if first else None
             else:
                 self.returned, self.line_is_open = False, True
-                yield from self._take(self.sentences.add(character) if self.cut else character)
+                yield from self._take(self.sentences.take(character) if self.cut else character)
                 yield None
 
     def pause(self) -> Iterator[Part | None]:
         """Let go what is held back, and end a sentence that is complete: nothing has arrived for a while."""
         if self.cut:
-            yield from self._take(self.sentences.pause())
+            yield from self._take(self.sentences.take())
         yield from self._settle(whole=True)
 
     def finish(self) -> Iterator[Part | None]:
@@ -264,10 +241,11 @@ class LiveText:
         """Tell of settled tokens, or of all, cutting the sentence where it becomes too long."""
         self.source.settle(whole)
         while len(self.source.tokens) > self.limit:
-            yield from self._cut_sentence(whole)
+            yield from self._cut_sentence()
+            self.source.settle(whole)
         count = len(self.source.tokens)
         if count > self.limit // 2 and not whole:
-            count = next(self._gaps(len(self.source.text)), (0, self.limit // 2))[1]
+            count = next(self._cuts(len(self.source.text)), (0, 0))[1]
         yield from self._tell(count)
 
     def _tell(self, count: int) -> Iterator[Part]:
@@ -278,12 +256,11 @@ class LiveText:
             self.tokens += new
             yield Settled(new, max(self.characters, self.arrived), self.position)
 
-    def _cut_sentence(self, whole: bool) -> Iterator[Part]:
+    def _cut_sentence(self) -> Iterator[Part]:
         """Cut the sentence where it is best; the rest begins another one."""
         source, text = self.source, self.sentences.text
         # A beginning of a word may have more tokens than the word, but no words have twice their tokens.
-        most = self._longest(2 * self.limit)
-        place, count = next(chain(self._gaps(most), self._cuts(most)), (0, 0))
+        place, count = next(self._cuts(self._longest(2 * self.limit)), (0, 0))
         if not count:  # of a character, say, that alone has more tokens
             place = max(1, source.begin, self._longest(self.limit))
             count = len(source.before(place))
@@ -299,45 +276,28 @@ class LiveText:
         (self.position, self.characters), self.sentences.text = here, text
         self._begin(rest)
         self.places = places
-        self.source.settle(whole)
 
     def _longest(self, tokens: int) -> int:
         """Where the longest beginning of the sentence's text ends that has no more tokens."""
-        return (
-            bisect_right(range(len(self.source.text) + 1), tokens, key=lambda place: len(self.source.before(place))) - 1
-        )
+        places = range(len(self.source.text) + 1)
+        return bisect_right(places, tokens, key=lambda place: len(self.source.before(place))) - 1
 
-    def _gaps(self, most: int) -> Iterator[tuple[int, int]]:
-        """Where the sentence may be cut, the best place first: up to one, in the sentence's second half."""
-        words, near = None, self.limit * 3 // 4
-        for place, count in self._cuts(most, gaps=True):
-            if count > self.limit // 2:
-                if count >= near and self.source.text[:place].rstrip()[-1:] in CLAUSE_MARKS:
-                    yield place, count
-                    return
-                words = words or (place, count)
-            if count < near:
-                break
-        if words:
-            yield words
+    def _cuts(self, most: int) -> Iterator[tuple[int, int]]:
+        """Places up to one where the text falls in two as its tokens do, the best first; how many are before each.
 
-    def _cuts(self, most: int, gaps: bool = False) -> Iterator[tuple[int, int]]:
-        """Places up to one where the text falls in two as its tokens do, from the last on; how many are before each.
-
-        Args:
-            most: the last place.
-            gaps: between words only.
+        They are behind a clause mark near the limit, between words in the second half, or anywhere.
         """
-        source = self.source
-        for place in range(most, max(1, source.begin) - 1, -1):
-            if gaps and not is_gap(source.text[place - 1], source.text[place : place + 1]):
-                continue
-            tokens = source.before(place)
-            if len(tokens) < max(1, len(self.tokens)):
-                return
-            room = 0 if place < len(source.text) else LONGEST_MARK
-            if len(tokens) + room <= self.limit and tokens == source.tokens[: len(tokens)]:
-                yield place, len(tokens)
+        source, text = self.source, self.source.text
+        places = range(most, max(1, source.begin) - 1, -1)
+        gaps = [place for place in places if GAP.match(text, place)]
+        clauses = [place for place in gaps if text[:place].rstrip()[-1:] in CLAUSE_MARKS]
+        for least, some in ((self.limit * 3 // 4, clauses), (self.limit // 2 + 1, gaps), (1, places)):
+            for place in some:
+                tokens = source.before(place)
+                if len(tokens) < max(least, len(self.tokens)):
+                    break
+                if len(tokens) <= self.limit and tokens == source.tokens[: len(tokens)]:
+                    yield place, len(tokens)
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, where a sentence or a line has just ended: plain values."""
@@ -352,15 +312,3 @@ class LiveText:
         self.sentences.line, self.sentences.text, self.sentences.over = state["line"], state["text"], state["over"]
         self.passed_over = Counter(state["passed_over"])
         yield None
-
-
-def is_gap(before: str, after: str) -> bool:
-    """Whether a text may be cut between two characters without cutting a word, or a mark from its word.
-
-    Args:
-        before: a character.
-        after: another one, or none where it is still to come.
-    """
-    if not before.isspace() and not UNSPACED.search(before + after):
-        return False
-    return not after or category(after) in ("Ps", "Pi") or category(after)[0] in "LNS"
