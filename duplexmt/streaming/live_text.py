@@ -6,7 +6,7 @@ counts as delay, in characters. A pause in the text lets go what is held back, a
 end of the text ends any. Characters are taken one by one, so how they were cut on their way changes nothing.
 
 A sentence that is too long is cut behind a clause mark near the limit, else between words. So in its second half a word
-is read when it is whole, and in its last quarter what follows a clause mark when that is seen to fit.
+is read when the next begins, and in its last quarter what follows a clause mark when that is seen to fit.
 """
 
 from bisect import bisect_right
@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import regex
@@ -26,7 +28,7 @@ CLAUSE_MARKS = ",;:–—，、；：،؛՝·"
 # Between words, or graphemes where words have no spaces between them; behind marks, before what opens.
 GAP = regex.compile(rf"(?w)(?<=[\s\w\p{{Pe}}\p{{Pf}}{CLAUSE_MARKS}])\b(?=[\w¿¡\p{{Ps}}\p{{Pi}}])")
 MOST_NAMED = 5  # kinds of invisible characters in a warning
-KEPT = "position", "characters", "arrived", "returned", "line_is_open", "context"  # where it is gone on with elsewhere
+KEPT = "position", "characters", "arrived", "returned", "line_is_open", "context", "passed_over"  # for `restore`
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 
 
@@ -120,9 +122,7 @@ class LiveText:
     """A text that is still arriving, in parts.
 
     Args:
-        settled_tokens: see there.
-        clean: what training did to a source text.
-        settled_text: what of a cleaned text that is still arriving later characters cannot change.
+        settled_tokens, clean, settled_text: see `LiveSource`.
         language: of the text.
         max_sentence_tokens: at which a sentence is cut, with a warning; a character is not.
         cut: whether to cut at sentence ends too, not at line ends only.
@@ -148,23 +148,22 @@ class LiveText:
         warn: Callable[[str], None] = lambda message: None,
         invisible: Callable[[str], bool] = lambda character: False,
     ) -> None:
-        self.clean, self.settled_text, self.language = clean, settled_text, language
+        self.new_source = partial(LiveSource, settled_tokens, clean, settled_text)
         self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens, cut, warn, invisible
+        self.new_sentences = partial(Sentences, language, invisible)
         self.passed_over: Counter[str] = Counter()
-        self.settled_tokens = settled_tokens
-        if self.settled_tokens.warning is not None:
-            warn(self.settled_tokens.warning)
-        self.position = 0
-        self.characters = self.arrived = 0  # visible, since the last line or sentence end; when the last one was cut
+        if settled_tokens.warning is not None:
+            warn(settled_tokens.warning)
+        # Visible characters since the last line or sentence end, and those there were when the last one was cut.
+        self.position = self.characters = self.arrived = 0
         self.returned = self.line_is_open = False  # whether the last character was \r; whether it was no line end
-        self.tokens: list[int] = []
-        self.context: list[int] = []
-        self.sentences = Sentences(language, invisible)
+        self.tokens, self.context = list[int](), list[int]()
+        self.sentences = self.new_sentences()
         self._begin()
 
-    def _begin(self, text: str = "") -> None:
-        self.source = LiveSource(self.settled_tokens, self.clean, self.settled_text, text)
-        self.places: list[int] = []  # positions behind each character of the source's text
+    def _begin(self, text: str = "", places: Iterable[int] = ()) -> None:
+        self.source = self.new_source(text)
+        self.places = [*places]  # positions behind each character of the source's text
 
     # Each of these is to be read to its end before the next one begins, at any pace; None is a moment to stop at.
 
@@ -185,14 +184,12 @@ class LiveText:
 
     def pause(self) -> Iterator[Part | None]:
         """Let go what is held back, and end a sentence that is complete: nothing has arrived for a while."""
-        if self.cut:
-            yield from self._take(self.sentences.take())
-        yield from self._settle(whole=True)
+        yield from self._take(chain(self.sentences.take() if self.cut else (), [""]))
 
     def finish(self) -> Iterator[Part | None]:
         """End the sentence, if there is one, and what belongs together."""
         yield from self.pause()
-        self.sentences = Sentences(self.language, self.invisible)
+        self.sentences = self.new_sentences()
         yield from self._end_sentence()
 
     def end(self) -> Iterator[Part | None]:
@@ -219,8 +216,7 @@ class LiveText:
             self.places.append(self.position)
             yield from self._settle()
             if len(self.source.text) - self.source.settled > MOST_HELD:
-                yield from self._settle(whole=True)
-                yield from self._end_sentence()
+                yield from self._take(("", None))
 
     def _end_sentence(self) -> Iterator[Part | None]:
         self._begin()
@@ -240,10 +236,9 @@ class LiveText:
     def _settle(self, whole: bool = False) -> Iterator[Part | None]:
         """Tell of settled tokens, or of all, cutting the sentence where it becomes too long."""
         self.source.settle(whole)
-        while len(self.source.tokens) > self.limit:
+        while (count := len(self.source.tokens)) > self.limit:
             yield from self._cut_sentence()
             self.source.settle(whole)
-        count = len(self.source.tokens)
         if count > self.limit // 2 and not whole:
             count = next(self._cuts(len(self.source.text)), (0, 0))[1]
         yield from self._tell(count)
@@ -260,22 +255,19 @@ class LiveText:
         """Cut the sentence where it is best; the rest begins another one."""
         source, text = self.source, self.sentences.text
         # A beginning of a word may have more tokens than the word, but no words have twice their tokens.
-        place, count = next(self._cuts(self._longest(2 * self.limit)), (0, 0))
-        if not count:  # of a character, say, that alone has more tokens
-            place = max(1, source.begin, self._longest(self.limit))
-            count = len(source.before(place))
-        yield from self._tell(max(1, count))
+        place = next(self._cuts(self._longest(2 * self.limit)), (0, 0))[0]
+        place = place or max(1, source.begin, self._longest(self.limit))  # one character may have more tokens
+        yield from self._tell(max(1, len(source.before(place))))
         self.warn(f"cut at {self.limit} tokens, the longest sentence the model takes: expect a poor translation")
         self.context, self.tokens = self.tokens, []
-        places, rest = self.places[place:], source.text[place:]
-        here, self.arrived = (self.position, self.characters), self.characters
+        places, rest, self.arrived = self.places[place:], source.text[place:], self.characters
+        here = self.position, self.characters, text
         # Who goes on elsewhere is given the rest again.
         self.position, self.characters = places[0] - 1 if places else self.position, self.characters - len(rest)
         self.sentences.text = text[: max(0, len(text) - len(rest))]
         yield SentenceEnd(self.position)
-        (self.position, self.characters), self.sentences.text = here, text
-        self._begin(rest)
-        self.places = places
+        self.position, self.characters, self.sentences.text = here
+        self._begin(rest, places)
 
     def _longest(self, tokens: int) -> int:
         """Where the longest beginning of the sentence's text ends that has no more tokens."""
@@ -301,14 +293,13 @@ class LiveText:
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, where a sentence or a line has just ended: plain values."""
-        kept = {name: copy(getattr(self, name)) for name in KEPT}
-        sentence = {"line": self.sentences.line, "text": self.sentences.text, "over": self.sentences.over}
-        return kept | sentence | {"passed_over": dict(self.passed_over)}
+        sentence = [self.sentences.line, self.sentences.text, self.sentences.over]
+        return {name: copy(getattr(self, name)) for name in KEPT} | {"sentence": sentence}
 
     def restore(self, state: dict[str, Any]) -> Iterator[Part | None]:
         """Stand where another one stood, to take what comes after its `position`."""
         for name in KEPT:
             setattr(self, name, state[name])
-        self.sentences.line, self.sentences.text, self.sentences.over = state["line"], state["text"], state["over"]
-        self.passed_over = Counter(state["passed_over"])
+        self.passed_over = Counter(self.passed_over)
+        self.sentences.line, self.sentences.text, self.sentences.over = state["sentence"]
         yield None

@@ -16,8 +16,7 @@ LONGEST_SHOWN, LONGEST_HELD = 300, 30  # characters of a line; of what follows a
 _KNOWN = str.maketrans("()។៕\u037e＂〔【〖『〈［｛〕】〗』〉］｝", '（）。。;"（（（（（（（）））））））')
 _CLOSED_BY = str.maketrans("“‘«»", "”’»«")  # a mark that opens is closed some time
 _CLOSING = " ）]}…》」』。！？!?"  # also where nothing has opened
-_GAP = regex.compile(r"[\W_]*")
-_UNDECIDED = regex.compile(r"[\W_]*+(\p{Lu}\w*+)?")
+_UNDECIDED = regex.compile(r"([\W_]*+)(?:\p{Lu}\w*+)?")
 # What ends no sentence: no words, or the number of a list's item; a mark within an address.
 _NO_END = regex.compile(r"(?s)[\W_]*(?:(\d+|[A-Za-z])\.)?\n.*|.*[!-~]{2}\n[0-9A-Za-z].*")
 
@@ -50,12 +49,11 @@ class Sentences:
         self.held += character
         held, over, end = self.held, self.over, -1
         seen = "".join(" " if one.isspace() or self.unseen(one) else one for one in held).translate(_KNOWN)
-        gap = _GAP.match(seen)[0]
+        undecided, gap = _UNDECIDED.match(seen).group(0, 1)
         if over or is_mark(self.language, self.text.rstrip()[-1:]):
-            if character and len(seen) < LONGEST_HELD and _UNDECIDED.fullmatch(seen):
+            if character and len(seen) < LONGEST_HELD and undecided == seen:
                 return
             end = self._end(gap, seen[len(gap) :])
-            end = len(gap) if over and end < 0 else end
         self.held = ""
         for place in range(len(held) + 1):
             if place == end:
@@ -68,14 +66,11 @@ class Sentences:
     def _end(self, gap: str, word: str) -> int:
         """Where in the gap after a mark a sentence ends, given the word that follows, or none for a pause; or -1."""
         marked = (self.line + self.text)[-LONGEST_SHOWN:]
-        if not self.over and _NO_END.fullmatch(f"{self.text}\n{gap}{word}"):
-            return -1
-        if word:  # behind marks that are not ASCII's a sentence may begin with any
-            following = gap + (word if marked.rstrip()[-1:].isascii() else "X") + gap.translate(_CLOSED_BY)
-        else:  # of an ordinal, say, languages have small letters go on with the sentence
+        following = gap + (word if marked.rstrip()[-1:].isascii() else "X") + gap.translate(_CLOSED_BY)
+        if not word:  # of an ordinal, say, languages have small letters go on with the sentence
             following = " x" if regex.search(r"\d\.\s*\Z", marked) else " X"
-        ends = accumulate(map(len, segment(self.language, marked + following)), initial=-len(marked))
-        end = next(end for end in ends if end >= 0)
-        if end > len(gap or " "):
-            return -1
+        found = segment(self.language, marked + following)
+        end = next(end for end in accumulate(map(len, found), initial=-len(marked)) if end >= 0)
+        if end > len(gap or " ") or (not self.over and _NO_END.fullmatch(f"{self.text}\n{gap}{word}")):
+            return len(gap) if self.over else -1
         return len(gap) - len(gap[end:].lstrip(_CLOSING)) if word else len(gap)
