@@ -18,7 +18,7 @@ _CLOSED_BY = str.maketrans("“‘«»", "”’»«")  # a mark that opens is c
 _CLOSING = " ）]}…》」』。！？!?"  # also where nothing has opened
 _UNDECIDED = regex.compile(r"([\W_]*+)(?:\p{Lu}\w*+)?")
 # What ends no sentence: no words, or the number of a list's item; a mark within an address.
-_NO_END = regex.compile(r"(?s)[\W_]*(?:(\d+|[A-Za-z])\.)?\n.*|.*[!-~]{2}\n[0-9A-Za-z].*")
+_NO_END = regex.compile(r"(?s)[\W_]*(?:(\d+|[A-Za-z])\.)?\n.*|.*[ -~]{2}\n[0-9A-Za-z].*")
 
 
 @lru_cache(4096)
@@ -66,7 +66,7 @@ class Sentences:
     def _end(self, gap: str, word: str) -> int:
         """Where in the gap after a mark a sentence ends, given the word that follows, or none for a pause; or -1."""
         marked = (self.line + self.text)[-LONGEST_SHOWN:]
-        following = gap + (word if marked.rstrip()[-1:].isascii() else "X") + gap.translate(_CLOSED_BY)
+        following = f"{gap}{word if marked.rstrip()[-1:].isascii() else 'X'} {gap.translate(_CLOSED_BY)}"
         if not word:  # of an ordinal, say, languages have small letters go on with the sentence
             following = " x" if regex.search(r"\d\.\s*\Z", marked) else " X"
         found = segment(self.language, marked + following)

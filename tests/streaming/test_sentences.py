@@ -54,6 +54,8 @@ SAMPLES = {  # with | between sentences
         "看www.Example.Com/A?B=C。|好。",
         "1.开门。|2.关门。",
         "他7岁。|她9岁。",
+        "加上“.local”后缀。|好。",
+        "多少度?6万年前。|好。",
         "他走了。|2024年他回来了。|ok。|好。",
     ],
     "ja": [
@@ -73,6 +75,7 @@ SAMPLES = {  # with | between sentences
         "1. Open the door. |2. Close it.",
         "It is 5 p.m. |The sun shines.",
         "I live in the U.S. |He does too.",
+        "Call it .example.txt or .NET. |Save it.",
         "Mail a.b@c.Com now. |Bye.",
         "He had a Ph.D. from MIT. |Good.",
         "(He left. |She came.) They met. |Good.",
