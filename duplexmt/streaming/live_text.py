@@ -6,38 +6,29 @@ counts as delay, in characters. A pause in the text lets go what is held back, a
 end of the text ends any. Characters are taken one by one, so how they were cut on their way changes nothing.
 
 A sentence that is too long is cut behind a clause mark near the limit, else between words. So in its second half a word
-is read when it is whole, and in its last quarter what follows a clause mark when that is seen to fit.
+is read when the next begins, and in its last quarter what follows a clause mark when that is seen to fit.
 """
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
-from unicodedata import category
+
+import regex
 
 from .sentences import Sentences
 from .settled import SettledTokens
 
 LINE_ENDS = "\n\r"  # and not where `splitlines` has some: U+2028, say
 CLAUSE_MARKS = ",;:–—，、；：،؛՝·"
-# Thai to Tibetan, Burmese, Khmer, Chinese and Japanese, with their marks: no spaces between words.
-UNSPACED = re.compile(
-    "[\u0e00-\u109f\u1780-\u17ff\u3000-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uff9f\U00020000-\U0003ffff]"
-)
-LONGEST_MARK = 4  # tokens: the bytes of a mark that may still come, and is not to begin a sentence
+# Between words, or graphemes where words have no spaces between them; behind marks, before what opens.
+GAP = regex.compile(rf"(?w)(?<=[\s\w\p{{Pe}}\p{{Pf}}{CLAUSE_MARKS}])\b(?=[\w¿¡\p{{Ps}}\p{{Pi}}])")
 MOST_NAMED = 5  # kinds of invisible characters in a warning
-KEPT = (
-    "position",
-    "characters",
-    "arrived",
-    "returned",
-    "line_is_open",
-    "context",
-)  # of a text that is gone on with elsewhere
+KEPT = "position", "characters", "arrived", "returned", "line_is_open", "context", "passed_over"  # for `restore`
 MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
 
 
@@ -81,33 +72,21 @@ class TextEnd:
 Part = SentenceBegin | Settled | SentenceEnd | LineEnd | TextEnd
 
 
+@dataclass(slots=True)
 class LiveSource:
-    """Text as it arrives, as settled tokens: a sentence, or the rest of one that was cut.
+    """Text as it arrives, as settled tokens: a sentence, or the rest of one that was cut."""
 
-    Args:
-        settled_tokens: see there.
-        clean: what training did to a source text.
-        settled_text: what of a cleaned text that is still arriving later characters cannot change.
-        text: that has arrived.
-
-    Attributes:
-        tokens: that are settled.
-        settled: where the text ended when the last of them was.
-        begin: of the text that is tokenised as one: where it was last let go, if it went on in another way.
-    """
-
-    def __init__(
-        self,
-        settled_tokens: SettledTokens,
-        clean: Callable[[str], str],
-        settled_text: Callable[[str], str],
-        text: str = "",
-    ) -> None:
-        self.settled_tokens, self.clean, self.settled_text = settled_tokens, clean, settled_text
-        self.text, self.settled = text, 0
-        self.tokens: list[int] = []
-        self.begin = self._first = self._flushed = 0  # `tokens[_first:]` are from `begin` on
-        self._cut = self._before = 0  # of the cleaned text, see `SettledTokens.after`; its tokens up to there
+    settled_tokens: SettledTokens
+    clean: Callable[[str], str]  # what training did to a source text
+    settled_text: Callable[[str], str]  # what of a cleaned text that is still arriving later characters cannot change
+    text: str = ""  # that has arrived
+    settled: int = 0  # where the text ended when the last of the tokens was
+    tokens: list[int] = field(default_factory=list)  # that are settled
+    begin: int = 0  # of the text that is tokenised as one: where it was last let go, if it went on in another way
+    _first: int = 0  # `tokens[_first:]` are from `begin` on
+    _flushed: int = 0
+    _cut: int = 0  # of the cleaned text, see `SettledTokens.after`
+    _before: int = 0  # its tokens up to there
 
     def settle(self, whole: bool = False) -> None:
         """Look for further tokens in a text that is still arriving, or let go what is held back as if it ended here.
@@ -143,9 +122,7 @@ class LiveText:
     """A text that is still arriving, in parts.
 
     Args:
-        settled_tokens: see there.
-        clean: what training did to a source text.
-        settled_text: what of a cleaned text that is still arriving later characters cannot change.
+        settled_tokens, clean, settled_text: see `LiveSource`.
         language: of the text.
         max_sentence_tokens: at which a sentence is cut, with a warning; a character is not.
         cut: whether to cut at sentence ends too, not at line ends only.
@@ -171,23 +148,22 @@ class LiveText:
         warn: Callable[[str], None] = lambda message: None,
         invisible: Callable[[str], bool] = lambda character: False,
     ) -> None:
-        self.clean, self.settled_text, self.language = clean, settled_text, language
+        self.new_source = partial(LiveSource, settled_tokens, clean, settled_text)
         self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens, cut, warn, invisible
+        self.new_sentences = partial(Sentences, language, invisible)
         self.passed_over: Counter[str] = Counter()
-        self.settled_tokens = settled_tokens
-        if self.settled_tokens.warning is not None:
-            warn(self.settled_tokens.warning)
-        self.position = 0
-        self.characters = self.arrived = 0  # visible, since the last line or sentence end; when the last one was cut
+        if settled_tokens.warning is not None:
+            warn(settled_tokens.warning)
+        # Visible characters since the last line or sentence end, and those there were when the last one was cut.
+        self.position = self.characters = self.arrived = 0
         self.returned = self.line_is_open = False  # whether the last character was \r; whether it was no line end
-        self.tokens: list[int] = []
-        self.context: list[int] = []
-        self.sentences = Sentences(language, invisible)
+        self.tokens, self.context = list[int](), list[int]()
+        self.sentences = self.new_sentences()
         self._begin()
 
-    def _begin(self, text: str = "") -> None:
-        self.source = LiveSource(self.settled_tokens, self.clean, self.settled_text, text)
-        self.places: list[int] = []  # positions behind each character of the source's text
+    def _begin(self, text: str = "", places: Iterable[int] = ()) -> None:
+        self.source = self.new_source(text)
+        self.places = [*places]  # positions behind each character of the source's text
 
     # Each of these is to be read to its end before the next one begins, at any pace; None is a moment to stop at.
 
@@ -203,19 +179,17 @@ class LiveText:
                 yield LineEnd(self.position) if first else None
             else:
                 self.returned, self.line_is_open = False, True
-                yield from self._take(self.sentences.add(character) if self.cut else character)
+                yield from self._take(self.sentences.take(character) if self.cut else character)
                 yield None
 
     def pause(self) -> Iterator[Part | None]:
         """Let go what is held back, and end a sentence that is complete: nothing has arrived for a while."""
-        if self.cut:
-            yield from self._take(self.sentences.pause())
-        yield from self._settle(whole=True)
+        yield from self._take(chain(self.sentences.take() if self.cut else (), [""]))
 
     def finish(self) -> Iterator[Part | None]:
         """End the sentence, if there is one, and what belongs together."""
         yield from self.pause()
-        self.sentences = Sentences(self.language, self.invisible)
+        self.sentences = self.new_sentences()
         yield from self._end_sentence()
 
     def end(self) -> Iterator[Part | None]:
@@ -242,8 +216,7 @@ class LiveText:
             self.places.append(self.position)
             yield from self._settle()
             if len(self.source.text) - self.source.settled > MOST_HELD:
-                yield from self._settle(whole=True)
-                yield from self._end_sentence()
+                yield from self._take(("", None))
 
     def _end_sentence(self) -> Iterator[Part | None]:
         self._begin()
@@ -263,11 +236,11 @@ class LiveText:
     def _settle(self, whole: bool = False) -> Iterator[Part | None]:
         """Tell of settled tokens, or of all, cutting the sentence where it becomes too long."""
         self.source.settle(whole)
-        while len(self.source.tokens) > self.limit:
-            yield from self._cut_sentence(whole)
-        count = len(self.source.tokens)
+        while (count := len(self.source.tokens)) > self.limit:
+            yield from self._cut_sentence()
+            self.source.settle(whole)
         if count > self.limit // 2 and not whole:
-            count = next(self._gaps(len(self.source.text)), (0, self.limit // 2))[1]
+            count = next(self._cuts(len(self.source.text)), (0, 0))[1]
         yield from self._tell(count)
 
     def _tell(self, count: int) -> Iterator[Part]:
@@ -278,89 +251,55 @@ class LiveText:
             self.tokens += new
             yield Settled(new, max(self.characters, self.arrived), self.position)
 
-    def _cut_sentence(self, whole: bool) -> Iterator[Part]:
+    def _cut_sentence(self) -> Iterator[Part]:
         """Cut the sentence where it is best; the rest begins another one."""
         source, text = self.source, self.sentences.text
         # A beginning of a word may have more tokens than the word, but no words have twice their tokens.
-        most = self._longest(2 * self.limit)
-        place, count = next(chain(self._gaps(most), self._cuts(most)), (0, 0))
-        if not count:  # of a character, say, that alone has more tokens
-            place = max(1, source.begin, self._longest(self.limit))
-            count = len(source.before(place))
-        yield from self._tell(max(1, count))
+        place = next(self._cuts(self._longest(2 * self.limit)), (0, 0))[0]
+        place = place or max(1, source.begin, self._longest(self.limit))  # one character may have more tokens
+        yield from self._tell(max(1, len(source.before(place))))
         self.warn(f"cut at {self.limit} tokens, the longest sentence the model takes: expect a poor translation")
         self.context, self.tokens = self.tokens, []
-        places, rest = self.places[place:], source.text[place:]
-        here, self.arrived = (self.position, self.characters), self.characters
+        places, rest, self.arrived = self.places[place:], source.text[place:], self.characters
+        here = self.position, self.characters, text
         # Who goes on elsewhere is given the rest again.
         self.position, self.characters = places[0] - 1 if places else self.position, self.characters - len(rest)
         self.sentences.text = text[: max(0, len(text) - len(rest))]
         yield SentenceEnd(self.position)
-        (self.position, self.characters), self.sentences.text = here, text
-        self._begin(rest)
-        self.places = places
-        self.source.settle(whole)
+        self.position, self.characters, self.sentences.text = here
+        self._begin(rest, places)
 
     def _longest(self, tokens: int) -> int:
         """Where the longest beginning of the sentence's text ends that has no more tokens."""
-        return (
-            bisect_right(range(len(self.source.text) + 1), tokens, key=lambda place: len(self.source.before(place))) - 1
-        )
+        places = range(len(self.source.text) + 1)
+        return bisect_right(places, tokens, key=lambda place: len(self.source.before(place))) - 1
 
-    def _gaps(self, most: int) -> Iterator[tuple[int, int]]:
-        """Where the sentence may be cut, the best place first: up to one, in the sentence's second half."""
-        words, near = None, self.limit * 3 // 4
-        for place, count in self._cuts(most, gaps=True):
-            if count > self.limit // 2:
-                if count >= near and self.source.text[:place].rstrip()[-1:] in CLAUSE_MARKS:
-                    yield place, count
-                    return
-                words = words or (place, count)
-            if count < near:
-                break
-        if words:
-            yield words
+    def _cuts(self, most: int) -> Iterator[tuple[int, int]]:
+        """Places up to one where the text falls in two as its tokens do, the best first; how many are before each.
 
-    def _cuts(self, most: int, gaps: bool = False) -> Iterator[tuple[int, int]]:
-        """Places up to one where the text falls in two as its tokens do, from the last on; how many are before each.
-
-        Args:
-            most: the last place.
-            gaps: between words only.
+        They are behind a clause mark near the limit, between words in the second half, or anywhere.
         """
-        source = self.source
-        for place in range(most, max(1, source.begin) - 1, -1):
-            if gaps and not is_gap(source.text[place - 1], source.text[place : place + 1]):
-                continue
-            tokens = source.before(place)
-            if len(tokens) < max(1, len(self.tokens)):
-                return
-            room = 0 if place < len(source.text) else LONGEST_MARK
-            if len(tokens) + room <= self.limit and tokens == source.tokens[: len(tokens)]:
-                yield place, len(tokens)
+        source, text = self.source, self.source.text
+        places = range(most, max(1, source.begin) - 1, -1)
+        gaps = [place for place in places if GAP.match(text, place)]
+        clauses = [place for place in gaps if text[:place].rstrip()[-1:] in CLAUSE_MARKS]
+        for least, some in ((self.limit * 3 // 4, clauses), (self.limit // 2 + 1, gaps), (1, places)):
+            for place in some:
+                tokens = source.before(place)
+                if len(tokens) < max(least, len(self.tokens)):
+                    break
+                if len(tokens) <= self.limit and tokens == source.tokens[: len(tokens)]:
+                    yield place, len(tokens)
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, where a sentence or a line has just ended: plain values."""
-        kept = {name: copy(getattr(self, name)) for name in KEPT}
-        sentence = {"line": self.sentences.line, "text": self.sentences.text, "over": self.sentences.over}
-        return kept | sentence | {"passed_over": dict(self.passed_over)}
+        sentence = [self.sentences.line, self.sentences.text, self.sentences.over]
+        return {name: copy(getattr(self, name)) for name in KEPT} | {"sentence": sentence}
 
     def restore(self, state: dict[str, Any]) -> Iterator[Part | None]:
         """Stand where another one stood, to take what comes after its `position`."""
         for name in KEPT:
             setattr(self, name, state[name])
-        self.sentences.line, self.sentences.text, self.sentences.over = state["line"], state["text"], state["over"]
-        self.passed_over = Counter(state["passed_over"])
+        self.passed_over = Counter(self.passed_over)
+        self.sentences.line, self.sentences.text, self.sentences.over = state["sentence"]
         yield None
-
-
-def is_gap(before: str, after: str) -> bool:
-    """Whether a text may be cut between two characters without cutting a word, or a mark from its word.
-
-    Args:
-        before: a character.
-        after: another one, or none where it is still to come.
-    """
-    if not before.isspace() and not UNSPACED.search(before + after):
-        return False
-    return not after or category(after) in ("Ps", "Pi") or category(after)[0] in "LNS"

@@ -1,26 +1,24 @@
 """When the end of a sentence is certain in a text that is still arriving.
 
-`sentencex` knows marks, abbreviations, ordinals and quotations, by language. It is asked as soon as the character after
-a mark is there and, where that one's word might change the answer, once more when the word has ended.
+`sentencex` knows marks, abbreviations, ordinals and quotations, by language. It is asked once about each mark: as soon
+as the next word's first character is there or, where that is a capital, the whole word.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import accumulate
 
+import regex
 from sentencex import segment
 
-LONGEST_SHOWN, LONGEST_WORD = 300, 30  # characters of a line; of what follows a mark
-# Version 1.0.32 panics over spaces of several bytes, and does not know these marks and brackets. Of parentheses with
-# ASCII's it makes lists.
-_KNOWN = {ord(c): " " for c in map(chr, range(0x3001)) if c.isspace()} | str.maketrans(
-    "()。។៕\u037e＂〔【〖『〈［｛〕】〗』〉］｝", '（）。。。;"（（（（（（（）））））））'
-)
-_CLOSED_BY = {"“": "”", "‘": "’", '"': '"', "'": "'", "«": "»", "»": "«"}  # a mark that opens is closed some time
-_CLOSING = re.compile(r"(?:[\s）\]}…]|(?<=\S)[”’»」』》。！？!?])*")  # that nothing has opened
-_NO_WORDS = re.compile(r"[\W_]*((\d+|[A-Za-z])\.)?")  # or the number of a list's item
-_SHORT = re.compile(r"(\d|\b\w)\W\Z")  # may be an ordinal or an initial
+LONGEST_SHOWN, LONGEST_HELD = 300, 30  # characters of a line; of what follows a mark
+# Version 1.0.32 does not know these marks and brackets, makes lists of ASCII's parentheses, panics over wide spaces.
+_KNOWN = str.maketrans("()។៕\u037e＂〔【〖『〈［｛〕】〗』〉］｝", '（）。。;"（（（（（（（）））））））')
+_CLOSED_BY = str.maketrans("“‘«»", "”’»«")  # a mark that opens is closed some time
+_CLOSING = " ）]}…》」』。！？!?"  # also where nothing has opened
+_UNDECIDED = regex.compile(r"([\W_]*+)(?:\p{Lu}\w*+)?")
+# What ends no sentence: no words, or the number of a list's item; a mark within an address.
+_NO_END = regex.compile(r"(?s)[\W_]*(?:(\d+|[A-Za-z])\.)?\n.*|.*[ -~]{2}\n[0-9A-Za-z].*")
 
 
 @lru_cache(4096)
@@ -37,75 +35,42 @@ class Sentences:
         unseen: whether a character counts for nothing.
 
     Attributes:
-        line, text: the line before the sentence, the end of it, and the sentence so far, as `sentencex` knows them.
-        over: whether a pause has ended the sentence before, so that marks which come late are blank.
+        line, text: the line before the sentence, and the sentence so far, as `sentencex` knows them; the end of each.
+        held: what follows a mark, undecided.
+        over: whether a pause has ended the sentence, so that marks which come late are blank.
     """
 
     def __init__(self, language: str, unseen: Callable[[str], bool]) -> None:
-        self.language, self.unseen, self.line, self.text, self.over = language, unseen, "", "", False
-        self._held: list[str] = []  # undecided: characters after a mark, each with the unseen ones behind it
+        self.language, self.unseen = language, unseen
+        self.line, self.text, self.held, self.over = "", "", "", False
 
-    def add(self, character: str) -> Iterator[str | None]:
-        """Take a character; yields those of which it is certain where they belong; between sentences "" and None."""
-        if self.unseen(character):
-            self._held[-1:] = [one + character for one in self._held[-1:]]
-            yield from "" if self._held else character
-        elif self._held or self.over or is_mark(self.language, self.text.rstrip()[-1:]):
-            self._held.append(character)
-            yield from self._decide()
-        else:
-            yield from self._give([character])
+    def take(self, character: str = "") -> Iterator[str | None]:
+        """Take a character, or a pause: yields those that are certain by now, and "" and None where a sentence ends."""
+        self.held += character
+        held, over, end = self.held, self.over, -1
+        seen = "".join(" " if one.isspace() or self.unseen(one) else one for one in held).translate(_KNOWN)
+        undecided, gap = _UNDECIDED.match(seen).group(0, 1)
+        if over or is_mark(self.language, self.text.rstrip()[-1:]):
+            if character and len(seen) < LONGEST_HELD and undecided == seen:
+                return
+            end = self._end(gap, seen[len(gap) :])
+        self.held = ""
+        for place in range(len(held) + 1):
+            if place == end:
+                yield ""
+                self.line, self.text, self.over = (self.line + self.text)[-LONGEST_SHOWN:], "", gap == seen
+                yield None
+            self.text = (self.text + seen[place : place + 1])[-LONGEST_SHOWN:]
+            yield from " " if over and place < end else held[place : place + 1]
 
-    def pause(self) -> Iterator[str | None]:
-        """Decide about what is held; yields None, too, where a sentence would end if another one came."""
-        if self._held or is_mark(self.language, self.text.rstrip()[-1:]):
-            yield from self._decide(paused=True)
-
-    def _give(self, characters: list[str]) -> Iterator[str]:
-        for one in characters:
-            self.text = (self.text + one[0].translate(_KNOWN))[-LONGEST_SHOWN:]
-            yield from one
-
-    def _decide(self, paused: bool = False) -> Iterator[str | None]:
-        """Let go what is held, if it is certain by now whether a sentence ends before it."""
-        seen = "".join(one[0] for one in self._held).translate(_KNOWN)
-        marked = f"{self.line} {self.text}".strip()[-LONGEST_SHOWN:]
-        word, plain = re.sub(r"\A[\W_]+", "", seen), marked[-1].isascii()
-        gap = seen[: len(seen) - len(word)]
-        at_once = paused or len(seen) > LONGEST_WORD
-        if not word and not at_once:
-            return
-        end = self._end(marked, gap, word if plain else "X" * bool(word))
-        if plain and word[:1].isupper() and word.isalnum() and not at_once and (end is None or _SHORT.search(marked)):
-            return
-        held, self._held = self._held, []
-        if self.over:
-            end = len(gap) if end is None else end
-            self.line, self.over = self.line + seen[:end], not word
-            yield from "".join(" " + one[1:] for one in held[:end])
-        elif end is not None:
-            yield from self._give(held[:end])
-            yield ""
-            self.line, self.text, self.over = marked + seen[:end], "", paused and not word
-            yield None
-        last = len(held) - (len(word) > 1 and not word.isalnum())  # which may be a mark
-        yield from self._give(held[end or 0 : last])
-        for character in "".join(held[last:]):
-            yield from self.add(character)
-
-    def _end(self, marked: str, gap: str, word: str) -> int | None:
-        """Where in the gap after a mark a sentence ends, given the word that follows, or none for a pause."""
-        tight = word and not gap and (marked[-2:] + word[0]).isascii()  # as in addresses
-        if tight or (not self.over and _NO_WORDS.fullmatch(self.text)):
-            return None
-        if word:
-            following = f"{gap}{word} {''.join(_CLOSED_BY.get(one, '') for one in gap)}"
-        else:  # of an ordinal, say, languages have small letters go on with the sentence
-            following = " x" if re.search(r"\d\.\Z", marked) else " X"
-        ends = accumulate(map(len, segment(self.language, marked + following)), initial=-len(marked))
-        end = next(end for end in ends if end >= 0)
-        if end > len(gap or " "):
-            return None
-        closed = _CLOSING.match(marked + gap, len(marked) + end)
-        assert closed is not None  # it matches nothing, too
-        return closed.end() - len(marked) if word else len(gap)
+    def _end(self, gap: str, word: str) -> int:
+        """Where in the gap after a mark a sentence ends, given the word that follows, or none for a pause; or -1."""
+        marked = (self.line + self.text)[-LONGEST_SHOWN:]
+        following = f"{gap}{word if marked.rstrip()[-1:].isascii() else 'X'} {gap.translate(_CLOSED_BY)}"
+        if not word:  # of an ordinal, say, languages have small letters go on with the sentence
+            following = " x" if regex.search(r"\d\.\s*\Z", marked) else " X"
+        found = segment(self.language, marked + following)
+        end = next(end for end in accumulate(map(len, found), initial=-len(marked)) if end >= 0)
+        if end > len(gap or " ") or (not self.over and _NO_END.fullmatch(f"{self.text}\n{gap}{word}")):
+            return len(gap) if self.over else -1
+        return len(gap) - len(gap[end:].lstrip(_CLOSING)) if word else len(gap)

@@ -85,7 +85,7 @@ def test_invisible_characters_cost_no_cleaning():
         return settled_side(text, "zh")
 
     translator = translator_of(invisible=partial(invisible, language="zh"))
-    translator.text.settled_text = translator.text.source.settled_text = counted
+    translator.text.source.settled_text = counted
     list(translator.feed("我" + "\u200d" * 20_000 + "们"))
     assert cleaned == ["我", "我们"]
 
