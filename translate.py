@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import hydra
@@ -9,9 +10,10 @@ from omegaconf import DictConfig
 
 from data_prep.arguments import check_arguments, quote_arguments
 from duplexmt.command_line import user_errors
-from duplexmt.config import TranslateSettings, register_schemas, settings
+from duplexmt.config import SUBTITLES, TranslateSettings, register_schemas, settings
 
 if TYPE_CHECKING:
+    from duplexmt.drawing.captions import Clock
     from duplexmt.model_folder.artifact import ModelFolder
     from duplexmt.streaming.live import LiveEvent, LiveTranslator
 
@@ -27,19 +29,23 @@ def main(cfg: DictConfig) -> None:
 
 def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
-    if sys.stdout is None or (sys.stdin is None and cfg.text is None):
+    if sys.stdout is None or (sys.stdin is None and cfg.text is None and cfg.input is None):
         raise ValueError("standard input or output is closed: give text=…, or another one, such as < FILE and > FILE")
+    from duplexmt.drawing.captions import CaptionFile, Clock
     from duplexmt.model_folder.live import load_live_model
 
     loaded = load_live_model(cfg.model_folder, cfg.device, cfg.anchor, cfg.any_anchor, cfg.quantize, cfg.run_as)
     terminal = Terminal(cfg, loaded)
     translator = live_translator(cfg, loaded, terminal.warn)
-    try:
-        for part in by_lines(chunks_of(cfg, terminal.warn_of)):
+    with ExitStack() as ends:  # for an error, or Ctrl-C
+        ends.callback(terminal.leave_line)
+        clock = Clock()
+        chunks = source_of(cfg, loaded.info["data"]["source_language"], clock, terminal.warn_of)
+        captions = ends.enter_context(closing(CaptionFile(cfg.captions, clock))) if cfg.captions else None
+        for part in by_lines(chunks):
             events = translator.pause() if part is None else translator.feed(part)
+            events = events if captions is None else captions.through(events)
             terminal.show(events, line_ends=part is not None and part.endswith("\n"))
-    finally:
-        terminal.leave_line()  # for an error, or Ctrl-C
 
 
 class Terminal:
@@ -86,7 +92,7 @@ def shows_steps(cfg: TranslateSettings) -> bool:
     """Whether steps are shown: as asked; else on a terminal, unless one types there."""
     if cfg.steps is not None:
         return cfg.steps
-    return sys.stdout.isatty() and (cfg.text is not None or not sys.stdin.isatty())
+    return sys.stdout.isatty() and (cfg.text is not None or cfg.input is not None or not sys.stdin.isatty())
 
 
 def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callable[[str], None]) -> "LiveTranslator":
@@ -105,14 +111,35 @@ def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callabl
     return LiveDriver(engine).join(text)
 
 
-def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterable[str | None]:
-    """The text as it arrives; None for a pause."""
+def source_of(
+    cfg: TranslateSettings, language: str, clock: "Clock", warn_of: Callable[[int, str], None]
+) -> Iterable[str | None]:
+    """The text as it arrives, None for a pause; the clock is told when it does, where the settings say so."""
+    from data_prep.rules import UNSPACED
+    from duplexmt.drawing.captions import read_cues
+    from duplexmt.metrics.units import text_unit
+    from duplexmt.streaming.pipe import decoded
+
+    if cfg.input is not None and cfg.input.lower().endswith(SUBTITLES):
+        with open(cfg.input, "rb") as file:
+            text = "".join(part or "" for part in decoded([file.read()], warn_of))
+        between = "" if language in UNSPACED else " "
+        return clock.by_cues(read_cues(text, cfg.input, between), between, cfg.pause)
+    chunks = chunks_of(cfg, warn_of)
+    return chunks if cfg.source_rate is None else clock.by_rate(chunks, text_unit(language), cfg.source_rate)
+
+
+def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterator[str | None]:
+    """The characters of the text, the input or standard input as they arrive; None for a pause."""
     from duplexmt.streaming.pipe import arriving, decoded
 
-    if cfg.text is None:
-        return arriving(sys.stdin.fileno(), cfg.pause, warn_of)
-    # in an argument Python lets bytes that are not UTF-8 pass as surrogates
-    return decoded([cfg.text.encode("utf-8", "surrogateescape")], warn_of)
+    if cfg.text is not None:  # in an argument Python lets bytes that are not UTF-8 pass as surrogates
+        yield from decoded([cfg.text.encode("utf-8", "surrogateescape")], warn_of)
+    elif cfg.input is not None:
+        with open(cfg.input, "rb") as file:
+            yield from arriving(file.fileno(), cfg.pause, warn_of)
+    else:
+        yield from arriving(sys.stdin.fileno(), cfg.pause, warn_of)
 
 
 def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:

@@ -532,6 +532,11 @@ class TranslateSettings:
 
     model_folder: str | None  # null: the latest run's, else the model in the box
     text: str | None  # null: standard input, as it arrives
+    input: str | None  # a file in its place; of .srt and .vtt the cues, at their times
+    captions: str | None  # where to write subtitles, .srt or .vtt, too
+    source_rate: (
+        float | None
+    )  # at which the source comes, for their times: characters or words a second; null: the clock
     theta: float | None  # null: the model folder's own, see `recorded_theta`
     run_as: str | None  # what a model that is no grid is run as: waitk, confidence, …; null: the grid
     setting: Any  # of that system: k of waitk, ρ of confidence, …
@@ -555,8 +560,29 @@ class TranslateSettings:
         _check_limit("max_target_tokens", self.max_target_tokens)
         _check_limit("max_repeats", self.max_repeats, null="no guard", least=2)
         _check_quantize(self.quantize)
+        _check_captions(self.text, self.input, self.captions, self.source_rate)
         if not self.pause > 0:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
+
+
+SUBTITLES = (".srt", ".vtt")
+
+
+def _check_captions(text: str | None, given: str | None, captions: str | None, rate: float | None) -> None:
+    if text is not None and given is not None:
+        raise ValueError(f"input={given} and text={text[:20]!r}…: give one of them")
+    if captions is not None:
+        if not captions.lower().endswith(SUBTITLES):
+            raise ValueError(f"captions={captions}: must end in .srt or .vtt, which says the format")
+        if given is not None and Path(captions).resolve() == Path(given).resolve():
+            raise ValueError(f"captions={captions}: is the input itself, which would be lost; give another name")
+    if rate is None:
+        return
+    if captions is None:
+        raise ValueError(f"source_rate={rate}: is for the times of captions=FILE.vtt; leave it out")
+    if given is not None and given.lower().endswith(SUBTITLES):
+        raise ValueError(f"source_rate={rate}: the cues of input={given} have times of their own; leave it out")
+    _check_positive("source_rate", rate)
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """translate.py in this process, around a tiny model: `text=` and standard input are read alike."""
 
 import io
+import itertools
 import json
 import os
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 import translate
 from duplexmt.config import TranslateSettings
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.drawing.captions import read_cues
 from duplexmt.streaming.live_text import LiveText
 from duplexmt.streaming.settled import SettledTokens
 
@@ -29,7 +31,7 @@ TOKENIZER = tiny_tokenizer(460)
 def test_steps_are_shown_on_a_terminal_unless_one_types_there(monkeypatch, asked, out, into, text, shown):
     monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: out))
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: into))
-    assert translate.shows_steps(SimpleNamespace(steps=asked, text=text)) is shown
+    assert translate.shows_steps(SimpleNamespace(steps=asked, text=text, input=None)) is shown
 
 
 @pytest.fixture
@@ -167,3 +169,73 @@ def test_on_a_terminal_an_error_begins_a_line(run, monkeypatch):
     with pytest.raises(ValueError, match="no more"):
         run("他。看。", events=False)
     assert terminal.getvalue().endswith("\n")
+
+
+# --- files and subtitles -------------------------------------------------------------------------------------------
+
+
+def test_an_input_is_read_as_standard_input_is(translated, tmp_path):
+    text = "他没有看见。\r\n我\n".encode()
+    (tmp_path / "talk.txt").write_bytes(text)
+    assert translated(input=str(tmp_path / "talk.txt")) == translated(stdin=text)
+
+
+SUBTITLES = "1\n00:00:10,000 --> 00:00:12,000\n他没有\n看见。\n\n2\n00:00:40,000 --> 00:00:41,000\n我看\n"
+
+
+def test_cues_are_one_text_and_captions_stand_at_their_times(translated, tmp_path):
+    """The model writes when it has read a sentence: the first one ends in the silence, 9 s after it was said."""
+    (tmp_path / "talk.SRT").write_text(SUBTITLES, encoding="utf-8")
+    lines, _ = translated(input=str(tmp_path / "talk.SRT"), captions=str(tmp_path / "out.vtt"))
+    assert lines == {1: "他没有看见。我看"}
+    cues = read_cues((tmp_path / "out.vtt").read_text(encoding="utf-8"), "out.vtt", "\n")
+    assert [cue.begin for cue in cues] == [21.0, 41.0]
+
+
+@pytest.mark.parametrize("how", ["text", "input", "stdin"])
+def test_captions_stand_where_the_source_had_come_at_its_rate(run, tmp_path, how):
+    (tmp_path / "talk.txt").write_text("他没有看见。看。", encoding="utf-8")
+    given = {"text": "他没有看见。看。", "input": str(tmp_path / "talk.txt"), "stdin": "他没有看见。看。".encode()}
+    run(**{how: given[how]}, captions=str(tmp_path / "out.srt"), source_rate=0.5)
+    cues = read_cues((tmp_path / "out.srt").read_text(encoding="utf-8"), "out.srt", "\n")
+    assert [cue.begin for cue in cues] == [12.0, 16.0]
+
+
+def test_captions_stand_where_they_were_written_by_the_clock(run, tmp_path, monkeypatch):
+    seconds = itertools.count(100.0, 10.0)
+    monkeypatch.setattr("duplexmt.drawing.captions.perf_counter", lambda: next(seconds))
+    run("他没有看见。看。", captions=str(tmp_path / "out.srt"))
+    cues = read_cues((tmp_path / "out.srt").read_text(encoding="utf-8"), "out.srt", "\n")
+    assert cues[0].begin == 10.0, "of the first piece that was written"
+    assert all(cue.begin % 10 == 0 for cue in cues)
+
+
+def test_an_error_leaves_the_captions_written_so_far(run, monkeypatch, tmp_path):
+    end_sentence, ended = LiveText._end_sentence, []
+
+    def failing(self):
+        if ended:
+            raise ValueError("no more")
+        ended.append(True)
+        yield from end_sentence(self)
+
+    monkeypatch.setattr(LiveText, "_end_sentence", failing)
+    with pytest.raises(ValueError, match="no more"):
+        run("他。看。", captions=str(tmp_path / "out.vtt"), source_rate=1.0)
+    assert len(read_cues((tmp_path / "out.vtt").read_text(encoding="utf-8"), "out.vtt", "\n")) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"captions": "a.txt"}, "captions=a.txt: must end in .srt or .vtt"),
+        ({"text": "他", "input": "a.txt"}, "input=a.txt and text='他'"),
+        ({"input": "a.vtt", "captions": "./a.vtt"}, "captions=./a.vtt: is the input itself"),
+        ({"text": "他", "source_rate": 4.0}, "source_rate=4.0: is for the times of captions"),
+        ({"input": "a.srt", "captions": "b.srt", "source_rate": 4.0}, "source_rate=4.0: the cues of input=a.srt"),
+        ({"captions": "b.srt", "source_rate": 0.0}, "source_rate=0.0: must be a finite number above 0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(run, values, told):
+    with pytest.raises(ValueError, match=told):
+        run(**values)
