@@ -94,8 +94,8 @@ def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
 
 
 def found_out(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What a manifest has from after the training, of these weights: which θ, which heads."""
-    return {name: info[name] for name in ("operating_point", "alignment_heads") if name in info}
+    """What a manifest has from after the training, of these weights: which θ, which heads, which samples."""
+    return {name: info[name] for name in ("operating_point", "alignment_heads", "samples") if name in info}
 
 
 def write_manifest(folder: str | Path, info: dict[str, Any]) -> None:

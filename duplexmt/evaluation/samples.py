@@ -1,0 +1,89 @@
+r"""Sentences to show a model with, chosen by their score and not by hand, and written into its folder.
+
+    python evaluate.py model_folder=models/zh-en data=tatoeba 'policy.theta=[0.3,0.4,0.5,0.7,0.9]' \
+        check_overlap=false hydra.run.dir=runs/zh-en
+    python -m duplexmt.evaluation.samples runs/zh-en models/zh-en
+
+Of the held-out sentences which an evaluation has translated, those that are right at each of its settings (chrF against
+the reference is `SCORE` at least), the longest first; none that begins as another one does, or has many words of one.
+The live page has them typed, and says how they were chosen.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import CHRF
+
+from ..model_folder.manifest import read_manifest, write_manifest
+from .results import of_one_test_set
+from .translation import Record
+
+SCORE = 99.0  # chrF
+COUNT = 6
+SHARED = 1 / 4  # of a sentence's words, at most, that may be in one chosen before
+
+
+def record_samples(evaluation: Path, model_folder: Path) -> dict[str, Any]:
+    """Choose samples by an evaluation, and write them into a model folder's manifest.
+
+    Raises:
+        ValueError: for a folder that is none, and an evaluation in which no sentence is right at each setting.
+    """
+    info = read_manifest(model_folder)
+    (decoding,) = of_one_test_set([evaluation])
+    records = [decoding.sorted(key) for key in decoding.points]
+    right = [same for same in zip(*records, strict=True) if all(map(is_right, same))]
+    if not right:
+        raise ValueError(f"{evaluation}: no sentence is translated as its reference at each setting: no samples")
+    settings = ", ".join(f"{point.setting:g}" for point in decoding.points.values())
+    test = decoding.test
+    samples = {
+        "chosen": (
+            f"Chosen by score: of {test['sentences']:,} held-out sentences ({test['name']}) {len(right)} come out as "
+            f"their reference at each of θ = {settings}, and these are the longest. Many others come out wrong."
+        ),
+        "sentences": [record["source"] for record in varied(same[0] for same in right)],
+    }
+    write_manifest(model_folder, info | {"samples": samples})
+    return samples
+
+
+def is_right(record: Record) -> bool:
+    """Whether a translation is one of its references, but for a mark."""
+    return max(CHRF().sentence_score(record["text"], [one]).score for one in record["references"]) >= SCORE
+
+
+def varied(records: Iterable[Record]) -> list[Record]:
+    """The longest ones that have little in common."""
+    chosen: list[Record] = []
+    for record in sorted(records, key=lambda one: (-len(one["text"].split()), one["id"])):
+        words, others = record["text"].lower().split(), [one["text"].lower().split() for one in chosen]
+        shared = max((len({*words} & {*other}) for other in others), default=0)
+        if shared <= SHARED * len(words) and words[0] not in {other[0] for other in others}:
+            chosen.append(record)
+    return chosen[:COUNT]
+
+
+def main() -> None:
+    """Record them."""
+    parser = argparse.ArgumentParser(
+        prog="python -m duplexmt.evaluation.samples",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("evaluation", type=Path, help="folder of a finished evaluation of the model")
+    parser.add_argument("model_folder", type=Path, help="where they are written into")
+    arguments = parser.parse_args()
+    try:
+        samples = record_samples(arguments.evaluation, arguments.model_folder)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print("\n".join([samples["chosen"], *samples["sentences"]]))
+
+
+if __name__ == "__main__":
+    main()
