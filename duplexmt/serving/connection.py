@@ -10,7 +10,21 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from .hub import Hub
 from .limits import Bucket, Refused
-from .protocol import Ack, Close, CloseSession, End, Flush, Ping, Resume, Set, Start, Text, as_json, client_message
+from .protocol import (
+    Ack,
+    Close,
+    CloseSession,
+    End,
+    Flush,
+    Ping,
+    Resume,
+    Set,
+    Start,
+    Text,
+    Watch,
+    as_json,
+    client_message,
+)
 from .session import Frame, Session
 
 FAREWELL = 2.0  # seconds to send what is left
@@ -31,6 +45,7 @@ class Connection:
         self.limits = hub.limits
         self.messages = Bucket(self.limits.messages_per_second, self.limits.messages_burst)
         self.session: Session | None = None
+        self.channel: str | None = None  # that is watched, in place of a session
         self._out: deque[tuple[str, int]] = deque()  # messages to be sent, and how many events each has
         self._events = self._bytes = 0  # of these
         self._gap = False  # whether the last text began past what has been received
@@ -53,6 +68,8 @@ class Connection:
             self.hub.connections.discard(self)
             if self.session is not None:
                 self.hub.detach(self.session, self)
+            if self.channel is not None:
+                self.hub.unwatch(self, self.channel)
             with suppress(asyncio.CancelledError, TimeoutError, WebSocketDisconnect, RuntimeError):
                 await asyncio.wait_for(sender, FAREWELL)
             if self._closing is not None:
@@ -65,13 +82,14 @@ class Connection:
             async with asyncio.timeout(self.limits.start_seconds):
                 first = await self._message()
         except TimeoutError:
-            told = f"no message within {self.limits.start_seconds:g} s: begin with start or resume"
+            told = f"no message within {self.limits.start_seconds:g} s: begin with start, resume or watch"
             raise Refused(Close.IDLE, told) from None
         self._greet(first)
-        assert self.session is not None
         while self._last is None:
             message = await self._message()
-            if self._last is None:
+            if self._last is None and self.session is None:
+                self._act_as_watcher(message)
+            elif self._last is None and self.session is not None:
                 self.session.heard = monotonic()
                 self.session.confirm()
                 self._act(self.session, message)
@@ -115,8 +133,12 @@ class Connection:
                 raise
         elif isinstance(first, Resume):
             session, seq = self.hub.resume(self, first), first.seq
+        elif isinstance(first, Watch):
+            self.channel = first.channel
+            self.hub.watch(self, first.channel)
+            return self.tell({"type": "watching", "model": self.hub.model})
         else:
-            raise Refused(Close.BAD_MESSAGE, f"type={first.type}: begin with start or resume")
+            raise Refused(Close.BAD_MESSAGE, f"type={first.type}: begin with start, resume or watch")
         self.session = session
         session.heard = monotonic()
         ready: dict[str, Any] = {
@@ -139,6 +161,11 @@ class Connection:
             self.tell_frame(frame)
         if session.done:
             self.finish()
+
+    def _act_as_watcher(self, message: Any) -> None:
+        if not isinstance(message, Ping):
+            raise Refused(Close.BAD_MESSAGE, f"type={message.type}: who watches a channel can only ping")
+        self.tell({"type": "pong"})
 
     def _act(self, session: Session, message: Any) -> None:
         """Do what a message asks for."""
@@ -214,8 +241,9 @@ class Connection:
             self.hub.metrics.rejected.labels(refused.code).inc()
         if refused.close == Close.TOO_SLOW:
             self._out.clear()  # they are sent when the client comes back
-            if self._last is None and self.session is not None:
-                self.hub.detach(self.session, self)
+            if self._last is None:
+                if self.session is not None:
+                    self.hub.detach(self.session, self)
                 self._closing = asyncio.create_task(self._close(refused.close))
         self._say_last(refused.error(), refused.close)
 

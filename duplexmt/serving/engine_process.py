@@ -103,6 +103,8 @@ class Worker:
             "source_language": data["source_language"],
             "target_language": data["target_language"],
             "theta": self.engine.theta,
+            "parameters": sum(weight.numel() for weight in self.loaded.model.parameters()),
+            **({"samples": samples} if (samples := self.loaded.info.get("samples")) else {}),
         }
         self.texts: dict[str, LiveTranslator] = {}
         self.names: dict[LiveTranslator, str] = {}

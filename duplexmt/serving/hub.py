@@ -50,6 +50,7 @@ class Hub:
         self._state_told = self.link.state
         self.sessions: dict[str, Session] = {}
         self.connections: set[Client] = set()
+        self.watchers: dict[str, set[Client]] = {}  # by channel
         self.draining = False
         self.at_rest = False
         self._taken = False  # whether the engine has taken all that it was told when it began
@@ -124,7 +125,7 @@ class Hub:
         if done := [session for session in self.sessions.values() if session.done][: -self.limits.sessions]:
             self.forget(done[0])  # whose client has not come back for the end of it
         self.check_theta(start.theta)
-        session = Session(self.limits, connection.address, start.theta, start.source_length)
+        session = Session(self.limits, connection.address, start.theta, start.source_length, start.channel)
         session.attach(connection, None)
         self.sessions[session.name] = session
         for message in session.open_text.again():
@@ -172,6 +173,16 @@ class Hub:
 
     def _restart(self) -> Refused:
         return Refused(Close.RESTART, "the server stops", self.limits.retry_seconds)
+
+    def watch(self, connection: Client, channel: str) -> None:
+        """Have a connection told the events of a channel."""
+        self.watchers.setdefault(channel, set()).add(connection)
+
+    def unwatch(self, connection: Client, channel: str) -> None:
+        """It has gone."""
+        self.watchers[channel].discard(connection)
+        if not self.watchers[channel]:
+            del self.watchers[channel]
 
     def detach(self, session: Session, connection: Client) -> None:
         """A connection has ended; its session waits for the client to come back, if there is anything to go on with."""
@@ -313,6 +324,8 @@ class Hub:
                 now = monotonic()
                 for since in arrived:
                     self.metrics.delay.observe(now - since)
+            for watcher in list(self.watchers.get(session.channel or "", ())):
+                watcher.tell_frame(frame)
         if session.done and connection is not None:
             connection.finish()
 

@@ -39,6 +39,7 @@ class Message(BaseModel):
 Theta = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**53 - 1)]  # what JavaScript counts exactly
 Word = Annotated[str, Field(max_length=128)]
+Channel = Annotated[str, Field(min_length=16, max_length=128)]  # a name that nobody guesses
 
 # --- client → server -------------------------------------------------------------------------------------------------
 
@@ -50,6 +51,7 @@ class Start(Message):
     theta: Theta | None = None
     source_length: Annotated[int, Field(ge=1, le=100_000)] | None = None
     token: Annotated[str, Field(max_length=1024)] | None = None
+    channel: Channel | None = None
 
 
 class Resume(Message):
@@ -59,6 +61,13 @@ class Resume(Message):
     session: Word
     key: Word
     seq: Count
+
+
+class Watch(Message):
+    """Be told the events of whatever session is on a channel."""
+
+    type: Literal["watch"]
+    channel: Channel
 
 
 class Text(Message):
@@ -109,7 +118,7 @@ class Ping(Message):
 
 
 ClientMessage = Annotated[
-    Start | Resume | Text | Set | Flush | End | CloseSession | Ack | Ping, Field(discriminator="type")
+    Start | Resume | Watch | Text | Set | Flush | End | CloseSession | Ack | Ping, Field(discriminator="type")
 ]
 
 # --- server → client -------------------------------------------------------------------------------------------------
@@ -128,6 +137,13 @@ class Limits(Message):
     grace_seconds: float
 
 
+class Samples(Message):
+    """Sentences that the model translates well."""
+
+    chosen: str  # how
+    sentences: list[str]
+
+
 class Model(Message):
     """What translates."""
 
@@ -135,6 +151,8 @@ class Model(Message):
     source_language: str
     target_language: str
     theta: Theta | None  # null where no grid translates: it has none
+    parameters: Count
+    samples: Samples | None = None
 
 
 class Snapshot(Message):
@@ -157,6 +175,13 @@ class Ready(Message):
     limits: Limits
     expires: float
     snapshot: Snapshot | None = None
+
+
+class Watching(Message):
+    """The events of a channel follow."""
+
+    type: Literal["watching"]
+    model: Model | None  # null while the engine loads its first one
 
 
 class Engine(Message):
@@ -266,7 +291,7 @@ class Pong(Message):
 
 
 ServerMessage = Annotated[
-    Ready | Engine | Accepted | Events | SetDone | Error | GoAway | Done | Pong, Field(discriminator="type")
+    Ready | Watching | Engine | Accepted | Events | SetDone | Error | GoAway | Done | Pong, Field(discriminator="type")
 ]
 
 

@@ -47,6 +47,7 @@ class Session:
         name, key: what a client comes back with; the key is another one at each connect.
         open_text: what another engine would have to know.
         received: code points of the text that have arrived.
+        channel: on which others watch it.
         done: whether everything has been translated.
         connection: of its client; None while it is away.
         heard: when the client was last heard; while it is away, when it left.
@@ -54,8 +55,10 @@ class Session:
         told: when the engine last had something to tell of it.
     """
 
-    def __init__(self, limits: Limits, address: str, theta: float | None, source_length: int | None) -> None:
-        self.limits, self.address = limits, address
+    def __init__(
+        self, limits: Limits, address: str, theta: float | None, source_length: int | None, channel: str | None = None
+    ) -> None:
+        self.limits, self.address, self.channel = limits, address, channel
         self.name, self.key = secrets.token_urlsafe(12), secrets.token_hex(16)
         self._key_before: str | None = None  # good until the client has confirmed `key`
         self._used_keys: set[str] = set()

@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -358,6 +359,70 @@ def test_a_reader_who_stalls_is_let_go_and_comes_back(monkeypatch):
         assert back.whole() == translated(TEXT, 40)
 
 
+# --- who watches ---------------------------------------------------------------------------------------------------
+
+CHANNEL = "a name that nobody guesses"
+
+
+def watching(server, channel=CHANNEL):
+    watcher = Speaker(server.address, {"type": "watch", "channel": channel})
+    assert watcher.hear() == {"type": "watching", "model": server.hub.model}
+    return watcher
+
+
+def test_watchers_of_a_channel_are_told_the_events_of_one_session_after_the_other_and_no_others(server):
+    first, second, elsewhere = watching(server), watching(server), watching(server, f"not {CHANNEL}")
+    for text in (SENTENCES[0][0], SENTENCES[1][0]):
+        speaker = Speaker(server.address, START | {"channel": CHANNEL})
+        speaker.until("ack")
+        speaker.say(type="text", at=0, text=text)
+        speaker.whole()
+        for watcher in (first, second):
+            watcher.seq, watcher.events = 0, []  # of the next session
+            while watcher.events != speaker.events:
+                watcher.hear()
+        first.say(type="ping")
+        assert first.hear() == {"type": "pong"}
+    begun(server, TEXT).whole()  # on no channel
+    for watcher in (first, second, elsewhere):
+        watcher.say(type="ping")
+        assert watcher.hear() == {"type": "pong"}, "and nothing before it"
+        watcher.drop()
+    until(lambda: not server.hub.watchers)
+
+
+@pytest.mark.parametrize(
+    "message", [{"type": "text", "at": 0, "text": "我"}, {"type": "end"}, {"type": "ack", "seq": 1}]
+)
+def test_who_watches_can_do_nothing_else(server, message):
+    watcher = watching(server)
+    watcher.say(**message)
+    assert watcher.rest() == 4400
+    assert "who watches a channel can only ping" in watcher.error["message"]
+
+
+def test_a_channel_that_can_be_guessed_is_refused(server):
+    for first in (START | {"channel": "talk"}, {"type": "watch", "channel": "talk"}, {"type": "watch"}):
+        with closing(connect(server.address, subprotocols=["duplexmt.v1"])) as socket:
+            socket.send(json.dumps(first))
+            assert "channel" in json.loads(socket.recv())["message"]
+
+
+def test_a_watcher_who_stalls_is_let_go_and_the_session_goes_on(server):
+    watching(server)
+    (connection,) = server.hub.watchers[CHANNEL]
+
+    async def never(text):
+        await asyncio.Event().wait()
+
+    connection.websocket.send_text, connection.limits = never, replace(connection.limits, unsent_events=5)
+    speaker = Speaker(server.address, START | {"channel": CHANNEL})
+    speaker.until("ack")
+    speaker.say(type="text", at=0, text=SENTENCES[0][0])
+    assert speaker.whole() == translated(SENTENCES[0][0])
+    until(lambda: not server.hub.watchers)
+
+
 # --- security --------------------------------------------------------------------------------------------------------
 
 
@@ -431,7 +496,7 @@ def test_pages_are_served_with_a_strict_policy(server):
         assert "default-src 'none'" in headers["Content-Security-Policy"]
         assert "unsafe" not in headers["Content-Security-Policy"]
         assert headers["X-Content-Type-Options"] == "nosniff"
-        assert "microphone=()" in headers["Permissions-Policy"]
+        assert "camera=()" in headers["Permissions-Policy"]
 
 
 def test_health_and_metrics_tell_no_text_and_no_address(server):
