@@ -34,10 +34,15 @@ async def style(request: Request) -> Response:
     return FileResponse(STYLE)
 
 
-FILES = [Route("/report.css", style), Mount("/", StaticFiles(directory=PAGE, html=True))]
+async def captions(request: Request) -> Response:
+    """The caption screen."""
+    return FileResponse(PAGE / "captions.html")
+
+
+FILES = [Route("/report.css", style), Route("/captions", captions), Mount("/", StaticFiles(directory=PAGE, html=True))]
 UNUSED = (
-    "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation",
-    "gyroscope", "hid", "magnetometer", "microphone", "midi", "payment", "picture-in-picture",
+    "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "geolocation",
+    "gyroscope", "hid", "magnetometer", "midi", "payment", "picture-in-picture",
     "publickey-credentials-get", "screen-wake-lock", "serial", "usb", "xr-spatial-tracking",
 )  # fmt: skip
 HEADERS = {
@@ -49,7 +54,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": ", ".join(f"{feature}=()" for feature in UNUSED),
+    "Permissions-Policy": ", ".join(["fullscreen=(self)", "microphone=(self)", *(f"{one}=()" for one in UNUSED)]),
     "Cache-Control": "no-cache",
 }
 

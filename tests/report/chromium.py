@@ -190,7 +190,10 @@ FORBIDDEN = """new Promise(done => {
     document.body.append(script);
     document.body.setAttribute("style", "color: red");
 })"""
-KEYS = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+KEYS = {
+    "Backspace": 8, "Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38,
+    "ArrowRight": 39, "ArrowDown": 40,
+}  # fmt: skip
 
 
 def _pipe():

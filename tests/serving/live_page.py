@@ -18,6 +18,7 @@ UNDER = "[...document.querySelectorAll('.column')].map(column => [...column.chil
 def connected(browser, scripted, **window):
     browser.open(scripted.address, **window)
     until(browser, STATE, "open")
+    browser.run("document.getElementById('how').open = true")
     return browser
 
 

@@ -31,7 +31,11 @@ LIMITS = {
     "frame_bytes": 16384, "message_characters": 2000, "characters_per_second": 200.0, "characters_burst": 4000,
     "messages_per_second": 20.0, "messages_burst": 40, "idle_seconds": 120.0, "grace_seconds": 120.0,
 }  # fmt: skip
-MODEL = {"name": "scripted", "source_language": "zh", "target_language": "en", "theta": 0.5}
+SAMPLES = {"chosen": "Chosen by the tests.", "sentences": ["站在那边的男人曾是棒球手。", "那张他昨天买的沙发真贵。"]}
+MODEL = {
+    "name": "scripted", "source_language": "zh", "target_language": "en", "theta": 0.5, "parameters": 5_300_000,
+    "samples": SAMPLES,
+}  # fmt: skip
 
 
 class Session:

@@ -9,6 +9,7 @@ from duplexmt.metrics.latency import average_lagging
 from tests.report.chromium import needs_chromium
 
 from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
+from .scripted_server import SAMPLES
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
@@ -133,8 +134,8 @@ def test_a_text_too_long_to_be_remembered_is_refused(page, scripted):
 
 def test_samples_are_a_line_each(page):
     samples = page.run("[...document.getElementById('sample').options].map(option => option.value)")
-    assert samples[-2].split("\n") == samples[:-2]
-    assert len(samples) > 4
+    assert samples == [*SAMPLES["sentences"], "\n".join(SAMPLES["sentences"]), ""]
+    assert page.run("document.getElementById('chosen').textContent") == SAMPLES["chosen"]
 
 
 def test_a_sample_is_typed_at_the_speed_asked_for(page, scripted):
@@ -177,20 +178,23 @@ def test_everything_that_can_be_operated_has_a_name(page):
     for role in ("slider", "button", "combobox", "textbox", "image", "region", "log"):
         assert roles[role], role
         assert all(roles[role]), (role, roles[role])
-    assert roles["log"] == ["Translation en"]
+    assert roles["log"] == ["Translation: English"]
     assert sorted(roles["slider"]) == ["Characters a second", "Threshold θ"]
 
 
 def test_the_keyboard_goes_through_the_page_in_its_order_and_one_sees_where(page):
     page.run("document.querySelector('.skip').focus()")
     visited = ["skip"]
-    for _ in range(11):
+    for _ in range(19):
         page.press("Tab")
-        visited.append(page.run("document.activeElement.id || document.activeElement.className"))
+        visited.append(
+            page.run("document.activeElement.id || document.activeElement.className || document.activeElement.tagName")
+        )
         outline = page.run("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid", visited[-1]
-    wanted = ["skip", "source", "type", "translation", "theta", "sample", "play", "anew", "speed", "words"]
-    assert visited == [*wanted, "staircase", "decisions"]
+    text = ["skip", "source", "type", "unit", "speak", "anew", "copy", "txt", "vtt", "translation"]
+    controls = ["sample", "play", "speed", "SUMMARY", "SUMMARY", "theta", "words", "staircase", "decisions", "SUMMARY"]
+    assert visited == [*text, *controls]
 
 
 def test_a_screen_reader_hears_whole_words(page):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import urllib.request
 from types import SimpleNamespace
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
@@ -97,6 +98,48 @@ def test_a_displaced_tab_has_the_session_back_when_it_asks_for_it(browser, serve
         until(browser, STATE, "ended")
         gaps = browser.run("[...document.querySelectorAll('.gap')].map(gap => gap.textContent).join()")
         assert "Another" not in gaps, "the session was not lost"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, ""), ({"lines": "10"}, "lines=10: must be a number from 1 to 9"), ({"size": ""}, "size=: must be a"),
+        ({"background": "blurred"}, "background=blurred: must be a colour"), ({"font": "x"}, "font: there is no such"),
+        ({"watch": "talk"}, "watch=talk: must be the channel"),
+    ],
+)  # fmt: skip
+def test_captions_are_a_page_of_their_own_that_follows_the_session(browser, server, changed, told):
+    """As OBS shows it: transparent, and with nothing but what its address has."""
+    connected(browser, server)
+    address = urlsplit(browser.run("document.getElementById('watch').href"))
+    asked = dict(parse_qsl(address.query)) | {"source": "1"} | changed
+    first, target = browser.session, browser.send("Target.createTarget", url="about:blank")["targetId"]
+    browser.session = browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+    try:
+        for domain in ("Page", "Runtime"):
+            browser.send(f"{domain}.enable")
+        browser.open(f"{server.address}captions?{urlencode(asked)}")
+        if told:
+            assert browser.run("document.getElementById('told').textContent").startswith(told)
+            return
+        with at_tab(browser, first):
+            browser.run("sessionStorage.clear()")
+            type_in(browser, "我昨天买了一本书。\n")
+            until(
+                browser, "document.querySelectorAll('.column').length > 0 && !document.querySelector('.newest')", True
+            )
+            written = browser.run("[...document.querySelectorAll('#translation p:not(.gap)')].at(-1).textContent")
+        line = "document.querySelector('.caption.{} p:last-child')?.textContent"
+        until(browser, line.format("source"), "我昨天买了一本书。")
+        until(browser, f"{line.format('translation')}?.trim()", written.strip())
+        style = "getComputedStyle(document.getElementById('screen'))"
+        assert browser.run(f"{style}.backgroundColor") == "rgba(0, 0, 0, 0)"
+        assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgba(0, 0, 0, 0)"
+        assert browser.run(f"{style}.fontSize") == f"{0.08 * browser.run('innerHeight'):g}px"
+        assert browser.run("document.getElementById('told').hidden")
+    finally:
+        browser.session = first
+        browser.send("Target.closeTarget", targetId=target)
 
 
 def test_the_pages_policy_and_its_files_are_served(server):

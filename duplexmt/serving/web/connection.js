@@ -10,7 +10,10 @@ const Close = { TOO_BIG: 1009, RESTART: 1012, BAD_MESSAGE: 4400, TOKEN: 4401, UN
 const REASONS = { 1013: "the server is busy", 4413: "this connection was too slow", 4429: "that was too much at once" };
 const ENGINE = { starting: "the engine is starting", failed: "the engine cannot start" };
 const BEGINNING = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, displaced: false };
-const NEW = { ...BEGINNING, text: [], theta: null, model: null, ends: 0, left: 0, grace: 0 };
+const NEW = { ...BEGINNING, text: [], theta: null, model: null, channel: null, ends: 0, left: 0, grace: 0 };
+
+// A name that nobody guesses; `randomUUID` is there by https only.
+const secret = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export class Connection {
   // tell: what becomes of it, as functions: state({state, message, until, reason}), ready(), events(events),
@@ -19,9 +22,11 @@ export class Connection {
     Object.assign(this, { address, memory, tell, socket: null, tries: 0, over: false, asleep: false, token: "" });
     // session, key, the last frame seen; θ as last asked for; positions of the source: `base`, where the sentence begins
     // that is not over, and `at`, up to which it is acknowledged; `text` from `base` on, in the code points it is counted
-    // in; `shown`, the length of the translation so far; whether another window has displaced this one; by the clock, when
-    // the session `ends`, and when this page `left` it, which it must not for `grace` ms
+    // in; `shown`, the length of the translation so far; whether another window has displaced this one; the `channel` on
+    // which others watch; by the clock, when the session `ends`, and when this page `left` it, which it must not for
+    // `grace` ms
     Object.assign(this, NEW, memory.session);
+    this.channel ??= secret();
     this.toSet = false; // whether θ is to be sent
     this.numbers = 0; // of `set` messages
     this.timers = {};
@@ -52,9 +57,9 @@ export class Connection {
   }
 
   greet() {
-    const { session, key, seq } = this;
+    const { session, key, seq, channel } = this;
     if (session) this.send({ type: "resume", session, key, seq });
-    else this.send({ type: "start", ...(this.theta !== null && { theta: this.theta }), ...(this.token && { token: this.token }) });
+    else this.send({ type: "start", channel, ...(this.theta !== null && { theta: this.theta }), ...(this.token && { token: this.token }) });
   }
 
   send(message) {

@@ -1,17 +1,24 @@
 // The page: joins what a person does, the connection, what is remembered and what is shown.
+import { Captions } from "./captions.js";
 import { Connection } from "./connection.js";
 import { at, html } from "./dom.js";
 import { answer, ask } from "./handover.js";
+import { isForeign, nameOf, placed, wholeWords } from "./languages.js";
 import { Memory } from "./memory.js";
-import { SAMPLES } from "./samples.js";
 import { Sentence } from "./sentence.js";
+import { Microphone, Recogniser } from "./speech.js";
+import { Transcript } from "./transcript.js";
 import { listen, Typist } from "./typing.js";
 import { View } from "./view.js";
 
 const MOST = 1_000_000; // characters at a time: more than an hour's typing, and what a browser can remember
+const SMALL = 1e9; // parameters: below, a model is said to be small
+const LOOKED_AT = 60; // characters by which the script of what is typed is judged
 
 const memory = new Memory();
 const view = new View();
+const transcript = new Transcript();
+let captions = null; // over the page, where they are on
 const sentences = new Map(); // by number, those that are not over yet
 
 // --- what is shown, and shown again after a reload -----------------------------------------------------------------
@@ -21,6 +28,7 @@ const show = {
   missed: (text) => {
     sentences.clear(); // what came of them meanwhile is not known
     view.missed(text);
+    transcript.add(text, "missed");
   },
   read: (source) => view.readUntil(source),
   gap: (message) => view.gap(message),
@@ -29,6 +37,8 @@ const show = {
     view.renewed(...characters);
   },
   event: (event) => {
+    captions?.event(event);
+    transcript.add(event.text, event.sentence, event.at);
     if (event.event === "line") return view.newLine(event.source);
     if (!sentences.has(event.sentence)) sentences.set(event.sentence, new Sentence());
     const sentence = sentences.get(event.sentence);
@@ -49,7 +59,7 @@ const connection = new Connection(new URL("v1/live", location.href.replace(/^htt
   state: showState,
   ready: showModel,
   notice,
-  events: (events) => tell(events.map((event) => ["event", event])),
+  events: (events) => tell(events.map((event) => ["event", { ...event, at: Date.now() }])),
   snapshot: (text, source) => tell([["missed", text], ["read", source]]),
   renewed: (...characters) => tell([["renewed", characters]]),
 });
@@ -58,6 +68,8 @@ function notice(message) {
   at("notice").textContent = message;
   at("notice").hidden = !message;
 }
+
+const microphone = new Microphone({ said: (text) => type(`${text}\n`), heard: showHeard, changed: showMicrophone });
 
 let state = { state: "connecting" };
 function showState(now) {
@@ -79,11 +91,16 @@ function showState(now) {
 }
 
 // Whether text is taken; it is not where no session would have it.
-const { placeholder } = at("type");
+const WAYS = {
+  character: "It is read at once; Enter ends a sentence.", word: "It is read word by word; Enter ends a sentence.",
+  line: "It is read at Enter, which ends a sentence, too.",
+};
+const wayOf = (unit) => `Type or paste here. ${WAYS[unit]}`;
 function listens(does, why) {
   if (!does) typist.stop();
-  at("type").placeholder = does ? placeholder : `No text is taken here: ${why}.`;
-  for (const id of ["type", "theta", "sample", "speed"]) at(id).disabled = !does;
+  at("type").placeholder = does ? wayOf(at("unit").value) : `No text is taken here: ${why}.`;
+  if (!does) microphone.stop();
+  for (const id of ["type", "unit", "speak", "theta", "sample", "speed"]) at(id).disabled = !does;
   at("play").disabled = !does || !at("sample").options.length;
 }
 
@@ -95,13 +112,18 @@ function showSeconds() {
 setInterval(showSeconds, 250);
 
 function showModel() {
-  const { name, source_language: source, target_language: target, theta } = connection.model;
+  const { name, source_language: source, target_language: target, theta, parameters, samples } = connection.model;
   view.speak(source, target);
+  const many = parameters.toLocaleString("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 });
+  const by = parameters < SMALL ? `a small model (${many} parameters), which makes many mistakes` : `a model of ${many} parameters`;
+  at("about").textContent = `${nameOf(source)} → ${nameOf(target)}, word by word while a sentence is still being typed or spoken, by ${by}.`;
+  at("watch").href = `captions?watch=${connection.channel}&lines=2&size=8&background=transparent`;
   at("model").textContent = `Model: ${name}.`;
   for (const id of ["theta-part", "decisions-part"]) at(id).hidden = theta === null; // no grid has none
   at("theta").value = connection.theta ?? theta ?? 0.5;
   showTheta();
-  offer(SAMPLES[source] ?? []);
+  offer(samples?.sentences ?? []);
+  at("chosen").textContent = samples?.chosen ?? "";
 }
 
 // --- what a person does --------------------------------------------------------------------------------------------
@@ -109,6 +131,7 @@ function showModel() {
 function type(text) {
   if (isTooLong(text, "This text")) return;
   const sound = text.toWellFormed(); // half a surrogate pair is no character
+  judgeScript(sound);
   tell([["source", sound]]);
   connection.write(sound);
 }
@@ -121,7 +144,56 @@ function isTooLong(text, what) {
   return tooLong;
 }
 
-listen(at("type"), type);
+let recent = ""; // of this line
+function judgeScript(text) {
+  const lines = (recent + text).split(/[\r\n]+/), judged = lines.findLast((line) => line.trim()) ?? "";
+  const code = connection.model?.source_language, foreign = Boolean(code) && isForeign(judged.slice(-LOOKED_AT), code);
+  at("script-note").textContent = foreign ? `This does not look like ${nameOf(code)}, which is all that the model reads.` : "";
+  at("script-note").hidden = !foreign;
+  recent = lines.at(-1).slice(-LOOKED_AT);
+}
+
+const WHOLE = {
+  character: (text) => text.length, line: (text) => text.lastIndexOf("\n") + 1,
+  word: (text) => wholeWords(text, connection.model?.source_language ?? "en"),
+};
+const take = listen(at("type"), (text) => WHOLE[at("unit").value](text), type);
+at("unit").addEventListener("change", () => {
+  memory.settings.unit = at("unit").value;
+  at("type").placeholder = wayOf(at("unit").value);
+  take();
+});
+
+function showHeard(text) {
+  at("heard").textContent = text;
+  at("heard").hidden = !text;
+}
+
+function showMicrophone(why) {
+  at("speak").textContent = microphone.listens ? "■ stop listening" : "microphone";
+  at("speak").setAttribute("aria-pressed", String(microphone.listens));
+  notice(why ? `It does not listen: ${why}.` : "");
+}
+at("speak").hidden = !Recogniser;
+let maySend = false; // sound, as this browser does
+at("speak").addEventListener("click", async () => {
+  if (microphone.listens) return microphone.stop();
+  maySend ||= await confirmed(
+    "Your browser recognises what you say. Some browsers send the sound to their maker for that, Chrome to Google. This page sends the text, to its own server only.",
+    "use the microphone",
+  );
+  if (maySend) microphone.start(placed(connection.model?.source_language ?? "en"));
+});
+
+// Whether a person says yes to a question.
+function confirmed(question, yes) {
+  at("ask-text").textContent = question;
+  at("ask-yes").textContent = yes;
+  at("ask").returnValue = "";
+  at("ask").showModal();
+  return new Promise((done) => at("ask").addEventListener("close", () => done(at("ask").returnValue === "yes"), { once: true }));
+}
+for (const answer of ["yes", "no"]) at(`ask-${answer}`).addEventListener("click", () => at("ask").close(answer));
 
 const typist = new Typist(type, () => {
   at("play").textContent = typist.active ? "■ stop" : "▸ start";
@@ -161,8 +233,11 @@ function showSpeed() {
 }
 at("speed").addEventListener("input", showSpeed);
 
-at("anew").addEventListener("click", () => {
+at("anew").addEventListener("click", async () => {
+  const shown = at("source").childElementCount + at("translation").childElementCount;
+  if (shown && !(await confirmed("All of this text is forgotten, and nothing brings it back.", "begin anew"))) return;
   typist.stop();
+  at("type").value = "";
   connection.close();
   memory.forget();
   location.reload();
@@ -189,7 +264,53 @@ at("token-form").addEventListener("submit", (event) => {
   connection.wake(at("token").value);
 });
 at("steps-part").addEventListener("toggle", () => view.redraw());
+at("how").addEventListener("toggle", () => {
+  memory.settings.how = at("how").open;
+  view.redraw();
+});
 
+// --- what one takes along ------------------------------------------------------------------------------------------
+
+at("copy").addEventListener("click", () => {
+  getSelection().selectAllChildren(at("translation"));
+  at("copy").textContent = document.execCommand("copy") ? "copied" : "not copied"; // what is newer is there by https only
+  getSelection().removeAllRanges();
+  setTimeout(() => (at("copy").textContent = "copy"), 1500);
+});
+
+function download(text, kind, name) {
+  const address = URL.createObjectURL(new Blob([text], { type: `${kind};charset=utf-8` }));
+  html("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+at("txt").addEventListener("click", () => download(transcript.text, "text/plain", "translation.txt"));
+at("vtt").addEventListener("click", () => download(transcript.vtt, "text/vtt", "translation.vtt"));
+
+// --- captions over the page: what is typed meanwhile is taken, as the field keeps the focus ---------------------------
+
+at("full").addEventListener("click", async () => {
+  captions = new Captions(at("screen"), { source: at("with-source").checked });
+  captions.speak(connection.model ?? {});
+  at("screen").hidden = false;
+  at("type").focus();
+  // The whole document, or the field would lose the focus; where that is refused, they cover the window all the same.
+  await document.documentElement.requestFullscreen?.().catch(() => null);
+});
+function leaveCaptions() {
+  if (!captions) return;
+  captions.remove();
+  captions = null;
+  at("screen").hidden = true;
+  at("full").focus();
+  if (document.fullscreenElement) document.exitFullscreen();
+}
+at("leave").addEventListener("click", leaveCaptions);
+document.addEventListener("fullscreenchange", () => document.fullscreenElement || leaveCaptions());
+addEventListener("keydown", ({ key }) => key === "Escape" && leaveCaptions());
+
+at("unit").value = memory.settings.unit;
+at("how").open = memory.settings.how;
+at("type").value = memory.settings.draft;
 showSpeed();
 showTheta();
 if (connection.model) showModel();
@@ -199,5 +320,6 @@ connection.open();
 if (memory.rest) typist.start(memory.rest);
 addEventListener("pagehide", () => {
   connection.save();
+  memory.settings.draft = at("type").value;
   memory.leave(typist.rest.join(""));
 });

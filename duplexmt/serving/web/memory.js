@@ -1,6 +1,7 @@
 // What survives a reload, in sessionStorage: the session, its source text that is still needed, and all that was shown.
 
 const PREFIX = "duplexmt.", SESSION = `${PREFIX}session`, STORY = `${PREFIX}story.`, REST = `${PREFIX}rest`;
+const SETTINGS = `${PREFIX}settings`;
 const EVERY = 100; // ms between two writings
 const TOO_LONG = "What was shown before this was too long for the browser to keep over a reload.";
 
@@ -23,6 +24,8 @@ export class Memory {
     if (this.session) this.session.text = Array.from(this.session.text);
     this.rest = storage.getItem(REST) ?? ""; // what was still to be typed when the page was left: it is typed once
     storage.removeItem(REST);
+    // what a person has set: the unit that is sent, whether it is open how it decides; and the `draft` not sent
+    this.settings = JSON.parse(storage.getItem(SETTINGS)) ?? { unit: "character", how: false, draft: "" };
   }
 
   // Whatever was shown, in order.
@@ -60,7 +63,9 @@ export class Memory {
   // The page is left, with so much still to be typed.
   leave(rest) {
     this.write();
-    if (!this.full && !this.over) this.storage.setItem(REST, rest);
+    if (this.full || this.over) return;
+    this.storage.setItem(REST, rest);
+    this.storage.setItem(SETTINGS, JSON.stringify(this.settings));
   }
 
   keep() {

@@ -1,14 +1,15 @@
 // Where source text comes from: a person's keyboard or clipboard, and a typist who copies a text at a given speed.
 
-// Tell each text a person writes into `field`, once it is certain: what an input method composes is not, until it ends.
-// The field is emptied at once, as what has been told is no longer the person's to change.
-export function listen(field, tell) {
+// Tell each text a person writes into `field`, once it is certain: what an input method composes is not, until it ends,
+// nor what lies behind `whole(text)` characters. What is told leaves the field, as it is no longer the person's to change.
+// Returns what looks at the field again.
+export function listen(field, whole, tell) {
   let composing = false;
   const take = () => {
-    const text = field.value;
-    if (composing || !text || field.disabled) return;
-    field.value = "";
-    tell(text);
+    const text = field.value, length = whole(text);
+    if (composing || !length || field.disabled) return;
+    field.value = text.slice(length);
+    tell(text.slice(0, length));
   };
   field.addEventListener("compositionstart", () => (composing = true));
   field.addEventListener("compositionend", () => {
@@ -16,6 +17,7 @@ export function listen(field, tell) {
     setTimeout(take); // a browser may have the text in place only after this event
   });
   field.addEventListener("input", take);
+  return take;
 }
 
 // Types a text at `speed` characters a second, by the clock, whatever becomes of it.

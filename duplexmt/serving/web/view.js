@@ -1,5 +1,6 @@
 // What the page shows of a session: text that only ever grows, figures of the newest sentence, its latency.
 import { at, html, legible, onFrame } from "./dom.js";
+import { nameOf } from "./languages.js";
 import { mean } from "./latency.js";
 import { drawDecisions, drawStaircase } from "./staircase.js";
 
@@ -10,16 +11,21 @@ const ENDS = {
 const BREATH = 600; // ms without a further word
 const number = (value) => (value === null ? "—" : value.toFixed(2));
 
-// A pane that scrolls: it stays at its end as it grows, unless somebody has scrolled back.
+// A pane that scrolls: it stays where the model is at work, at `place()` or else at its end, unless somebody has scrolled.
 class Pane {
-  constructor(element) {
-    Object.assign(this, { element, follows: true, top: 0 });
+  constructor(element, place = () => null) {
+    Object.assign(this, { element, place, follows: true, top: 0 });
     element.addEventListener("scroll", () => {
-      const { scrollTop, clientHeight, scrollHeight } = element;
-      if (scrollTop + clientHeight >= scrollHeight - 8) this.follows = true;
-      else if (scrollTop < this.top) this.follows = false; // else it has grown since we scrolled
-      this.top = scrollTop;
+      if (Math.abs(element.scrollTop - this.top) > 2) this.follows = Math.abs(element.scrollTop - this.goal()) < 24;
+      this.top = element.scrollTop; // of our own doing, or where somebody has gone
     });
+  }
+
+  goal() {
+    const { scrollTop, clientHeight, scrollHeight } = this.element, end = scrollHeight - clientHeight, place = this.place();
+    if (!place) return end;
+    const below = place.getBoundingClientRect().top - this.element.getBoundingClientRect().top; // what is in sight
+    return Math.max(0, Math.min(end, scrollTop + below - 0.6 * clientHeight));
   }
 
   append(...content) {
@@ -27,7 +33,9 @@ class Pane {
   }
 
   settle() {
-    if (this.follows) this.element.scrollTop = this.element.scrollHeight;
+    if (!this.follows) return;
+    this.element.scrollTop = this.goal();
+    this.top = this.element.scrollTop;
   }
 }
 
@@ -37,9 +45,10 @@ export class View {
     this.theta = 0.5;
     this.sentence = null; // the newest
     this.whole = []; // AL of each sentence that is over
-    this.panes = Object.fromEntries(["source", "translation", "words"].map((id) => [id, new Pane(at(id))]));
+    this.panes = { source: new Pane(at("source"), () => this.next()), translation: new Pane(at("translation")), words: new Pane(at("words")) };
     this.lines = { source: null, translation: null }; // the last ones, while they go on
     this.unread = []; // texts of the source, all of it that the model has not read
+    this.waiting = 0; // code points of them
     this.read = 0; // code points of this session's source that it has read
     this.redraw = onFrame(() => this.draw());
     this.redraw();
@@ -47,8 +56,8 @@ export class View {
 
   speak(source, target) {
     this.languages = { source, target };
-    at("source-language").textContent = source;
-    at("target-language").textContent = target;
+    at("source-title").textContent = `Source: ${nameOf(source)}`;
+    at("translation-title").textContent = `Translation: ${nameOf(target)}`;
     for (const [id, language] of [["source", source], ["type", source], ["translation", target]]) at(id).lang = language;
   }
 
@@ -68,13 +77,22 @@ export class View {
         line.lastChild.append(shown);
       }
       this.unread.push(shown);
+      this.waiting += Array.from(part).length;
     }
     this.redraw();
   }
 
+  // Where the model reads next, if anything waits for it.
+  next() {
+    if (!this.unread[0]?.isConnected) return null; // nothing waits, or a line end
+    const range = document.createRange();
+    range.setStart(this.unread[0], 0);
+    return range;
+  }
+
   // The model has read the source as far as this.
   readUntil(offset) {
-    for (; this.unread.length && this.read < offset; this.read += 1) {
+    for (; this.unread.length && this.read < offset; this.read += 1, this.waiting -= 1) {
       const [first] = this.unread, length = first.data.codePointAt(0) > 0xffff ? 2 : 1;
       const read = first.parentElement?.previousSibling; // none for a line end
       if (read) read.append(first.data.slice(0, length));
@@ -144,6 +162,7 @@ export class View {
   // What was written while nobody looked, and the server has kept as text only.
   missed(text) {
     this.gap("What follows was written meanwhile; how, the server no longer knows.");
+    this.sentence = null;
     for (const [index, part] of text.split("\n").entries()) {
       if (index) this.lines.translation = null;
       if (part) this.line("translation").append(part);
@@ -159,10 +178,11 @@ export class View {
 
   // Another session has begun, with the last so many code points of the source; a sentence in it may have been begun.
   renewed(characters, begun, why) {
-    this.lines.translation = null;
+    this.lines.translation = this.sentence = null;
     const next = begun ? "Another one translates the unfinished sentence anew." : "Another one goes on.";
     if (begun || why) this.gap(`${why ?? "The server has lost this session."} ${next}`);
-    this.read = characters - Array.from(this.unread.map((text) => text.data).join("")).length;
+    this.read = characters - this.waiting;
+    this.redraw();
   }
 
   moved(theta) {
@@ -173,13 +193,14 @@ export class View {
   draw() {
     const { sentence } = this;
     for (const pane of Object.values(this.panes)) pane.settle();
+    at("waits").textContent = this.waiting ? `${this.waiting} ${this.waiting === 1 ? "character waits" : "characters wait"}` : "";
+    if (!at("how").open) return;
     drawStaircase(at("staircase"), sentence);
     drawDecisions(at("decisions"), sentence, this.theta);
-    if (!sentence) return;
-    at("al").textContent = number(sentence.lagging);
+    at("al").textContent = number(sentence?.lagging ?? null);
     at("al-mean").textContent = number(mean(this.whole));
-    at("behind").textContent = String(sentence.behind);
-    at("counts").textContent = `${sentence.read} / ${sentence.written}`;
+    at("behind").textContent = sentence ? String(sentence.behind) : "—";
+    at("counts").textContent = sentence ? `${sentence.read} / ${sentence.written}` : "—";
     if (at("steps-part").open) this.table();
   }
 

@@ -1,0 +1,232 @@
+"""What people do with the live page, before a server that translates by a script: send by the word, speak, show
+captions, take the translation along."""
+
+import time
+
+import pytest
+
+from duplexmt.drawing.captions import CaptionFile, Clock
+from tests.report.chromium import needs_chromium
+
+from .live_page import PALE, SENTENCE, SOURCE, STATE, WRITTEN, connected, numbers, type_in, until
+
+pytestmark = [needs_chromium, pytest.mark.slow]
+
+FIELD = "document.getElementById('type').value"
+NOTE = "document.getElementById('script-note').hidden ? '' : document.getElementById('script-note').textContent"
+CAPTION = "[...document.querySelectorAll('.caption.{} p')].map(line => line.textContent)"
+# Stands in for a browser's recogniser: what a test has it say is in window.say(text, isFinal).
+RECOGNISER = """window.SpeechRecognition = class {
+    start() { window.started = (window.started ?? 0) + 1; window.ear = this; }
+    stop() { window.stopped = true; this.onend?.({}); }
+};
+window.say = (transcript, isFinal) => ear.onresult({
+    resultIndex: 0, results: [Object.assign([{transcript}], {isFinal})],
+});
+"""
+
+
+def click(page, name):
+    page.run(f"document.getElementById('{name}').click()")
+
+
+def choose(page, unit):
+    page.run(f"(() => {{ const unit = document.getElementById('unit'); unit.value = '{unit}';"
+             " unit.dispatchEvent(new Event('change')) })()")  # fmt: skip
+
+
+def test_at_first_one_reads_what_it_is_and_all_about_thresholds_is_folded(browser, scripted):
+    browser.open(scripted.address)
+    until(browser, STATE, "open")
+    about = browser.run("document.getElementById('about').textContent")
+    assert about.startswith("Chinese → English, word by word")
+    assert "a small model (5.3 million parameters), which makes many mistakes" in about
+    assert not browser.run("document.getElementById('how').open")
+    shown = browser.run("document.body.innerText")
+    assert "θ" not in shown
+    assert "EMIT" not in shown
+
+
+def test_text_is_sent_by_the_word_or_by_the_line_and_can_be_mended_until_then(page, scripted):
+    choose(page, "line")
+    type_in(page, "站在那里")
+    assert (page.run(FIELD), page.run(SOURCE)) == ("站在那里", "")
+    page.press("Backspace")
+    type_in(page, "边")
+    page.send("Page.reload")  # what was not sent is there again
+    until(page, f"document.readyState === 'complete' && {STATE} === 'open' && {FIELD}", "站在那边")
+    type_in(page, "\n")
+    until(page, WRITTEN, f"{numbers(4)}.")
+    assert (page.run(FIELD), page.run(SOURCE), scripted.session.text) == ("", "站在那边", "站在那边\n")
+    choose(page, "word")
+    type_in(page, "我们去公园")
+    until(page, FIELD, "公园")
+    type_in(page, "。")
+    until(page, f"{SOURCE}.split('\\n').at(-1)", "我们去公园。")
+    type_in(page, "He lef")
+    until(page, FIELD, "lef")
+    choose(page, "character")
+    until(page, FIELD, "")
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "foreign"),
+    [
+        ("He left the house.", "zh", True), ("他用iPhone和Windows。", "zh", False), ("Hello", "zh", False),
+        ("他昨天买了一张沙发。", "de", True), ("Он ушёл домой.", "de", True), ("Straße und Häuser", "de", False),
+        ("彼は昨日ソファーを買った", "ja", False), ("그는 어제 집에 갔다", "ja", True),
+        ("whatever it is", "qqq-nothing", False),
+    ],
+)  # fmt: skip
+def test_text_of_another_script_is_told_from_that_of_the_language(page, text, language, foreign):
+    assert page.run(f"import('./languages.js').then(it => it.isForeign('{text}', '{language}'))") is foreign
+
+
+def test_one_is_warned_of_another_script_until_one_writes_in_that_of_the_language(page):
+    type_in(page, "He left the house")
+    until(page, f"({NOTE}).startsWith('This does not look like Chinese')", True)
+    type_in(page, "\n站在那边")
+    until(page, NOTE, "")
+
+
+def test_so_many_characters_wait_and_the_source_is_scrolled_to_the_first_of_them(page, scripted):
+    scripted.stalls = True
+    lines = "\n".join(f"{SENTENCE}{number}。" for number in range(60))
+    type_in(page, lines)
+    until(page, "document.getElementById('waits').textContent", f"{len(lines)} characters wait")
+    top = "document.getElementById('source').scrollTop"
+    until(page, top, 0)
+    scripted.stalls = False
+    scripted.cut()
+    until(page, PALE, "")
+    until(page, "document.getElementById('waits').textContent", "")
+    until(page, "(() => { const it = document.getElementById('source');"
+                " return Math.round(it.scrollHeight - it.clientHeight - it.scrollTop) < 2 })()", True)  # fmt: skip
+    page.run("document.getElementById('source').scrollTop = 100")
+    time.sleep(0.2)
+    type_in(page, "站")
+    until(page, PALE, "")
+    assert page.run(top) == 100
+
+
+def test_one_speaks_after_a_yes_only_and_what_is_certain_is_sent(browser, scripted):
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
+    try:
+        page = connected(browser, scripted)
+        click(page, "speak")
+        assert "Some browsers send the sound to their maker" in page.run(
+            "document.getElementById('ask-text').textContent"
+        )
+        click(page, "ask-no")
+        page.run("new Promise(done => setTimeout(done, 200))")
+        assert page.run("[document.getElementById('ask').open, window.started]") == [False, None]
+        click(page, "speak")
+        click(page, "ask-yes")
+        until(page, "window.started", 1)
+        assert page.run("[ear.lang, ear.continuous, ear.interimResults]") == ["zh-CN", True, True]
+        page.run("say('站在', false)")
+        assert page.run("document.getElementById('heard').textContent") == "站在"
+        assert page.run(SOURCE) == ""
+        page.run("say('站在那边', true)")
+        until(page, WRITTEN, f"{numbers(4)}.")
+        assert scripted.session.text == "站在那边\n"
+        page.run("ear.onerror({error: 'no-speech'}), ear.onend({})")
+        assert page.run("window.started") == 2, "a silence ends the recogniser, and not the listening"
+        click(page, "speak")
+        assert page.run("window.stopped")
+        assert page.run("document.getElementById('speak').textContent") == "microphone"
+        click(page, "speak")  # which asks no more
+        until(page, "window.started", 3)
+        page.run("ear.onerror({error: 'network'})")
+        told = "It does not listen: the browser's recogniser cannot be reached."
+        until(page, "document.getElementById('notice').textContent", told)
+        assert page.complaints() == []
+    finally:
+        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+
+def test_to_begin_anew_is_asked_about_where_there_is_something_to_lose(page, scripted):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    click(page, "anew")
+    assert page.run("document.getElementById('ask').open")
+    page.press("Escape")
+    until(page, "document.getElementById('ask').open", False)
+    assert (page.run(SOURCE), len(scripted.sessions)) == (SENTENCE, 1)
+
+
+def test_captions_are_the_last_lines_and_what_is_typed_meanwhile_is_taken(page):
+    type_in(page, "站在那边。")
+    page.run("document.getElementById('captions-part').open = true")
+    click(page, "with-source")
+    click(page, "full")
+    until(page, "Boolean(document.fullscreenElement)", True)
+    page.send("Input.insertText", text="站在。那边。男人。曾是")
+    until(page, CAPTION.format("translation"), ["one two three."] * 3)
+    until(page, CAPTION.format("source"), ["那边。", "男人。", "曾是"])
+    page.press("Escape")
+    until(page, "document.getElementById('screen').hidden", True)
+    until(page, "Boolean(document.fullscreenElement)", False)
+    assert page.run("document.activeElement.id") == "full"
+    assert page.run("document.querySelectorAll('.caption').length") == 0
+    assert page.run(SOURCE) == "站在那边。站在。那边。男人。曾是"
+    assert page.complaints() == []
+
+
+SENTENCES = [
+    [("There", 0.0), (" were a lot of", 0.25), (" people (really),", 1.0), (" since the", 1.0),
+     (" weather was fine", 2.5), ("; and so", 3.0), (" we", 3.0), (" stayed", 8.0), (" & ate", 8.5), (".", 8.5)],
+    [("那里有很多人，因为天气非常好（真的），所以我们在那里待了", 9.0), ("很长时间，“然后", 9.0), ("才回家吃饭", 9.0),
+     ("”。", 12.0)],
+    [("Go!", 12.0)],
+    [(f"https://example.org/{'a' * 90}", 12.25), (" ok", 13.0)],
+]  # fmt: skip
+
+
+def test_subtitles_and_text_are_those_of_the_command(page, tmp_path):
+    file = CaptionFile(str(tmp_path / "a.vtt"), Clock())
+    for sentence in SENTENCES:
+        file._end_cue()
+        for text, now in sentence:
+            file.write(text, now)
+    file.close()
+    pieces = [[text, number, 1000 * now] for number, sentence in enumerate(SENTENCES) for text, now in sentence]
+    script = f"""import('./transcript.js').then(({{ Transcript }}) => {{
+        const it = new Transcript();
+        for (const one of {pieces}) it.add(...one);
+        return [it.vtt, it.text];
+    }})"""
+    vtt, text = page.run(script)
+    assert vtt == (tmp_path / "a.vtt").read_text(encoding="utf-8")
+    assert text == "".join(piece for piece, *_ in pieces)
+
+
+def test_the_translation_is_copied_and_downloaded_whole_after_a_reload(page, scripted):
+    type_in(page, "站在那边。\n站在")
+    until(page, WRITTEN, f"{numbers(5)}.")
+    connected(page, scripted)
+    page.run("""window.kept = [];
+        URL.createObjectURL = (blob) => { kept.push(blob.text()); return 'about:blank#'; };
+        HTMLAnchorElement.prototype.click = function () { kept.push(this.download); };
+        addEventListener('copy', () => kept.push(getSelection().toString())); 0""")
+    for name in ("txt", "vtt", "copy"):
+        page.send("Runtime.evaluate", expression=f"document.getElementById('{name}').click()", userGesture=True)
+    text, named, vtt, named_vtt, copied = page.run("Promise.all(kept)")
+    assert (text, named, named_vtt) == (scripted.translation, "translation.txt", "translation.vtt")
+    assert vtt.startswith("WEBVTT\n\n1\n00:00:0")
+    assert f"\n{numbers(5)}.\n" in vtt
+    assert copied.strip() == f"{numbers(5)}."
+    assert page.run("document.getElementById('copy').textContent") == "copied"
+
+
+def test_colours_that_a_reader_has_chosen_are_kept_and_what_is_unread_has_a_line(page, scripted):
+    scripted.stalls = True
+    type_in(page, "站在")
+    features = [{"name": "forced-colors", "value": "active"}]
+    page.send("Emulation.setEmulatedMedia", features=features)
+    style = "getComputedStyle(document.querySelector('{}')).{}"
+    assert "underline" in page.run(style.format(".unread", "textDecorationLine"))
+    for name in (".dot", ".key.wrote"):
+        back = page.run(style.format(name, "backgroundColor"))
+        assert back != page.run(style.format("body", "backgroundColor")), name
