@@ -111,24 +111,25 @@ class Recogniser:
     async def _update(self, update: dict[str, Any]) -> None:
         """Answer an update with the translation of its utterance."""
         words = self._words(update)
-        assert self.client is not None
         if update["utterance_id"] != self.utterance:
             self._new_utterance(update["utterance_id"])
+        client = self.client
+        assert client is not None
         if words[: len(self.words)] != self.words:
-            told = "words that were committed have changed: commit them later"
-            await self._say(type="error", code="processing_failed", message=told, seq=update["seq"])
+            why = "words that were committed have changed: commit them later"
+            await self._say(type="error", code="processing_failed", message=why, seq=update["seq"])
             return
         new, final = self._joined(words)[len(self._joined(self.words)) :], bool(update.get("is_final"))
         self.words = words
-        self.client.give(new + "\n" * final)
+        client.give(new + "\n" * final)
         if final:
-            while len(self.client.lines) < self.lines + 2:  # the next one begins where this one is over
-                await self.client.more()
+            while len(client.lines) < self.lines + 2:  # the next one begins where this one is over
+                await client.more()
         elif new:
             with suppress(TimeoutError):
                 while True:
-                    await asyncio.wait_for(self.client.more(), QUIET)
-        committed = "".join(self.client.lines[self.lines : self.lines + 1]).strip()
+                    await asyncio.wait_for(client.more(), QUIET)
+        committed = "".join(client.lines[self.lines : self.lines + 1]).strip()
         if final:
             self.utterance, self.words, self.lines = None, [], self.lines + 1
         told = {"seq": update["seq"], "utterance_id": update["utterance_id"], "committed_text": committed}
