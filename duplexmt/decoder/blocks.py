@@ -81,9 +81,14 @@ class Blocks:
     """The two halves as they run: compiled, where that was asked for."""
 
     def __init__(self) -> None:
+        self.plain()
+
+    def plain(self) -> None:
+        """Have nothing compiled."""
         self.project: Callable[..., Any] = project_and_rotate
         self.finish: Callable[..., Any] = finish_block
         self.whole: Callable[..., Any] | None = None  # `whole_block`, where it is compiled
+        self.unproven = False  # whether what was compiled has not been compared with what was not
 
     def compile(self, constant: bool = False) -> None:
         """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells; or, of lists
@@ -93,6 +98,7 @@ class Blocks:
 
         dynamo.recompile_limit = max(dynamo.recompile_limit, MOST_VERSIONS)
         inductor.fallback_random = True  # dropout leaves out what it would have left out
+        self.unproven = True
         if constant:
             self.whole = torch.compile(whole_block, dynamic=False)
             return

@@ -85,7 +85,8 @@ class Plan:
         """
         source, target, labels = batch.packed()
         tokens, S, N = torch.cat((source, target)), len(source), int((layout.pair[layout.targets] >= 0).sum())
-        of_cells, real = labels[layout.token[layout.targets[:N]] - S], None
+        at, real = layout.token[layout.targets[:N]] - S, None
+        of_cells = labels.index_select(0, at.to(labels.device, non_blocking=True))
         if size is not None:
             tokens = F.pad(tokens, (0, size[0] - len(tokens)))
             of_cells, real = F.pad(of_cells, (0, size[1] - N)), torch.arange(size[1]) < N

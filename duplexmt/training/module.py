@@ -54,7 +54,7 @@ class GridTranslation(TranslationModule):
         super().__init__(model, tokens, **optimisation)
         check_losses(emit_loss, lm_cells)
         self.visits, self.words_drawn = lm_cells != "mask", lm_cells == "drawn_visits"
-        self.rows, self.planner = check_rows(rows), RowPlanner(tokens.prefixes, model.anchor, rows, self.words_drawn)
+        self.rows = check_rows(rows)
         if rows is not None:
             check_rows_stand_alone(model.attention, model.input_attends_output, model.softmax)
             assert isinstance(model, DecoderModel), "the oracle computes all rows"
@@ -90,6 +90,15 @@ class GridTranslation(TranslationModule):
             points = drawn_points(batch.keys, self.current_epoch, batch.source.device)
         guided, loss, _ = self.guided_loss(batch, plan, points)
         return loss, guided.area
+
+    def token_losses(self, batch: Batch) -> Tensor:
+        """See `TranslationModule`."""
+        return guide(self.model, self.tokens, batch, self.lam, plan=self.plan(batch)).heatmap
+
+    @property
+    def planner(self) -> RowPlanner:
+        """What plans a step, where rows stand alone."""
+        return RowPlanner(self.tokens.prefixes, self.model.anchor, self.rows, self.words_drawn)
 
     def plan(self, batch: Batch) -> Plan | None:
         """What this epoch computes of a batch, on its device; None for the grid of the paper, which computes all."""

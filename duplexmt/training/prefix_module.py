@@ -1,15 +1,11 @@
 """Training of the baselines as a LightningModule: next-token prediction under the mask of their schedule."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ..data.batch import Batch
-from ..data.tokenizer import StreamTokens
-from ..decoder.model import DecoderModel
 from ..policy.heatmap import losses_of_head
-from ..policy.plan import PrefixPlanner
+from ..policy.plan import Plan, PrefixPlanner
 from .base import TranslationModule
 from .throughput import step_flops
 
@@ -19,9 +15,10 @@ class PrefixTranslation(TranslationModule):
     target prefix of a pair in one pass. Positions inside the target prefix are not scored.
     """
 
-    def __init__(self, model: DecoderModel, tokens: StreamTokens, **optimisation: Any) -> None:
-        super().__init__(model, tokens, **optimisation)
-        self.planner = PrefixPlanner(tokens.prefixes, model.anchor, model.k)
+    @property
+    def planner(self) -> PrefixPlanner:
+        """What plans a step."""
+        return PrefixPlanner(self.tokens.prefixes, self.model.anchor, self.model.k)
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch; returns the loss whose gradient is that of the mean over the whole step's target tokens."""
@@ -45,9 +42,17 @@ class PrefixTranslation(TranslationModule):
             epoch: by which, with the pairs, multi-path training draws each pair's k.
         """
         plan = batch.plan or self.planner(batch, epoch).to(batch.source.device)
-        hidden = self.model.list_states(plan.tokens, plan.layout)
-        losses = losses_of_head(hidden, self.model.text_head, plan.labels, self.model.logit_cap)
+        losses = self.planned_losses(plan)
         return (losses if plan.real is None else losses.where(plan.real, 0.0)).sum()
+
+    def planned_losses(self, plan: Plan) -> Tensor:
+        """Of each scored place of a plan `[N]`."""
+        hidden = self.model.list_states(plan.tokens, plan.layout)
+        return losses_of_head(hidden, self.model.text_head, plan.labels, self.model.logit_cap)
+
+    def token_losses(self, batch: Batch) -> Tensor:
+        """See `TranslationModule`."""
+        return self.planned_losses(batch.plan or self.planner(batch, self.current_epoch).to(batch.source.device))
 
     def scored(self, batch: Batch) -> Tensor:
         """Target tokens of a batch that the loss counts."""
