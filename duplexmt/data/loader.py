@@ -18,6 +18,7 @@ import torch
 from .batch import Batch, Example, collate
 
 ROUND = 128  # tokens, and cells, of a list are multiples of it
+SPARE = 1 / 128  # of a step's tokens, beside a pair of mean size, that are left free
 VARIED = 1 / 32  # by which lists have room for more cells than their share, as pairs differ in it
 
 
@@ -202,9 +203,9 @@ class StepLoader:
         share = (1 + VARIED) * cells / tokens
         self.list_size = batch_tokens, min(rounded_up(batch_tokens * share), batch_tokens - 1)
         self.all_tokens = round(tokens)
-        # Whoever comes last finds room for a pair of mean size where all lists are as full as each other.
-        room = max(batch_tokens - tokens / len(means), 1.0)
-        return math.ceil(tokens / (self.batches_per_step * room))
+        # Room that stays, so that whoever comes last finds some: by the size of a step alone, however it is shared.
+        room = batch_tokens * self.batches_per_step * (1 - SPARE) - tokens / len(means)
+        return math.ceil(tokens / max(room, 1.0))
 
     def _steps_by_tokens(self, shuffled: list[Example]) -> list[list[Example]]:
         """Steps as full as each other, by tokens and by cells, which all have pairs of all lengths."""

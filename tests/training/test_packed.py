@@ -119,7 +119,7 @@ def spy(blocks, calls):
 )
 def test_compiled_layers_give_the_losses_and_gradients_of_plain_ones_and_are_compiled_once(made, recompute):
     torch._dynamo.reset()
-    module, calls = made().float().train(), []
+    module, calls = made().train(), []
     batch = filled(module, collate(examples_of(module)))
     module._trainer = SimpleNamespace(current_epoch=2)
     other = filled(module, collate(examples_of(module)[::-1]), size=(len(batch.plan.tokens), len(batch.plan.labels)))
@@ -130,8 +130,8 @@ def test_compiled_layers_give_the_losses_and_gradients_of_plain_ones_and_are_com
     for number, one in enumerate((batch, other)):
         with torch._dynamo.config.patch(error_on_recompile=number > 0):
             loss, found = with_gradients(module, one)
-        torch.testing.assert_close(loss, expected[number][0], rtol=1e-5, atol=0)
-        assert_same(found, expected[number][1], 1e-4)
+        torch.testing.assert_close(loss, expected[number][0], rtol=1e-7, atol=0)  # cosines are in float32
+        assert_same(found, expected[number][1], 1e-5)
     assert set(calls) == {len(batch.plan.tokens)}
 
 
