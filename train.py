@@ -211,11 +211,20 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
 
 
 def packed_tokens(cfg: TrainSettings) -> int | None:
-    """The length of the lists that whole batches are packed into; None for batches by pairs or cells."""
+    """The length of the lists that whole batches are packed into; None for batches by pairs or cells.
+
+    Raises:
+        ValueError: where a length is given, and the grid's rows read each other.
+    """
     import torch
 
-    from duplexmt.training.knobs import settled_batch_tokens
+    from duplexmt.grid.knobs import rows_stand_alone
+    from duplexmt.training.knobs import check_not_packed, settled_batch_tokens
 
+    model = cfg.model
+    if cfg.system.name == "grid" and not rows_stand_alone(model.attention, model.input_attends_output, model.softmax):
+        check_not_packed(cfg.data.batch_tokens)
+        return None
     cuda = torch.cuda.is_available() and cfg.trainer.accelerator in ("auto", "gpu", "cuda")
     return settled_batch_tokens(cfg.data.batch_tokens, cfg.data.batch_cells, cuda)
 

@@ -28,6 +28,15 @@ def check_batch_tokens(batch_tokens: object, batch_cells: int | None) -> None:
         )
 
 
+def check_not_packed(batch_tokens: object) -> None:
+    """Raise ValueError where a length of packed lists is given for a grid whose rows read each other."""
+    if batch_tokens not in ("auto", None):
+        raise ValueError(
+            f"data.batch_tokens={batch_tokens}: the rows of this grid read each other, so they are no streams to pack; "
+            "give data.batch_cells, or model.attention=exact model.input_attends_output=false model.softmax=joint"
+        )
+
+
 def settled_batch_tokens(batch_tokens: Any, batch_cells: int | None, cuda: bool) -> int | None:
     """The length of packed lists that `auto` stands for: none but on CUDA, or if `batch_cells` says how large a batch
     is."""

@@ -1,5 +1,6 @@
 """Training on packed lists of a constant length: the losses and gradients of batches as they come."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,9 +14,19 @@ from duplexmt.decoder import attention, flex
 from duplexmt.decoder.blocks import whole_block
 from duplexmt.kernels import triton_use
 from duplexmt.training.base import COMPILED, far_apart
+from tests.commands import run
 from tests.helpers import spoken_grid, tiny_prefix, tiny_tokenizer
 
-from .small_run import assert_same, built_trainer, small_data, small_module, small_prefix_module
+from .small_run import (
+    KeepGradients,
+    assert_same,
+    built_trainer,
+    first_gradients,
+    small_data,
+    small_module,
+    small_prefix_module,
+    small_trainer,
+)
 
 PREFIXES = {"source_prefix": "老师", "target_prefix": "The"}
 WEIGHED = {"emit_loss": "regret", "lm_cells": "drawn_visits"}
@@ -204,3 +215,50 @@ def test_what_differs_by_more_than_rounding_is_told_and_small_gradients_are_meas
     assert far_apart([losses, large * 1.02, small], [losses, large, small], half=True) is None
     assert far_apart([losses, large, small + 0.01], [losses, large, small], half=True) is not None
     assert "nan" in far_apart([losses, large * float("nan"), small], [losses, large, small], half=True)
+
+
+def fit(folder, accumulate=1, resume=False, **limits):
+    """A packed run with dropout-free multi-path training and a checkpoint at each step: its weights."""
+    module = small_prefix_module(k="multi")
+    data = small_data(12)
+    data.batch_tokens, data.planner = 256, module.planner
+    trainer = built_trainer(folder, resumed=resume, accumulate_grad_batches=accumulate, limit_val_batches=0, **limits)
+    last = folder / "checkpoints" / "last.ckpt" if resume else None
+    trainer.fit(module, data, ckpt_path=last, weights_only=True)
+    return {name: weight.detach().clone() for name, weight in module.named_parameters()}, len(data.loader)
+
+
+def test_a_packed_run_that_was_stopped_within_an_epoch_goes_on_exactly(tmp_path):
+    whole, batches = fit(tmp_path / "whole", max_steps=5, max_epochs=-1)
+    assert batches > 1, "the test wants several batches an epoch"
+    fit(tmp_path / "parts", max_steps=1, max_epochs=-1)
+    resumed, _ = fit(tmp_path / "parts", resume=True, max_steps=5, max_epochs=-1)
+    assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
+
+
+@pytest.mark.parametrize("accumulate", [2, 3])
+def test_accumulated_packed_batches_give_the_gradients_of_all_pairs_at_once(tmp_path, accumulate):
+    def packed(**values):
+        return small_prefix_module(k="multi", **values)
+
+    expected = first_gradients(tmp_path, 12, made=packed)
+    data = small_data(12)
+    data.batch_tokens, data.planner = 1024 // accumulate // 128 * 128, packed().planner
+    path = tmp_path / "packed.pt"
+    trainer = small_trainer(accumulate_grad_batches=accumulate, max_steps=1, callbacks=[KeepGradients(path)])
+    trainer.fit(packed(), data)
+    assert len(data.loader) == accumulate, "one step of all pairs"
+    assert_same(torch.load(path, weights_only=True), expected, 1e-9)
+
+
+@pytest.mark.slow
+def test_the_command_trains_on_packed_lists_and_records_their_length(tmp_path):
+    small = ["experiment=smoke", "data.train_size=120", "training.sample_size=0", "demonstrate=0", "probes.count=0"]
+    folder = tmp_path / "run"
+    done = run("train.py", *small, "system=waitk", "data.batch_tokens=512", f"hydra.run.dir={folder}")
+    assert done.returncode == 0, done.stderr
+    recorded = json.loads((folder / "model" / "duplexmt.json").read_text())["data"]
+    assert recorded["batch_tokens"] == 512
+    refused = run("train.py", *small, "data.batch_tokens=512", f"hydra.run.dir={tmp_path / 'no'}")
+    assert refused.returncode != 0
+    assert "data.batch_tokens=512" in refused.stderr
