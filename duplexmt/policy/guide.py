@@ -15,7 +15,7 @@ from ..decoder.model import DecoderModel
 from ..grid.cells import Cells
 from ..grid.model import GridModel
 from .heatmap import losses_of_head
-from .path import best_path, emit_mask
+from .path import emit_mask, path_of
 from .regret import emit_advantages
 from .rows import WHOLE, DrawnRows
 from .visits import decoding_shares, drawn_cells
@@ -77,14 +77,12 @@ def guide(
     some = cells.padded(heatmap.detach())
     losses = some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam))
     grids = losses, source_lengths, target_lengths
-    y_at = best_path(*grids, lam)
-    whole_mask = emit_mask(y_at, cells.width[1])
-    worth = emit_advantages(*grids, lam) if regret else None
+    worth = emit_advantages(*grids, lam)
+    y_at = path_of(worth, source_lengths, target_lengths)
     area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
-    if rows is not None:
-        worth = None if worth is None else rows.of_all(worth)
-    mask = cells.flat(whole_mask if rows is None else rows.of_all(whole_mask))
-    advantages = None if worth is None else cells.flat(worth)
+    every = emit_mask(y_at, cells.width[1]), worth
+    mask, advantages = (cells.flat(one if rows is None else rows.of_all(one)) for one in every)
+    advantages = advantages if regret else None
     return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
 
 
