@@ -85,6 +85,7 @@ def a_gpu_with_triton(monkeypatch, caplog):
     monkeypatch.delenv("DUPLEXMT_TRITON", raising=False)
     monkeypatch.setattr(kernels, "triton_runs", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
+    monkeypatch.setattr("duplexmt.policy.heatmap.WAYS", {})  # which are timed, on a real GPU
     caplog.set_level(logging.WARNING, logger="duplexmt")
     kernels.proven.clear()
     kernels.refused.clear()
