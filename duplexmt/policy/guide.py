@@ -18,7 +18,7 @@ from .heatmap import losses_of_head
 from .path import emit_mask, path_of
 from .regret import emit_advantages
 from .rows import WHOLE, DrawnRows
-from .visits import decoding_shares, drawn_cells
+from .visits import DRAWS, decoding_shares, drawn_cells
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def guide(
     regret: bool = False,
     rows: DrawnRows | None = None,
     taken_for: int | None = None,
+    drawn: bool = False,
 ) -> Guided:
     """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
 
@@ -56,6 +57,7 @@ def guide(
         regret: whether to work out what each decision is worth, too (`policy.regret`).
         rows: those to compute of each pair, counted after the source prefix, where no row reads another; None for all.
         taken_for: length that the anchor `source_length` takes every source to have; None for each one's own.
+        drawn: whether words are to be learnt in drawn cells alone (`cell_weights` with points).
     """
     before, first = len(tokens.source_prefix), len(tokens.target_prefix)
     source, target, labels = batch.packed()
@@ -72,7 +74,8 @@ def guide(
         cells, scored = cells.without(above, first)
         hidden, labels = hidden[scored], labels[scored]
 
-    heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap)
+    learnt = DRAWS * sum(Y for _, Y in batch.shapes) if drawn else None
+    heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap, learnt)
     source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
     some = cells.padded(heatmap.detach())
     losses = some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam))

@@ -50,7 +50,7 @@ class PrefixTranslation(TranslationModule):
         if first:
             scored = (y[there] >= first).nonzero().squeeze(-1).to(hidden.device)
             hidden, labels = hidden[scored], labels[scored]
-        return losses_of_head(hidden, model.text_head, labels, model.logit_cap).sum()
+        return losses_of_head(hidden, model.text_head, labels, model.logit_cap, learnt=len(hidden)).sum()
 
     def scored(self, batch: Batch) -> Tensor:
         """Target tokens of a batch that the loss counts."""
