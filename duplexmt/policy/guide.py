@@ -12,11 +12,11 @@ from ..decoder.model import DecoderModel
 from ..grid.cells import Cells
 from ..grid.model import GridModel
 from .heatmap import losses_of_head
-from .path import best_path, emit_mask
+from .path import emit_mask, path_of
 from .plan import Plan, RowCells, row_plan
 from .regret import emit_advantages
 from .rows import DrawnRows
-from .visits import decoding_shares, drawn_cells
+from .visits import DRAWS, decoding_shares, drawn_cells
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ def guide(
     regret: bool = False,
     taken_for: int | None = None,
     plan: Plan | None = None,
+    drawn: bool = False,
 ) -> Guided:
     """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
 
@@ -55,6 +56,7 @@ def guide(
         regret: whether to work out what each decision is worth, too (`policy.regret`).
         taken_for: length that the anchor `source_length` takes every source to have; None for each one's own.
         plan: of the batch and on its device, where no row reads another; None computes all rows.
+        drawn: whether words are to be learnt in drawn cells alone (`cell_weights` with points).
     """
     before, first = tokens.prefixes
     cells: Cells | RowCells
@@ -76,18 +78,19 @@ def guide(
             hidden, labels = hidden[scored], labels[scored]
         source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
 
-    heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap)
+    learnt = None if plan is None or plan.real is None else len(hidden)  # at most, which spares asking the device
+    if drawn:
+        learnt = min(len(hidden), DRAWS * sum(Y for _, Y in batch.shapes))
+    heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap, learnt)
     some = cells.padded(heatmap.detach())
     losses = some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam))
     grids = losses, source_lengths, target_lengths
-    y_at = best_path(*grids, lam)
-    whole_mask = emit_mask(y_at, cells.width[1])
-    worth = emit_advantages(*grids, lam) if regret else None
+    worth = emit_advantages(*grids, lam)
+    y_at = path_of(worth, source_lengths, target_lengths)
     area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
-    if rows is not None:
-        worth = None if worth is None else rows.of_all(worth)
-    mask = cells.flat(whole_mask if rows is None else rows.of_all(whole_mask))
-    advantages = None if worth is None else cells.flat(worth)
+    every = emit_mask(y_at, cells.width[1]), worth
+    mask, advantages = (cells.flat(one if rows is None else rows.of_all(one)) for one in every)
+    advantages = advantages if regret else None
     return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area, stand_for)
 
 

@@ -162,7 +162,8 @@ def drawn_of_pair(
 
 def drawn_points(keys: Sequence[int], epoch: int, device: torch.device | str = "cpu") -> Tensor:
     """A number between 0 and 1 of each pair `[B]` (`visits.drawn_cells`), drawn as its rows are, apart from them."""
-    return torch.tensor([random.Random(f"words {key} {epoch}").random() for key in keys], device=device)
+    points = torch.tensor([random.Random(f"words {key} {epoch}").random() for key in keys])
+    return points.to(device, non_blocking=True)
 
 
 def reach(parts: Sequence[range], X: int, Y: int) -> list[int]:

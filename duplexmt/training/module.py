@@ -110,7 +110,7 @@ class GridTranslation(TranslationModule):
         self, batch: Batch, plan: Plan | None = None, points: Tensor | None = None
     ) -> tuple[Guided, GridLoss, Tensor]:
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
-        guided = guide(self.model, self.tokens, batch, self.lam, self.regret, plan=plan)
+        guided = guide(self.model, self.tokens, batch, self.lam, self.regret, plan=plan, drawn=points is not None)
         emit_logits = self.model.emit_logits(guided.hidden)
         weights = cell_weights(guided, emit_logits.detach(), self.visits, points)
         loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, guided.stand_for)
