@@ -50,7 +50,8 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     from duplexmt.training.run import build_trainer
 
     L.seed_everything(cfg.training.seed, verbose=False)
-    sizes = {"batch_size": cfg.data.batch_size, "batch_cells": cfg.data.batch_cells}
+    sizes = {name: getattr(cfg.data, name) for name in ("batch_size", "batch_cells", "batch_tokens")}
+    sizes["batch_tokens"] = packed_tokens(cfg)
     trainer_settings, batches = share_batches(asdict(cfg.trainer), sizes)
     trainer = build_trainer(
         folder,
@@ -83,9 +84,12 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     if trainer.is_global_zero:  # only it has the run's folder for sure
         check_replaceable(folder / "model")
     prepared, tokens = corpus_of(cfg, folder)
-    datamodule = GridDataModule(prepared, tokens, **batches, seed=cfg.training.seed, rows=cfg.training.rows)
+    seed, packed = cfg.training.seed, batches["batch_tokens"]
+    planner = None if packed is None else planner_of(cfg, tokens)
+    datamodule = GridDataModule(prepared, tokens, **batches, seed=seed, rows=cfg.training.rows, planner=planner)
     datamodule.check_validation(trainer)
     module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
+    compile_layers(cfg, module.model, packed is not None, trainer.strategy.root_device.type)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
     training["gradient_clip_val"] = cfg.trainer.gradient_clip_val or "off"
@@ -103,6 +107,12 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
         if cfg.trainer.precision == "auto":
             why = "with which the run was begun" if cfg.resume else "in which this machine is fastest"
             log.info("trainer.precision=auto: %s, %s", trainer.precision, why)
+        if packed is not None and cfg.data.batch_tokens == "auto":
+            pairs = len(datamodule.examples("train")) / len(datamodule.train_dataloader()) / trainer.world_size
+            log.info(
+                "data.batch_tokens=auto: %d, some %.0f pairs a batch; data.batch_tokens=null for data.batch_size=%d",
+                packed, pairs, cfg.data.batch_size,
+            )  # fmt: skip
 
     resumed = folder / "checkpoints" / "last.ckpt" if cfg.resume else None
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
@@ -119,7 +129,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
             tokenizer=prepared.tokenizer,
             tokens=tokens,
             backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
-            data=asdict(cfg.data),
+            data=asdict(cfg.data) | {"batch_tokens": packed_tokens(cfg)},
             training=training | {"epochs": datamodule.epochs(trainer.global_step)},
             policy=policy_of(cfg),
             scores=scores,
@@ -194,15 +204,50 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
     else:
         model = DecoderModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
     model.recompute(cfg.training.recompute)
-    if cfg.training.compile and model.patched:
-        model.compile_blocks()
-    elif cfg.training.compile:
-        kind = model.causal_lm.config.model_type
-        log.warning("training.compile=true: the layers of a %s are not compiled; it is trained without", kind)
     if cfg.system.name == "grid":
         losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight", "rows")}
         return GridTranslation(model, tokens, lam=cfg.policy.lam, **losses, **optimisation)
     return PrefixTranslation(model, tokens, **optimisation)
+
+
+def packed_tokens(cfg: TrainSettings) -> int | None:
+    """The length of the lists that whole batches are packed into; None for batches by pairs or cells.
+
+    Raises:
+        ValueError: where a length is given, and the grid's rows read each other.
+    """
+    import torch
+
+    from duplexmt.grid.knobs import rows_stand_alone
+    from duplexmt.training.knobs import check_not_packed, settled_batch_tokens
+
+    model = cfg.model
+    if cfg.system.name == "grid" and not rows_stand_alone(model.attention, model.input_attends_output, model.softmax):
+        check_not_packed(cfg.data.batch_tokens)
+        return None
+    cuda = torch.cuda.is_available() and cfg.trainer.accelerator in ("auto", "gpu", "cuda")
+    return settled_batch_tokens(cfg.data.batch_tokens, cfg.data.batch_cells, cuda)
+
+
+def planner_of(cfg: TrainSettings, tokens: Any) -> Any:
+    """What plans a training step on a packed list: the module's own."""
+    from duplexmt.policy.plan import PrefixPlanner, RowPlanner
+
+    if cfg.system.name != "grid":
+        return PrefixPlanner(tokens.prefixes, cfg.model.anchor, cfg.system.k)
+    return RowPlanner(tokens.prefixes, cfg.model.anchor, cfg.training.rows, cfg.training.lm_cells == "drawn_visits")
+
+
+def compile_layers(cfg: TrainSettings, model: Any, packed: bool, device: str) -> None:
+    """Have the layers compiled, where that was asked for; `auto` does on CUDA, of packed lists."""
+    auto = cfg.training.compile == "auto"
+    if not (packed and device == "cuda" and cfg.trainer.strategy != "fsdp" if auto else cfg.training.compile):
+        return
+    if model.patched:
+        model.compile_blocks(packed)
+    elif not auto:
+        kind = model.causal_lm.config.model_type
+        log.warning("training.compile=true: the layers of a %s are not compiled; it is trained without", kind)
 
 
 def policy_of(cfg: TrainSettings) -> dict[str, float]:

@@ -73,7 +73,7 @@ def scan_case(cells: Cells, lines: Lines) -> Case:
 
 def head_case(cells: Cells, vocabulary: int, device: str) -> Case:
     """The text head and its loss: final states and the head's weights."""
-    N, chunk = len(cells), cells_at_once(vocabulary, device == "cuda")
+    N, chunk = len(cells), cells_at_once(vocabulary, torch.device(device))
     labels = (torch.arange(N) * 97 % vocabulary).to(device)
 
     def loss(hidden: Tensor, weight: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from .policy.knobs import (
     check_theta,
 )
 from .serving.settings import EngineOptions, Limits
-from .training.knobs import check_losses, check_optimisation, check_precision, check_strategy
+from .training.knobs import check_batch_tokens, check_losses, check_optimisation, check_precision, check_strategy
 
 
 @dataclass
@@ -144,6 +144,7 @@ class DataConfig:
     test_size: int = 1000
     batch_size: int = 16  # pairs, on each device
     batch_cells: int | None = None  # cells (of training.rows alone) on each device, in place of a number of pairs
+    batch_tokens: Any = "auto"  # of the list a batch is packed into, in place of either; auto: 8192 on CUDA, else null
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -191,6 +192,7 @@ class DataConfig:
                 f"data.max_tokens={self.max_tokens}; lower the one, or raise the other"
             )
         _check_limit("data.batch_cells", self.batch_cells, null="batch_size pairs")
+        check_batch_tokens(self.batch_tokens, self.batch_cells)
         if self.segmentation not in ("tokens", "characters"):
             raise ValueError(f"data.segmentation={self.segmentation!r}: must be 'tokens' or 'characters'")
         if self.context_tokens < 0 or not self.context_separator:
@@ -252,7 +254,7 @@ class TrainingConfig:
     emit_weight: float  # of L_emit in the grid's loss (eq:total-loss: 1)
     betas: list[float]
     recompute: str  # in the backward pass: nothing | elementwise | layers (least memory)
-    compile: bool  # torch.compile what runs per position
+    compile: Any  # torch.compile the layers: true, false, or auto: on CUDA, where batches are packed
     sample_size: int  # validation sentences translated for BLEU and AL
     checkpoint_every_n_steps: int
     seed: int
@@ -277,6 +279,8 @@ class TrainingConfig:
             raise ValueError(
                 f"training.emit_weight={self.emit_weight}: must be a finite number above 0 (the paper uses 1)"
             )
+        if self.compile not in ("auto", True, False):
+            raise ValueError(f"training.compile={self.compile!r}: must be auto, true or false")
         if self.recompute not in RECOMPUTE:
             raise ValueError(f"training.recompute={self.recompute!r}: must be one of {', '.join(RECOMPUTE)}")
         if self.max_shard_size is not None and not re.fullmatch(r"[1-9][0-9]*(KB|MB|GB)", self.max_shard_size):

@@ -12,6 +12,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from duplexmt.policy.visits import _levels
+
 CUDA = torch.device("cuda:0")
 # On CUDA, too, tensors of the CPU are copied to others, and may be indices.
 MAY_MEET = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
@@ -117,6 +119,7 @@ def accelerator():
             yield waits
     finally:
         torch._C._InferenceMode = inference
+        _levels.cache_clear()  # which holds what it has on this device
 
 
 def moved(module):

@@ -1,10 +1,14 @@
 """Training and decoding on a stand-in for a GPU: nothing is left on the CPU, and little waited for."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import chain
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from benchmarks.path_loss import path_losses
 from duplexmt.analysis.alignment_heads import attended, brought_by
@@ -18,7 +22,8 @@ from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.optimizers import optimizer_of
-from tests.accelerator import accelerator, moved
+from duplexmt.training.prefix_module import PrefixTranslation
+from tests.accelerator import OnDevice, accelerator, moved
 from tests.helpers import spoken_grid, tiny_grid, tiny_prefix, tiny_tokenizer
 
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
@@ -57,21 +62,101 @@ TRAININGS = pytest.mark.parametrize(
         ({"softmax": "separate"}, {"optimizer": "adam"}),
         ({"attention": "exact", "input_attends_output": False}, {"optimizer": "adam"}),
         ({"attention": "exact", "input_attends_output": False}, {"optimizer": "adam", "rows": 2}),
+        (
+            {"attention": "exact", "input_attends_output": False},
+            {"optimizer": "adam", "rows": 2, "lm_cells": "drawn_visits", "emit_loss": "regret"},
+        ),
     ],
 )
 
 
 @TRAININGS
-def test_a_training_step_waits_once_for_its_device_and_is_that_of_the_cpu(options, training):
+def test_a_training_step_waits_once_at_most_for_its_device_and_is_that_of_the_cpu(options, training):
     expected = train(tiny_grid(**options), "cpu", **training)
     with accelerator() as waits:
         losses = train(moved(tiny_grid(**options)), "cuda", **training)
-        assert waits == {"nonzero": 2}  # a step each: cells whose loss has a gradient
+        drawn = training.get("lm_cells") == "drawn_visits"  # one or two cells of each token
+        assert waits == ({} if drawn else {"nonzero": 2})  # a step each: cells whose loss has a gradient
         # Muon makes the smallest directions of a gradient as large as the others, and with them their rounding.
         rtol = 5e-5 if training["optimizer"] == "muon" else 1e-5
         torch.testing.assert_close(
             [loss.item() for loss in losses], [loss.item() for loss in expected], rtol=rtol, atol=0
         )
+
+
+class Copies(TorchDispatchMode):
+    """Refuses, while a step is computed, copies between the CPU and the device, and shapes that hang on values."""
+
+    REFUSED = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique", "bincount", "repeat_interleave")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func._schema.name.split("::")[1]
+        values = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        assert name not in self.REFUSED, f"{name} waits for the device"
+        masks = [one for one in values[1:] if one.dtype == torch.bool]
+        assert not (name in ("index", "index_put_") and masks), f"{name} by a mask waits for the device"
+        beside = [one for one in values if not isinstance(one, OnDevice) and one.dim()]
+        assert not beside, f"{name}: a tensor of the CPU within the step, {[list(one.shape) for one in beside]}"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda one: one.sum().item(), lambda one: one.nonzero(), lambda one: one[one > 0], lambda one: int(one[0]),
+        lambda one: one + torch.ones(3), lambda one: one.masked_select(one > 0),
+    ],
+    ids=["item", "nonzero", "mask", "int", "of the CPU", "masked_select"],
+)  # fmt: skip
+def test_what_waits_is_refused_within_a_step(work):
+    with accelerator():
+        one = OnDevice(torch.arange(3.0))
+        with pytest.raises((AssertionError, RuntimeError)), Copies():
+            work(one)
+
+
+PLANNED = pytest.mark.parametrize(
+    "training",
+    [
+        {"rows": 3, "emit_loss": "regret", "lm_cells": "drawn_visits"},
+        {"rows": 2},
+        {"emit_loss": "regret", "lm_cells": "visits"},
+        {"k": 2},
+        {"k": "multi"},
+    ],
+    ids=str,
+)
+
+
+@PLANNED
+def test_nothing_of_a_planned_step_waits_for_the_host(training, monkeypatch):
+    """Plan, tokens and weights are on the device before; within the step nothing comes from the CPU or goes there."""
+    k = training.pop("k", None) if "k" in training else None
+    given = {"lam": 0.1} | training if k is None else {}
+    examples = [Example((*source, 0), (1, *source[1:], 0)) for source in SOURCES]
+    results = []
+    for device in ("cpu", "cuda"):
+        with accelerator() if device == "cuda" else nullcontext() as waits:
+            grid = {"attention": "exact", "input_attends_output": False}
+            model = tiny_prefix(k) if k else tiny_grid(**grid)
+            model = moved(model) if device == "cuda" else model
+            made = PrefixTranslation if k else GridTranslation
+            module = made(model.train(), TOKENS, learning_rate=1e-3, warmup_steps=0, **given)
+            module._trainer = SimpleNamespace(current_epoch=0)
+            batch = collate(examples)
+            batch = replace(batch, plan=module.planner(batch, 0, (256, 200))).to(device)
+            module.lm_sum(batch) if k else module.losses(batch)  # the first step may copy what stays
+            before = dict(waits or {})
+            with Copies() if device == "cuda" else nullcontext():
+                if k:
+                    loss = module.lm_sum(batch) / module.scored(batch)
+                else:
+                    sums, _ = module.losses(batch)
+                    loss = sums.total(sums.lm_weights, sums.emit_weights)
+                loss.backward()
+            assert dict(waits or {}) == before
+            results.append(loss.item())
+    assert results[1] == pytest.approx(results[0], rel=1e-5)
 
 
 def decoded(build, options, system, setting, streams, static=False, move=lambda model: model):

@@ -961,3 +961,18 @@ def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch):
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     with pytest.raises(AssertionError), user_errors():
         raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.batch_tokens=1000", r"data.batch_tokens=1000: must be a multiple of 128, at least 256"),
+        ("data.batch_tokens=128", r"data.batch_tokens=128: must be a multiple of 128, at least 256"),
+        ("data.batch_tokens=many", r"data.batch_tokens=many: must be a multiple of 128"),
+        ("data.batch_tokens=8192 data.batch_cells=100", r"with data.batch_cells=100: a batch has one size"),
+        ("training.compile=maybe", r"training.compile='maybe': must be auto, true or false"),
+    ],
+)
+def test_sizes_of_packed_lists_that_cannot_be_are_refused(override, message):
+    with pytest.raises(ValueError, match=message):
+        checked("train", *override.split())

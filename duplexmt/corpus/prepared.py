@@ -45,7 +45,7 @@ class PreparedCorpus:
 
 def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
     """What `prepare_corpus` takes of a configuration's `data`: all but stream tokens, batches and licence."""
-    others = (*STREAM_SETTINGS, "licence", "batch_size", "batch_cells")
+    others = (*STREAM_SETTINGS, "licence", "batch_size", "batch_cells", "batch_tokens")
     return {name: value for name, value in data.items() if name not in others}
 
 

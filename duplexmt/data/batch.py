@@ -1,7 +1,8 @@
 """Tokenised pairs, and padded batches of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 from zlib import crc32
 
 import torch
@@ -50,6 +51,7 @@ class Batch:
     shapes: tuple[tuple[int, int], ...]  # the two lengths of each pair again, wherever the tensors are
     keys: tuple[int, ...]  # `Example.key` of each pair
     step: "tuple[Batch, ...] | None" = None
+    plan: Any = None  # what its training step wants to know beforehand (`policy.plan`), where somebody has made it
 
     def packed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Sources, targets and labels of all pairs, one after the other without padding: `[S]`, and `[T]` twice."""
@@ -62,10 +64,25 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
-        names = ("source", "target", "labels", "source_lengths", "target_lengths")
-        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
+        plan = None if self.plan is None else self.plan.to(device)
         step = None if self.step is None else tuple(batch.to(device) for batch in self.step)
-        return Batch(**moved, shapes=self.shapes, keys=self.keys, step=step)
+        moved = each_tensor(replace(self, plan=None, step=None), lambda own: own.to(device, non_blocking=True))
+        return replace(moved, plan=plan, step=step)  # type: ignore[no-any-return]
+
+    def pinned(self) -> "Batch":
+        """The same batch in memory from which a GPU copies while it computes."""
+        return each_tensor(self, Tensor.pin_memory)  # type: ignore[no-any-return]
+
+
+def each_tensor(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A dataclass of tensors, or of tuples and dataclasses of such, with each tensor changed."""
+    if isinstance(structure, Tensor):
+        return change(structure)
+    if isinstance(structure, tuple):
+        return tuple(each_tensor(part, change) for part in structure)
+    if not is_dataclass(structure):
+        return structure
+    return replace(structure, **{f.name: each_tensor(getattr(structure, f.name), change) for f in fields(structure)})  # type: ignore[type-var]
 
 
 def collate(examples: Sequence[Example]) -> Batch:

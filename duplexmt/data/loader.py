@@ -1,14 +1,25 @@
 """The order in which examples are seen: shuffled, alike in length within a step, equal for any number of devices."""
 
+import math
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from heapq import heapify, heapreplace
 from itertools import accumulate as accumulate_sums
 from itertools import pairwise
 from operator import attrgetter
+from typing import Any
+
+import torch
 
 from .batch import Batch, Example, collate
+
+ROUND = 128  # tokens, and cells, of a list are multiples of it
+SPARE = 1 / 128  # of a step's tokens, beside a pair of mean size, that are left free
+VARIED = 1 / 32  # by which lists have room for more cells than their share, as pairs differ in it
 
 
 def size(pair: Example) -> tuple[int, int]:
@@ -35,6 +46,12 @@ class StepLoader:
         pool: pairs to sort by length at a time.
         batch_cells: cells a batch, on each device, in place of a number of pairs.
         cells: how many a pair counts for `batch_cells`.
+        batch_tokens: length of the list into which the pairs of a batch are packed, on each device, in place of a
+            number of pairs; a multiple of `ROUND`. All lists have this length, and as many scored cells, filled up by
+            the plan, but for the odd one whose pairs find no room: it is longer by some `ROUND`. Steps then have pairs
+            of all lengths, and are as full as each other.
+        planner: with that, how large a pair is, and the plan of a batch (`policy.plan`).
+        ahead: batches made by a thread while others are computed, in pinned memory; 0 makes each when it is asked for.
 
     Raises:
         ValueError: if there are fewer pairs than one pair for each batch of a step.
@@ -51,6 +68,9 @@ class StepLoader:
         pool: int = 2048,
         batch_cells: int | None = None,
         cells: Callable[[Example], int] = attrgetter("cells"),
+        batch_tokens: int | None = None,
+        planner: Any = None,
+        ahead: int = 0,
     ) -> None:
         self.examples, self.seed, self.rank = examples, seed, rank
         self.batches_per_step = accumulate * world_size
@@ -64,7 +84,11 @@ class StepLoader:
                 "use fewer devices, less accumulation, or more data"
             )
         self.all_cells: int | None = None
-        if self.cells_per_step is None:
+        self.batch_tokens, self.planner, self.ahead = batch_tokens, planner, ahead
+        self.all_tokens: int | None = None
+        if batch_tokens is not None:
+            steps = min(self._plan_sizes(batch_tokens), len(examples) // self.batches_per_step)
+        elif self.cells_per_step is None:
             steps = len(examples) // self.pairs_per_step
         else:
             self.all_cells = sum(map(cells, examples))
@@ -88,7 +112,9 @@ class StepLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         start, self._start = self._start, 0
-        for index, batch in enumerate(self._batches()):
+        whole = start // self.accumulate
+        steps = made_ahead(self._batches, self._steps()[whole:], self.ahead)
+        for index, batch in enumerate((batch for step in steps for batch in step), whole * self.accumulate):
             if index >= start:
                 self._seen = index + 1
                 yield batch
@@ -122,9 +148,11 @@ class StepLoader:
         return {
             "batches": len(self),
             "seed": self.seed,
-            "pairs_per_step": self.pairs_per_step if self.cells_per_step is None else None,
+            "pairs_per_step": None if self.cells_per_step or self.batch_tokens else self.pairs_per_step,
             "cells_per_step": self.cells_per_step,
             "cells": self.all_cells,
+            "tokens_per_step": None if self.batch_tokens is None else self.batch_tokens * self.batches_per_step,
+            "tokens": self.all_tokens,
             "accumulate": self.accumulate,
         }
 
@@ -132,8 +160,9 @@ class StepLoader:
         shuffle = random.Random(f"{self.seed}/{self.epoch}")
         order = list(range(len(self.examples)))
         shuffle.shuffle(order)
-        if self.cells_per_step is not None:
-            steps = list(self._steps_by_cells([self.examples[i] for i in order]))
+        if self.batch_tokens is not None or self.cells_per_step is not None:
+            cut = self._steps_by_cells if self.batch_tokens is None else self._steps_by_tokens
+            steps = list(cut([self.examples[i] for i in order]))
             shuffle.shuffle(steps)
             return steps
         count = self.steps_per_epoch
@@ -167,8 +196,28 @@ class StepLoader:
             yield pairs[begin:end]
             begin, before = end, steps
 
+    def _plan_sizes(self, batch_tokens: int) -> int:
+        """The size of a list, and how many steps an epoch has."""
+        means = [self.planner.mean_size(pair) for pair in self.examples]
+        tokens, cells = (sum(column) for column in zip(*means, strict=True))
+        share = (1 + VARIED) * cells / tokens
+        self.list_size = batch_tokens, min(rounded_up(batch_tokens * share), batch_tokens - 1)
+        self.all_tokens = round(tokens)
+        # Room that stays, so that whoever comes last finds some: by the size of a step alone, however it is shared.
+        room = batch_tokens * self.batches_per_step * (1 - SPARE) - tokens / len(means)
+        return math.ceil(tokens / max(room, 1.0))
+
+    def _steps_by_tokens(self, shuffled: list[Example]) -> list[list[Example]]:
+        """Steps as full as each other, by tokens and by cells, which all have pairs of all lengths."""
+        sizes = [(self.planner.size(pair, self.epoch), pair) for pair in shuffled]
+        sizes.sort(key=lambda one: one[0][0], reverse=True)
+        return dealt(sizes, self.steps_per_epoch, self.batches_per_step, self.list_size)
+
     def _share(self, step: list[Example]) -> list[list[Example]]:
         """The pairs of a step as `batches_per_step` batches, alike in size."""
+        if self.batch_tokens is not None:
+            sized = sorted(((self.planner.size(pair, self.epoch), pair) for pair in step), reverse=True)
+            return dealt(sized, self.batches_per_step, 1, self.list_size)
         if self.cells_per_step is None:
             return [step[batch :: self.batches_per_step] for batch in range(self.batches_per_step)]
         shares: list[list[Example]] = [[] for _ in range(self.batches_per_step)]
@@ -179,12 +228,62 @@ class StepLoader:
             cells[least] += self.cells(pair)
         return shares
 
-    def _batches(self) -> Iterator[Batch]:
-        for step in self._steps():
-            shares = self._share(step)
-            mine = [collate(shares[self.rank * self.accumulate + j]) for j in range(self.accumulate)]
-            if self.accumulate == 1:
-                yield mine[0]
-            else:
-                yield replace(mine[0], step=tuple(mine))
-                yield from mine[1:]
+    def _batches(self, step: list[Example]) -> list[Batch]:
+        """This device's batches of a step; the first one of several brings all of them along."""
+        shares = self._share(step)
+        mine = [self._made(shares[self.rank * self.accumulate + j]) for j in range(self.accumulate)]
+        return mine if self.accumulate == 1 else [replace(mine[0], step=tuple(mine)), *mine[1:]]
+
+    def _made(self, pairs: list[Example]) -> Batch:
+        batch = collate(pairs)
+        if self.batch_tokens is not None:
+            tokens, cells = map(sum, zip(*(self.planner.size(pair, self.epoch) for pair in pairs), strict=True))
+            length, wanted = self.list_size
+            length = max(length, rounded_up(tokens + 1))  # the last place is never a token's
+            wanted = wanted if cells <= wanted else min(rounded_up(cells), length - 1)
+            batch = replace(batch, plan=self.planner(batch, self.epoch, (length, wanted)))
+        return batch.pinned() if self.ahead and torch.cuda.is_available() else batch
+
+
+def rounded_up(count: float) -> int:
+    """The next multiple of `ROUND`."""
+    return -(-math.ceil(count) // ROUND) * ROUND
+
+
+def dealt(
+    pairs: Sequence[tuple[tuple[int, int], Example]], hands: int, least: int, room: tuple[int, int]
+) -> list[list[Example]]:
+    """Pairs of given sizes, the largest first, dealt to whoever has most room left, at least so many to each.
+
+    Where the number of hands is given, this leaves as little room unused as the best fit does, and the same in each.
+
+    Args:
+        pairs: size and pair.
+        hands: how many shares to make.
+        least: pairs of each; there are as many.
+        room: of a share, as the pairs' sizes count.
+    """
+    shares: list[list[Example]] = [[] for _ in range(hands)]
+    heap = [(False, 0.0, hand, 0, 0) for hand in range(hands)]  # with enough pairs, how full, which, what it holds
+    heapify(heap)
+    for (tokens, cells), pair in pairs:
+        _, _, hand, a, b = heap[0]
+        a, b = a + tokens, b + cells
+        shares[hand].append(pair)
+        heapreplace(heap, (len(shares[hand]) >= least, max(a / room[0], b / room[1]), hand, a, b))
+    return shares
+
+
+def made_ahead(make: Callable[[Any], Any], items: Iterable[Any], count: int) -> Iterator[Any]:
+    """What is made of each item, in order; so many ahead by a thread."""
+    if not count:
+        yield from map(make, items)
+        return
+    with ThreadPoolExecutor(1, "batches") as thread:
+        waiting: deque[Future[Any]] = deque()
+        for item in items:
+            waiting.append(thread.submit(make, item))
+            if len(waiting) > count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

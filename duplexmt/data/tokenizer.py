@@ -124,6 +124,11 @@ class StreamTokens:
     target_prefix: tuple[int, ...] = ()
     context: int = 0
 
+    @property
+    def prefixes(self) -> tuple[int, int]:
+        """Tokens before the text of source and target; of the target without the seed."""
+        return len(self.source_prefix), len(self.target_prefix)
+
     def prefix(self, context: Sequence[int] = ()) -> tuple[int, ...]:
         """The source prefix, with the end of the previous sentence in its place.
 

@@ -31,11 +31,13 @@ class Packed(Protocol):
         wanted: which states are asked for at the end, places `[N]`; None for all.
         first: first place of each token where its state before layer 0 is the same at all its places `[U]`, else None.
         again: which of these the token at each place is, `[T]`.
+        constant: whether the list was filled up to a length that all lists have; then there is `one_mask`, too.
     """
 
     wanted: Tensor | None
     first: Tensor | None
     again: Tensor
+    constant: bool
 
     def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Cosines and sines `[1, T, E]` as the halves of a block take them, `[T, 1, E]`."""
@@ -101,7 +103,7 @@ class PackedAttention:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.wanted: Tensor | None = layout.targets
-        self.first, self.again = layout.first, layout.token
+        self.first, self.again, self.constant = layout.first, layout.token, layout.blocks is not None
         self.masks: dict[int | None, list[Tensor | None]] = {}  # by window
         self.blocks: dict[int | None, Any] = {}  # likewise
         self.rotations: dict[int, tuple[Tensor, Tensor]] = {}  # by the tensor they are made of
@@ -117,10 +119,28 @@ class PackedAttention:
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
     ) -> Tensor:
         """See `Packed`."""
-        long = max(map(sum, self.layout.shapes)) >= LONG and q.dtype != torch.float64
-        if long and use_triton(q) and _kernel_proves_itself(q, k):
+        if self.constant:
+            mask = self.one_mask(q, (q.shape[1], k.shape[1], q.shape[2]), window)
+            return contexts_under(mask, q, k, v, scale, softcap, self.wanted if len(q) < len(k) else None)
+        long = max(map(sum, self.layout.shapes)) >= LONG
+        if long and _takes_blocks(q, (q.shape[1], k.shape[1], q.shape[2])):
             return self.by_blocks(q, k, v, scale, window, softcap)
         return self.by_groups(q, k, v, scale, window, softcap)
+
+    def one_mask(self, states: Tensor, heads: tuple[int, int, int], window: int | None) -> Any:
+        """Who sees whom in the whole list, for `contexts_under`: by blocks where that kernel runs, else `[T, T]`.
+
+        Args:
+            states: of the list, in whatever shape: for their device, and type unless autocast has another.
+            heads: H, K and E.
+            window: positions a query looks back at most.
+        """
+        if window not in self.blocks:
+            from . import flex
+
+            fast = _takes_blocks(states, heads)
+            self.blocks[window] = flex.block_mask(self.layout, window) if fast else seen_within(self.layout, window)
+        return self.blocks[window]
 
     def by_groups(
         self, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None = None, softcap: float | None = None
@@ -165,10 +185,41 @@ class PackedAttention:
 
         if window not in self.blocks:
             self.blocks[window] = flex.block_mask(self.layout, window)
-        some = len(q) < len(k)  # queries of the targets alone
-        q = q.new_zeros(len(k), *q.shape[1:]).index_copy(0, self.layout.targets, q) if some else q
-        found = flex.contexts(q, k, v, self.blocks[window], scale, softcap)
-        return found.index_select(0, self.layout.targets) if some else found
+        return contexts_under(self.blocks[window], q, k, v, scale, softcap, self.wanted if len(q) < len(k) else None)
+
+
+def contexts_under(
+    mask: Any, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: float | None = None, wanted: Tensor | None = None
+) -> Tensor:
+    """Contexts of queries over a whole list, under one mask of it (`PackedAttention.one_mask`).
+
+    Args:
+        mask: `[T, T]`, or by blocks.
+        q, k, v, scale, softcap: as for `Packed`.
+        wanted: where the queries are, `[N]`; None for all.
+
+    Returns:
+        `[n, H, E]`.
+    """
+    if isinstance(mask, Tensor):
+        mask = mask if wanted is None else mask.index_select(0, wanted)
+        q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))
+        dense = fused_attention(q, k, v, mask[None, None], scale=scale) if softcap is None else (
+            capped_attention(q, k, v, mask, scale, softcap)
+        )  # fmt: skip
+        return dense[0].transpose(0, 1)
+    from . import flex
+
+    if wanted is not None:
+        q = q.new_zeros(len(k), *q.shape[1:]).index_copy(0, wanted, q)
+    found = flex.contexts(q, k, v, mask, scale, softcap)
+    return found if wanted is None else found.index_select(0, wanted)
+
+
+def seen_within(layout: Layout, window: int | None) -> Tensor:
+    """`naive_seen`, within a window where there is one."""
+    seen = naive_seen(layout)
+    return seen if window is None else seen & (layout.position[:, None] - layout.position < window)
 
 
 def naive_attention(
@@ -183,10 +234,7 @@ def naive_attention(
     """The same by one dense mask over the whole list: the oracle of all others."""
     G = q.shape[1] // k.shape[1]
     q, k, v = q.transpose(0, 1), *(states.repeat_interleave(G, 1).transpose(0, 1) for states in (k, v))
-    seen = naive_seen(layout)
-    if window is not None:
-        seen = seen & (layout.position[:, None] - layout.position < window)
-    return capped_attention(q, k, v, seen, scale, softcap).transpose(0, 1)
+    return capped_attention(q, k, v, seen_within(layout, window), scale, softcap).transpose(0, 1)
 
 
 def capped_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, scale: float, softcap: float | None) -> Tensor:
@@ -204,18 +252,22 @@ def attention_weights(q: Tensor, k: Tensor, seen: Tensor, scale: float, softcap:
     return F.softmax(scores.masked_fill(~seen.unsqueeze(-3), float("-inf")), -1)
 
 
-def _kernel_proves_itself(q: Tensor, k: Tensor) -> bool:
-    """Whether the block-masked kernel gives contexts and gradients of such heads as the padded product does."""
-    (H, E), K, device = q.shape[1:], k.shape[1], q.device
+def _takes_blocks(states: Tensor, heads: tuple[int, int, int]) -> bool:
+    """Whether the block-masked kernel takes queries, keys and values like these states, and gives contexts and
+    gradients of such heads as the padded product does."""
+    (H, K, E), device = heads, states.device
+    dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else states.dtype
+    if dtype == torch.float64 or not use_triton(states):
+        return False
     rows = [[torch.full((90,), x) for x in (1, 31, 70)], [torch.full((5,), 3)], [torch.full((100,), 40)]]
     layout = Layout.of([(70, 90), (3, 5), (40, 100)], rows, 128, device=device)  # several blocks of keys
     packed, n = PackedAttention(layout), len(layout)
 
     def inputs(draw: torch.Generator) -> list[Tensor]:
-        return [torch.randn(n, heads, E, generator=draw).to(q.dtype) for heads in (H, K, K, H)]
+        return [torch.randn(n, heads, E, generator=draw).to(dtype) for heads in (H, K, K, H)]
 
     def results(context: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ...]:
         return with_gradients(partial(context, scale=E**-0.5), given[:-1], given[-1])
 
     both = (partial(results, context) for context in (packed.by_blocks, packed.by_groups))
-    return proves_itself(KERNEL, (H, K, E, q.dtype), device, inputs, *both)
+    return proves_itself(KERNEL, (H, K, E, dtype), device, inputs, *both)

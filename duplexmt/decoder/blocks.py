@@ -17,6 +17,7 @@ from torch import Tensor
 from ..kernels.lora import linear
 from ..kernels.norm import rms_norm
 from ..kernels.swiglu import gated
+from .attention import contexts_under
 from .rope import rotate, signed
 
 KNOWN = ("qwen2", "llama", "mistral", "qwen3")  # types of which these halves are all there is
@@ -80,14 +81,27 @@ class Blocks:
     """The two halves as they run: compiled, where that was asked for."""
 
     def __init__(self) -> None:
+        self.plain()
+
+    def plain(self) -> None:
+        """Have nothing compiled."""
         self.project: Callable[..., Any] = project_and_rotate
         self.finish: Callable[..., Any] = finish_block
+        self.whole: Callable[..., Any] | None = None  # `whole_block`, where it is compiled
+        self.unproven = False  # whether what was compiled has not been compared with what was not
 
-    def compile(self) -> None:
-        """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells."""
+    def compile(self, constant: bool = False) -> None:
+        """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells; or, of lists
+        of a constant length, whole layers."""
         import torch._dynamo.config as dynamo  # takes a while, and is of use here only
+        import torch._inductor.config as inductor
 
         dynamo.recompile_limit = max(dynamo.recompile_limit, MOST_VERSIONS)
+        inductor.fallback_random = True  # dropout leaves out what it would have left out
+        self.unproven = True
+        if constant:
+            self.whole = torch.compile(whole_block, dynamic=False)
+            return
         self.project = torch.compile(project_and_rotate, dynamic=True)
         self.finish = torch.compile(finish_block, dynamic=True)
 
@@ -130,6 +144,10 @@ def block(self: Any, hidden_states: Tensor, position_embeddings: Rotation, packe
     states, attention = hidden_states[0], self.self_attn
     cos, sin = packed.rotation(position_embeddings)
     number, wanted = attention.layer_idx, packed.wanted
+    if packed.constant and self.blocks.whole is not None:
+        heads = attention.config.num_attention_heads, attention.config.num_key_value_heads, attention.head_dim
+        mask = packed.one_mask(states, heads, window_of(attention))
+        return self.blocks.whole(self, states, cos, sin, mask, wanted if self.is_last else None)[None]  # type: ignore[no-any-return]
     if self.is_last and wanted is not None:
         k, v = self.blocks.project(self, states, cos, sin, "kv")
         states = states.index_select(0, wanted)
@@ -141,6 +159,18 @@ def block(self: Any, hidden_states: Tensor, position_embeddings: Rotation, packe
         q, k, v = self.blocks.project(self, states, cos, sin)
     context = packed(number, q, k, v, attention.scaling, window_of(attention), None)
     return self.blocks.finish(self, states, context)[None]  # type: ignore[no-any-return]
+
+
+def whole_block(layer: Any, states: Tensor, cos: Tensor, sin: Tensor, mask: Any, wanted: Tensor | None) -> Tensor:
+    """`block` over a list `[T, D]` of constant length, as one function to compile: `[T, D]`, or `[N, D]` of the states
+    that are wanted."""
+    if wanted is None:
+        q, k, v = project_and_rotate(layer, states, cos, sin)
+    else:
+        k, v = project_and_rotate(layer, states, cos, sin, "kv")
+        states, cos, sin = (part.index_select(0, wanted) for part in (states, cos, sin))
+        (q,) = project_and_rotate(layer, states, cos, sin, "q")
+    return finish_block(layer, states, contexts_under(mask, q, k, v, layer.self_attn.scaling, None, wanted))
 
 
 def window_of(attention: Any) -> int | None:

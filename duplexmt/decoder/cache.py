@@ -179,8 +179,9 @@ class _Step:
     Streams with one token each stand side by side, and so do those with several, padded to the longest of each group.
     """
 
-    first: Tensor | None = None  # this and the next: of `Packed`, for training
+    first: Tensor | None = None  # this and the next two: of `Packed`, for training
     again = torch.empty(0)
+    constant = False
     wanted: Tensor | None
 
     def __init__(self, cache: DecoderCache, asked: Sequence[Append]) -> None:

@@ -8,13 +8,18 @@ grid (exact attention, I←O off) one that sees x + 1.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from ..data.batch import each_tensor
 
 SOURCE = 0  # its number among the streams of a pair
+BLOCK = 128  # queries, and keys, of a block of `read_blocks`
 PARTS, SMALL = 4, 2**15  # groups of rows at most; queries × keys of all from which on there is one more
 
 
@@ -28,12 +33,16 @@ class Layout:
     position: Tensor  # rotary
     sees: Tensor  # source tokens
     token: Tensor  # which of the batch's source tokens, then target tokens, it is
-    targets: Tensor  # [N], where the target tokens are
+    own: Tensor  # first place of its stream
+    source: Tensor  # first place of its pair's source
+    targets: Tensor  # [N], where the target tokens are whose states are wanted
     first: Tensor | None  # [S + Σ Y], first place of each of the batch's tokens, where its position is the same at all
     streams: (
         Tensor  # [4, n], on the CPU, of each stream: its first place, that of its source, source tokens seen, length
     )
     shapes: tuple[tuple[int, int], ...]  # source tokens and longest target of each pair
+    blocks: tuple[Tensor, ...] | None  # of a list of constant length: how many blocks of keys each block of queries
+    # reads, and which, and how many of queries each block of keys is read by, and which: `[1, 1, n]` and `[1, 1, n, n]`
 
     @staticmethod
     def of(
@@ -65,6 +74,8 @@ class Layout:
         anchor: str | int,
         source_lengths: Sequence[int] | None = None,
         device: torch.device | str = "cpu",
+        unscored: int = 0,
+        size: tuple[int, int] | None = None,
     ) -> "Layout":
         """The same of all targets one after the other, int64 on the CPU.
 
@@ -77,6 +88,9 @@ class Layout:
                 itself sees, an ablation).
             source_lengths: whole length of each source, where it is longer than what is there.
             device: of what is returned.
+            unscored: first tokens of each target whose states are not wanted.
+            size: tokens, a multiple of `BLOCK`, and wanted states to fill up to. What is filled in has pair −1, and
+                each token of it is a stream of its own: it sees itself alone, and nothing sees it.
         """
         X, Y = torch.tensor(shapes).unbind(1)
         B, R, S = len(shapes), len(lengths), int(X.sum())
@@ -88,8 +102,10 @@ class Layout:
         is_target = number > SOURCE
         length = X[stream_pair].masked_scatter(is_target, lengths)
         begin = length.cumsum(0) - length
+        source = begin[first][stream_pair]
         of_token = torch.arange(B + R).repeat_interleave(length)
-        place = torch.arange(len(of_token)) - begin[of_token]
+        own = begin[of_token]
+        place = torch.arange(len(of_token)) - own
         pair, in_target = stream_pair[of_token], is_target[of_token]
         targets = in_target.nonzero().squeeze(-1)
         sees = (place + 1).index_copy_(0, targets, sees)
@@ -107,25 +123,52 @@ class Layout:
             )
         most = torch.zeros_like(length).scatter_reduce_(0, of_token[targets], sees[targets], "amax")
         made = Layout(
-            pair, number[of_token], place, torch.where(in_target, start + place, place), sees, token, targets,
-            first_place, torch.stack((begin, begin[first][stream_pair], most, length)),
-            tuple((int(x), int(y)) for x, y in shapes),
+            pair, number[of_token], place, torch.where(in_target, start + place, place), sees, token, own,
+            source[of_token], targets[place[targets] >= unscored] if unscored else targets, first_place,
+            torch.stack((begin, source, most, length)), tuple((int(x), int(y)) for x, y in shapes), None,
         )  # fmt: skip
-        return made.to(device)
+        return (made if size is None else made.filled(*size)).to(device)
+
+    def filled(self, length: int, wanted: int) -> "Layout":
+        """The same list filled up to so many tokens, a multiple of `BLOCK`, and so many wanted states (`packed`)."""
+        n, more = len(self), length - len(self)
+        assert more > 0, "the last place, where superfluous wanted states are, is a filler's"
+        assert length % BLOCK == 0, "flex_attention's backward pass wants it"
+        assert len(self.targets) <= wanted < length, "there is a source, too"
+        values: Any = {"pair": -1, "place": 0, "position": 0, "sees": 0, "token": 0}
+        filled: Any = {name: F.pad(getattr(self, name), (0, more), value=value) for name, value in values.items()}
+        filler = torch.arange(n, length)
+        filled |= {name: torch.cat((getattr(self, name), filler)) for name in ("own", "source")}
+        filled["stream"] = torch.cat((self.stream, 1 + filler))
+        filled["targets"] = F.pad(self.targets, (0, wanted - len(self.targets)), value=length - 1)
+        made = replace(self, **filled, first=None)
+        return replace(made, blocks=made.read_blocks())
+
+    def read_blocks(self) -> tuple[Tensor, ...]:
+        """Which blocks of keys each block of queries reads, and which of queries each block of keys is read by."""
+        token, last = torch.arange(len(self), device=self.pair.device), self.source + self.sees - 1
+        count = -(-len(self) // BLOCK)
+        # Each span is noted down where it begins and, negative, behind its end: sums from the left count who reads a
+        # block. A token that sees no source notes nothing.
+        notes, one, block = token.new_zeros(count, count + 1), (self.sees > 0).long(), token // BLOCK
+        for start, end, number in ((self.source, last, one), (self.own, token, torch.ones_like(one))):
+            notes.index_put_((block, start // BLOCK), number, accumulate=True)
+            notes.index_put_((block, end.clamp(min=0) // BLOCK + 1), -number, accumulate=True)
+        read = notes.cumsum(1)[:, :-1] > 0
+
+        def in_order(read: Tensor) -> tuple[Tensor, Tensor]:
+            order = read.int().argsort(dim=-1, descending=True, stable=True)
+            return read.sum(-1, dtype=torch.int32)[None, None], order.int()[None, None]
+
+        return *in_order(read), *in_order(read.T)
 
     def __len__(self) -> int:
         return len(self.pair)
 
     def to(self, device: torch.device | str) -> "Layout":
         """The same on another device, but for `streams`."""
-        stay = "streams", "shapes"
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        moved = {
-            name: value.to(device, non_blocking=True)
-            for name, value in values.items()
-            if name not in stay and value is not None
-        }
-        return Layout(**(values | moved))
+        moved = each_tensor(replace(self, streams=()), lambda own: own.to(device, non_blocking=True))  # type: ignore[arg-type]
+        return replace(moved, streams=self.streams)  # type: ignore[no-any-return]
 
     @cached_property
     def groups(self) -> list["Group"]:

@@ -93,8 +93,12 @@ class DecoderModel(TwoHeads):
         Returns:
             `[N, D]`, of the targets of all pairs, row after row.
         """
+        return self.list_states(torch.cat((source, target)), layout)
+
+    def list_states(self, tokens: Tensor, layout: Layout) -> Tensor:
+        """The same of the ids of all sources, then all targets, `[S + Σ Y]`; more behind them are not looked at."""
         # A token is looked up once, however many rows it is in: so dropout leaves out the same of it in all of them.
-        embedded = repeated(self.embed(torch.cat((source, target))), layout.token)
+        embedded = repeated(self.embed(tokens), layout.token)
         found = self.states_of(embedded, layout.position, PackedAttention(layout))
         return found if self.patched else found.index_select(0, layout.targets)
 
@@ -137,9 +141,10 @@ class DecoderModel(TwoHeads):
         embedded = self.causal_lm.get_input_embeddings()(tokens)
         return embedded.to(torch.promote_types(embedded.dtype, self.dtype))
 
-    def compile_blocks(self) -> None:
-        """Have `torch.compile` fuse what runs per position, where the modules are known."""
-        self.blocks.compile()
+    def compile_blocks(self, constant: bool = False) -> None:
+        """Have `torch.compile` fuse what runs per position, or whole layers of lists of a constant length, where the
+        modules are known."""
+        self.blocks.compile(constant)
 
     def recompute(self, what: str) -> None:
         """Keep less for the backward pass, by Hugging Face's own switch; `what` is one of `RECOMPUTE`."""

@@ -46,11 +46,16 @@ def recipe_of(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of(data: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
     """Of one training's settings what makes a model of another kind. Its `batch_size` is that of all devices together:
-    two with 16 pairs each train as one with 32 does."""
+    two with 16 pairs each train as one with 32 does; `batch_tokens` likewise."""
     found = {name: value for name, value in data.items() if name not in ASIDE["data"]}
     if found.get("tokenizer"):
         found["tokenizer"] = Path(found["tokenizer"]).name
     found |= {name: value for name, value in training.items() if name not in ASIDE["training"]}
-    if found.get("batch_size") and not found.get("batch_cells"):
-        found["batch_size"] *= found.pop("whole_batches", 1)
+    if found.get("batch_tokens") in ("auto", None):
+        found.pop("batch_tokens", None)
+    size = "batch_tokens" if "batch_tokens" in found else "batch_size"
+    if size == "batch_tokens":
+        found.pop("batch_size", None)  # which nothing looked at
+    if found.get(size) and not found.get("batch_cells"):
+        found[size] *= found.pop("whole_batches", 1)
     return {name: value for name, value in found.items() if value not in (None, "", 0, [], USUAL.get(name))}

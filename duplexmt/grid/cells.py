@@ -6,13 +6,13 @@ N = ΣX·Y cells. Everything per position runs on such lists; a *line* is a row 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..data.batch import each_tensor
 from ..decoder.blocks import repeated
 
 
@@ -83,7 +83,7 @@ class Cells:
             rows=rows,
             columns=columns,
         )
-        return _moved(cells, device)
+        return cells.to(device)
 
     def __len__(self) -> int:
         return len(self.source_token)
@@ -110,7 +110,7 @@ class Cells:
 
     def to(self, device: torch.device | str) -> "Cells":
         """The same on another device."""
-        return _moved(self, device)  # type: ignore[no-any-return]
+        return each_tensor(self, lambda own: own.to(device, non_blocking=True))  # type: ignore[no-any-return]
 
     def padded(self, values: Tensor) -> Tensor:
         """Values of cells `[N, …]` in a grid `[B, X, Y, …]`, 0 where no pair has a cell."""
@@ -126,15 +126,7 @@ class Cells:
         in this one."""
         at = ((self.x[self.source_token] >= rows) & (self.y[self.target_token] >= columns)).nonzero().squeeze(-1)
         left = Cells.of([(X - rows, Y - columns) for X, Y in self.shapes], self.x.device)
-        if len(left) > len(at):  # as rows are cut
-            lengths = torch.bincount(self.source_token, minlength=len(self.x))[self.x >= rows]
-            left = left.cut(lengths - columns)
         return left, at
-
-    def cut(self, lengths: Tensor) -> "Cells":
-        """The layout of the first `lengths` cells of each row `[S]` alone; its lines are those of whole grids."""
-        there = self.y[self.target_token] < lengths[self.source_token]
-        return replace(self, source_token=self.source_token[there], target_token=self.target_token[there])
 
     def over_rows(self, tokens: Tensor) -> Tensor:
         """`[S, …]` repeated along each row, `[N, …]`; what is given by cell already stays as it is."""
@@ -156,13 +148,3 @@ class Cells:
 def spread(values: Tensor, slots: Tensor, size: int) -> Tensor:
     """`[n, …]` written to distinct slots of a zero tensor `[size, …]`."""
     return values.new_zeros(size, *values.shape[1:]).index_copy(0, slots, values)
-
-
-def _moved(structure: Any, device: torch.device | str) -> Any:
-    """A dataclass of tensors on another device."""
-    if isinstance(structure, Tensor):
-        return structure.to(device, non_blocking=True)
-    if isinstance(structure, Cells | Lines):
-        moved = {field.name: _moved(getattr(structure, field.name), device) for field in fields(structure)}
-        return type(structure)(**moved)
-    return structure

@@ -60,8 +60,9 @@ class GridModel(TwoHeads):
         self.recomputed = "nothing"
         self.blocks = Blocks()
 
-    def compile_blocks(self) -> None:
-        """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells."""
+    def compile_blocks(self, constant: bool = False) -> None:
+        """Have `torch.compile` fuse what runs per position, once for all layers; numbers of cells may be constant, of
+        tokens they never are."""
         self.blocks.compile()
 
     def recompute(self, what: str) -> None:

@@ -1,8 +1,6 @@
 """The self-guided loop on a batch (Sections V-A and V-B): states, heatmap, best path, EMIT mask."""
 
-import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,22 +8,22 @@ from torch import Tensor
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..decoder.heads import EMIT
-from ..decoder.layout import Layout
 from ..decoder.model import DecoderModel
 from ..grid.cells import Cells
 from ..grid.model import GridModel
 from .heatmap import losses_of_head
-from .path import best_path, emit_mask
+from .path import emit_mask, path_of
+from .plan import Plan, RowCells, row_plan
 from .regret import emit_advantages
-from .rows import WHOLE, DrawnRows
-from .visits import decoding_shares, drawn_cells
+from .rows import DrawnRows
+from .visits import DRAWS, decoding_shares, drawn_cells
 
 
 @dataclass(frozen=True)
 class Guided:
     """What a model makes of a batch: its heatmap, and the path it will train its EMIT head on."""
 
-    cells: Cells  # layout of the scored cells: all rows, or the drawn ones as if they were a grid
+    cells: Cells | RowCells  # layout of the scored cells: all rows, or the drawn ones as if they were a grid
     rows: DrawnRows | None  # those drawn; None: all
     source_lengths: Tensor  # [B], scored rows of each pair, drawn or not
     target_lengths: Tensor  # [B], scored columns
@@ -35,6 +33,7 @@ class Guided:
     mask: Tensor  # [N], EMIT where true
     advantages: Tensor | None  # [N], of EMIT over WAIT, where they were asked for
     area: Tensor  # mean area fraction below the paths
+    stand_for: Tensor | None  # [N], decisions of the full grid that each cell stands for; None: itself
 
 
 def guide(
@@ -43,8 +42,9 @@ def guide(
     batch: Batch,
     lam: float,
     regret: bool = False,
-    rows: DrawnRows | None = None,
     taken_for: int | None = None,
+    plan: Plan | None = None,
+    drawn: bool = False,
 ) -> Guided:
     """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
 
@@ -54,66 +54,44 @@ def guide(
         batch: on the model's device.
         lam: λ of the path score.
         regret: whether to work out what each decision is worth, too (`policy.regret`).
-        rows: those to compute of each pair, counted after the source prefix, where no row reads another; None for all.
         taken_for: length that the anchor `source_length` takes every source to have; None for each one's own.
+        plan: of the batch and on its device, where no row reads another; None computes all rows.
+        drawn: whether words are to be learnt in drawn cells alone (`cell_weights` with points).
     """
-    before, first = len(tokens.source_prefix), len(tokens.target_prefix)
-    source, target, labels = batch.packed()
+    before, first = tokens.prefixes
+    cells: Cells | RowCells
     if isinstance(model, DecoderModel):
-        layout, cells = row_layout(model, batch, before, first, rows, taken_for)
-        hidden, above = model.states(source, target, layout), 0
+        if plan is None:
+            plan = row_plan(batch, (before, first), model.anchor, taken_for=taken_for).to(batch.source.device)
+        assert plan.cells is not None
+        assert plan.lengths is not None
+        hidden, labels, cells, rows = model.list_states(plan.tokens, plan.layout), plan.labels, plan.cells, plan.rows
+        (source_lengths, target_lengths), stand_for = plan.lengths, plan.stand_for
     else:
-        assert rows is None, "rows of the grid of the paper are computed together"
-        cells = Cells.of(batch.shapes, source.device)
+        assert plan is None, "rows of the grid of the paper are computed together"
+        source, target, labels = batch.packed()
+        cells, rows, stand_for = Cells.of(batch.shapes, source.device), None, None
         lengths = batch.source_lengths if taken_for is None else torch.full_like(batch.source_lengths, taken_for)
-        hidden, above = model.states(source, target, cells, lengths), before
-    labels = cells.over_columns(labels)
-    if above or first:  # what was computed and is not scored
-        cells, scored = cells.without(above, first)
-        hidden, labels = hidden[scored], labels[scored]
+        hidden, labels = model.states(source, target, cells, lengths), cells.over_columns(labels)
+        if before or first:  # what was computed and is not scored
+            cells, scored = cells.without(before, first)
+            hidden, labels = hidden[scored], labels[scored]
+        source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
 
-    heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap)
-    source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
+    learnt = None if plan is None or plan.real is None else len(hidden)  # at most, which spares asking the device
+    if drawn:
+        learnt = min(len(hidden), DRAWS * sum(Y for _, Y in batch.shapes))
+    heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap, learnt)
     some = cells.padded(heatmap.detach())
     losses = some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam))
     grids = losses, source_lengths, target_lengths
-    y_at = best_path(*grids, lam)
-    whole_mask = emit_mask(y_at, cells.width[1])
-    worth = emit_advantages(*grids, lam) if regret else None
+    worth = emit_advantages(*grids, lam)
+    y_at = path_of(worth, source_lengths, target_lengths)
     area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
-    if rows is not None:
-        worth = None if worth is None else rows.of_all(worth)
-    mask = cells.flat(whole_mask if rows is None else rows.of_all(whole_mask))
-    advantages = None if worth is None else cells.flat(worth)
-    return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area)
-
-
-def row_layout(
-    model: DecoderModel, batch: Batch, before: int, first: int, rows: DrawnRows | None, taken_for: int | None
-) -> tuple[Layout, Cells]:
-    """Rows of a batch as streams, and as grids of their own: row x sees x + 1 source tokens.
-
-    Args:
-        model: of rows.
-        batch: at hand.
-        before: source tokens before the text, whose rows are left out.
-        first: target tokens before the text.
-        rows: those to compute; None for all behind these.
-        taken_for: see `guide`.
-    """
-    at: list[Any]
-    if rows is None:
-        at = [list(range(X - before)) for X, _ in batch.shapes]
-        lengths = torch.tensor([Y for X, Y in batch.shapes for _ in range(X - before)])
-    else:
-        at = [list(own) for own in rows.at]
-        lengths = first + torch.tensor(list(itertools.chain(*rows.columns)))
-    counts = torch.tensor([len(own) for own in at])
-    sees = (before + 1 + torch.tensor(list(itertools.chain(*at)))).repeat_interleave(lengths)
-    taken = None if taken_for is None else [taken_for] * len(batch.shapes)
-    layout = Layout.packed(batch.shapes, counts, lengths, sees, model.anchor, taken, batch.source.device)
-    cells = Cells.of([(len(own), Y) for own, (_, Y) in zip(at, batch.shapes, strict=True)])
-    return layout, (cells if rows is None else cells.cut(lengths)).to(batch.source.device)
+    every = emit_mask(y_at, cells.width[1]), worth
+    mask, advantages = (cells.flat(one if rows is None else rows.of_all(one)) for one in every)
+    advantages = advantages if regret else None
+    return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area, stand_for)
 
 
 def unreachable(losses: Tensor, source_lengths: Tensor, lam: float) -> Tensor:
@@ -147,13 +125,3 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tens
         weights = decoding_shares(*grids)
     weights = weights if rows is None else rows.summed(weights)
     return guided.cells.flat(weights if points is None else drawn_cells(weights, points))
-
-
-def stand_for(guided: Guided) -> Tensor | None:
-    """Decisions of the full grid that each scored cell stands for `[N]`; None where all were computed."""
-    if guided.rows is None:
-        return None
-    rows, at = guided.rows, guided.cells
-    counts, common = (own[at.source_pair, at.x][at.source_token] for own in (rows.stand_for, rows.common))
-    counts = counts.to(guided.heatmap.dtype)
-    return torch.where(at.y[at.target_token] < common, counts, counts / WHOLE)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..kernels.products import product as times
 from ..kernels.products import rounded, weight_gradient
-from ..kernels.triton_use import proves_itself, use_triton
+from ..kernels.triton_use import fastest, proves_itself, refused, use_triton
 
 IN_CACHE = 128  # cells whose rows of 3,000 logits stay in a processor's cache
 # Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time (unless told not
@@ -25,10 +25,21 @@ SUMMED = 2**22  # logits whose gradients are multiplied at a time, as each produ
 FEWEST = 256
 
 
-def cells_at_once(vocab_size: int, on_gpu: bool = False) -> int:
-    """Cells whose logits may exist at a time: about 2²⁶ numbers, 256 MB in float32; on a GPU 2²⁸, 512 MB in half
-    precision, as each such piece costs a pass over the gradient of the head (of 136 million weights, in float32)."""
-    return max(1, 2 ** (28 if on_gpu else 26) // vocab_size)
+def cells_at_once(vocab_size: int, device: torch.device | None = None) -> int:
+    """Cells whose logits may exist at a time: about 2²⁶ numbers, 256 MB in float32.
+
+    On a GPU 2²⁸, 512 MB in half precision, or a thirty-second of its memory where that is more: each such piece costs a
+    pass over the gradient of the head (of 136 million weights, in float32), and those of all cells are kept for the
+    backward pass where they are one piece, which spares a quarter of the head's products.
+    """
+    most = 2**26 if device is None or device.type != "cuda" else max(2**28, memory_of(device) // 32 // 2)
+    return max(1, most // vocab_size)
+
+
+@cache
+def memory_of(device: torch.device) -> int:
+    """Bytes of a GPU, used or free."""
+    return torch.cuda.mem_get_info(device)[1]
 
 
 def cells_of_a_softmax(piece: int, device: torch.device) -> int:
@@ -41,7 +52,15 @@ def evened(cells: int, most: int) -> int:
     return math.ceil(cells / max(1, math.ceil(cells / most))) or 1
 
 
-def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int) -> Tensor:
+def loss_heatmap(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    chunk: int,
+    learnt: int | None = None,
+    way: str | None = None,
+) -> Tensor:
     """`L(x, y) = −log p[x, y](o_{y+1})` of a list of cells (`eq:grid-loss`).
 
     Logits exist for one chunk of cells at a time (or, on a CPU, a piece of it), and again in the backward pass, there
@@ -53,22 +72,29 @@ def loss_heatmap(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Te
         weight, bias: of the text head, `[vocabulary, D]` and `[vocabulary]`.
         labels: the token each cell is to predict, `o_{y+1}`, `[N]`.
         chunk: cells whose logits may exist at a time.
+        learnt: at most how many of the losses will have a gradient other than 0, where that is known. A GPU is then not
+            waited for; else once in the backward pass, for their number.
+        way: to take the losses (`WAYS`); by default the fastest here.
 
     Returns:
         `[N]` in nats, at least float32.
     """
-    return _TokenLoss.apply(hidden, weight, bias, labels, chunk)
+    if not torch.is_grad_enabled():
+        way = way or PIECES
+    return _TokenLoss.apply(hidden, weight, bias, labels, chunk, learnt, way)
 
 
-def losses_of_head(hidden: Tensor, head: Any, labels: Tensor, cap: float | None = None) -> Tensor:
+def losses_of_head(
+    hidden: Tensor, head: Any, labels: Tensor, cap: float | None = None, learnt: int | None = None
+) -> Tensor:
     """The same of the text head itself, a linear layer, with as many logits at a time as fit.
 
     Where these are squashed to lie within a `cap`, as Gemma 2's, it is by plain operations, which the backward pass
     takes again.
     """
-    chunk = cells_at_once(head.out_features, hidden.is_cuda)
+    chunk = cells_at_once(head.out_features, hidden.device)
     if cap is None:
-        return loss_heatmap(hidden, head.weight, head.bias, labels, chunk)
+        return loss_heatmap(hidden, head.weight, head.bias, labels, chunk, learnt)
 
     def losses(states: Tensor, own: Tensor) -> Tensor:
         logits = torch.tanh(head(states) / cap) * cap
@@ -163,25 +189,76 @@ def _kernels_prove_themselves(like: Tensor) -> bool:
     return proves_itself(KERNELS, (V, dtype), like.device, inputs, kernels, naive)
 
 
-def use_fused(states: Tensor, bias: Tensor | None) -> bool:
-    """Whether Apple's cut-cross-entropy takes these states: on a GPU where it is installed, for a head without bias."""
-    return states.is_cuda and bias is None and find_spec("cut_cross_entropy") is not None
+PIECES = "pieces"  # of logits, by the kernels above
 
 
-def fused_losses(states: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """As `piecewise_losses`, by a kernel whose logits never leave the processor; the backward pass stays ours.
+def by_pytorch(states: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+    """PyTorch's own loss in pieces; in half precision it would round the losses, too."""
+    return F.linear_cross_entropy(
+        states, weight, labels, reduction="none", options=torch.nn.LinearCrossEntropyOptions()
+    )
 
-    That kernel's own would go over all cells, also those whose loss has no gradient.
-    """
+
+def by_apple(states: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+    """Apple's cut-cross-entropy, whose logits never leave the processor."""
     from cut_cross_entropy import linear_cross_entropy
 
-    losses = linear_cross_entropy(states.contiguous(), weight.contiguous(), labels, reduction="none").float()
+    return linear_cross_entropy(states.contiguous(), weight.contiguous(), labels, reduction="none").float()
+
+
+WAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "PyTorch's linear_cross_entropy": by_pytorch,
+    "Apple's cut-cross-entropy": by_apple,
+}
+
+
+def losses_by(way: str, states: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """As `piecewise_losses`, by one of the `WAYS`. The backward pass stays ours: theirs goes over all cells, also those
+    whose loss has no gradient.
+    """
+    with torch.no_grad():
+        losses = WAYS[way](states, weight, labels)
     of_labels = (states.float() * weight[labels].float()).sum(-1)
     return losses, (losses + of_labels)[:, None]
 
 
-def _fused_proves_itself(like: Tensor) -> bool:
-    """Whether Apple's kernel gives the losses of such states, of a small vocabulary, as its naive twin does."""
+def possible_ways(states: Tensor, bias: Tensor | None) -> list[str]:
+    """Those that can take such states on this machine: on a GPU, for a head without bias."""
+    if bias is not None or not use_triton(states):
+        return []
+    here = {by_pytorch: states.dtype == torch.float32, by_apple: find_spec("cut_cross_entropy") is not None}
+    return [way for way, function in WAYS.items() if here.get(function, True)]
+
+
+def fastest_way(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, chunk: int, share: float, trained: bool
+) -> str:
+    """The way in which forward and backward pass of such states take the least time, tried once for each form.
+
+    Args:
+        hidden, weight, bias, chunk: as of `loss_heatmap`.
+        states: in the type of the product.
+        share: of the cells whose loss has a gradient.
+        trained: whether the weight is.
+    """
+    ways = [way for way in possible_ways(states, bias) if way not in refused]
+    if not ways:
+        return PIECES
+    form = (*weight.shape, trained, states.dtype, len(states).bit_length(), round(share, 1), chunk)
+    inputs = [hidden.detach().requires_grad_(), weight.detach().requires_grad_(trained)]
+    labels = torch.arange(len(states), device=states.device) % len(weight)
+    upstream = (labels < share * len(states)).to(torch.float32)
+
+    def passes(way: str) -> None:
+        losses = loss_heatmap(*inputs, None, labels, chunk, math.ceil(share * len(states)), way)
+        torch.autograd.grad(losses, inputs[: 1 + trained], upstream.to(losses.dtype))
+
+    works = {way: partial(passes, way) for way in ways if _way_proves_itself(way, states)}
+    return fastest("text head", form, states.device, {PIECES: partial(passes, PIECES), **works})
+
+
+def _way_proves_itself(way: str, like: Tensor) -> bool:
+    """Whether a way gives the losses of such states, of a small vocabulary, as its naive twin does."""
     D, dtype = like.shape[1], like.dtype
 
     def inputs(draw: torch.Generator) -> list[Tensor]:
@@ -192,25 +269,45 @@ def _fused_proves_itself(like: Tensor) -> bool:
         losses, log_totals, _ = piecewise_losses(states, weight, None, labels, len(states), keep=False)
         return losses, log_totals
 
-    return proves_itself("Apple's cut-cross-entropy", (D, dtype), like.device, inputs, fused_losses, naive)
+    return proves_itself(way, (D, dtype), like.device, inputs, partial(losses_by, way), naive)
+
+
+def learnt_cells(gradients: Tensor, learnt: int | None) -> Tensor:
+    """Cells whose loss has a gradient, ascending; where at most so many are known to have one, so many of all cells: on
+    a GPU their own number would have to be waited for."""
+    if learnt is None or gradients.device.type == "cpu":
+        return gradients.nonzero().squeeze(-1)
+    return (gradients == 0).argsort(stable=True)[:learnt]
 
 
 class _TokenLoss(torch.autograd.Function):
     """Linear layer and cross-entropy in one; products in autocast's type, where it is on."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int) -> Tensor:
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        chunk: int,
+        learnt: int | None,
+        way: str | None,
+    ) -> Tensor:
         device = hidden.device.type
         product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         w, b = weight.to(product), None if bias is None else bias.to(product)
         most = min(chunk, max(FEWEST, REUSED // len(weight))) if device == "cpu" else chunk
         ctx.piece = evened(len(hidden), most)
         ctx.summed = min(chunk, max(FEWEST, SUMMED // len(weight)))
-        ctx.product = product
+        ctx.product, ctx.learnt = product, learnt
         kept: list[Tensor] = []
         states = hidden.to(product)
-        if use_fused(hidden, bias) and _fused_proves_itself(states):
-            losses, log_totals = fused_losses(states, w, labels)
+        if way is None and ctx.needs_input_grad[0]:
+            share = 0.5 if learnt is None else min(1, learnt / max(1, len(hidden)))
+            way = fastest_way(hidden, weight, bias, states, chunk, share, ctx.needs_input_grad[1])
+        if way in WAYS:
+            losses, log_totals = losses_by(way, states, w, labels)
         else:
             keep = len(hidden) <= chunk and ctx.needs_input_grad[0]
             losses, log_totals, kept = piecewise_losses(states, w, b, labels, ctx.piece, keep)
@@ -218,7 +315,7 @@ class _TokenLoss(torch.autograd.Function):
         return losses
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, labels, log_totals, *kept = ctx.saved_tensors
         product = ctx.product
         w, b = weight.to(product), None if bias is None else bias.to(product)
@@ -227,7 +324,7 @@ class _TokenLoss(torch.autograd.Function):
         d_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
         at_a_time = cells_of_a_softmax(ctx.piece, hidden.device)
         # Pieces as they were kept, or as many cells with a gradient as make one.
-        cells_with_gradient = gradients[0].nonzero().squeeze(-1)
+        cells_with_gradient = learnt_cells(gradients[0], ctx.learnt)
         if len(kept) == 1:
             pieces: Sequence[Tensor] = (cells_with_gradient,)
         elif kept:
@@ -255,7 +352,7 @@ class _TokenLoss(torch.autograd.Function):
                 d_weight = d_group if d_weight is None else d_weight.add_(d_group)
         if ctx.needs_input_grad[1] and d_weight is None:
             d_weight = torch.zeros_like(weight)
-        return d_hidden, d_weight, d_bias, None, None
+        return d_hidden, d_weight, d_bias, None, None, None, None
 
 
 def _grouped(pieces: Sequence[Tensor], most: int) -> Iterator[list[tuple[int, Tensor]]]:

@@ -46,10 +46,13 @@ def grid_loss(
         advantages: of EMIT over WAIT `[N]` (`regret.emit_advantages`), to train the EMIT head on the better decision of
             each cell, weighted by what it is worth; by default it is trained on the mask.
         cell_weights: of the language model's loss `[N]`, in place of those of the mask, 1 in M_+ and 0 beside it.
-        stand_for: decisions of the full grid that each one stands for `[N]`, where not all were computed.
+        stand_for: decisions of the full grid that each one stands for `[N]`, where not all were computed; 0 of cells
+            that were filled in, which do not count.
     """
     decisions = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32))
-    valid_cells = torch.full((), len(mask), device=mask.device)
+    agrees, valid_cells = decisions.argmax(-1) == mask.long(), torch.full((), len(mask), device=mask.device)
+    if stand_for is not None:
+        agrees, valid_cells = agrees & (stand_for > 0), (stand_for > 0).sum()
     # Products and sums, not `@`: autocast would take that in half precision, whose largest number is 65504 in fp16.
     if advantages is None and stand_for is None:
         emit_sum, emit_weights = F.cross_entropy(decisions, mask.long(), reduction="sum"), valid_cells
@@ -69,5 +72,5 @@ def grid_loss(
         lm_weights=lm_weights,
         valid_cells=valid_cells,
         emit_weights=emit_weights,
-        correct=(decisions.argmax(-1) == mask.long()).sum(),
+        correct=agrees.sum(),
     )

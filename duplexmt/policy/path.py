@@ -3,15 +3,16 @@
 import torch
 from torch import Tensor
 
+from .recurrence import running_best
+from .regret import emit_advantages
+
 
 @torch.no_grad()
 def best_path(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float) -> Tensor:
     """Row exits of the path with the highest score `R(π) = λ·Area(π) − Σ_EMIT L(x, y)` (`eq:path-score`).
 
-    A WAIT at height `y` earns `λ·y`, so a larger λ emits earlier. One row of the recurrence `eq:dp-recur` is a prefix
-    sum and a running maximum: entering row `x` at height `k` with score `e[k]`, the path reaches height `y` with
-    `max_{k ≤ y} (e[k] + C[k]) − C[y]`, where `C[y] = Σ_{k < y} L(x, k)`. Ties go to the earlier EMIT: among all best
-    paths the one returned has the largest `y_at` in every row.
+    A WAIT at height `y` earns `λ·y`, so a larger λ emits earlier. Ties go to the earlier EMIT: among all best paths the
+    one returned has the largest `y_at` in every row.
 
     Args:
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
@@ -22,27 +23,22 @@ def best_path(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, l
         `y_at [B, X]`, int64: target tokens written before row `x` is left; the target length in a pair's last row, and
         0 in rows past it.
     """
-    B, X, Y = heatmap.shape
-    heights = torch.arange(Y + 1, device=heatmap.device)
-    precise = torch.float32 if heatmap.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
-    spent = torch.nn.functional.pad(heatmap.to(precise), (1, 0)).cumsum(-1)  # C: [B, X, Y + 1]
-    entry = torch.full((B, Y + 1), float("-inf"), dtype=precise, device=heatmap.device)
-    entry[:, 0] = 0.0  # dp[0][0]
-    entered_at = torch.empty(B, X, Y + 1, dtype=torch.int64, device=heatmap.device)
-    for x in range(X):
-        score = entry + spent[:, x]
-        best = score.cummax(-1).values
-        # The last k that attains the running maximum: cummax leaves the index of equal values open.
-        entered_at[:, x] = torch.where(score == best, heights, 0).cummax(-1).values
-        entry = best - spent[:, x] + lam * heights  # WAIT into row x + 1
+    worth = emit_advantages(heatmap, source_lengths, target_lengths, lam)
+    return path_of(worth, source_lengths, target_lengths)
 
-    y_at = torch.zeros(B, X, dtype=torch.int64, device=heatmap.device)
-    height = target_lengths.to(torch.int64)
-    for x in range(X - 1, -1, -1):
-        inside = x < source_lengths
-        y_at[:, x] = torch.where(inside, height, 0)
-        height = torch.where(inside, entered_at[:, x].gather(-1, height[:, None]).squeeze(-1), height)
-    return y_at
+
+@torch.no_grad()
+def path_of(worth: Tensor, source_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+    """The same from what EMIT is worth in each cell (`regret.emit_advantages`): it emits where that is 0 or more.
+
+    By row x token y is written if in one of the rows up to x it gains, and all tokens before it were written by then.
+    """
+    rows = torch.arange(worth.shape[1], device=worth.device)
+    columns = torch.arange(worth.shape[2], device=worth.device)
+    left = rows - source_lengths[:, None]  # −1 in a pair's last row
+    gains = worth.masked_fill((left == -1)[:, :, None], float("inf"))
+    written = running_best(gains.permute(2, 0, 1), "min").permute(1, 2, 0) >= 0
+    return (written & (columns < target_lengths[:, None, None]) & (left < 0)[:, :, None]).sum(-1)
 
 
 def emit_mask(y_at: Tensor, Y: int) -> Tensor:

@@ -10,14 +10,17 @@ WAIT are worth the same *on average* over what the model cannot tell apart.
 import torch
 from torch import Tensor
 
+from .recurrence import running_best
+
 
 @torch.no_grad()
 def emit_advantages(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float) -> Tensor:
     """`Q(EMIT) − Q(WAIT)` at each cell: the best scores `λ·Area − Σ L` (`eq:path-score`) of a path from there on.
 
-    With `V(x, y)` the best score from state `(x, y)` to the end, `Q(EMIT) = V(x, y + 1) − L(x, y)` and
-    `Q(WAIT) = V(x + 1, y) + λ·y`: `eq:dp-recur` run backwards. One row is a running maximum: with `T[y] = Σ_{k ≥ y}
-    L(x, k)` the best of all heights `y' ≥ y` at which row `x` may be left is `max (Q(WAIT)[y'] + T[y']) − T[y]`.
+    With `C_x[y] = Σ_{k < y} L(x, k)` the score of a path is a sum over the heights at which it leaves its rows: leaving
+    row x at height y adds `λ·y − C_x[y] + C_{x+1}[y]`. With what is best from row x + 1 on, of heights of at least y,
+    that makes `leave[x][y]`; what is best from row x on is its maximum over all heights of at least y. This is
+    `eq:dp-recur` run backwards. EMIT is worth the best of leaving later over leaving here.
 
     Args:
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
@@ -27,22 +30,14 @@ def emit_advantages(heatmap: Tensor, source_lengths: Tensor, target_lengths: Ten
     Returns:
         `[B, X, Y]` in the heatmap's dtype; 0 in a pair's last row, where nothing is left to wait for, and in padding.
     """
-    _, X, Y = heatmap.shape
     precise = torch.float32 if heatmap.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
-    heights = torch.arange(Y + 1, device=heatmap.device)
-    columns = heights[:-1] < target_lengths[:, None]
-    beyond = heights > target_lengths[:, None]
-    spent = torch.where(columns[:, None], heatmap.to(precise), 0.0)
-    rest = torch.nn.functional.pad(spent.flip(-1).cumsum(-1).flip(-1), (0, 1))  # T: [B, X, Y + 1]
-    below = torch.zeros_like(rest[:, 0])  # V(x + 1, ·)
-    earned = torch.where(beyond, float("-inf"), lam * heights)
-    following = torch.empty(2, *rest.shape, dtype=precise, device=heatmap.device)  # Q(WAIT), and V where x is not last
-    inside = (source_lengths[:, None] > torch.arange(1, X + 1, device=heatmap.device))[:, :, None]
-    for x in range(X - 1, -1, -1):
-        wait = torch.add(below, earned, out=following[0, :, x])
-        best = (wait + rest[:, x]).flip(-1).cummax(-1).values.flip(-1) - rest[:, x]
-        following[1, :, x] = best
-        below = torch.where(inside[:, x], best, -rest[:, x])  # past a pair's last row nothing reads it
-    wait, best = following
-    worth = best[..., 1:] - spent - wait[..., :-1]
-    return torch.where(inside & columns[:, None], worth, 0.0).to(heatmap.dtype)
+    rows = torch.arange(heatmap.shape[1], device=heatmap.device)[:, None, None]
+    heights, top = torch.arange(heatmap.shape[2] + 1, device=heatmap.device), target_lengths[:, None]
+    spent = torch.nn.functional.pad(heatmap.to(precise), (1, 0)).cumsum(-1).transpose(0, 1)  # C: [X, B, Y + 1]
+    inside = (rows < source_lengths[:, None] - 1) & (heights <= top)
+    end = torch.where(heights == top, 0.0, float("-inf")).to(precise)  # the last row is left at the top
+    gains = torch.where(inside, lam * heights + spent.roll(-1, 0) - spent, end)
+    best = running_best(gains.flip(0, 2), "sum").flip(0, 2)
+    leave = gains + torch.nn.functional.pad(best[1:], (0, 0, 0, 0, 0, 1))
+    choice = inside[..., 1:] & inside[..., :-1]
+    return torch.where(choice, best[..., 1:] - leave[..., :-1], 0.0).transpose(0, 1).to(heatmap.dtype)

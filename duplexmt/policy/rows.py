@@ -143,19 +143,27 @@ def drawn_rows(
         target_prefix: target tokens before the text, whose columns are not scored.
         device: of the tensors.
     """
-    at, parts, columns, common = [], [], [], []
-    for key, (X, Y) in zip(keys, shapes, strict=True):
-        draw = random.Random(f"rows {key} {epoch}")
-        parts.append(stretches(X - source_prefix, R))
-        at.append([draw.choice(part) for part in parts[-1]])
-        common.append(reach(parts[-1], X - source_prefix, Y - target_prefix))
-        columns.append([Y - target_prefix] * len(parts[-1]) if draw.random() < WHOLE else common[-1])
+    pairs = zip(keys, shapes, strict=True)
+    drawn = [drawn_of_pair(key, (X - source_prefix, Y - target_prefix), R, epoch) for key, (X, Y) in pairs]
+    at, parts, columns, common = zip(*drawn, strict=True)
     return DrawnRows.of(at, parts, columns, common, device)
+
+
+def drawn_of_pair(
+    key: int, shape: tuple[int, int], R: int, epoch: int
+) -> tuple[list[int], list[range], list[int], list[int]]:
+    """What `drawn_rows` draws of one pair of scored `shape`: its rows, the stretches each stands for, cells that are
+    computed of each, and those that would be whatever is drawn."""
+    (X, Y), draw = shape, random.Random(f"rows {key} {epoch}")
+    parts = stretches(X, R)
+    at, common = [draw.choice(part) for part in parts], reach(parts, X, Y)
+    return at, parts, [Y] * len(parts) if draw.random() < WHOLE else common, common
 
 
 def drawn_points(keys: Sequence[int], epoch: int, device: torch.device | str = "cpu") -> Tensor:
     """A number between 0 and 1 of each pair `[B]` (`visits.drawn_cells`), drawn as its rows are, apart from them."""
-    return torch.tensor([random.Random(f"words {key} {epoch}").random() for key in keys], device=device)
+    points = torch.tensor([random.Random(f"words {key} {epoch}").random() for key in keys])
+    return points.to(device, non_blocking=True)
 
 
 def reach(parts: Sequence[range], X: int, Y: int) -> list[int]:

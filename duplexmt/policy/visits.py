@@ -14,9 +14,12 @@ in the backward pass of the text head.
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
+
+from .recurrence import running_best
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, lie evenly between 0 and 1 however many they are
 DRAWS = 2  # of each token; both may fall into one row
@@ -49,21 +52,24 @@ def visit_shares(
     Returns:
         `[B, X, Y]` in float32: each valid column sums to 1; 0 in padding.
     """
-    B, X, Y = p_emit.shape
-    device = p_emit.device
-    rows, last = torch.arange(X, device=device), source_lengths - 1
-    columns = p_emit.masked_fill((rows == last[:, None])[:, :, None], float("inf")).permute(2, 0, 1).contiguous()
-    emits = torch.stack([columns > theta for theta in thetas])  # [θ, Y, B, X]
-    row = torch.zeros(len(thetas), B, 1, dtype=torch.int64, device=device)
-    written = torch.empty(len(thetas), B, Y, dtype=torch.int64, device=device)
-    for y in range(Y):  # the first row of at least the present one that emits token y
-        row = torch.where(emits[:, y] & (rows >= row), rows, X).amin(-1, keepdim=True)
-        written[..., y] = row.squeeze(2)
-    columns = torch.arange(Y, device=device)
-    written = torch.where(columns == target_lengths[:, None] - 1, last[:, None], written)
-    counts = torch.zeros(B, X, Y, device=device)
-    counts.scatter_add_(1, written.transpose(0, 1), counts.new_ones(B, len(thetas), Y))
-    return counts / len(thetas) * (columns < target_lengths[:, None])[:, None]
+    rows, columns = (torch.arange(size, device=p_emit.device) for size in p_emit.shape[1:])
+    left = rows - source_lengths[:, None]  # −1 in a pair's last row
+    ending = columns == target_lengths[:, None] - 1
+    gains = p_emit.masked_fill((left == -1)[:, :, None], float("inf"))
+    gains = gains.masked_fill(ending[:, None] & (left < -1)[:, :, None], float("-inf"))
+    # By row x token y is written at all thresholds below this.
+    below = running_best(gains.permute(2, 0, 1), "min")
+    levels = _levels(tuple(sorted(thetas)), p_emit.dtype, p_emit.device)
+    counts = torch.bucketize(below, levels)
+    counts = counts.diff(dim=2, prepend=torch.zeros_like(counts[:, :, :1])).permute(1, 2, 0)
+    valid = (left < 0)[:, :, None] & (columns < target_lengths[:, None])[:, None]
+    return torch.where(valid, counts / len(thetas), 0.0)
+
+
+@cache
+def _levels(thetas: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Thresholds on a device: copied there once, as a copy of what was just made waits for the device."""
+    return torch.tensor(thetas, dtype=dtype).to(device, non_blocking=True)
 
 
 def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int) -> Tensor:

@@ -15,11 +15,15 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
+from ..kernels.triton_use import refuse
 from .knobs import check_optimisation
-from .optimizers import optimizer_of
+from .optimizers import may_skip, optimizer_of
+from .sharded import ShardedStrategy
 
 SKIPS_IN_A_ROW = 20  # optimiser steps without a finite gradient after which training gives up
 PRECISION = "trainer_precision"  # in a checkpoint
+COMPILED_MAY_DIFFER = {False: 1e-2, True: 0.1}  # of their norm, in full and in half precision
+COMPILED = "torch.compile of the layers"
 FROZEN = "frozen_weights"  # the same: their checksums
 OVERFLOWS_IN_A_ROW = 50  # the same in fp16, whose scaler starts at 2¹⁶ and halves its scale with each of them
 log = logging.getLogger("train")
@@ -58,6 +62,20 @@ def checksums(weights: Iterable[Tensor]) -> dict[str, int]:
         content = weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         found[kind] = zlib.crc32(content.numpy().data, found.get(kind, 0))
     return found
+
+
+def far_apart(found: list[Tensor], expected: list[Tensor], half: bool) -> str | None:
+    """In words, where the largest distance of two results, each by its norm, is more than rounding brings; else None.
+
+    What is small beside all of them together, as the gradients of an adapter that still is 0, is measured by these.
+    """
+    tolerance = COMPILED_MAY_DIFFER[half]
+    norms = torch.stack([torch.linalg.vector_norm(one.double()) for one in expected])
+    offs = [torch.linalg.vector_norm(a.double() - b) for a, b in zip(found, expected, strict=True)]
+    off = (torch.stack(offs) / (norms + 1e-3 * norms[1:].max())).max().item()
+    if off <= tolerance:  # not a number is too far, too
+        return None
+    return f"losses or gradients of the first step differ from the plain ones by {off:.2g}, and may by {tolerance:.2g}"
 
 
 class TranslationModule(L.LightningModule):
@@ -109,6 +127,9 @@ class TranslationModule(L.LightningModule):
         self.optimizer, self.emit_learning_rate, self.seed = optimizer, emit_learning_rate, seed
         self.last_losses: dict[str, Tensor] = {}  # of the step at hand, by name
         self.skipped = 0  # optimiser steps left out in a row
+        self.outcomes: list[
+            tuple[str, Tensor, dict[str, Tensor]]
+        ] = []  # of steps nobody has looked at, see `look_back`
         self.validated_step: int | None = None  # optimiser steps at the last validation
         self.weights_of_step: Tensor | None = None  # see `step_weights`
         self.batch_index = 0  # of the epoch, at hand
@@ -160,7 +181,37 @@ class TranslationModule(L.LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
         """Draw dropout by the batch, so that a run that goes on draws what it would have drawn."""
         self.batch_index = batch_index
+        if self.model.blocks.unproven and not isinstance(self.trainer.strategy, ShardedStrategy):
+            self.prove_compiled(batch)
         self.draw_dropout(batch_index)
+
+    def token_losses(self, batch: Batch) -> Tensor:
+        """Losses of the text head at each scored place of a training batch `[N]`, in nats."""
+        raise NotImplementedError
+
+    def prove_compiled(self, batch: Batch) -> None:
+        """Compare a batch's losses, and gradients of their mean, by compiled layers with those by plain ones. Where
+        they differ, or nothing can be compiled, one warning says so, and training goes on with plain layers."""
+        blocks, weights = self.model.blocks, [weight for weight in self.parameters() if weight.requires_grad]
+        compiled = dict(vars(blocks), unproven=False)
+
+        def results() -> list[Tensor]:
+            self.draw_dropout(self.batch_index)
+            with self.trainer.precision_plugin.forward_context():
+                losses = self.token_losses(batch)
+            gradients = torch.autograd.grad(losses.mean(), weights, allow_unused=True)
+            return [losses.detach(), *(one for one in gradients if one is not None)]
+
+        blocks.plain()
+        expected = results()
+        vars(blocks).update(compiled)
+        try:
+            unlike = far_apart(results(), expected, str(self.trainer.precision).endswith("-mixed"))
+        except Exception as error:  # whatever a compiler may raise
+            unlike = f"{type(error).__name__}: {error}"
+        if unlike:
+            blocks.plain()
+            refuse(COMPILED, unlike, "The layers as they are")
 
     def draw_dropout(self, batch_index: int) -> None:
         """Have dropout leave out what is left out in a batch of the epoch."""
@@ -174,7 +225,8 @@ class TranslationModule(L.LightningModule):
         self.last_losses = {name: before.get(name, 0) + loss / count for name, loss in losses.items()}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Skip a step whose gradient is not finite: nothing is learnt from it, and it is named.
+        """Skip a step whose gradient is not finite: nothing is learnt from it, and it is named; where the device skips
+        it by itself, which nobody waits for, up to `SKIPS_IN_A_ROW` steps later.
 
         The gradient is that of all devices, so all of them skip. In fp16 an overflow under finite losses is the
         gradient scaler's business, which skips and lowers its scale without a word, until no scale can be to blame.
@@ -183,15 +235,38 @@ class TranslationModule(L.LightningModule):
             ValueError: after too many such steps in a row.
         """
         gradients = [weight.grad for weight in self.parameters() if weight.grad is not None]
-        if torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
-            self.skipped = 0
-            return
-        self.skipped += 1
-        losses = {name: value.item() for name, value in self.last_losses.items()}
-        overflow = self.trainer.precision == "16-mixed" and all(map(isfinite, losses.values()))
+        finite = torch.isfinite(torch.nn.utils.get_total_norm(gradients))
         where = f"epoch {self.current_epoch}, batch {self.trainer.fit_loop.batch_idx}, step {self.global_step}"
-        if not overflow:
+        self.outcomes.append((where, finite, self.last_losses))
+        on_device = self.trainer.precision != "16-mixed" and may_skip(optimizer, finite)
+        if on_device:
+            if len(self.outcomes) == SKIPS_IN_A_ROW:
+                self.look_back()
+        elif self.look_back():
             optimizer.zero_grad(set_to_none=True)  # weights without a gradient stay as they are
+
+    def look_back(self) -> bool:
+        """Name the steps since the last look that had to be skipped; whether the last one is, and by nothing else.
+
+        Raises:
+            ValueError: after too many in a row.
+        """
+        seen, self.outcomes, skip = self.outcomes, [], False
+        finite = torch.stack([one for _, one, _ in seen]).tolist() if seen else []
+        for fine, (where, _, losses) in zip(finite, seen, strict=True):
+            self.skipped = 0 if fine else self.skipped + 1
+            skip = not fine and self._told(where, losses)
+        return skip
+
+    def on_train_end(self) -> None:
+        """Name what is left to be named."""
+        self.look_back()
+
+    def _told(self, where: str, last_losses: dict[str, Tensor]) -> bool:
+        """Name a step without a finite gradient; False where a gradient scaler skips it."""
+        losses = {name: value.item() for name, value in last_losses.items()}
+        overflow = self.trainer.precision == "16-mixed" and all(map(isfinite, losses.values()))
+        if not overflow:
             shown = ", ".join(f"{name} loss {value:.4g}" for name, value in losses.items())
             log.warning("%s: skipped, its gradient is not finite (%s)", where, shown)
         if self.skipped >= (OVERFLOWS_IN_A_ROW if overflow else SKIPS_IN_A_ROW):
@@ -199,6 +274,7 @@ class TranslationModule(L.LightningModule):
                 f"{where}: {self.skipped} steps in a row without a finite gradient; lower training.learning_rate "
                 f"(now {self.learning_rate}), or look for weights that are not finite in the backbone"
             )
+        return not overflow
 
     def fresh_optimizer(self) -> torch.optim.Optimizer:
         """The optimiser of the trainable weights, before its first step."""

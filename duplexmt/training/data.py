@@ -14,8 +14,10 @@ from ..corpus.prepared import PreparedCorpus
 from ..data.batch import Batch, Example, collate
 from ..data.loader import StepLoader
 from ..data.tokenizer import StreamTokens, save_tokenizer, token_ids
+from ..policy.plan import Planner
 from .throughput import cells_of
 
+AHEAD = 2  # batches made while a GPU computes others
 VALIDATION_CELLS = 2**16  # in a batch, at most: 32 pairs of 45 + 45 tokens
 
 
@@ -34,6 +36,8 @@ class GridDataModule(L.LightningDataModule):
         seed: of the shuffling.
         batch_cells: cells a batch, on each device, in place of a number of pairs.
         rows: computed of each pair in training (`policy.rows`), whose cells those are; None: all.
+        batch_tokens: length of the list into which a batch's pairs are packed, on each device, in place of either.
+        planner: of training steps (`policy.plan`), for these.
     """
 
     def __init__(
@@ -45,10 +49,12 @@ class GridDataModule(L.LightningDataModule):
         seed: int,
         batch_cells: int | None = None,
         rows: int | None = None,
+        batch_tokens: int | None = None,
+        planner: Planner | None = None,
     ) -> None:
         super().__init__()
         self.prepared, self.tokens, self.batch_size, self.seed = prepared, tokens, batch_size, seed
-        self.batch_cells, self.rows = batch_cells, rows
+        self.batch_cells, self.rows, self.batch_tokens, self.planner = batch_cells, rows, batch_tokens, planner
         self.loader: StepLoader | None = None
         self.position: dict[str, Any] | None = None  # of a run that goes on
         self._examples: dict[str, list[Example]] = {}
@@ -109,6 +115,9 @@ class GridDataModule(L.LightningDataModule):
             world_size=trainer.world_size,
             batch_cells=self.batch_cells,
             cells=self.computed_cells,
+            batch_tokens=self.batch_tokens,
+            planner=self.planner,
+            ahead=AHEAD if self.batch_tokens and trainer.strategy.root_device.type == "cuda" else 0,
         )
         if self.position is not None:
             self.loader.load_state_dict(self.position)

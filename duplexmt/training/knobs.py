@@ -1,12 +1,48 @@
 """The options of a training and their rules, which the schema of `conf/` has, too; no torch."""
 
 from math import inf
+from typing import Any
 
+ROUND, PACKED = 128, 8192  # tokens: packed lists are multiples of the one, and as long as the other by default on CUDA
 EMIT_LOSSES = ("mask", "regret")
 LM_CELLS = ("mask", "visits", "drawn_visits")
 SCHEDULES = ("constant", "linear")
 OPTIMIZERS = ("adam", "muon")
 PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
+
+
+def check_batch_tokens(batch_tokens: object, batch_cells: int | None) -> None:
+    """Raise ValueError for a length of packed lists that there cannot be."""
+    if batch_tokens in ("auto", None):
+        return
+    whole = isinstance(batch_tokens, int) and not isinstance(batch_tokens, bool)
+    if not whole or batch_tokens < 2 * ROUND or batch_tokens % ROUND:  # type: ignore[operator]
+        raise ValueError(
+            f"data.batch_tokens={batch_tokens}: must be a multiple of {ROUND}, at least {2 * ROUND}, such as 8192, or "
+            "auto, or null for data.batch_size pairs"
+        )
+    if batch_cells is not None:
+        raise ValueError(
+            f"data.batch_tokens={batch_tokens} with data.batch_cells={batch_cells}: a batch has one size; give one of "
+            "them, and null for the other"
+        )
+
+
+def check_not_packed(batch_tokens: object) -> None:
+    """Raise ValueError where a length of packed lists is given for a grid whose rows read each other."""
+    if batch_tokens not in ("auto", None):
+        raise ValueError(
+            f"data.batch_tokens={batch_tokens}: the rows of this grid read each other, so they are no streams to pack; "
+            "give data.batch_cells, or model.attention=exact model.input_attends_output=false model.softmax=joint"
+        )
+
+
+def settled_batch_tokens(batch_tokens: Any, batch_cells: int | None, cuda: bool) -> int | None:
+    """The length of packed lists that `auto` stands for: none but on CUDA, or if `batch_cells` says how large a batch
+    is."""
+    if batch_tokens != "auto":
+        return batch_tokens  # type: ignore[no-any-return]
+    return PACKED if cuda and batch_cells is None else None
 
 
 def check_losses(emit_loss: str, lm_cells: str) -> None:

@@ -12,10 +12,11 @@ from ..decoder.model import DecoderModel
 from ..grid.knobs import check_rows_stand_alone
 from ..grid.model import GridModel
 from ..policy.calibration import BINS, calibration_error, calibration_sums
-from ..policy.guide import Guided, cell_weights, guide, stand_for
+from ..policy.guide import Guided, cell_weights, guide
 from ..policy.knobs import check_lam, check_rows
 from ..policy.losses import GridLoss, grid_loss
-from ..policy.rows import DrawnRows, drawn_points, drawn_rows
+from ..policy.plan import Plan, RowPlanner
+from ..policy.rows import drawn_points
 from .base import TranslationModule
 from .knobs import check_losses
 from .throughput import DRAWN_CELLS, cells_of, step_flops
@@ -82,26 +83,37 @@ class GridTranslation(TranslationModule):
     def losses(self, batch: Batch) -> tuple[GridLoss, Tensor]:
         """Loss sums of a training batch, and its mean path area fraction."""
         points = None
-        if self.words_drawn:
+        plan = self.plan(batch)
+        if plan is not None:
+            points = plan.points
+        elif self.words_drawn:
             points = drawn_points(batch.keys, self.current_epoch, batch.source.device)
-        guided, loss, _ = self.guided_loss(batch, self.drawn_rows(batch), points)
+        guided, loss, _ = self.guided_loss(batch, plan, points)
         return loss, guided.area
 
-    def drawn_rows(self, batch: Batch) -> DrawnRows | None:
-        """The rows that this epoch computes of a batch; None: all."""
-        if self.rows is None:
+    def token_losses(self, batch: Batch) -> Tensor:
+        """See `TranslationModule`."""
+        return guide(self.model, self.tokens, batch, self.lam, plan=self.plan(batch)).heatmap
+
+    @property
+    def planner(self) -> RowPlanner:
+        """What plans a step, where rows stand alone."""
+        return RowPlanner(self.tokens.prefixes, self.model.anchor, self.rows, self.words_drawn)
+
+    def plan(self, batch: Batch) -> Plan | None:
+        """What this epoch computes of a batch, on its device; None for the grid of the paper, which computes all."""
+        if isinstance(self.model, GridModel):
             return None
-        prefixes = len(self.tokens.source_prefix), len(self.tokens.target_prefix)
-        return drawn_rows(batch.keys, batch.shapes, self.rows, self.current_epoch, *prefixes, batch.source.device)
+        return batch.plan or self.planner(batch, self.current_epoch).to(batch.source.device)
 
     def guided_loss(
-        self, batch: Batch, rows: DrawnRows | None = None, points: Tensor | None = None
+        self, batch: Batch, plan: Plan | None = None, points: Tensor | None = None
     ) -> tuple[Guided, GridLoss, Tensor]:
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
-        guided = guide(self.model, self.tokens, batch, self.lam, self.regret, rows)
+        guided = guide(self.model, self.tokens, batch, self.lam, self.regret, plan=plan, drawn=points is not None)
         emit_logits = self.model.emit_logits(guided.hidden)
         weights = cell_weights(guided, emit_logits.detach(), self.visits, points)
-        loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, stand_for(guided))
+        loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, guided.stand_for)
         return guided, loss, emit_logits
 
     def on_validation_epoch_start(self) -> None:

@@ -4,10 +4,8 @@ import torch
 from torch import Tensor
 
 from ..data.batch import Batch
-from ..decoder.knobs import MULTI_PATH
-from ..decoder.layout import Layout
-from ..decoder.schedules import drawn_delays, visible_source
 from ..policy.heatmap import losses_of_head
+from ..policy.plan import Plan, PrefixPlanner
 from .base import TranslationModule
 from .throughput import step_flops
 
@@ -16,6 +14,11 @@ class PrefixTranslation(TranslationModule):
     """Trains a `DecoderModel` without EMIT head for wait-k or offline translation, with the k it was made for; every
     target prefix of a pair in one pass. Positions inside the target prefix are not scored.
     """
+
+    @property
+    def planner(self) -> PrefixPlanner:
+        """What plans a step."""
+        return PrefixPlanner(self.tokens.prefixes, self.model.anchor, self.model.k)
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch; returns the loss whose gradient is that of the mean over the whole step's target tokens."""
@@ -38,19 +41,18 @@ class PrefixTranslation(TranslationModule):
             batch: on the model's device.
             epoch: by which, with the pairs, multi-path training draws each pair's k.
         """
-        before, first, model = len(self.tokens.source_prefix), len(self.tokens.target_prefix), self.model
-        k = drawn_delays(batch.keys, batch.shapes, epoch, before) if model.k == MULTI_PATH else model.k
-        X, Y = torch.tensor(batch.shapes).unbind(1)
-        y = torch.arange(int(Y.max())).expand(len(Y), -1)
-        there = y < Y[:, None]
-        sees = visible_source(k, X, y.shape[1], before, first)[there]
-        layout = Layout.packed(batch.shapes, torch.ones_like(Y), Y, sees, model.anchor, device=batch.source.device)
-        source, target, labels = batch.packed()
-        hidden = model.states(source, target, layout)
-        if first:
-            scored = (y[there] >= first).nonzero().squeeze(-1).to(hidden.device)
-            hidden, labels = hidden[scored], labels[scored]
-        return losses_of_head(hidden, model.text_head, labels, model.logit_cap).sum()
+        plan = batch.plan or self.planner(batch, epoch).to(batch.source.device)
+        losses = self.planned_losses(plan)
+        return (losses if plan.real is None else losses.where(plan.real, 0.0)).sum()
+
+    def planned_losses(self, plan: Plan) -> Tensor:
+        """Of each scored place of a plan `[N]`."""
+        hidden = self.model.list_states(plan.tokens, plan.layout)
+        return losses_of_head(hidden, self.model.text_head, plan.labels, self.model.logit_cap, learnt=len(hidden))
+
+    def token_losses(self, batch: Batch) -> Tensor:
+        """See `TranslationModule`."""
+        return self.planned_losses(batch.plan or self.planner(batch, self.current_epoch).to(batch.source.device))
 
     def scored(self, batch: Batch) -> Tensor:
         """Target tokens of a batch that the loss counts."""

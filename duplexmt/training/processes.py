@@ -14,12 +14,13 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
 from data_prep.cores import usable_cores
 
+from ..data.loader import rounded_up
 from .sharded import ShardedStrategy
 from .termination import EXIT_STATUS, may_handle
 
 CORES = "cores"  # a number of devices
 LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
-Batches = dict[str, int | None]  # `batch_size` in pairs, `batch_cells` in cells or None
+Batches = dict[str, Any]  # `batch_size` in pairs, `batch_cells` in cells or None, `batch_tokens` in tokens or None
 
 
 def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, Any], Batches]:
@@ -43,6 +44,8 @@ def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, 
         most = min(usable_cores(), pairs // LEAST_PAIRS)
         processes = max((n for n in range(1, most + 1) if pairs % n == 0), default=1)
     shares = {name: None if size is None else max(1, size // processes) for name, size in batches.items()}
+    if shares.get("batch_tokens") is not None:
+        shares["batch_tokens"] = rounded_up(shares["batch_tokens"])  # type: ignore[arg-type]
     return trainer | {"devices": processes}, shares
 
 

@@ -264,3 +264,113 @@ def test_a_pair_counts_as_many_cells_as_are_computed_of_it():
     other = StepLoader(pairs, 1, seed=1, batch_cells=400)
     with pytest.raises(ValueError, match=r"cells="):
         other.load_state_dict(loader.state_dict() | {"seen": 1})
+
+
+class Sizes:
+    """A planner of made-up sizes: target tokens count twice in odd epochs, and the plan is its size."""
+
+    def __call__(self, batch, epoch, size=None):
+        return size
+
+    def size(self, pair, epoch):
+        X, Y = pair.shape
+        return X + Y * (1 + epoch % 2), Y * (1 + epoch % 2)
+
+    def mean_size(self, pair):
+        X, Y = pair.shape
+        return X + 1.5 * Y, 1.5 * Y
+
+
+def packed(pairs, batch_tokens=512, seed=5, accumulate=1, rank=0, world_size=1, **options):
+    return StepLoader(
+        pairs, 1, seed, accumulate, rank, world_size, batch_tokens=batch_tokens, planner=Sizes(), **options
+    )
+
+
+@pytest.mark.parametrize("count", [400, 1503, 3])
+def test_packed_every_pair_is_seen_once_an_epoch_in_lists_of_one_size(count):
+    pairs, sizes = examples(count, longest=40), set()
+    loader = packed(pairs)
+    for epoch in range(4):
+        loader.set_epoch(epoch)
+        batches = list(loader)
+        assert len(batches) == len(loader)
+        assert sorted(name for batch in batches for name in names(batch)) == list(range(count))
+        if epoch % 2 == 0:  # the epoch that draws less than the mean
+            sizes |= {batch.plan for batch in batches}
+    assert len(sizes) == 1
+    ((length, wanted),) = sizes
+    assert length == 512
+    assert wanted < length
+
+
+def test_packed_lists_are_nearly_full_and_none_is_much_fuller_than_another():
+    pairs = examples(4000, longest=40)
+    planner = Sizes()
+    planner.mean_size = lambda pair: planner.size(pair, 0)
+    loader = StepLoader(pairs, 1, 5, batch_tokens=2048, planner=planner)
+    filled = [sum(X + Y for X, Y in batch.shapes) for batch in loader]
+    assert max(filled) < 2048
+    assert sum(filled) / len(filled) > 0.96 * 2048
+    assert max(filled) - min(filled) < 45
+    longest = [max(map(sum, batch.shapes)) for batch in loader]
+    assert min(longest) > 70, "each step has pairs of all lengths"
+
+
+def test_packed_a_list_grows_where_a_pair_finds_no_room():
+    pairs = [*examples(60), Example(source=(1060, *[7] * 400, 0), target=(1, *[8] * 700, 0))]
+    lists = [batch.plan for batch in packed(pairs, 256)]
+    assert max(lists)[0] % 128 == 0
+    assert max(lists)[0] > 1100
+    assert sum(length == 256 for length, _ in lists) == len(lists) - 1
+
+
+@pytest.mark.parametrize("count", [48, 611, 9])
+def test_packed_a_step_has_the_same_pairs_whatever_devices_and_accumulation_share_it(count):
+    pairs = examples(count, longest=30)
+    one = None
+    for tokens, accumulate, world_size in [(2048, 1, 1), (1024, 1, 2), (512, 2, 2), (512, 4, 1), (256, 2, 4)]:
+        devices = [orders(packed(pairs, tokens, 5, accumulate, rank, world_size)) for rank in range(world_size)]
+        assert len({len(batches) for batches in devices}) == 1
+        assert all(batch for batches in devices for batch in batches)
+        steps = [
+            sorted(pair for batches in devices for batch in batches[begin : begin + accumulate] for pair in batch)
+            for begin in range(0, len(devices[0]), accumulate)
+        ]
+        one = one or steps
+        assert steps == one
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_packed_and_resumed_at_any_batch_an_epoch_goes_on_exactly(ahead, accumulate):
+    def loader():
+        return packed(examples(120, longest=30), 256, accumulate=accumulate, ahead=ahead)
+
+    whole = loader()
+    whole.set_epoch(3)
+    expected = orders(whole)
+    assert len(expected) > 6
+    for done in (1, 2, 5, len(expected) - 1):
+        interrupted = loader()
+        interrupted.set_epoch(3)
+        head = [names(batch) for batch in islice(interrupted, done)]
+        resumed = loader()
+        resumed.load_state_dict(interrupted.state_dict())
+        resumed.set_epoch(3)
+        assert head + orders(resumed) == expected
+        resumed.set_epoch(4)
+        assert seen(resumed) == list(range(120))
+
+
+def test_packed_otherwise_an_epoch_under_way_is_not_gone_on_with():
+    begun, now = packed(examples(200), 256), packed(examples(200), 512)
+    with pytest.raises(ValueError, match=r"tokens_per_step=256 \(now 512\)"):
+        now.load_state_dict(begun.state_dict() | {"seen": 1})
+
+
+def test_what_goes_wrong_in_the_thread_that_makes_batches_ends_the_loop():
+    loader = packed(examples(200), 256, ahead=2)
+    loader.planner.__class__ = type("Broken", (Sizes,), {"__call__": lambda *_: 1 / 0})
+    with pytest.raises(ZeroDivisionError):
+        list(loader)

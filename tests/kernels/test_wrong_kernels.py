@@ -18,12 +18,14 @@ from duplexmt.grid.scan import naive_hadamard_attention
 from duplexmt.kernels import triton_use as kernels
 from duplexmt.policy.heatmap import KERNELS as SOFTMAX
 from duplexmt.policy.heatmap import naive_gradients_of_logits_, naive_losses_of_logits
+from duplexmt.policy.recurrence import KERNEL as PATH
+from duplexmt.policy.recurrence import naive_running_best
 from duplexmt.training.module import GridTranslation
 from tests.accelerator import accelerator, moved
 from tests.helpers import tiny_grid
 from tests.test_imports import ROOT
 
-FAULTS = ["values", "gradients", "nan", "exception"]
+FAULTS = ["gradients", "values", "nan", "exception"]
 
 
 def losses(model, device):
@@ -50,7 +52,7 @@ class Scaled(torch.autograd.Function):
 
 
 class Stand:
-    """In place of both modules of kernels: the naive twins, with a fault."""
+    """In place of each module of kernels: the naive twins, with a fault."""
 
     def __init__(self, fault):
         self.fault, self.calls = fault, 0
@@ -73,6 +75,9 @@ class Stand:
         found = naive_gradients_of_logits_(logits, *others)
         return found.mul_(1.05) if self.fault == "gradients" else found
 
+    def running_best(self, gains, by):
+        return self.spoilt(naive_running_best(gains, by))
+
 
 @pytest.fixture
 def a_gpu_with_triton(monkeypatch, caplog):
@@ -80,14 +85,16 @@ def a_gpu_with_triton(monkeypatch, caplog):
     monkeypatch.delenv("DUPLEXMT_TRITON", raising=False)
     monkeypatch.setattr(kernels, "triton_runs", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
+    monkeypatch.setattr("duplexmt.policy.heatmap.WAYS", {})  # which are timed, on a real GPU
     caplog.set_level(logging.WARNING, logger="duplexmt")
     kernels.proven.clear()
     kernels.refused.clear()
 
-    def put_in(scan, softmax):
-        stands = Stand(scan), Stand(softmax)
-        monkeypatch.setattr(grid, "scan_triton", stands[0], raising=False)
-        monkeypatch.setattr(policy, "softmax_triton", stands[1], raising=False)
+    def put_in(wrong=None, fault=None):
+        places = {SCAN: (grid, "scan_triton"), SOFTMAX: (policy, "softmax_triton"), PATH: (policy, "recurrence_triton")}
+        stands = {name: Stand(fault if name == wrong else None) for name in places}
+        for name, (home, module) in places.items():
+            monkeypatch.setattr(home, module, stands[name], raising=False)
         return stands
 
     yield put_in
@@ -97,20 +104,21 @@ def a_gpu_with_triton(monkeypatch, caplog):
 
 def test_right_kernels_are_used_and_nothing_is_said(a_gpu_with_triton, caplog):
     expected = losses(tiny_grid(), "cpu")
-    stands = a_gpu_with_triton(None, None)
+    stands = a_gpu_with_triton()
     with accelerator():
         for _ in range(2):
             assert losses(moved(tiny_grid()), "cuda")[0] == pytest.approx(expected[0], rel=1e-6)
     assert caplog.messages == []
     assert kernels.refused == set()
-    assert all(stand.calls > 2 for stand in stands)
+    assert all(stand.calls > 2 for stand in stands.values())
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("wrong", [SCAN, SOFTMAX])
+@pytest.mark.parametrize(
+    ("wrong", "fault"), [(name, fault) for name in (SCAN, SOFTMAX, PATH) for fault in FAULTS[name == PATH :]]
+)
 def test_a_wrong_kernel_is_found_at_once_said_once_and_left_out(a_gpu_with_triton, caplog, wrong, fault):
     expected = losses(tiny_grid(), "cpu")
-    scan, softmax = a_gpu_with_triton(*(fault if name == wrong else None for name in (SCAN, SOFTMAX)))
+    stands = a_gpu_with_triton(wrong, fault)
     before = torch.get_rng_state()
     with accelerator():
         for _ in range(2):
@@ -124,9 +132,8 @@ def test_a_wrong_kernel_is_found_at_once_said_once_and_left_out(a_gpu_with_trito
     assert caplog.messages[0].startswith(f"{wrong}: {'OSError: no such driver' if fault == 'exception' else 'result '}")
     assert caplog.messages[0].endswith("PyTorch's own operations are used instead, which are slower")
     assert kernels.refused == {wrong}
-    broken, other = (scan, softmax) if wrong == SCAN else (softmax, scan)
-    assert broken.calls <= 2  # the trial: rows and columns
-    assert other.calls > 2
+    for name, stand in stands.items():
+        assert stand.calls <= 2 if name == wrong else stand.calls > 2  # the trial: rows and columns
 
 
 # The kernels themselves, by Triton's interpreter, with launches whose results are spoilt afterwards.
@@ -134,7 +141,7 @@ PROGRAM = """
 import json, logging, sys, torch
 from duplexmt.kernels import triton_use as kernels
 from duplexmt.grid import scan, scan_triton
-from duplexmt.policy import heatmap, softmax_triton
+from duplexmt.policy import heatmap, recurrence, recurrence_triton, softmax_triton
 from tests.helpers import tiny_backbone, tiny_grid
 from tests.kernels.test_wrong_kernels import losses
 
@@ -164,13 +171,13 @@ handler = logging.Handler()
 handler.emit = lambda record: messages.append(record.getMessage())
 logging.getLogger("duplexmt").addHandler(handler)
 asked = False
-scan.use_triton = heatmap.use_triton = lambda states: asked
+scan.use_triton = heatmap.use_triton = recurrence.use_triton = lambda states: asked
 expected, asked = step("nothing"), True
 for module, kernel, position in json.loads(sys.argv[1]):
     kernels.proven.clear()
     kernels.refused.clear()
     messages.clear()
-    home = {"scan": scan_triton, "softmax": softmax_triton}[module]
+    home = {"scan": scan_triton, "softmax": softmax_triton, "path": recurrence_triton}[module]
     right = getattr(home, kernel)
     setattr(home, kernel, right if position == -1 else Spoilt(right, position))
     same(step("elementwise" if position == -1 else "layers"), expected)  # the trial is within a checkpoint
@@ -192,6 +199,8 @@ def test_tritons_kernels_are_used_if_right_and_left_out_if_wrong():
         ("softmax", "_log_sum_exp", 1),
         ("softmax", "_gradient", 0),
         ("softmax", "_gradient", None),
+        ("path", "_steps", 1),
+        ("path", "_steps", None),
     ]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, json.dumps(cases)],
@@ -201,7 +210,7 @@ def test_tritons_kernels_are_used_if_right_and_left_out_if_wrong():
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    names = {"scan": SCAN, "softmax": SOFTMAX}
+    names = {"scan": SCAN, "softmax": SOFTMAX, "path": PATH}
     for (module, _, position), (messages, proven) in zip(cases, json.loads(done.stdout), strict=True):
         wrong = position != -1
         assert proven == sorted(name for key, name in names.items() if key != module or not wrong)

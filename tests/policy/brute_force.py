@@ -32,3 +32,23 @@ def best_score_from(heatmap, lam, x, y):
     if y < Y:
         ways.append(best_score_from(heatmap, lam, x, y + 1) - heatmap[x][y])
     return max(ways)
+
+
+def cell_by_cell(heatmap, lam):
+    """What EMIT is worth over WAIT in each cell, and `y_at` of the best path, by `eq:dp-recur` one state at a time."""
+    X, Y = len(heatmap), len(heatmap[0])
+    best = [[float("-inf")] * (Y + 1) for _ in range(X)]
+    worth = [[0.0] * Y for _ in range(X)]
+    for x in range(X - 1, -1, -1):
+        for y in range(Y, -1, -1):
+            wait = lam * y + best[x + 1][y] if x < X - 1 else 0.0 if y == Y else float("-inf")
+            emit = best[x][y + 1] - heatmap[x][y] if y < Y else float("-inf")
+            best[x][y] = max(wait, emit)
+            if x < X - 1 and y < Y:
+                worth[x][y] = emit - wait
+    y_at, height = [], 0
+    for x in range(X):
+        while height < Y and (x == X - 1 or worth[x][height] >= 0):
+            height += 1
+        y_at.append(height)
+    return worth, y_at

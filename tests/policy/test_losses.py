@@ -1,6 +1,7 @@
 """Heatmap and joint loss against the plain formulas."""
 
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,9 @@ from torch.nn import functional as F
 
 from duplexmt.kernels import triton_use as kernels
 from duplexmt.policy import heatmap
-from duplexmt.policy.heatmap import cells_at_once, loss_heatmap, use_fused
+from duplexmt.policy.heatmap import cells_at_once, loss_heatmap
 from duplexmt.policy.losses import grid_loss
+from tests.accelerator import accelerator
 
 
 def small_cells(dtype=torch.float64, bias=True):
@@ -92,49 +94,139 @@ def test_of_however_many_entries_hundreds_of_cells_are_multiplied_at_a_time(monk
     assert set(sizes) <= {200, 208}, "where oneDNN computes them, to a multiple of 16"
 
 
-def test_a_fused_kernel_gives_the_losses_and_the_gradients_stay_ours(monkeypatch):
+@pytest.fixture
+def ways(monkeypatch):
+    """Puts in other ways to take the losses, as if there were a GPU for them."""
+
+    def put_in(**others):
+        monkeypatch.setattr(heatmap, "WAYS", others)
+        monkeypatch.setattr(heatmap, "possible_ways", lambda states, bias: [] if bias is not None else list(others))
+
+    for name in ("refused", "proven", "chosen"):
+        monkeypatch.setattr(kernels, name, type(getattr(kernels, name))())
+    monkeypatch.setattr(heatmap, "refused", kernels.refused)
+    return put_in
+
+
+def full_losses(states, weight, labels):
+    return F.cross_entropy(states @ weight.T, labels, reduction="none")
+
+
+@pytest.mark.parametrize("way", ["PyTorch's linear_cross_entropy", "Apple's cut-cross-entropy"])
+@pytest.mark.parametrize("learnt", [None, 8, 20])
+def test_the_losses_may_come_in_other_ways_and_the_gradients_stay_ours(monkeypatch, way, learnt):
     hidden, head, labels = small_cells(torch.float32, bias=False)
 
     def linear_cross_entropy(states, weight, targets, reduction):
         assert states.is_contiguous()
         assert weight.is_contiguous()
-        return F.cross_entropy(states @ weight.T, targets, reduction=reduction)
+        assert reduction == "none"
+        return full_losses(states, weight, targets)
 
     package = SimpleNamespace(linear_cross_entropy=linear_cross_entropy)  # its kernels need a GPU
     monkeypatch.setitem(sys.modules, "cut_cross_entropy", package)
-    monkeypatch.setattr("duplexmt.policy.heatmap.use_fused", lambda states, bias: bias is None)
-    full = F.cross_entropy(head(hidden), labels, reduction="none")
-    fused = loss_heatmap(hidden, head.weight, None, labels, 7)
-    torch.testing.assert_close(fused, full, rtol=0, atol=1e-6)
+    full = full_losses(hidden, head.weight, labels)
+    found = loss_heatmap(hidden, head.weight, None, labels, 7, learnt, way)
+    torch.testing.assert_close(found, full, rtol=0, atol=2e-6)
     mask, inputs = torch.arange(24) % 3 == 0, [hidden, head.weight]
     expected = torch.autograd.grad(full[mask].sum(), inputs)
-    for a, b in zip(torch.autograd.grad(fused[mask].sum(), inputs), expected, strict=True):
+    for a, b in zip(torch.autograd.grad(found[mask].sum(), inputs), expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("fault", ["values", "exception"])
-def test_a_fused_kernel_that_is_wrong_is_left_out_and_said_once(monkeypatch, caplog, fault):
+def test_the_fastest_way_is_found_once_for_each_form(ways):
+    hidden, head, labels = small_cells(torch.float32, bias=False)
+    calls = []
+
+    def fast(states, weight, targets):
+        calls.append("fast")
+        return full_losses(states, weight, targets)
+
+    def slow(states, weight, targets):
+        calls.append("slow")
+        time.sleep(0.02)
+        return full_losses(states, weight, targets)
+
+    def pieces_are_slow(states, weight, bias, targets, piece, keep):
+        time.sleep(0.01)
+        return piecewise_losses(states, weight, bias, targets, piece, keep)
+
+    ways(slow=slow, fast=fast)
+    piecewise_losses = heatmap.piecewise_losses
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heatmap, "piecewise_losses", pieces_are_slow)
+        before = torch.get_rng_state()
+        for _ in range(3):
+            torch.testing.assert_close(
+                loss_heatmap(hidden, head.weight, None, labels, 7), full_losses(hidden, head.weight, labels)
+            )
+        assert torch.equal(torch.get_rng_state(), before)
+        assert list(kernels.chosen.values()) == ["fast"]
+        assert calls.count("slow") == 1 + 1 + kernels.TRIES  # the proof, and the tries
+        assert calls[-2:] == ["fast", "fast"], "steps after the first"
+        loss_heatmap(hidden.detach().repeat(4, 1).requires_grad_(), head.weight, None, labels.repeat(4), 7)
+        assert len(kernels.chosen) == 2
+    ways(slow=slow)
+    kernels.chosen.clear()
+    loss_heatmap(hidden, head.weight, None, labels, 7)
+    assert list(kernels.chosen.values()) == [heatmap.PIECES]
+
+
+def test_where_nothing_is_trained_no_way_is_tried(ways):
+    hidden, head, labels = small_cells(torch.float32, bias=False)
+    ways(broken=None)
+    with torch.no_grad():
+        losses = loss_heatmap(hidden, head.weight, None, labels, 7)
+    torch.testing.assert_close(losses, full_losses(hidden, head.weight, labels))
+    assert kernels.chosen == {}
+
+
+@pytest.mark.parametrize("fault", ["values", "nan", "exception", "exception later"])
+def test_a_way_that_is_wrong_is_left_out_and_said_once(ways, caplog, fault):
     hidden, head, labels = small_cells(torch.float32, bias=False)
 
-    def linear_cross_entropy(states, weight, targets, reduction):
-        if fault == "exception":
+    def wrong(states, weight, targets):
+        if fault == "exception" or (fault == "exception later" and len(states) > 5):
             raise RuntimeError("no kernel image")
-        return 1.01 * F.cross_entropy(states @ weight.T, targets, reduction=reduction)
+        return full_losses(states, weight, targets) * {"values": 1.01, "nan": float("nan")}.get(fault, 1)
 
-    monkeypatch.setitem(sys.modules, "cut_cross_entropy", SimpleNamespace(linear_cross_entropy=linear_cross_entropy))
-    monkeypatch.setattr("duplexmt.policy.heatmap.use_fused", lambda states, bias: bias is None)
-    monkeypatch.setattr(kernels, "refused", set())
-    monkeypatch.setattr(kernels, "proven", set())
-    full = F.cross_entropy(head(hidden), labels, reduction="none")
+    ways(**{"Apple's cut-cross-entropy": wrong})
     for _ in range(2):
-        torch.testing.assert_close(loss_heatmap(hidden, head.weight, None, labels, 7), full, rtol=0, atol=1e-6)
+        found = loss_heatmap(hidden, head.weight, None, labels, 7)
+        torch.testing.assert_close(found, full_losses(hidden, head.weight, labels), rtol=0, atol=1e-6)
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("Apple's cut-cross-entropy: ")
 
 
-def test_a_fused_kernel_is_for_a_gpu_with_the_package():
-    hidden, _, _ = small_cells()
-    assert not use_fused(hidden, None)
+def test_other_ways_are_for_a_gpu_for_heads_without_bias_and_as_precise_as_ours(monkeypatch):
+    hidden, _, _ = small_cells(torch.float32)
+    assert heatmap.possible_ways(hidden, None) == []
+    monkeypatch.setattr(heatmap, "use_triton", lambda states: True)
+    monkeypatch.setattr(heatmap, "find_spec", lambda name: None)
+    assert heatmap.possible_ways(hidden, torch.zeros(11)) == []
+    assert heatmap.possible_ways(hidden, None) == ["PyTorch's linear_cross_entropy"]
+    assert heatmap.possible_ways(hidden.bfloat16(), None) == [], "it would round losses to eight binary digits"
+    monkeypatch.setattr(heatmap, "find_spec", lambda name: name)
+    assert heatmap.possible_ways(hidden.bfloat16(), None) == ["Apple's cut-cross-entropy"]
+
+
+@pytest.mark.parametrize("chunk", [5, 100])
+@pytest.mark.parametrize(("learnt", "waited"), [(None, {"nonzero": 1}), (24, {}), (30, {}), (8, {})])
+def test_where_it_is_known_how_many_are_learnt_a_gpu_is_not_waited_for(monkeypatch, chunk, learnt, waited):
+    monkeypatch.setenv("DUPLEXMT_TRITON", "0")
+    hidden, head, labels = small_cells()
+    weights = (torch.arange(24) % 3 == 0).double() * torch.rand(24, dtype=torch.float64)
+    inputs = [hidden, head.weight, head.bias]
+    full = F.cross_entropy(head(hidden), labels, reduction="none")
+    expected = torch.autograd.grad((full * weights).sum(), inputs)
+    with accelerator() as waits:
+        there = [part.detach().to("cuda", non_blocking=True).requires_grad_() for part in inputs]
+        at, upstream = (part.to("cuda", non_blocking=True) for part in (labels, weights))
+        losses = loss_heatmap(*there, at, chunk, learnt)
+        found = torch.autograd.grad(losses, there, upstream)
+        assert waits == waited
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(torch.tensor(one.tolist(), dtype=torch.float64), other, rtol=0, atol=1e-12)
 
 
 def test_nothing_is_kept_where_there_is_no_backward_pass():
@@ -159,10 +251,12 @@ def test_under_autocast_products_are_in_half_precision_and_losses_in_float32():
         assert (a - b).square().mean().sqrt() < 0.02 * b.square().mean().sqrt()
 
 
-def test_logits_of_a_chunk_fit_in_256_megabytes_whatever_the_vocabulary():
+def test_logits_of_a_chunk_fit_in_256_megabytes_whatever_the_vocabulary(monkeypatch):
     assert cells_at_once(3_000) == 22_369
     assert cells_at_once(151_936) == 441
-    assert cells_at_once(151_936, on_gpu=True) == 1_766
+    for memory, cells in ((2**34, 1_766), (80 * 2**30, 8_833)):
+        monkeypatch.setattr(heatmap, "memory_of", lambda device, memory=memory: memory)
+        assert cells_at_once(151_936, torch.device("cuda")) == cells
     assert cells_at_once(2**30) == 1
 
 

@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duplexmt.policy.path import best_path
+from duplexmt.policy.path import best_path, path_of
 from duplexmt.policy.regret import emit_advantages
 
-from .brute_force import best_score_from
+from .brute_force import best_score_from, cell_by_cell
 from .test_path import heatmaps
 
 
@@ -42,6 +42,19 @@ def test_on_the_best_path_no_decision_can_be_bettered(heatmap, lam):
         assert all(worth[x][y] >= 0 for y in range(height, y_at[x]))
         height = y_at[x]
         assert height == Y or worth[x][height] <= 0
+
+
+@pytest.mark.parametrize("lam", [0.0, 1 / 32, 0.5])
+@pytest.mark.parametrize(("X", "Y"), [(33, 33), (50, 9), (2, 61), (40, 70)])
+def test_worth_and_path_of_long_pairs_are_those_of_one_state_at_a_time(X, Y, lam):
+    heatmap = 9 * torch.rand(X, Y, dtype=torch.float64, generator=torch.Generator().manual_seed(X))
+    heatmap[X // 2 :, Y // 2] = 1e4  # as unlikely as a token can be
+    lengths = torch.tensor([X]), torch.tensor([Y])
+    worth, y_at = cell_by_cell(heatmap.tolist(), lam)
+    found = emit_advantages(heatmap[None], *lengths, lam)
+    torch.testing.assert_close(found[0], torch.tensor(worth, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+    assert best_path(heatmap[None], *lengths, lam)[0].tolist() == y_at
+    assert path_of(found.float(), *lengths)[0].tolist() == y_at
 
 
 def test_hand_worked_worth():

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duplexmt.data.batch import Example, collate
-from duplexmt.grid.cells import Cells
-from duplexmt.policy.guide import stand_for, unreachable
+from duplexmt.policy.guide import unreachable
 from duplexmt.policy.knobs import check_rows
 from duplexmt.policy.path import best_path
+from duplexmt.policy.plan import row_plan
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import WHOLE, DrawnRows, drawn_points, drawn_rows, mean_cells, reach, stretches
 from duplexmt.policy.visits import decoding_shares, delay_shares
@@ -166,19 +165,19 @@ def all_draws(X, Y, R):
             yield DrawnRows.of([at], [parts], [columns], [common], "cpu"), chance / math.prod(map(len, parts))
 
 
-def cells_of(rows, X, Y):
-    """The drawn cells' layout, and the row and column of each in the full grid."""
-    cells = Cells.of([(len(rows.at[0]), Y)]).cut(torch.tensor(rows.columns[0]))
-    return cells, rows.x[0][cells.x[cells.source_token]], cells.y[cells.target_token]
+def planned(rows, X, Y):
+    """The plan of a pair on drawn rows, and the row and column of each cell in the full grid."""
+    plan = row_plan(collate([Example((5,) * X, (6,) * (Y + 1))]), (0, 0), 0, rows)
+    at = plan.layout.targets
+    return plan, rows.x[0][plan.layout.stream[at] - 1], plan.layout.place[at]
 
 
 @pytest.mark.parametrize(("X", "Y", "R"), [(6, 5, 3), (9, 7, 3), (7, 12, 4), (4, 3, 4)])
 def test_over_all_draws_the_sum_over_decisions_is_that_of_the_full_grid(X, Y, R):
     losses, mean = torch.rand(X, Y, dtype=torch.float64), 0.0
     for rows, chance in all_draws(X, Y, R):
-        cells, x, y = cells_of(rows, X, Y)
-        weights = stand_for(SimpleNamespace(rows=rows, cells=cells, heatmap=losses))
-        mean += chance * (weights * losses[x, y]).sum()
+        plan, x, y = planned(rows, X, Y)
+        mean += chance * (plan.stand_for * losses[x, y]).sum()
     torch.testing.assert_close(mean, losses.sum())
 
 
@@ -188,8 +187,8 @@ def test_over_all_draws_words_at_fixed_delays_are_off_by_how_weights_and_losses_
     losses, mean = torch.rand(X, Y, dtype=torch.float64), 0.0
     shares = delay_shares(torch.tensor([X]), torch.tensor([Y]), X, Y).double()
     for rows, chance in all_draws(X, Y, R):
-        cells, x, y = cells_of(rows, X, Y)
-        mean += chance * (cells.flat(rows.summed(shares)) * losses[x, y]).sum()
+        plan, x, y = planned(rows, X, Y)
+        mean += chance * (plan.cells.flat(rows.summed(shares)) * losses[x, y]).sum()
     bias = torch.zeros((), dtype=torch.float64)
     for part in map(list, stretches(X, R)):
         w, loss = shares[0, part], losses[part]

@@ -32,7 +32,7 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
     """The full grid by `forward` (padded exact attention), of which the drawn rows' cells alone are read."""
     module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=3)
     batch = collate(small_data(12).examples("train"))
-    rows = module.drawn_rows(batch)
+    rows = module.planner.drawn(batch, 0)
     assert max(rows.stand_for.flatten().tolist()) > 2, "the test wants stretches of several rows"
     cut = [min(own) < Y for own, Y in zip(rows.columns, batch.target_lengths.tolist(), strict=True)]
     seldom = [

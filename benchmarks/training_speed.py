@@ -1,0 +1,344 @@
+"""How fast `train.py` trains: its own steps, as it takes them with its default settings, beside Hugging Face + PEFT.
+
+    python benchmarks/training_speed.py [--parts rows,hugging_face,waitk] [--seconds 20] [--tiny] [NAME=VALUE …]
+
+Pairs of 18 + 25 tokens, end tokens included, go through `train.py` itself until a part's seconds are over; only what
+looks at the model is left out. `rows` is experiment=[paper,past_paper] (four rows), `waitk` is experiment=paper with
+system=waitk and a drawn k, `grid` is experiment=paper. Weights are random, of Qwen2.5-0.5B's shape with LoRA r = 64 and
+the full head; `--tiny` takes a toy shape, for a CPU. NAME=VALUE are further settings, such as training.compile=false.
+Where batches are packed by default (`data.batch_tokens`), their sizes are its; else they have some 8,000 positions.
+After each part a line is printed: one JSON object of all parts so far. Of each part:
+
+pairs_per_second, positions_per_second, step_ms   over all steps after the first few; positions are no padding
+minutes             of 100,000 pairs, extrapolated
+mfu                 model FLOP/s over the rate of a large matrix product measured here
+launches            of one step: kernels and graphs that the host launches; on a CPU operators
+gpu_ms, idle        of that step what the GPU computes, and the share of `step_ms` in which it does not
+kinds               ms of it by kind of kernel
+peak_memory         bytes
+cold_seconds        until the first step was done
+
+`hugging_face` takes batches of as many pairs of these lengths by the backbone's own forward, padded and packed (one
+list with position ids), text head and loss on the target alone; `ratio_padded` and `ratio_packed` are positions/s of
+the part before over its.
+"""
+
+import argparse
+import gc
+import json
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
+
+from benchmarks.measuring import LORA, QWEN, QWEN_VOCABULARY, check_counts, commit, medians, qwen, training_step
+from benchmarks.train_step import times_by_name
+from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
+from duplexmt.training.precision import half_precision
+from duplexmt.training.throughput import cells_of, matmul_rate
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY, TINY_VOCABULARY = qwen(32, 48, layers=2, heads=4), 400
+SOURCE, TARGET, PAIRS = 18, 25, 20_000  # tokens of a pair, pairs of a run
+WARM = 5  # steps that are not counted: they compile, prove and ask for memory
+PARTS = {
+    "rows": ("experiment=[paper,past_paper]", "data.batch_size=96"),
+    "waitk": ("experiment=paper", "system=waitk", "system.k=multi", "data.batch_size=192"),
+    "grid": ("experiment=paper", "data.batch_size=24"),
+}
+HUGGING_FACE = "hugging_face"
+KINDS = {
+    "products": (
+        "gemm",
+        "gemv",
+        "cutlass",
+        "nvjet",
+        "xmma",
+        "splitK",
+        "aten::mm",
+        "aten::addmm",
+        "_linear",
+        "aten::bmm",
+    ),
+    "attention": ("attention", "flash", "fmha", "flex", "_walk"),
+    "head": ("_log_sum_exp", "_gradient", "softmax", "cross_entropy"),
+    "copies": ("memcpy", "memset", "copy", "cat", "index", "gather", "scatter"),
+    "reductions": ("reduce", "norm", "sum", "scan", "_steps"),
+    "fused": ("triton",),
+    "elementwise": ("elementwise", "aten::mul", "aten::add", "aten::sub"),
+}  # the first that fits
+LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync")
+
+
+class Measured(Exception):
+    """What was to be measured is, and the run may end."""
+
+
+class Measure(L.Callback):
+    """Counts steps for so many seconds after the first few, looks at one more, and ends the run by `Measured`."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.began = seconds, time.monotonic()
+        self.found: dict[str, Any] = {}
+        self.shapes: list[tuple[tuple[int, int], ...]] = []  # of the batches that count
+        self.positions = self.flops = self.steps = 0
+        self.profiled: profile | None = None
+
+    def on_train_batch_start(self, trainer: L.Trainer, module: Any, batch: Any, index: int) -> None:
+        """Begin to count, or to look."""
+        self.cuda = module.device.type == "cuda"
+        if self.steps == WARM:
+            self._wait()
+            self.counted = time.perf_counter()
+            if self.cuda:
+                torch.cuda.reset_peak_memory_stats()
+        if "step_ms" in self.found:
+            self._wait()
+            self.profiled = profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * self.cuda])
+            self.profiled.__enter__()
+
+    def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
+        """Count a step, or end."""
+        if self.steps == 0:
+            self._wait()
+            self.found["cold_seconds"] = time.monotonic() - self.began
+        self.steps += 1
+        if self.profiled is not None:
+            self._wait()
+            self.profiled.__exit__(None, None, None)
+            self.found |= profile_of(self.profiled, self.found["step_ms"], self.cuda)
+            raise Measured
+        if self.steps <= WARM:
+            return
+        self.shapes.append(batch.shapes)
+        self.positions += positions_of(module, batch.shapes)
+        self.flops += module.step_flops(batch)
+        if time.perf_counter() - self.counted >= self.seconds or len(self.shapes) == self.most(trainer):
+            self._finish(module, trainer)
+
+    def most(self, trainer: L.Trainer) -> int:
+        """Steps of the epoch that can be counted, if another is to be looked at."""
+        return int(trainer.num_training_batches) - WARM - 1
+
+    def _finish(self, module: Any, trainer: L.Trainer) -> None:
+        self._wait()
+        seconds, pairs = time.perf_counter() - self.counted, sum(map(len, self.shapes))
+        rate = matmul_rate(module.device, half_precision(str(trainer.precision)) or torch.float32)
+        self.found |= {
+            "steps": len(self.shapes),
+            "pairs": pairs / len(self.shapes),
+            "step_ms": 1e3 * seconds / len(self.shapes),
+            "pairs_per_second": pairs / seconds,
+            "positions_per_second": self.positions / seconds,
+            "minutes": 100_000 / (pairs / seconds) / 60,
+            "mfu": self.flops / seconds / rate,
+            "precision": str(trainer.precision),
+        }
+        if self.cuda:
+            self.found["peak_memory"] = torch.cuda.max_memory_allocated()
+
+    def _wait(self) -> None:
+        if self.cuda:
+            torch.cuda.synchronize()
+
+
+def positions_of(module: Any, shapes: tuple[tuple[int, int], ...]) -> int:
+    """States that a step's layers compute: of all streams, without what is filled in."""
+    source, target = sum(X for X, _ in shapes), sum(Y for _, Y in shapes)
+    if not hasattr(module, "rows"):
+        return source + target
+    cells = cells_of(shapes, module.rows)
+    return 2 * cells if module.model.input_attends_output else source + cells
+
+
+def profile_of(profiled: profile, step_ms: float, cuda: bool) -> dict[str, Any]:
+    """Launches of a step, and what its device did, by kind."""
+    events = profiled.key_averages()
+    spent = times_by_name(events, cuda)
+    kinds: Counter[str] = Counter()
+    for name, microseconds in spent:
+        fits = (kind for kind, parts in KINDS.items() if any(part.lower() in name.lower() for part in parts))
+        kinds[next(fits, "others")] += microseconds
+    starts = LAUNCHES if cuda else ("aten::",)
+    found = {
+        "launches": sum(event.count for event in events if event.key.startswith(starts)),
+        "kinds": {kind: value / 1e3 for kind, value in kinds.most_common()},
+    }
+    if cuda:
+        busy = sum(kinds.values()) / 1e3
+        found |= {"gpu_ms": busy, "idle": max(0.0, 1 - busy / step_ms)}
+    return found
+
+
+def corpus(folder: Path, vocabulary: int) -> tuple[Path, Path]:
+    """A file of random pairs, and a tokenizer that has a word for each entry of the vocabulary."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = {"eos_token": "<|endoftext|>", "bos_token": "<|im_start|>"}
+    words = [*special.values(), *(f"w{number}" for number in range(2, vocabulary))]
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=words[-1]))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(folder / "tokenizer")
+    draw, pairs = random.Random(0), folder / "pairs.tsv"
+    with pairs.open("w", encoding="utf-8") as file:
+        for _ in range(PAIRS):
+            sides = (" ".join(draw.choices(words[2:], k=size - 1)) for size in (SOURCE, TARGET))
+            print(*sides, sep="\t", file=file)
+    return pairs, folder / "tokenizer"
+
+
+def settings_of(part: str, folder: Path, arguments: argparse.Namespace) -> Any:
+    """The configuration of a part, with a backbone of random weights."""
+    from hydra import compose, initialize_config_dir
+
+    from duplexmt.config import TrainSettings, settings
+
+    given = [
+        *PARTS[part], f"data.path={folder}/pairs.tsv", f"data.tokenizer={folder}/tokenizer", "data.source_language=de",
+        "data.train_size=null", "data.validation_size=8", "data.test_size=8", "logger=csv", "demonstrate=0",
+        "trainer.devices=1", "trainer.strategy=auto", "trainer.precision=auto", "trainer.enable_progress_bar=false",
+        *arguments.settings,
+    ]  # fmt: skip
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        cfg = settings(TrainSettings, compose("train", given))
+    return replace(cfg, model=replace(cfg.model, backbone=None, architecture=TINY if arguments.tiny else QWEN))
+
+
+def trained(part: str, folder: Path, arguments: argparse.Namespace) -> Measure:
+    """A part, by `train.py`."""
+    import train
+
+    measure, looks_of = Measure(arguments.seconds), train.looks_of
+    train.looks_of = lambda *_: (measure,)  # type: ignore[assignment,return-value]
+    run = folder / part
+    run.mkdir()
+    try:
+        train.train(settings_of(part, folder, arguments), run, part, None)
+    except Measured:
+        return measure
+    finally:
+        train.looks_of = looks_of
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+    raise RuntimeError(f"{part}: the epoch of {PAIRS} pairs ended before {WARM + 2} steps")
+
+
+def hugging_face(before: Measure, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The backbone's own step on batches of as many pairs, padded and packed."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    half = half_precision(before.found["precision"])
+    shape, vocabulary = (TINY, TINY_VOCABULARY) if arguments.tiny else (QWEN, QWEN_VOCABULARY)
+    backbone = add_lora(random_backbone(shape, vocabulary, end_token=0), **LORA)
+    if half is not None:
+        freeze_in(half, backbone)
+    backbone = backbone.to(device).train()
+    causal_lm: Any = backbone.get_base_model()
+
+    def loss_of(inputs: dict[str, torch.Tensor], at: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        states = causal_lm.model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)
+        return F.cross_entropy(causal_lm.lm_head(states[at]).float(), labels)
+
+    batches = before.shapes[:8]
+    step = training_step(backbone, loss_of, half)
+    positions = statistics.mean(sum(X + Y for X, Y in shapes) for shapes in batches)
+    found = {}
+    for name, make in (("padded", padded), ("packed", packed)):
+        given = [[part_to(part, device) for part in make(shapes, vocabulary)] for shapes in batches]
+        turns, works = 0, {name: lambda turn, given=given: step(*given[turn % len(given)])}
+        began, seconds = time.monotonic(), []
+        while turns < 2 or time.monotonic() - began < arguments.seconds / 2:
+            seconds.append(medians(works, 4, device.type == "cuda")[name])
+            turns += 1
+        found[f"{name}_ms"] = 1e3 * statistics.median(seconds)
+        found[f"{name}_positions_per_second"] = positions / statistics.median(seconds)
+        found[f"ratio_{name}"] = before.found["positions_per_second"] / found[f"{name}_positions_per_second"]
+    return found
+
+
+def part_to(part: Any, device: torch.device) -> Any:
+    """A tensor, or a dictionary of some, on a device."""
+    return {name: own.to(device) for name, own in part.items()} if isinstance(part, dict) else part.to(device)
+
+
+def padded(shapes: Sequence[tuple[int, int]], vocabulary: int) -> tuple[dict[str, torch.Tensor], ...]:
+    """Pairs as rows of equal length; where the loss is taken, and its labels."""
+    longest = max(X + Y for X, Y in shapes)
+    there = torch.arange(longest) < torch.tensor([X + Y for X, Y in shapes])[:, None]
+    target = there & (torch.arange(longest) >= torch.tensor([X for X, _ in shapes])[:, None])
+    ids = torch.randint(2, vocabulary, there.shape)
+    at = target.flatten().nonzero().squeeze(1)
+    return {"input_ids": ids, "attention_mask": there.long()}, at, torch.randint(2, vocabulary, at.shape)  # type: ignore[return-value]
+
+
+def packed(shapes: Sequence[tuple[int, int]], vocabulary: int) -> tuple[dict[str, torch.Tensor], ...]:
+    """The same as one list, which position ids divide."""
+    positions = torch.cat([torch.arange(X + Y) for X, Y in shapes])
+    sources = torch.cat([torch.full((X + Y,), X) for X, Y in shapes])
+    at = (positions >= sources).nonzero().squeeze(1)
+    ids = torch.randint(2, vocabulary, positions.shape)
+    return {"input_ids": ids[None], "position_ids": positions[None]}, at, torch.randint(2, vocabulary, at.shape)  # type: ignore[return-value]
+
+
+def main(given: Iterable[str] | None = None) -> None:
+    """Measure; the last line is the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = [*PARTS, HUGGING_FACE]
+    parser.add_argument("--parts", default="rows,hugging_face,waitk", help=f"comma-separated: {', '.join(known)}")
+    parser.add_argument("--seconds", type=int, default=20, help="of the steps that count, of each part")
+    parser.add_argument("--tiny", action="store_true", help="a toy shape, for a CPU")
+    parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of train.py")
+    arguments = parser.parse_args(None if given is None else list(given))
+    check_counts(parser, arguments, "seconds")
+    parts = arguments.parts.split(",")
+    if unknown := [part for part in parts if part not in known]:
+        parser.error(f"--parts {unknown[0]}: there are {', '.join(known)}")
+    if HUGGING_FACE in parts[:1]:
+        parser.error(f"--parts {HUGGING_FACE}: it compares with the part before it, so give one first")
+    if not arguments.tiny and not torch.cuda.is_available():
+        parser.error("PyTorch sees no GPU on this machine: give --tiny to see it run on the CPU")
+    cuda = torch.cuda.is_available()
+    result: dict[str, Any] = {
+        "commit": commit(),
+        "device": torch.cuda.get_device_name() if cuda else platform.machine(),
+        "torch": torch.__version__,
+        "pair": f"{SOURCE} + {TARGET} tokens",
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        corpus(folder, TINY_VOCABULARY if arguments.tiny else QWEN_VOCABULARY)
+        before: Measure | None = None
+        failed = []
+        for part in parts:
+            try:
+                if part == HUGGING_FACE:
+                    result[part] = hugging_face(before, arguments) if before is not None else None
+                else:
+                    before = None
+                    before = trained(part, folder, arguments)
+                    result[part] = before.found
+            except RuntimeError as error:  # out of memory, say: the other parts go on
+                failed.append(part)
+                print(f"{part}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            print(json.dumps(result), flush=True)
+    if failed:
+        raise SystemExit(f"not measured: {', '.join(failed)}, see above")
+
+
+if __name__ == "__main__":
+    main()
