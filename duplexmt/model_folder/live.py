@@ -7,7 +7,7 @@ from typing import Any
 from data_prep import clean_side
 from data_prep.cleaning import simplify_as_read
 from data_prep.live import settled_side
-from data_prep.rules import invisible
+from data_prep.rules import UNSPACED, invisible
 
 from ..corpus.evaluation_files import simplifies_sources
 from ..policy.knobs import recorded_theta
@@ -94,4 +94,5 @@ def live_text(
         cut=cut,
         warn=warn,
         invisible=lambda character: invisible(character, language),
+        between="" if data["target_language"] in UNSPACED else " ",
     )
