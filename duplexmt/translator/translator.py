@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -32,7 +32,8 @@ from ..streaming.live_text import LINE_ENDS, LineEnd, Part
 
 log = logging.getLogger("duplexmt")
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.6, divergence="paper")  # as conf/adaptive/default.yaml has them
-Tell = Callable[[Any], None]  # takes what a text brings, one by one; then an error, if there is one; then None
+Parts = Iterator[Part | None]
+Tell = Callable[[Any], object]  # takes what parts of a text bring, one by one, errors too; and then these parts
 
 
 def load(
@@ -107,7 +108,7 @@ class Translator:
         self._thread = ThreadPoolExecutor(1, "duplexmt")
         self._lock, self._works = Lock(), False
         self._asked: list[Callable[[], None]] = []
-        self._told: dict[LiveTranslator, Tell] = {}  # texts that have been given something, of the thread only
+        self._told: dict[LiveTranslator, tuple[Tell, Parts]] = {}  # texts at work; the thread's alone
         self.max_sentence_tokens = self._join(None, lambda message: None).text.limit  # and its checks
 
     def translate(self, texts: Iterable[str], theta: float | None = None) -> list[str]:
@@ -127,19 +128,20 @@ class Translator:
         engine busy."""
         if isinstance(texts, str):
             raise ValueError(f"texts={texts[:40]!r}: give a list of texts, such as [{texts[:10]!r}]")
-        waiting: deque[tuple[str, Stream]] = deque()
+        waiting: deque[tuple[str, Stream, Parts]] = deque()
         number, coming = 0, iter(texts)
         try:
             while True:
-                while len(waiting) < 2 * self._driver.engine.max_streams and (text := next(coming, None)) is not None:
+                for text in islice(coming, 2 * self._driver.engine.max_streams - len(waiting)):
                     what = f"text {(number := number + 1)}"
                     stream = self.stream(theta, on_warning=partial(log.warning, "%s: %s", what))
-                    waiting.append((text, stream))
-                    stream._ask(chain(stream._taken(text), stream._ended()))
+                    parts: Parts = chain(stream._taken(text), stream._ended())
+                    waiting.append((text, stream, parts))
+                    stream._begin(parts, stream._found.put)
                 if not waiting:
                     return
-                text, stream = waiting[0]
-                translation = stream._answer()
+                text, stream, parts = waiting[0]
+                translation = stream._answer(parts)
                 waiting.popleft()
                 for event in stream.events:
                     end = event.event if isinstance(event, LiveEvent) else None
@@ -147,7 +149,7 @@ class Translator:
                         stream._warn(f"the translation of a sentence was cut off ({end.reason})")
                 yield translation if text.endswith(tuple(LINE_ENDS)) else translation.removesuffix("\n")
         finally:
-            for _, stream in waiting:
+            for _, stream, _ in waiting:
                 stream.close()
 
     def stream(
@@ -190,11 +192,11 @@ class Translator:
             raise ValueError(f"theta={theta}: only a grid has a θ; this model is run as another system: leave it out")
         return check_theta(theta, "theta")
 
-    def _give(self, live: LiveTranslator, parts: Iterator[Part | None], tell: Tell) -> None:
+    def _give(self, live: LiveTranslator, parts: Parts, tell: Tell) -> None:
         """Have a text take parts, and tell what comes of it until it waits for more."""
 
         def give() -> None:
-            self._told[live] = tell
+            self._told[live] = tell, parts
             live.give(parts)
 
         self._ask(give)
@@ -202,7 +204,7 @@ class Translator:
     def _forget(self, live: LiveTranslator) -> None:
         def forget() -> None:
             live.close()
-            self._told.pop(live, None)
+            self._end(live)
 
         self._ask(forget)
 
@@ -238,22 +240,30 @@ class Translator:
                     live.close()
                 over = [*self._told]
             for live in over:
-                self._tell(live, None)
-                self._told.pop(live, None)
+                self._end(live)
 
     def _goes_on(self, live: LiveTranslator) -> bool:
         return live in self._driver.due or live in self._driver.queue or live.can_step()
 
     def _tell(self, live: LiveTranslator, one: Any) -> None:
+        tell, _ = self._told.get(live, (None, None))
         try:
-            if (tell := self._told.get(live)) is not None:
+            if tell is not None:
                 tell(one)
         except RuntimeError:  # the event loop of who waited has been closed
             live.close()
 
+    def _end(self, live: LiveTranslator) -> None:
+        """Whoever waits for a text need wait no longer."""
+        if live in self._told:
+            self._tell(live, self._told[live][1])
+            del self._told[live]
+
 
 class _Text:
     """What streams have in common: a text, and what it has brought."""
+
+    _queue: Callable[[], Any]
 
     def __init__(
         self,
@@ -265,7 +275,8 @@ class _Text:
         self.events: list[LiveEvent | LineEnd] = []  # that the last call has brought
         self._translator, self._on_event, self._warn = translator, on_event, on_warning
         self._error: Exception | None = None
-        self._over = False
+        self._found: Any = self._queue()
+        self._over, self._returned = False, True  # whether the last call has returned what it had to
         self._live = translator._join(theta, on_warning)
         self._live.text.warn = lambda message: translator._tell(self._live, message)
         self._theta = self._live.theta
@@ -285,7 +296,7 @@ class _Text:
         self._over = True
         self._translator._forget(self._live)
 
-    def _taken(self, text: str) -> Iterator[Part | None]:
+    def _taken(self, text: str) -> Parts:
         if not isinstance(text, str):
             raise ValueError(f"{text!r}: a text is a str; decode bytes first")
         if any("\ud800" <= character <= "\udfff" for character in text):
@@ -294,13 +305,15 @@ class _Text:
             )
         return self._live.text.take(text)
 
-    def _ended(self) -> Iterator[Part | None]:
+    def _ended(self) -> Parts:
         return self._live.text.end()
 
-    def _begin(self, parts: Iterator[Part | None], tell: Tell) -> None:
+    def _begin(self, parts: Parts, tell: Tell) -> None:
         if self._over:
             raise ValueError("the stream is finished or closed: open another one for further text")
-        self.events, self._error = [], None
+        if self._returned:
+            self.events = []
+        self._returned, self._error = False, None
         self._translator._give(self._live, parts, tell)
 
     def _note(self, one: Any) -> None:
@@ -317,6 +330,7 @@ class _Text:
         if self._error is not None:
             self.close()
             raise self._error
+        self._returned = True
         return "".join(event.text for event in self.events)
 
 
@@ -326,6 +340,8 @@ class Stream(_Text):
     Attributes:
         events: what the last call has brought, in order.
     """
+
+    _queue = SimpleQueue
 
     def feed(self, text: str) -> str:
         """Take characters that have arrived; returns what is written until more is needed.
@@ -351,22 +367,21 @@ class Stream(_Text):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _run(self, parts: Iterator[Part | None]) -> str:
-        self._ask(parts)
-        return self._answer()
-
-    def _ask(self, parts: Iterator[Part | None]) -> None:
-        self._found: SimpleQueue[Any] = SimpleQueue()
+    def _run(self, parts: Parts) -> str:
         self._begin(parts, self._found.put)
+        return self._answer(parts)
 
-    def _answer(self) -> str:
-        while (one := self._found.get()) is not None:
+    def _answer(self, parts: Parts) -> str:
+        while (one := self._found.get()) is not parts:
             self._note(one)
         return self._written()
 
 
 class AsyncStream(_Text):
-    """The same for asyncio; made by `Translator.async_stream`. The event loop goes on while the model computes."""
+    """The same for asyncio; made by `Translator.async_stream`. The event loop goes on while the model computes.
+    What a call that was cancelled had to return, the next one returns."""
+
+    _queue = asyncio.Queue
 
     async def feed(self, text: str) -> str:
         """See `Stream.feed`."""
@@ -388,13 +403,9 @@ class AsyncStream(_Text):
     async def __aexit__(self, *exception: object) -> None:
         self.close()
 
-    async def _run(self, parts: Iterator[Part | None]) -> str:
-        loop, found = asyncio.get_running_loop(), asyncio.Queue[Any]()
-
-        def tell(one: Any) -> None:
-            loop.call_soon_threadsafe(found.put_nowait, one)
-
-        self._begin(parts, tell)
-        while (one := await found.get()) is not None:
+    async def _run(self, parts: Parts) -> str:
+        loop = asyncio.get_running_loop()
+        self._begin(parts, lambda one: loop.call_soon_threadsafe(self._found.put_nowait, one))
+        while (one := await self._found.get()) is not parts:  # what a call that was cancelled did not take comes first
             self._note(one)
         return self._written()

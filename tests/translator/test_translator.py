@@ -215,6 +215,31 @@ def test_an_error_of_our_own_reaches_who_waits_and_the_next_text_is_translated(t
     assert fed(translator.stream(), [TEXTS[0]]) == alone[0]
 
 
+@pytest.mark.parametrize("events", [0, 1, 20])
+def test_what_a_cancelled_call_had_to_return_the_next_one_returns(translator, alone, events):
+    async def impatient():
+        seen, enough = [], asyncio.Event()
+        told = lambda event: [seen.append(event), len(seen) >= events and enough.set()]  # noqa: E731
+        async with translator.async_stream(on_event=told) as stream:
+            task = asyncio.create_task(stream.feed(TEXTS[5]))
+            await (enough.wait() if events else asyncio.sleep(0))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return await stream.feed("") + await stream.finish()
+
+    assert asyncio.run(impatient()) == alone[5]
+
+
+def test_who_closes_a_stream_frees_who_waits_for_it(translator):
+    stream = translator.stream(on_event=lambda event: stream.close())
+    thread = threading.Thread(target=stream.feed, args=(TEXTS[5] * 50,))
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(stream.events) < 1000
+
+
 def test_an_event_loop_that_is_closed_in_the_midst_harms_no_other_text(translator, alone):
     async def leave():
         stream = translator.async_stream()
@@ -231,7 +256,7 @@ def test_an_event_loop_that_is_closed_in_the_midst_harms_no_other_text(translato
     [
         (lambda one: one.translate("人"), r"texts='人': give a list of texts, such as \['人'\]"),
         (lambda one: one.translate([b"x"]), "b'x': a text is a str; decode bytes first"),
-        (lambda one: one.translate(["人", None, 3]), "a text is a str"),
+        (lambda one: one.translate(["人", None, "人"]), "None: a text is a str"),
         (lambda one: one.translate(["\ud83d"]), "lone surrogates"),
         (lambda one: one.stream(1.5), "theta=1.5: the EMIT threshold must be a number between 0 and 1"),
         (lambda one: one.translate(["人"], theta="high"), "theta=high: .* between 0 and 1"),
