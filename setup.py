@@ -17,6 +17,7 @@ setup(
     package_data={
         "duplexmt": [
             "py.typed",
+            "__init__.pyi",
             "drawing/fonts/*",
             "drawing/*.json",
             "report/web/*",

@@ -72,6 +72,7 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
 def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
+    from duplexmt.model_folder.hub import base_at
     from duplexmt.model_folder.manifest import trained_on, trainings_of
     from duplexmt.streaming.settled import SettledTokens
     from duplexmt.training.data import GridDataModule
@@ -83,6 +84,9 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
 
     if trainer.is_global_zero:  # only it has the run's folder for sure
         check_replaceable(folder / "model")
+    for settings_of, setting in ((cfg.model, "backbone"), (cfg.data, "tokenizer")):
+        if getattr(settings_of, setting) is not None:
+            setattr(settings_of, setting, base_at(getattr(settings_of, setting)))
     prepared, tokens = corpus_of(cfg, folder)
     seed, packed = cfg.training.seed, batches["batch_tokens"]
     planner = None if packed is None else planner_of(cfg, tokens)

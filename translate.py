@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hydra
 from omegaconf import DictConfig
@@ -13,9 +13,9 @@ from duplexmt.command_line import user_errors
 from duplexmt.config import SUBTITLES, TranslateSettings, register_schemas, settings
 
 if TYPE_CHECKING:
+    from duplexmt import LineEnd, LiveEvent
     from duplexmt.drawing.captions import Clock
     from duplexmt.model_folder.artifact import ModelFolder
-    from duplexmt.streaming.live import LiveEvent, LiveTranslator
 
 register_schemas()
 
@@ -31,46 +31,68 @@ def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
     if sys.stdout is None or (sys.stdin is None and cfg.text is None and cfg.input is None):
         raise ValueError("standard input or output is closed: give text=…, or another one, such as < FILE and > FILE")
+    import duplexmt
     from duplexmt.drawing.captions import CaptionFile, Clock
-    from duplexmt.model_folder.live import load_live_model
+    from duplexmt.model_folder.box import chosen_model
 
-    loaded = load_live_model(cfg.model_folder, cfg.device, cfg.anchor, cfg.any_anchor, cfg.quantize, cfg.run_as)
-    terminal = Terminal(cfg, loaded)
-    translator = live_translator(cfg, loaded, terminal.warn)
+    names = ("device", "quantize", "run_as", "setting", "adaptive", "anchor", "any_anchor", "cut")
+    limits = ("max_target_tokens", "max_repeats", "max_sentence_tokens")
+    how = {name: getattr(cfg, name) for name in (*names, *limits)}
+    translator = duplexmt.load(chosen_model(cfg.model_folder), max_streams=1, **how)
+    terminal = Terminal(cfg, translator.loaded)
     with ExitStack() as ends:  # for an error, or Ctrl-C
         ends.callback(terminal.leave_line)
         clock = Clock()
-        chunks = source_of(cfg, loaded.info["data"]["source_language"], clock, terminal.warn_of)
+        chunks = source_of(cfg, translator.source_language, clock, terminal.warn_of)
         captions = ends.enter_context(closing(CaptionFile(cfg.captions, clock))) if cfg.captions else None
-        for part in by_lines(chunks):
-            events = translator.pause() if part is None else translator.feed(part)
-            events = events if captions is None else captions.through(events)
-            terminal.show(events, line_ends=part is not None and part.endswith("\n"))
+
+        def show(event: "LiveEvent | LineEnd") -> None:
+            if captions is not None:
+                captions.take(event)
+            terminal.show(event)
+
+        stream = ends.enter_context(translator.stream(cfg.theta, on_event=show, on_warning=terminal.warn))
+        for chunk in chunks:
+            if chunk is None:
+                stream.pause()
+                terminal.tell_cut_off()
+            for line in (chunk or "").splitlines(keepends=True):  # so that a warning is of the line at hand
+                stream.feed(line)
+                terminal.tell_cut_off()
+        stream.finish()
+        terminal.tell_cut_off()
 
 
 class Terminal:
     """What is shown: the translation or its steps on standard output, warnings on standard error."""
 
     def __init__(self, cfg: TranslateSettings, loaded: "ModelFolder") -> None:
-        from data_prep.rules import UNSPACED
         from duplexmt.drawing.staircase import LiveReport
 
         form = "events" if cfg.events else "steps" if shows_steps(cfg) else "text"
-        between = "" if loaded.info["data"]["target_language"] in UNSPACED else " "
-        self.report = LiveReport(sys.stdout, loaded.tokenizer, loaded.tokens.end, form, between)
+        self.report = LiveReport(sys.stdout, loaded.tokenizer, loaded.tokens.end, form)
+        self.cut_off: list[tuple[int, str]] = []  # lines of sentences that were, and why
         self.is_one = sys.stdout.isatty() and sys.stderr.isatty()
         self.messages = {
             "max_target_tokens": f"cut off at {cfg.max_target_tokens} tokens",
             "repetition": "cut off where it repeated itself",
         }
 
-    def show(self, events: "Iterable[LiveEvent]", line_ends: bool) -> None:
-        """Show what a part of the text has led to."""
-        line, stopped = self.report.line, self.report.show(events)
-        if line_ends and not self.report.end_line():
+    def show(self, event: "LiveEvent | LineEnd") -> None:
+        """Show what the text has led to."""
+        from duplexmt import LiveEvent
+
+        line = self.report.line
+        if isinstance(event, LiveEvent):
+            self.cut_off += [(line, reason) for reason in self.report.show([event])]
+        elif not self.report.end_line():
             self.warn_of(line, "no text to translate")
-        for reason in stopped:
+
+    def tell_cut_off(self) -> None:
+        """Warn of sentences whose translation was."""
+        for line, reason in self.cut_off:
             self.warn_of(line, self.messages[reason])
+        self.cut_off.clear()
 
     def warn(self, message: str) -> None:
         """Warn of the line at hand."""
@@ -93,22 +115,6 @@ def shows_steps(cfg: TranslateSettings) -> bool:
     if cfg.steps is not None:
         return cfg.steps
     return sys.stdout.isatty() and (cfg.text is not None or cfg.input is not None or not sys.stdin.isatty())
-
-
-def live_translator(cfg: TranslateSettings, loaded: "ModelFolder", warn: Callable[[str], None]) -> "LiveTranslator":
-    """From text as it arrives to events: a driver with one text."""
-    from duplexmt.model_folder.live import live_engine, live_text
-    from duplexmt.streaming.live import LiveDriver
-
-    how: dict[str, Any] = {"run_as": cfg.run_as, "setting": cfg.setting, "adaptive": cfg.adaptive}
-    engine = live_engine(loaded, cfg.theta, cfg.max_target_tokens, cfg.max_repeats, max_streams=1, **how)
-    text = live_text(loaded, engine, cfg.max_sentence_tokens, cfg.cut, warn)
-    if cfg.run_as == "alignatt" and cfg.setting > text.limit:
-        raise ValueError(
-            f"setting={cfg.setting}: f of alignatt is more than the {text.limit} tokens a sentence may have: nothing "
-            f"would be written before its end; give at most {text.limit}, or run_as=offline"
-        )
-    return LiveDriver(engine).join(text)
 
 
 def source_of(
@@ -140,20 +146,6 @@ def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> It
             yield from arriving(file.fileno(), cfg.pause, warn_of)
     else:
         yield from arriving(sys.stdin.fileno(), cfg.pause, warn_of)
-
-
-def by_lines(chunks: Iterable[str | None]) -> Iterator[str | None]:
-    """Chunks of text cut behind line ends, which stay; the last line ends, too, if there is one."""
-    open_line = False
-    for chunk in chunks:
-        if chunk is None:
-            yield None
-            continue
-        for part in chunk.splitlines(keepends=True):
-            yield part
-            open_line = not part.endswith("\n")
-    if open_line:
-        yield "\n"
 
 
 if __name__ == "__main__":

@@ -16,16 +16,16 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
-from .decoder.knobs import FROZEN, RECOMPUTE, check_anchor, check_lora
+from .decoder.knobs import FROZEN, RECOMPUTE, check_anchor, check_lora, check_quantize
 from .grid.knobs import check_grid, check_rows_stand_alone
 from .policy.knobs import (
     ADAPTIVE_KNOBS,
-    SYSTEMS,
     Adaptive,
     check_certainty,
     check_k_min,
     check_lam,
     check_rows,
+    check_run_as,
     check_theta,
 )
 from .serving.settings import EngineOptions, Limits
@@ -506,7 +506,7 @@ class EvaluateSettings:
             raise ValueError(f"source_rate={self.source_rate}: must be above 0 characters or words a second")
         if not self.model_folders:
             raise ValueError("model_folder=[]: give the folder of a trained model, or several")
-        _check_quantize(self.quantize)
+        check_quantize(self.quantize)
         _check_limit("batch_size", self.batch_size)
 
     @property
@@ -560,10 +560,10 @@ class TranslateSettings:
     def __post_init__(self) -> None:
         if self.theta is not None:
             check_theta(self.theta, "theta")
-        _check_run_as(self.run_as, self.setting)
+        check_run_as(self.run_as, self.setting)
         _check_limit("max_target_tokens", self.max_target_tokens)
         _check_limit("max_repeats", self.max_repeats, null="no guard", least=2)
-        _check_quantize(self.quantize)
+        check_quantize(self.quantize)
         _check_captions(self.text, self.input, self.captions, self.source_rate)
         if not self.pause > 0:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
@@ -597,7 +597,7 @@ class EngineConfig(EngineOptions):
         for name in ("max_streams", "max_target_tokens", "threads"):
             _check_limit(f"engine.{name}", getattr(self, name))
         _check_limit("engine.max_repeats", self.max_repeats, null="no guard", least=2)
-        _check_quantize(self.quantize)
+        check_quantize(self.quantize)
         for name in ("text_seconds", "park_after"):
             _check_positive(f"engine.{name}", getattr(self, name))
 
@@ -650,7 +650,7 @@ class ServeSettings:
     start_deadline: float  # seconds it has to load its model
 
     def __post_init__(self) -> None:
-        _check_run_as(self.run_as, self.setting)
+        check_run_as(self.run_as, self.setting)
         if not 0 <= self.port < 65536:
             raise ValueError(f"port={self.port}: must be at least 0 and below 65536")
         if self.token == "":
@@ -662,15 +662,6 @@ class ServeSettings:
             )
         for name in ("step_deadline", "start_deadline"):
             _check_positive(name, getattr(self, name))
-
-
-def _check_run_as(name: str | None, setting: Any) -> None:
-    if name in (None, "grid") and setting is not None:
-        raise ValueError(f"setting={setting}: of what? give run_as=confidence, say; a grid has theta")
-    if name is not None and name not in SYSTEMS:
-        raise ValueError(f"run_as={name!r}: must be one of {', '.join(SYSTEMS)}")
-    if name in ADAPTIVE_KNOBS:
-        ADAPTIVE_KNOBS[name](setting)
 
 
 def _is_loopback(host: str) -> bool:
@@ -693,11 +684,6 @@ def _as_list(value: Any) -> list[Any]:
 
 def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _check_quantize(value: str | None) -> None:
-    if value not in (None, "int8"):
-        raise ValueError(f"quantize={value}: must be 'int8', or null for weights as they are")
 
 
 def _check_limit(setting: str, value: int | None, least: int = 1, null: str | None = None) -> None:

@@ -22,6 +22,7 @@ ROOMS = (
     "policy",  # heatmap, path, mask, losses (Sections V-A and V-B)
     "streaming",  # live streams, and all systems behind one protocol
     "model_folder",  # save and load
+    "translator",  # the public API
     "drawing",  # figures, tables, texts
     "evaluation",  # hypotheses, scores, comparisons
     "analysis",  # one sentence through the grid

@@ -44,7 +44,7 @@ def run(monkeypatch):
         tokenizer=TOKENIZER,
         settled_tokens=SettledTokens(TOKENIZER, "characters"),
         typical_source_length=None,
-        info={"system": "grid", "data": data},
+        info={"system": "grid", "data": data, "policy": {"theta": 0.5}},
     )
     monkeypatch.setattr("duplexmt.model_folder.live.load_model_folder", lambda *values: loaded)
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from .serving.live_server import serving, translated
+
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
-def test_console_scripts_of_an_installed_wheel_train_evaluate_translate_and_report(tmp_path):
+def test_console_scripts_and_examples_run_from_an_installed_wheel(tmp_path, monkeypatch):
     """Its dependencies are those of the environment the tests run in: nothing is downloaded."""
     copy = tmp_path / "copy"  # a build leaves its folder
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv*", "runs", "site", "tests", "build"))
@@ -34,12 +36,20 @@ def test_console_scripts_of_an_installed_wheel_train_evaluate_translate_and_repo
         if path.suffix != ".pth" and not (packages / path.name).exists():
             (packages / path.name).symlink_to(path)
 
-    def script(name, *arguments, text=None):
+    def run(*command, text=None):
         around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.run(
-            [home / "bin" / f"duplexmt-{name}", *arguments], cwd=tmp_path, input=text, text=True, capture_output=True,
+            command, cwd=tmp_path, input=text, text=True, capture_output=True,
             env=around | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}, check=False,
         )  # fmt: skip
+
+    def script(name, *arguments, text=None):
+        return run(home / "bin" / f"duplexmt-{name}", *arguments, text=text)
+
+    def example(name, *arguments, text=None):
+        done = run(home / "bin" / "python", f"examples/{name}.py", *arguments, text=text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     small = ["experiment=smoke", "data.train_size=60", "data.validation_size=6", "data.test_size=6"]
     small += ["training.sample_size=2", "probes.count=0", "demonstrate=0", "hydra.run.dir=run"]
@@ -56,9 +66,22 @@ def test_console_scripts_of_an_installed_wheel_train_evaluate_translate_and_repo
     assert (tmp_path / "sweep" / "results.md").is_file()  # of both jobs
     done = script("translate", "model_folder=run/model", "theta=0.5", text="我看书。\n")
     assert done.returncode == 0, done.stderr
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "in.txt").write_text("我看书。\n你喝茶。\n", encoding="utf-8")
+    (tmp_path / "said.tsv").write_text("0.5\t我看书。\n2\t你喝茶。\n", encoding="utf-8")
+    shown = script("translate", "model_folder=run/model", text="我看书。\n你喝茶。\n").stdout
+    assert example("file_to_file", "run/model", "in.txt", "out.txt") == ""
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8") == shown
+    assert example("terminal", "run/model", text="我看书。\n你喝茶。\n") == shown
+    assert example("many_streams", "run/model", "in.txt") == shown
+    assert example("subtitles", "run/model", "said.tsv", "out.srt") == ""
+    assert " --> 00:00:0" in (tmp_path / "out.srt").read_text(encoding="utf-8")
+    with serving(monkeypatch) as server:
+        assert example("client", server.address, "in.txt") == translated("我看书。\n你喝茶。\n")
     done = script("report", "run", "--results", "sweep/0", "--out", "report.html")
     assert done.returncode == 0, done.stderr
     assert script("data-prep", "--help").returncode == 0
+    assert script("push", "--help").returncode == 0
     for name, setting in (("train", "data=permissive"), ("translate", "text=我看书。")):  # what is in no wheel
         done = script(name, setting)
         assert done.returncode == 2

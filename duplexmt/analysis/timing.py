@@ -184,7 +184,7 @@ def page(found: Mapping[tuple[str, str], Sequence[SentenceTiming]], epsilon: flo
     return "\n".join(lines) + "\n"
 
 
-def analyse(evaluation: Path, model_folder: Path, out: Path, sentences: int, epsilon: float) -> Path:
+def analyse(evaluation: Path, model_folder: str | Path, out: Path, sentences: int, epsilon: float) -> Path:
     """Write `timing.md` into a folder, and return it; raises what `timings` does, and for an unfinished evaluation."""
     if sentences < 1:
         raise ValueError(f"--sentences {sentences}: must be at least 1")
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("evaluation", type=Path)
-    parser.add_argument("model_folder", type=Path)
+    parser.add_argument("model_folder")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sentences", type=int, default=50)
     parser.add_argument("--epsilon", type=float, default=0.5, help="nats")

@@ -38,7 +38,7 @@ def load_tokenizer(name_or_folder: str) -> PreTrainedTokenizerBase:
             # As it was saved. AutoTokenizer would take the class from a config.json beside it (model folders have one),
             # and Qwen2's, say, keeps the vocabulary but splits and decodes in its own way.
             return PreTrainedTokenizerFast.from_pretrained(name_or_folder)
-        tokenizer = AutoTokenizer.from_pretrained(name_or_folder)
+        tokenizer = AutoTokenizer.from_pretrained(name_or_folder, trust_remote_code=False)
         if len(tokenizer) == len(tokenizer.all_special_tokens):  # made up from a model's config.json alone
             raise OSError("there are no tokenizer files, or they hold special tokens only")
         return tokenizer

@@ -39,6 +39,7 @@ def pretrained_backbone(name_or_folder: str, vocab_size: int | None = None) -> A
             name_or_folder,
             dtype=torch.float32,
             use_safetensors=True,
+            trust_remote_code=False,  # or Hugging Face asks, and waits for an answer
             ignore_mismatched_sizes=True,  # told below
             output_loading_info=True,
         )
@@ -68,7 +69,7 @@ def backbone_config(name_or_folder: str) -> Any:
         ValueError: if there is no such model.
     """
     try:
-        return AutoConfig.from_pretrained(name_or_folder)
+        return AutoConfig.from_pretrained(name_or_folder, trust_remote_code=False)
     except (OSError, ValueError) as error:  # ValueError: a folder without a config.json, or one of no model
         raise _none_there(name_or_folder, error) from error
 

@@ -27,6 +27,12 @@ def check_anchor(anchor: str | int, naive: bool = False) -> str | int:
     )
 
 
+def check_quantize(value: str | None) -> None:
+    """Raise ValueError for another way to make a trained model's weights smaller than there is."""
+    if value not in (None, "int8"):
+        raise ValueError(f"quantize={value}: must be 'int8', or null for weights as they are")
+
+
 def check_lora(rank: int, alpha: int, dropout: float) -> None:
     """Raise ValueError for a number of LoRA's out of its range."""
     if rank < 1:

@@ -18,6 +18,7 @@ from data_prep.rules import WIDE
 from ..metrics.units import Unit
 from ..streaming.events import Read
 from ..streaming.live import LiveEvent
+from ..streaming.live_text import LineEnd
 from .table import terminal_width
 
 LINE, LINES = 42, 2  # columns of a line, lines of a cue
@@ -140,15 +141,13 @@ class CaptionFile:
         self._words: list[tuple[str, float, float]] = []  # of the cue at hand, each with its first and last time
         self._last: Cue | None = None  # its end is known when the next one begins
 
-    def through(self, events: Iterable[LiveEvent]) -> Iterator[LiveEvent]:
-        """The events, once what they write has been taken down."""
-        for live in events:
-            if not isinstance(live.event, Read):
-                if live.event.stream != self._sentence:
-                    self._end_cue()
-                    self._sentence = live.event.stream
-                self.write(live.event.text, self.clock.at(live.position))
-            yield live
+    def take(self, live: LiveEvent | LineEnd) -> None:
+        """Take down what an event writes."""
+        if isinstance(live, LiveEvent) and not isinstance(live.event, Read):
+            if live.event.stream != self._sentence:
+                self._end_cue()
+                self._sentence = live.event.stream
+            self.write(live.event.text, self.clock.at(live.position))
 
     def write(self, text: str, now: float) -> None:
         """Take down what was written of a sentence at a time in seconds."""

@@ -59,15 +59,14 @@ class LiveReport:
         tokenizer: of the model.
         end_token: its end token, shown as `⏹`.
         form: `text` as it becomes certain, `steps` of each sentence, or `events` as JSON lines.
-        between: what stands between the sentences of a line.
 
     Attributes:
         line: number of the present line, from 1.
         line_is_open: whether the last line that was written goes on; one who has ended it otherwise may say so.
     """
 
-    def __init__(self, out: TextIO, tokenizer: Any, end_token: int, form: str, between: str) -> None:
-        self.out, self.tokenizer, self.end_token, self.form, self.between = out, tokenizer, end_token, form, between
+    def __init__(self, out: TextIO, tokenizer: Any, end_token: int, form: str) -> None:
+        self.out, self.tokenizer, self.end_token, self.form = out, tokenizer, end_token, form
         self.line, self.line_is_open = 1, False
         self._sentences = 0  # of this line, those that have shown something
         self._sentence = -1  # number of the last of them
@@ -80,8 +79,6 @@ class LiveReport:
             event = live.event
             if event.stream != self._sentence:
                 self._sentences, self._sentence = self._sentences + 1, event.stream
-                if self.form == "text" and self._sentences > 1:
-                    self._write(self.between)
             if self.form == "events":
                 place = {"line": self.line, "sentence": self._sentences, "characters": live.characters}
                 self._write(json.dumps(place | event_line(event, self.tokenizer), ensure_ascii=False) + "\n")
@@ -90,8 +87,8 @@ class LiveReport:
                 if isinstance(event, End):
                     self._write(f"{staircase(self._steps, self.tokenizer, self.end_token)}\n\n")
                     self._steps.clear()
-            elif not isinstance(event, Read):
-                self._write(event.text)
+            else:
+                self._write(live.text)
             if isinstance(event, End) and event.reason != "end_token":
                 stopped.append(event.reason)
         return stopped

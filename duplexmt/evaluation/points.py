@@ -11,6 +11,7 @@ from tqdm import tqdm
 from ..data.tokenizer import SourceTokens
 from ..decoder.schedules import own_delays
 from ..model_folder.artifact import ModelFolder, load_without_weights
+from ..model_folder.hub import model_at
 from ..model_folder.manifest import read_manifest
 from ..policy.knobs import Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
@@ -22,10 +23,10 @@ USUAL_TARGET_TOKENS = 64  # of conf/policy/default.yaml; another guard is named 
 
 
 def matching_folders(names: Iterable[str]) -> list[Path]:
-    """The model folders named, patterns such as `runs/sweep/*/model` filled in.
+    """The model folders named, patterns such as `runs/sweep/*/model` filled in, those of the hub fetched.
 
     Raises:
-        ValueError: for a pattern that no folder fits.
+        ValueError: for a pattern that no folder fits, and what `model_at` refuses.
     """
     found: list[Path] = []
     for name in names:
@@ -33,7 +34,7 @@ def matching_folders(names: Iterable[str]) -> list[Path]:
         matches = sorted(glob(name)) if pattern else [name]
         if not matches:
             raise ValueError(f"model_folder={name}: no folder fits this pattern")
-        found += [Path(match) for match in matches]
+        found += [model_at(match) for match in matches]
     return found
 
 

@@ -41,6 +41,7 @@ from ..grid.model import GridModel, build_grid, check_backbone
 from ..kernels.int8 import to_int8
 from ..policy.knobs import recorded_certainty, recorded_k_min
 from ..streaming.settled import SettledTokens
+from .hub import model_at
 from .manifest import (
     FORMAT,
     MANIFEST,
@@ -214,7 +215,7 @@ def load_model_folder(
     """Load a model folder for evaluation; LoRA is merged into the backbone.
 
     Args:
-        folder: as written by `save_model_folder`.
+        folder: as written by `save_model_folder`; or, as a text, a name on the hub (`model_at`).
         device: to put the model on.
         anchor: of the target's positions; by default the one the model was trained with.
         any_anchor: whether another one than that may be asked for.
@@ -225,7 +226,7 @@ def load_model_folder(
             was not trained with, where this machine cannot compute in int8, and without bitsandbytes where LoRA was
             trained over a named backbone rounded by it.
     """
-    folder = Path(folder)
+    folder = model_at(folder)
     info = read_manifest(folder)
     check_content(folder, info)
     options = info["grid" if info["system"] == "grid" else "prefix"]

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from ..corpus.box import located
+from .hub import model_at
 from .manifest import MANIFEST
 
 LATEST = Path("runs/latest/model")
@@ -15,14 +16,16 @@ def chosen_model(model_folder: str | Path | None, box: Path | None = None) -> Pa
     """The model folder to load; where none is given, a line on standard error says which it is.
 
     Args:
-        model_folder: as given, or None for the latest run of the present folder, else the model in the box.
+        model_folder: as given, a folder or a name on the hub; or None for the latest run of the present folder, else
+            the model in the box.
         box: where that lies; None for `models/zh-en` of the repository.
 
     Raises:
         FileNotFoundError: there is neither.
+        ValueError: what `model_at` refuses.
     """
     if model_folder is not None:
-        return Path(model_folder)
+        return model_at(model_folder)
     chosen, what = LATEST, "the latest run"
     if not (chosen / MANIFEST).is_file():
         chosen, what = box or located(IN_THE_BOX), "the model in the box, as there is no run here"

@@ -1,12 +1,13 @@
 """What of a model folder live translation needs: the engine, and texts cleaned and cut as its training did."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from data_prep import clean_side
 from data_prep.cleaning import simplify_as_read
 from data_prep.live import settled_side
-from data_prep.rules import invisible
+from data_prep.rules import UNSPACED, invisible
 
 from ..corpus.evaluation_files import simplifies_sources
 from ..policy.knobs import recorded_theta
@@ -15,20 +16,20 @@ from ..streaming.live import longest_sentence
 from ..streaming.live_text import LiveText
 from ..streaming.systems import build_system
 from .artifact import ModelFolder, choose_device, load_model_folder
-from .box import chosen_model
+from .hub import model_at
 from .manifest import check_runs_as
 
 
 def load_live_model(
-    model_folder: str | None,
+    model_folder: str | Path,
     device: str,
     anchor: Any = None,
     any_anchor: bool = False,
     quantize: str | None = None,
     run_as: str | None = None,
 ) -> ModelFolder:
-    """The model of a folder (None: `chosen_model`). ValueError for one that cannot translate live as it is run."""
-    folder = chosen_model(model_folder)
+    """The model of a folder, or of the hub. ValueError for one that cannot translate live as it is run."""
+    folder = model_at(model_folder)
     loaded = load_model_folder(folder, choose_device(device), anchor, any_anchor, quantize)
     check_runs_as(folder, loaded.info, run_as)
     return loaded
@@ -93,4 +94,5 @@ def live_text(
         cut=cut,
         warn=warn,
         invisible=lambda character: invisible(character, language),
+        between="" if data["target_language"] in UNSPACED else " ",
     )

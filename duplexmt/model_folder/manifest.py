@@ -100,9 +100,13 @@ def found_out(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_manifest(folder: str | Path, info: dict[str, Any]) -> None:
     """Write a manifest, with a checksum of itself: all of the old one or all of the new one is there at any time."""
+    write_whole(Path(folder) / MANIFEST, manifest_text(info))
+
+
+def manifest_text(info: Mapping[str, Any]) -> str:
+    """A manifest as its file has it."""
     info = {name: value for name, value in info.items() if name != "checksum"}
-    content = json.dumps(info | {"checksum": checksum(info)}, ensure_ascii=False, indent=2)
-    write_whole(Path(folder) / MANIFEST, content)
+    return json.dumps(info | {"checksum": checksum(info)}, ensure_ascii=False, indent=2)
 
 
 def checksum(info: Mapping[str, Any]) -> str:

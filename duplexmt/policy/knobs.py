@@ -91,6 +91,16 @@ ADAPTIVE_KNOBS: dict[str, Callable[[Any], Any]] = {  # by system; rules of ρ, �
 }
 
 
+def check_run_as(name: str | None, setting: Any) -> None:
+    """Raise ValueError for a system that is none (None: the grid), and a setting that it cannot take."""
+    if name in (None, "grid") and setting is not None:
+        raise ValueError(f"setting={setting}: of what? give run_as=confidence, say; a grid has theta")
+    if name is not None and name not in SYSTEMS:
+        raise ValueError(f"run_as={name!r}: must be one of {', '.join(SYSTEMS)}")
+    if name in ADAPTIVE_KNOBS:
+        ADAPTIVE_KNOBS[name](setting)
+
+
 def check_lam(lam: float) -> float:
     """Return λ if it is a finite number ≥ 0, else raise `ValueError`."""
     if not 0.0 <= lam < float("inf"):

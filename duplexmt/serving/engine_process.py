@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-from data_prep.rules import UNSPACED
-
 from ..model_folder.live import live_engine, live_text, load_live_model
 from ..model_folder.manifest import checksum
 from ..streaming.events import End, Read
@@ -97,7 +95,6 @@ class Worker:
             self.engine, text_seconds=settings.text_seconds, park_after=settings.park_after, failed=self._failed
         )
         data = self.loaded.info["data"]
-        self.between = "" if data["target_language"] in UNSPACED else " "
         self.model = {
             "name": f"{data['source_language']}-{data['target_language']}",
             "source_language": data["source_language"],
@@ -184,19 +181,17 @@ class Worker:
         if isinstance(found, Boundary):
             return ["boundary", found.position, found.state]
         if isinstance(found, LineEnd):
-            return ["line", {"event": "line", "text": "\n", "source": found.position}]
+            return ["line", {"event": "line", "text": found.text, "source": found.position}]
         if isinstance(found, TextEnd):
             return ["done"]
         event = found.event
-        told = {"event": "", "sentence": event.stream, "source": found.position, "text": getattr(event, "text", "")}
+        told = {"event": "", "sentence": event.stream, "source": found.position, "text": found.text}
         if isinstance(event, End):
             return ["end", told | {"event": "end", "reason": event.reason}]
         told["p_emit"], told["theta"] = event.emit_probability, found.theta
         if isinstance(event, Read):
             assert translator.sentence is not None
             told["event"] = "read"
-            if translator.sentence.read == 1 and translator.sentence.follows_another:
-                told["text"] = self.between
             told["end"] = event.token == self.loaded.tokens.end  # special tokens in a text are text
             told["token"] = "" if told["end"] else self._source(name, translator.sentence, event.token)
             return ["read", told]

@@ -29,6 +29,7 @@ class LiveEvent:
     characters: int  # that had arrived when the last visible token was settled, since the last line or sentence end
     position: int = field(default=0, compare=False)  # the same in the whole text
     theta: float | None = field(default=None, compare=False)  # by which it was decided
+    text: str = field(default="", compare=False)  # written, with the space before a sentence that is not a line's first
 
 
 @dataclass(slots=True)
@@ -342,7 +343,9 @@ class LiveTranslator:
         assert self.sentence is not None
         assert self.stream is not None
         sentence = self.sentence
+        text = getattr(event, "text", "")
         if isinstance(event, Read):
+            text = self.text.between if not sentence.read and sentence.follows_another else ""
             sentence.read += 1
         elif isinstance(event, Write):
             sentence.written.append(event.token)
@@ -355,4 +358,4 @@ class LiveTranslator:
             self.stream = None
             self.driver.due[self] = None
         event.stream = sentence.number  # the engine may have other streams
-        return LiveEvent(event, characters, position, self.theta)
+        return LiveEvent(event, characters, position, self.theta, text)

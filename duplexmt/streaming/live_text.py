@@ -60,6 +60,7 @@ class LineEnd:
     """A line of the text has ended."""
 
     position: int
+    text: str = "\n"
 
 
 @dataclass(slots=True)
@@ -128,6 +129,7 @@ class LiveText:
         cut: whether to cut at sentence ends too, not at line ends only.
         warn: is told what goes wrong.
         invisible: whether a character is to be passed over.
+        between: what stands between the translations of two sentences of a line.
 
     Attributes:
         position: number of characters taken so far, without those that may belong to the next sentence.
@@ -147,8 +149,10 @@ class LiveText:
         cut: bool = True,
         warn: Callable[[str], None] = lambda message: None,
         invisible: Callable[[str], bool] = lambda character: False,
+        between: str = " ",
     ) -> None:
         self.new_source = partial(LiveSource, settled_tokens, clean, settled_text)
+        self.between = between
         self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens, cut, warn, invisible
         self.new_sentences = partial(Sentences, language, invisible)
         self.passed_over: Counter[str] = Counter()

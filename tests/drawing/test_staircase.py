@@ -100,15 +100,21 @@ SENTENCES = [
 ]  # fmt: skip
 
 
+def live(event, characters):
+    """As a driver tells it: a sentence beside another one on its line begins with a space."""
+    text = " " if event == Read(1, REN) else getattr(event, "text", "")
+    return LiveEvent(event, characters, text=text)
+
+
 def reported(form):
     out = io.StringIO()
-    report = LiveReport(out, TOKENIZER, END, form, " ")
+    report = LiveReport(out, TOKENIZER, END, form)
     stopped = []
     for sentence in SENTENCES[:2]:
-        stopped += report.show(LiveEvent(event, 3) for event in sentence)
+        stopped += report.show(live(event, 3) for event in sentence)
     assert report.end_line()
     assert not report.end_line(), "an empty line"
-    report.show(LiveEvent(event, 1) for event in SENTENCES[2])
+    report.show(live(event, 1) for event in SENTENCES[2])
     assert report.end_line()
     assert stopped == ["repetition"]
     assert report.line == 4
@@ -135,10 +141,10 @@ def test_steps_are_shown_when_a_sentence_is_over():
 
 
 def test_a_line_without_end_takes_no_more_memory_and_time_with_each_sentence():
-    report = LiveReport(io.StringIO(), TOKENIZER, END, "text", " ")
-    report.show(LiveEvent(event, 1) for event in SENTENCES[0])
+    report = LiveReport(io.StringIO(), TOKENIZER, END, "text")
+    report.show(live(event, 1) for event in SENTENCES[0])
     before = pickle.dumps({name: value for name, value in vars(report).items() if name != "tokenizer"})
     for number in range(1, 50):
-        report.show([LiveEvent(End(number, "end_token"), 1)])
+        report.show([LiveEvent(Read(number, REN), 1, text=" "), live(End(number, "end_token"), 1)])
     after = pickle.dumps({name: value for name, value in vars(report).items() if name != "tokenizer"})
     assert len(after) < len(before) + 60  # 49 of them the spaces written between sentences

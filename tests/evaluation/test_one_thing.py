@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import duplexmt
 import evaluate
 import translate
 from duplexmt.config import TranslateSettings
@@ -163,6 +164,24 @@ def by_driver(folder, system, setting, draw):
     return list(found.values())
 
 
+def by_api(folder, system, setting, draw):
+    """The same by the public API, whose streams are fed in turns over three streams of the engine."""
+    how = {} if system == "grid" else {"run_as": system, "setting": setting, "adaptive": ADAPTIVE}
+    translator = duplexmt.load(folder, device="cpu", max_streams=3, max_target_tokens=LIMIT, max_repeats=None, **how)
+    streams = [translator.stream(setting if system == "grid" else None) for _ in PAIRS]
+    waiting = {stream: list(cut_at_random(text, draw)) for stream, (text, _) in zip(streams, PAIRS, strict=True)}
+    found = {stream: ("", []) for stream in streams}
+    while waiting:
+        stream = draw.choice(list(waiting))
+        written = stream.feed(waiting[stream].pop(0)) if waiting[stream] else stream.finish().removesuffix("\n")
+        text, delays = found[stream]
+        writes = [event.event for event in stream.events if isinstance(event, LiveEvent)]
+        found[stream] = text + written, [*delays, *(event.delay for event in writes if isinstance(event, Write))]
+        if stream.events and not isinstance(stream.events[-1], LiveEvent):
+            del waiting[stream]
+    return list(found.values())
+
+
 @pytest.mark.parametrize("anchor", ANCHORS)
 @pytest.mark.parametrize(("system", "setting"), RUNS)
 def test_a_sentence_is_translated_as_it_is_scored_wherever_it_is_translated(
@@ -176,6 +195,7 @@ def test_a_sentence_is_translated_as_it_is_scored_wherever_it_is_translated(
         assert by_translate(monkeypatch, folder, system, setting, pieces) == scored
     assert by_simuleval(monkeypatch, folder, system, setting) == scored
     assert by_driver(folder, system, setting, draw) == scored
+    assert by_api(folder, system, setting, draw) == scored
 
 
 @pytest.mark.parametrize(("system", "setting"), RUNS)

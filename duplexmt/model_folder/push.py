@@ -1,0 +1,106 @@
+"""Give a model folder to others on the Hugging Face hub, as one commit.
+
+    duplexmt-push models/zh-en owner/name       # then, anywhere: duplexmt-translate model_folder=owner/name
+
+The token is that of `hf auth login`, or HF_TOKEN. Card, weights, tokenizer and manifest go; paths of this machine do
+not.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.utils import disable_progress_bars
+
+from .. import __version__
+from .artifact import corpus_name, model_card
+from .hub import KINDS, NAME
+from .manifest import MANIFEST, check_content, manifest_text, read_manifest
+from .pack import for_others
+
+PERMISSIVE = re.compile(
+    r"\b(CC0|CC[ -]BY|MIT|Apache|BSD|ISC|Unlicense|PDDL|ODC[ -]BY|public domain)\b", flags=re.IGNORECASE
+)
+LIMITED = re.compile(
+    r"\b(NC|ND|non-?commercial|no-?deriv\w*|research|academic|evaluation|proprietary|[AL]?GPL\S*|GFDL|unknown)\b",
+    flags=re.IGNORECASE,
+)
+
+
+def push(folder: Path, name: str, any_licence: bool = False) -> str:
+    """Upload a model folder; what an earlier model left at that name goes. Returns the address of the commit.
+
+    Args:
+        folder: a model folder.
+        name: `owner/name`; it is made where there is none.
+        any_licence: whether to do so whatever the licences of its data say.
+
+    Raises:
+        ValueError: for a folder that is damaged, a name that is none, data that not everybody may use, and a base that
+            nobody else has.
+        OSError: what the hub refuses.
+    """
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name}: must be owner/name, such as alice/zh-en")
+    info = read_manifest(folder)
+    check_content(folder, info)
+    card = folder / "README.md"
+    written = card.read_text(encoding="utf-8") if card.is_file() else model_card(info)
+    if not any_licence:
+        check_licences(folder, info, written)
+    if (base := info["backbone"]) is not None and not NAME.fullmatch(base):
+        raise ValueError(f"{folder}: its LoRA is over {base}, which others do not have; merge it first: {PACK}")
+    told = info | {"data": for_others(info["data"])}
+    told["trained_before"] = [for_others(data) for data in info["trained_before"]]
+    contents: dict[str, str | bytes] = {file: str(folder / file) for file in info["files"]}
+    contents |= {"README.md": written.encode(), MANIFEST: manifest_text(told).encode()}
+    disable_progress_bars()
+    api = HfApi(library_name="duplexmt", library_version=__version__)
+    api.create_repo(name, exist_ok=True)
+    stale = [file for file in api.list_repo_files(name) if file.endswith(KINDS) and file not in contents]
+    changes: list[Any] = [CommitOperationAdd(file, content) for file, content in contents.items()]
+    changes += [CommitOperationDelete(file) for file in stale]
+    return api.create_commit(name, changes, commit_message=f"A model folder of duplexmt {__version__}").commit_url
+
+
+PACK = "python -m duplexmt.model_folder.pack FOLDER OTHER"
+
+
+def check_licences(folder: Path, info: Mapping[str, Any], card: str) -> None:
+    """Refuse (ValueError) data, of this training or the base's, whose licence does not say that everybody may use it;
+    and a card that says so of the model."""
+    found = {corpus_name(data): str(data.get("licence")) for data in [*info["trained_before"], info["data"]]}
+    if front := re.match(r"---\n(.*?)\n---\n", card, flags=re.DOTALL):
+        named = yaml.safe_load(front[1])
+        found["README.md"] = str(named.get("license_name") if named.get("license") == "other" else named.get("license"))
+    for what, licence in found.items():
+        if not PERMISSIVE.search(licence) or LIMITED.search(licence):
+            raise ValueError(
+                f"{folder}: {what} has the licence {licence!r}, which does not say that everybody may use it; train on "
+                "other data, or, if you may publish the model all the same, add --any-licence"
+            )
+
+
+def main() -> None:
+    """Push."""
+    parser = argparse.ArgumentParser(
+        prog="duplexmt-push", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="a model folder, such as runs/latest/model")
+    parser.add_argument("name", help="owner/name on the hub")
+    parser.add_argument("--any-licence", action="store_true", help="whatever the licences of its data say")
+    arguments = parser.parse_args()
+    try:
+        print(push(arguments.folder, arguments.name, arguments.any_licence))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

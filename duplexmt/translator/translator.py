@@ -1,0 +1,411 @@
+"""A model that translates: whole texts, and texts that are still arriving; see docs/python.md.
+
+    translator = duplexmt.load("models/zh-en")
+    with translator.stream(theta=0.7) as stream:
+        for part in ("站在那边的男人", "曾是棒球手。"):
+            print(stream.feed(part), end="", flush=True)
+        print(stream.finish(), end="")
+
+One thread of its own steps the engine, for all texts at once; whoever has given one text waits for what it brings.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, Self
+
+from ..decoder.knobs import check_quantize
+from ..model_folder.artifact import ModelFolder
+from ..model_folder.live import live_engine, live_text, load_live_model
+from ..policy.knobs import Adaptive, check_run_as, check_theta
+from ..streaming.engine import Engine
+from ..streaming.events import End
+from ..streaming.live import LiveDriver, LiveEvent, LiveTranslator
+from ..streaming.live_text import LINE_ENDS, LineEnd, Part
+
+log = logging.getLogger("duplexmt")
+ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.6, divergence="paper")  # as conf/adaptive/default.yaml has them
+Parts = Iterator[Part | None]
+Tell = Callable[[Any], object]  # takes what parts of a text bring, one by one, errors too; and then these parts
+
+
+def load(
+    model_folder: str | Path,
+    *,
+    device: str = "auto",
+    quantize: str | None = None,
+    run_as: str | None = None,
+    setting: float | None = None,
+    adaptive: Adaptive | None = None,
+    max_streams: int = 64,
+    max_target_tokens: int = 64,
+    max_repeats: int | None = 8,
+    max_sentence_tokens: int | None = None,
+    cut: bool = True,
+    anchor: int | str | None = None,
+    any_anchor: bool = False,
+) -> "Translator":
+    """Load a trained model.
+
+    Args:
+        model_folder: its folder, or `owner/name` or `owner/name@revision` on the Hugging Face hub.
+        device: `auto` takes a GPU where there is one.
+        quantize: `int8`, on a CPU; None for weights as they are.
+        run_as: what a model that is no grid is run as: waitk, offline, local_agreement, confidence, lsg, alignatt or
+            hold.
+        setting: of that system: its k, n, ρ, δ, f or n.
+        adaptive: what confidence and LSG have beside it.
+        max_streams: sentences translated side by side; further ones wait for their turn.
+        max_target_tokens: at which the translation of a sentence is cut off.
+        max_repeats: how often in a row the same tokens may be written; None for as often as the model likes.
+        max_sentence_tokens: at which a sentence is cut; None for as long ones as the model was trained on.
+        cut: whether sentences end at full stops too, not at line ends only.
+        anchor, any_anchor: see `load_model_folder`.
+
+    Raises:
+        ValueError: for a folder or name without a whole model, and a value that breaks its rule.
+    """
+    check_run_as(run_as, setting)
+    check_quantize(quantize)
+    loaded = load_live_model(model_folder, device, anchor, any_anchor, quantize, run_as)
+    how: dict[str, Any] = {"run_as": run_as, "setting": setting, "adaptive": adaptive or ADAPTIVE}
+    engine = live_engine(loaded, None, max_target_tokens, max_repeats, max_streams=max_streams, **how)
+    translator = Translator(loaded, engine, max_sentence_tokens, cut)
+    if run_as == "alignatt" and setting > translator.max_sentence_tokens:  # type: ignore[operator]
+        raise ValueError(
+            f"setting={setting}: f of alignatt is more than the {translator.max_sentence_tokens} tokens a sentence may "
+            f"have: nothing would be written before its end; give at most {translator.max_sentence_tokens}, or "
+            "run_as=offline"
+        )
+    return translator
+
+
+class Translator:
+    """A loaded model; made by `load`. Its methods may be called from any thread.
+
+    Attributes:
+        source_language, target_language: such as zh and en.
+        theta: EMIT threshold where none is given; None for a model that is no grid.
+        max_sentence_tokens: at which a sentence of the source is cut.
+        loaded: the model folder, of which nothing is promised.
+    """
+
+    def __init__(self, loaded: ModelFolder, engine: Engine, max_sentence_tokens: int | None, cut: bool) -> None:
+        self.loaded, self.theta = loaded, engine.theta
+        self.source_language = loaded.info["data"]["source_language"]
+        self.target_language = loaded.info["data"]["target_language"]
+        self._cut_at = max_sentence_tokens, cut
+        self._failures: deque[str] = deque()
+        # A stream that has nothing to do is lent at once: so whoever waits for one is never left waiting.
+        self._driver = LiveDriver(engine, park_after=0.0, failed=self._failures.append)
+        self._thread = ThreadPoolExecutor(1, "duplexmt")
+        self._lock, self._works = Lock(), False
+        self._asked: list[Callable[[], None]] = []
+        self._told: dict[LiveTranslator, tuple[Tell, Parts]] = {}  # texts at work; the thread's alone
+        self.max_sentence_tokens = self._join(None, lambda message: None).text.limit  # and its checks
+
+    def translate(self, texts: Iterable[str], theta: float | None = None) -> list[str]:
+        """The translations of texts, in their order; each is cut into lines and sentences as a stream is.
+
+        Args:
+            texts: any number, of any length; what of one could not be translated whole is logged.
+            theta: EMIT threshold, 0 to 1; None for the model's own.
+
+        Raises:
+            ValueError: for a text that is none, and θ outside [0, 1].
+        """
+        return list(self.translate_each(texts, theta))
+
+    def translate_each(self, texts: Iterable[str], theta: float | None = None) -> Iterator[str]:
+        """The same one by one: of `texts`, which may go on for ever, only so many are taken as are needed to keep the
+        engine busy."""
+        if isinstance(texts, str):
+            raise ValueError(f"texts={texts[:40]!r}: give a list of texts, such as [{texts[:10]!r}]")
+        waiting: deque[tuple[str, Stream, Parts]] = deque()
+        number, coming = 0, iter(texts)
+        try:
+            while True:
+                for text in islice(coming, 2 * self._driver.engine.max_streams - len(waiting)):
+                    what = f"text {(number := number + 1)}"
+                    stream = self.stream(theta, on_warning=partial(log.warning, "%s: %s", what))
+                    parts: Parts = chain(stream._taken(text), stream._ended())
+                    waiting.append((text, stream, parts))
+                    stream._begin(parts, stream._found.put)
+                if not waiting:
+                    return
+                text, stream, parts = waiting[0]
+                translation = stream._answer(parts)
+                waiting.popleft()
+                for event in stream.events:
+                    end = event.event if isinstance(event, LiveEvent) else None
+                    if isinstance(end, End) and end.reason != "end_token":
+                        stream._warn(f"the translation of a sentence was cut off ({end.reason})")
+                yield translation if text.endswith(tuple(LINE_ENDS)) else translation.removesuffix("\n")
+        finally:
+            for _, stream, _ in waiting:
+                stream.close()
+
+    def stream(
+        self,
+        theta: float | None = None,
+        *,
+        on_event: Callable[[LiveEvent | LineEnd], None] | None = None,
+        on_warning: Callable[[str], None] = log.warning,
+    ) -> "Stream":
+        """A text that is still arriving; use it in a `with` block, which forgets it at the end.
+
+        Args:
+            theta: EMIT threshold, 0 to 1; None for the model's own.
+            on_event: is called with each event as soon as it is there, by who waits for the text.
+            on_warning: is told, likewise, what goes wrong with the text, such as that a sentence is too long.
+
+        Raises:
+            ValueError: for θ outside [0, 1], or of a model that has none.
+        """
+        return Stream(self, theta, on_event, on_warning)
+
+    def async_stream(
+        self,
+        theta: float | None = None,
+        *,
+        on_event: Callable[[LiveEvent | LineEnd], None] | None = None,
+        on_warning: Callable[[str], None] = log.warning,
+    ) -> "AsyncStream":
+        """The same for asyncio."""
+        return AsyncStream(self, theta, on_event, on_warning)
+
+    # --- what streams call -------------------------------------------------------------------------------------------
+
+    def _join(self, theta: float | None, warn: Callable[[str], None]) -> LiveTranslator:
+        text = live_text(self.loaded, self._driver.engine, *self._cut_at, warn)
+        return self._driver.join(text, theta=None if theta is None else self._checked(theta))
+
+    def _checked(self, theta: float) -> float:
+        if self.theta is None:
+            raise ValueError(f"theta={theta}: only a grid has a θ; this model is run as another system: leave it out")
+        return check_theta(theta, "theta")
+
+    def _give(self, live: LiveTranslator, parts: Parts, tell: Tell) -> None:
+        """Have a text take parts, and tell what comes of it until it waits for more."""
+
+        def give() -> None:
+            self._told[live] = tell, parts
+            live.give(parts)
+
+        self._ask(give)
+
+    def _forget(self, live: LiveTranslator) -> None:
+        def forget() -> None:
+            live.close()
+            self._end(live)
+
+        self._ask(forget)
+
+    def _ask(self, do: Callable[[], None]) -> None:
+        """Have the thread do something before its next step."""
+        with self._lock:
+            self._asked.append(do)
+            if not self._works:
+                self._works = True
+                self._thread.submit(self._work)
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Step until no text that was given something can go on."""
+        while True:
+            with self._lock:
+                asked, self._asked = self._asked, []
+                self._works = bool(asked or self._told)
+                if not self._works:
+                    return
+            try:
+                for do in asked:
+                    do()
+                for live, found in self._driver.step():
+                    self._tell(live, found)
+                    if isinstance(found, LiveEvent) and isinstance(found.event, End) and found.event.reason == "failed":
+                        self._tell(live, ValueError(self._failures.popleft()))
+                over = [live for live in self._told if not self._goes_on(live)]
+            except Exception as error:  # whatever it is, those who wait for it are told
+                for live in self._told:
+                    self._tell(live, error)
+                    live.close()
+                over = [*self._told]
+            for live in over:
+                self._end(live)
+
+    def _goes_on(self, live: LiveTranslator) -> bool:
+        return live in self._driver.due or live in self._driver.queue or live.can_step()
+
+    def _tell(self, live: LiveTranslator, one: Any) -> None:
+        tell, _ = self._told.get(live, (None, None))
+        try:
+            if tell is not None:
+                tell(one)
+        except RuntimeError:  # the event loop of who waited has been closed
+            live.close()
+
+    def _end(self, live: LiveTranslator) -> None:
+        """Whoever waits for a text need wait no longer."""
+        if live in self._told:
+            self._tell(live, self._told[live][1])
+            del self._told[live]
+
+
+class _Text:
+    """What streams have in common: a text, and what it has brought."""
+
+    _queue: Callable[[], Any]
+
+    def __init__(
+        self,
+        translator: Translator,
+        theta: float | None,
+        on_event: Callable[[LiveEvent | LineEnd], None] | None,
+        on_warning: Callable[[str], None],
+    ) -> None:
+        self.events: list[LiveEvent | LineEnd] = []  # that the last call has brought
+        self._translator, self._on_event, self._warn = translator, on_event, on_warning
+        self._error: Exception | None = None
+        self._found: Any = self._queue()
+        self._over, self._returned = False, True  # whether the last call has returned what it had to
+        self._live = translator._join(theta, on_warning)
+        self._live.text.warn = lambda message: translator._tell(self._live, message)
+        self._theta = self._live.theta
+
+    @property
+    def theta(self) -> float | None:
+        """EMIT threshold; may be set at any time."""
+        return self._theta
+
+    @theta.setter
+    def theta(self, theta: float) -> None:
+        self._theta = self._translator._checked(theta)
+        self._translator._ask(lambda: setattr(self._live, "theta", theta))
+
+    def close(self) -> None:
+        """Forget the text, whatever is still to be written."""
+        self._over = True
+        self._translator._forget(self._live)
+
+    def _taken(self, text: str) -> Parts:
+        if not isinstance(text, str):
+            raise ValueError(f"{text!r}: a text is a str; decode bytes first")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError(
+                f"{text[:40]!r} has lone surrogates, which are no characters: decode it with errors='replace'"
+            )
+        return self._live.text.take(text)
+
+    def _ended(self) -> Parts:
+        return self._live.text.end()
+
+    def _begin(self, parts: Parts, tell: Tell) -> None:
+        if self._over:
+            raise ValueError("the stream is finished or closed: open another one for further text")
+        if self._returned:
+            self.events = []
+        self._returned, self._error = False, None
+        self._translator._give(self._live, parts, tell)
+
+    def _note(self, one: Any) -> None:
+        if isinstance(one, str):
+            self._warn(one)
+        elif isinstance(one, Exception):
+            self._error = one
+        elif isinstance(one, LiveEvent | LineEnd):
+            self.events.append(one)
+            if self._on_event is not None:
+                self._on_event(one)
+
+    def _written(self) -> str:
+        if self._error is not None:
+            self.close()
+            raise self._error
+        self._returned = True
+        return "".join(event.text for event in self.events)
+
+
+class Stream(_Text):
+    """A text that is still arriving; made by `Translator.stream`. One thread at a time gives it something.
+
+    Attributes:
+        events: what the last call has brought, in order.
+    """
+
+    _queue = SimpleQueue
+
+    def feed(self, text: str) -> str:
+        """Take characters that have arrived; returns what is written until more is needed.
+
+        Raises:
+            ValueError: for what is no text, after `finish`, and where memory is short.
+        """
+        return self._run(self._taken(text))
+
+    def pause(self) -> str:
+        """Nothing has arrived for a while: let go what is held back, and end a sentence that is complete."""
+        return self._run(self._live.text.pause())
+
+    def finish(self) -> str:
+        """The text is complete: returns the rest of its translation."""
+        written = self._run(self._ended())
+        self._over = True
+        return written
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _run(self, parts: Parts) -> str:
+        self._begin(parts, self._found.put)
+        return self._answer(parts)
+
+    def _answer(self, parts: Parts) -> str:
+        while (one := self._found.get()) is not parts:
+            self._note(one)
+        return self._written()
+
+
+class AsyncStream(_Text):
+    """The same for asyncio; made by `Translator.async_stream`. The event loop goes on while the model computes.
+    What a call that was cancelled had to return, the next one returns."""
+
+    _queue = asyncio.Queue
+
+    async def feed(self, text: str) -> str:
+        """See `Stream.feed`."""
+        return await self._run(self._taken(text))
+
+    async def pause(self) -> str:
+        """See `Stream.pause`."""
+        return await self._run(self._live.text.pause())
+
+    async def finish(self) -> str:
+        """See `Stream.finish`."""
+        written = await self._run(self._ended())
+        self._over = True
+        return written
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.close()
+
+    async def _run(self, parts: Parts) -> str:
+        loop = asyncio.get_running_loop()
+        self._begin(parts, lambda one: loop.call_soon_threadsafe(self._found.put_nowait, one))
+        while (one := await self._found.get()) is not parts:  # what a call that was cancelled did not take comes first
+            self._note(one)
+        return self._written()

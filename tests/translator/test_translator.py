@@ -1,0 +1,363 @@
+"""The public API: what people's own programs do with a model, one text or many, on threads or in an event loop."""
+
+import asyncio
+import logging
+import random
+import re
+import subprocess
+import sys
+import threading
+from inspect import signature
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import duplexmt
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.streaming.live_text import LiveText
+
+from ..helpers import tiny_prefix, tiny_tokenizer
+from ..model_folder.test_artifact import save
+from ..streaming.live_texts import cut_at_random
+from .conftest import STREAMS, TEXTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def fed(stream, pieces):
+    with stream:
+        return "".join(map(stream.feed, pieces)) + stream.finish()
+
+
+# --- what comes back ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stream_writes_the_same_however_its_text_was_cut(translator, alone, seed):
+    draw = random.Random(seed)
+    assert [fed(translator.stream(), [*cut_at_random(text, draw)]) for text in TEXTS] == alone
+
+
+def test_each_line_has_its_translation_and_each_text_as_many_lines_as_before(translator, alone):
+    found = translator.translate(TEXTS)
+    for text, translation, streamed in zip(TEXTS, found, alone, strict=True):
+        assert translation.count("\n") == text.count("\n")
+        assert translation == (streamed if text.endswith("\n") else streamed.removesuffix("\n"))
+
+
+def test_what_was_written_is_returned_once_and_its_events_say_the_same(translator):
+    with translator.stream() as stream:
+        written = [stream.feed("他没有看见那个人。"), stream.feed("我们"), stream.pause(), stream.finish()]
+        assert stream.finish.__doc__
+    with translator.stream() as again:
+        events = []
+        for call in (lambda: again.feed("他没有看见那个人。"), lambda: again.feed("我们"), again.pause, again.finish):
+            text = call()
+            assert text == "".join(event.text for event in again.events)
+            assert text == written.pop(0)
+            events += again.events
+    kinds = [type(event.event) if isinstance(event, duplexmt.LiveEvent) else type(event) for event in events]
+    assert {*kinds} == {duplexmt.Read, duplexmt.Write, duplexmt.End, duplexmt.LineEnd}
+    assert kinds.count(duplexmt.End) == 2
+    assert [event.position for event in events] == sorted(event.position for event in events)
+    assert events[-1].position == len("他没有看见那个人。我们")
+
+
+def test_events_are_told_as_they_come_by_who_waits(translator):
+    seen = []
+    with translator.stream(on_event=lambda event: seen.append((threading.current_thread(), event))) as stream:
+        stream.feed(TEXTS[0])
+        assert [event for _, event in seen] == stream.events
+        assert {thread for thread, _ in seen} == {threading.current_thread()}
+
+
+def test_theta_is_the_models_own_a_streams_and_may_change(translator, alone):
+    text = TEXTS[4]
+    at = {theta: fed(translator.stream(theta), [text]) for theta in (0.0, 0.5, 1.0)}
+    assert at[0.0] != at[1.0], "or it shows nothing"
+    assert translator.theta == 0.5
+    assert at[0.5] == alone[4]
+    assert translator.translate([text], theta=1.0) == [at[1.0].removesuffix("\n")]
+    with translator.stream(0.0) as stream:
+        stream.theta = 1.0
+        assert stream.theta == 1.0
+        assert stream.feed(text) + stream.finish() == at[1.0]
+
+
+def test_what_could_not_be_translated_whole_is_logged_with_its_text(translator, caplog):
+    translator.translate(["人", "我\u200d们" * 50])
+    messages = {record.message for record in caplog.records if record.name == "duplexmt"}
+    assert all(message.startswith("text 2: ") for message in messages if "cut at" in message or "invisible" in message)
+    assert {"text 2: the translation of a sentence was cut off (max_target_tokens)"} <= messages
+    assert any("cut at 24 tokens" in message for message in messages)
+
+
+# --- many at once -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def steps(translator, monkeypatch):
+    """How many streams went into each step of the engine."""
+    sizes, answer = [], type(translator._driver.engine)._answer
+    monkeypatch.setattr(
+        type(translator._driver.engine),
+        "_answer",
+        lambda self, asking: (sizes.append(len(asking)), answer(self, asking)),
+    )
+    return sizes
+
+
+def test_streams_of_many_threads_share_the_steps_and_none_reads_anothers_text(translator, alone, steps):
+    found, many = {}, 4 * len(TEXTS)
+
+    def speak(number):
+        pieces = cut_at_random(TEXTS[number % len(TEXTS)], random.Random(number))
+        found[number] = fed(translator.stream(), pieces)
+
+    threads = [threading.Thread(target=speak, args=(number,)) for number in range(many)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [found[number] for number in range(many)] == alone * 4
+    assert max(steps) == STREAMS
+
+
+def test_streams_of_an_event_loop_do_too_and_it_goes_on_meanwhile(translator, alone, steps):
+    ticks = []
+
+    async def speak(number):
+        async with translator.async_stream() as stream:
+            pieces = cut_at_random(TEXTS[number % len(TEXTS)], random.Random(number))
+            written = "".join([await stream.feed(piece) for piece in pieces])
+            paused = await stream.pause()
+            assert paused == "".join(event.text for event in stream.events)
+            return written + paused + await stream.finish()
+
+    async def tick():
+        while True:
+            ticks.append(1)
+            await asyncio.sleep(0.001)
+
+    async def all_of_them():
+        clock = asyncio.create_task(tick())
+        found = await asyncio.gather(*map(speak, range(2 * len(TEXTS))))
+        clock.cancel()
+        return found
+
+    assert asyncio.run(all_of_them()) == alone * 2
+    assert max(steps) == STREAMS
+    assert len(ticks) > 10
+
+
+def test_whole_texts_go_side_by_side_and_no_more_of_them_are_taken_than_keep_the_engine_busy(translator, alone, steps):
+    taken = []
+
+    def for_ever():
+        while True:
+            taken.append(1)
+            yield TEXTS[4]
+
+    endless = translator.translate_each(for_ever())
+    assert [next(endless) for _ in range(4)] == [alone[4].removesuffix("\n")] * 4
+    assert len(taken) <= 3 * STREAMS
+    assert max(steps) == STREAMS
+    endless.close()
+    assert translator.translate(TEXTS * 3) == translator.translate(TEXTS) * 3
+
+
+def test_a_stream_that_was_left_in_the_midst_holds_nobody_up(translator, alone):
+    for _ in range(2 * STREAMS):
+        with translator.stream() as stream:
+            stream.feed("他没有")
+    idle = [translator.stream() for _ in range(2 * STREAMS)]  # and as many that wait for their speakers
+    for stream in idle:
+        stream.feed("他没有")
+    assert fed(translator.stream(), [TEXTS[0]]) == alone[0]
+    assert len({stream.feed("看见那个人。") + stream.finish() for stream in idle}) == 1
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------------------
+
+
+def test_where_memory_is_short_one_stream_is_told_and_the_others_go_on(translator, alone, monkeypatch):
+    with translator.stream() as unlucky, translator.stream() as other:
+        unlucky.feed("他没有看见")
+        (name,) = (name for name, one in translator._driver.streaming.items() if one is unlucky._live)
+        step = translator._driver.engine.step
+
+        def short(streams, once):
+            if any(stream.name == name for stream in streams):
+                raise ValueError("no room for the states")
+            return step(streams, once=once)
+
+        monkeypatch.setattr(translator._driver.engine, "step", short)
+        asked = threading.Thread(target=other.feed, args=(TEXTS[0],))
+        asked.start()
+        with pytest.raises(ValueError, match="no room for the states"):
+            unlucky.feed("那个人。")
+        asked.join(60)
+        monkeypatch.undo()
+        assert "".join(event.text for event in other.events) + other.finish() == alone[0]
+        with pytest.raises(ValueError, match="finished or closed: open another"):
+            unlucky.feed("人")
+
+
+def test_an_error_of_our_own_reaches_who_waits_and_the_next_text_is_translated(translator, alone, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveText, "_take", lambda self, characters: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            translator.translate(["人"])
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(translator.async_stream().feed("人"))
+    assert fed(translator.stream(), [TEXTS[0]]) == alone[0]
+
+
+@pytest.mark.parametrize("events", [0, 1, 20])
+def test_what_a_cancelled_call_had_to_return_the_next_one_returns(translator, alone, events):
+    async def impatient():
+        seen, enough = [], asyncio.Event()
+        told = lambda event: [seen.append(event), len(seen) >= events and enough.set()]  # noqa: E731
+        async with translator.async_stream(on_event=told) as stream:
+            task = asyncio.create_task(stream.feed(TEXTS[5]))
+            await (enough.wait() if events else asyncio.sleep(0))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return await stream.feed("") + await stream.finish()
+
+    assert asyncio.run(impatient()) == alone[5]
+
+
+def test_who_closes_a_stream_frees_who_waits_for_it(translator):
+    stream = translator.stream(on_event=lambda event: stream.close())
+    thread = threading.Thread(target=stream.feed, args=(TEXTS[5] * 50,))
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(stream.events) < 1000
+
+
+def test_an_event_loop_that_is_closed_in_the_midst_harms_no_other_text(translator, alone):
+    async def leave():
+        stream = translator.async_stream()
+        task = asyncio.create_task(stream.feed(TEXTS[5] * 3))
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(leave())
+    assert fed(translator.stream(), [TEXTS[0]]) == alone[0]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda one: one.translate("人"), r"texts='人': give a list of texts, such as \['人'\]"),
+        (lambda one: one.translate([b"x"]), "b'x': a text is a str; decode bytes first"),
+        (lambda one: one.translate(["人", None, "人"]), "None: a text is a str"),
+        (lambda one: one.translate(["\ud83d"]), "lone surrogates"),
+        (lambda one: one.stream(1.5), "theta=1.5: the EMIT threshold must be a number between 0 and 1"),
+        (lambda one: one.translate(["人"], theta="high"), "theta=high: .* between 0 and 1"),
+        (lambda one: setattr(one.stream(), "theta", -1), "theta=-1: .* between 0 and 1"),
+        (lambda one: one.stream().feed(None), "None: a text is a str"),
+        (lambda one: [stream := one.stream(), stream.finish(), stream.feed("人")], "finished or closed: open another"),
+        (lambda one: [stream := one.stream(), stream.close(), stream.finish()], "finished or closed: open another"),
+        (lambda one: asyncio.run(one.async_stream().feed(7)), "7: a text is a str"),
+    ],
+)
+def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator, mistake, message):
+    with pytest.raises(ValueError, match=message):
+        mistake(translator)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"device": "tpu9"}, "device='tpu9'"),
+        ({"quantize": "int3"}, "quantize=int3: must be 'int8'"),
+        ({"run_as": "guess"}, "run_as='guess': must be one of grid, waitk"),
+        ({"run_as": "waitk", "setting": 3}, "holds a grid model, which cannot be run as that"),
+        ({"setting": 3}, "setting=3: of what"),
+        ({"max_streams": 0}, "max_streams=0: must be at least 1"),
+        ({"max_target_tokens": 0}, "max_target_tokens=0: must be at least 1"),
+        ({"max_repeats": 1}, "max_repeats=1: must be at least 2"),
+        ({"max_sentence_tokens": 10_000}, "max_sentence_tokens=10000: must lie between 1 and"),
+        ({"anchor": 12}, "anchor=12: .* trained with anchor 0"),
+    ],
+)
+def test_a_value_that_breaks_its_rule_is_refused_by_load(folder, given, message):
+    with pytest.raises(ValueError, match=message):
+        duplexmt.load(folder, **{"device": "cpu"} | given)
+
+
+def test_other_systems_are_run_by_name_and_have_no_theta(tmp_path):
+    model = tiny_prefix("multi", seed=3, anchor=12, vocab_size=len(tiny_tokenizer()))
+    saved = save(tmp_path / "model", model, tokens=stream_tokens(tiny_tokenizer()), policy={})
+    for run_as, setting in (("confidence", 0.4), ("waitk", 2), ("lsg", 0.3)):
+        found = duplexmt.load(saved, device="cpu", run_as=run_as, setting=setting, max_target_tokens=8)
+        assert found.theta is None
+        assert found.translate(["他没有看见那个人。"]) != [""]
+        with pytest.raises(ValueError, match=r"theta=0\.5: only a grid has a θ"):
+            found.stream(0.5)
+    with pytest.raises(ValueError, match="no grid: say what to run it as"):
+        duplexmt.load(saved, device="cpu")
+
+
+# --- the package --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_printed(folder, capfd):
+    logging.getLogger("duplexmt").debug("nobody listens")
+    assert duplexmt.load(folder, device="cpu", max_target_tokens=8).translate(["他没有看见那个人。"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_importing_it_loads_next_to_nothing_and_a_name_what_it_needs():
+    code = "import sys, duplexmt\nassert len(duplexmt.__all__) < 15 and {*duplexmt.__all__} <= {*dir(duplexmt)}\n"
+    code += "assert not {'torch', 'transformers', 'numpy', 'websockets'} & {*sys.modules}\n"
+    code += "duplexmt.Client, duplexmt.Read\nassert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_every_public_name_is_typed_and_there():
+    typed = re.findall(r" as (\w+)$", (ROOT / "duplexmt" / "__init__.pyi").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(typed) == duplexmt.__all__
+    for name in duplexmt.__all__:
+        assert getattr(duplexmt, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        duplexmt.lode  # noqa: B018
+
+
+def test_its_defaults_are_those_of_the_commands(folder):
+    settings = yaml.safe_load((ROOT / "conf" / "translate.yaml").read_text(encoding="utf-8"))
+    served = yaml.safe_load((ROOT / "conf" / "serve.yaml").read_text(encoding="utf-8"))["engine"]
+    given = {
+        name: one.default for name, one in signature(duplexmt.load).parameters.items() if one.default is not one.empty
+    }
+    assert given.pop("max_streams") == served["max_streams"]
+    assert given.pop("adaptive") is None
+    assert given == {name: settings[name] for name in given}
+    adaptive = yaml.safe_load((ROOT / "conf" / "adaptive" / "default.yaml").read_text(encoding="utf-8"))
+    assert vars(duplexmt.translator.translator.ADAPTIVE) == adaptive
+
+
+def test_the_page_of_the_api_has_every_name_and_parameter():
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    for name in duplexmt.__all__:
+        assert f"`{name}" in page or f".{name}" in page, name
+    methods = [getattr(duplexmt.Translator, name) for name in ("translate", "translate_each", "stream", "async_stream")]
+    methods += [getattr(duplexmt.Stream, name) for name in ("feed", "pause", "finish", "close")]
+    for method in (duplexmt.load, *methods):
+        assert f"{method.__name__}(" in page
+        for parameter in signature(method).parameters:
+            assert parameter == "self" or f"`{parameter}`" in page, (method, parameter)
+    for event in (duplexmt.LiveEvent, duplexmt.Read, duplexmt.Write, duplexmt.End, duplexmt.LineEnd):
+        for field in event.__dataclass_fields__:
+            assert f"`{field}`" in page, (event, field)
+
+
+def test_the_model_computes_without_gradients(translator):
+    assert all(not weight.requires_grad or weight.grad is None for weight in translator.loaded.model.parameters())
+    assert torch.is_grad_enabled()
