@@ -19,6 +19,7 @@ from .attention import approximate_attention, exact_attention
 from .cells import Cells
 from .knobs import check_grid, rows_stand_alone
 
+PAPER: dict[str, Any] = {"attention": "approximate", "input_attends_output": True, "softmax": "joint"}
 Sizes = tuple[int, int]  # of the source stream and of the target stream, in a list of both
 
 
@@ -44,9 +45,9 @@ class GridModel(TwoHeads):
         self,
         backbone: nn.Module,
         *,
-        attention: str = "approximate",
-        input_attends_output: bool = True,
-        softmax: str = "joint",
+        attention: str = PAPER["attention"],
+        input_attends_output: bool = PAPER["input_attends_output"],
+        softmax: str = PAPER["softmax"],
         anchor: str | int = "source_length",
         emit_hidden: int = 0,
     ) -> None:
@@ -222,30 +223,17 @@ def as_it_is(states: Tensor) -> Tensor:
     return states
 
 
-def build_grid(
-    backbone: nn.Module,
-    *,
-    attention: str = "approximate",
-    input_attends_output: bool = True,
-    softmax: str = "joint",
-    anchor: str | int = "source_length",
-    emit_hidden: int = 0,
-) -> "GridModel | DecoderModel":
+def build_grid(backbone: nn.Module, **options: Any) -> "GridModel | DecoderModel":
     """The model of a grid: where no row reads another, a plain decoder over rows, else the grid of the paper.
 
     Arguments as for `GridModel`.
     """
-    if rows_stand_alone(attention, input_attends_output, softmax):
-        check_grid(attention, softmax, emit_hidden)
-        return DecoderModel(backbone, emit_hidden=emit_hidden, anchor=anchor)
-    return GridModel(
-        backbone,
-        attention=attention,
-        input_attends_output=input_attends_output,
-        softmax=softmax,
-        anchor=anchor,
-        emit_hidden=emit_hidden,
-    )
+    kind = {name: options.get(name, default) for name, default in PAPER.items()}
+    if not rows_stand_alone(**kind):
+        return GridModel(backbone, **options)
+    others = {"emit_hidden": 0} | {name: value for name, value in options.items() if name not in kind}
+    check_grid(kind["attention"], kind["softmax"], others["emit_hidden"])
+    return DecoderModel(backbone, **others)
 
 
 def check_backbone(config: Any) -> int | None:
