@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ..kernels.lora import linear
 from ..kernels.norm import rms_norm
-from ..kernels.swiglu import gated
 from .attention import contexts_under
 from .rope import rotate, signed
 
@@ -47,7 +46,7 @@ def finish_block(layer: Any, states: Tensor, context: Tensor) -> Tensor:
 def add_mlp(layer: Any, states: Tensor) -> Tensor:
     """The second half of a decoder block, with its residual: `[..., D]` → `[..., D]`."""
     mlp, normed = layer.mlp, rms_norm(states, layer.post_attention_layernorm)
-    hidden = gated(mlp.act_fn, linear(mlp.gate_proj, normed), linear(mlp.up_proj, normed))
+    hidden = mlp.act_fn(linear(mlp.gate_proj, normed)) * linear(mlp.up_proj, normed)
     return states + linear(mlp.down_proj, hidden)
 
 

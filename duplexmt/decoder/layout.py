@@ -37,20 +37,14 @@ class Layout:
     source: Tensor  # first place of its pair's source
     targets: Tensor  # [N], where the target tokens are whose states are wanted
     first: Tensor | None  # [S + Σ Y], first place of each of the batch's tokens, where its position is the same at all
-    streams: (
-        Tensor  # [4, n], on the CPU, of each stream: its first place, that of its source, source tokens seen, length
-    )
+    streams: Tensor  # [4, n], on the CPU: of each stream its first place, its source's, source tokens seen, length
     shapes: tuple[tuple[int, int], ...]  # source tokens and longest target of each pair
     blocks: tuple[Tensor, ...] | None  # of a list of constant length: how many blocks of keys each block of queries
     # reads, and which, and how many of queries each block of keys is read by, and which: `[1, 1, n]` and `[1, 1, n, n]`
 
     @staticmethod
     def of(
-        shapes: Sequence[tuple[int, int]],
-        rows: Sequence[Sequence[Tensor]],
-        anchor: str | int,
-        source_lengths: Sequence[int] | None = None,
-        device: torch.device | str = "cpu",
+        shapes: Sequence[tuple[int, int]], rows: Sequence[Sequence[Tensor]], *further: Any, **named: Any
     ) -> "Layout":
         """The layout of pairs, source and then targets, pair after pair.
 
@@ -58,12 +52,12 @@ class Layout:
             shapes: source and target tokens of each pair.
             rows: the targets of each pair: how many source tokens each of its first tokens sees, `[Y']` int64 on the
                 CPU, at least 1 and at most all there are.
-            anchor, source_lengths, device: as for `Layout.packed`.
+            further, named: see `packed`.
         """
         flat = list(itertools.chain(*rows))
         counts, lengths = (torch.tensor(list(map(len, parts)), dtype=torch.int64) for parts in (rows, flat))
         sees = torch.cat(flat) if flat else counts.new_empty(0)
-        return Layout.packed(shapes, counts, lengths, sees, anchor, source_lengths, device)
+        return Layout.packed(shapes, counts, lengths, sees, *further, **named)
 
     @staticmethod
     def packed(
@@ -80,7 +74,7 @@ class Layout:
         """The same of all targets one after the other, int64 on the CPU.
 
         Args:
-            shapes: source and target tokens of each pair.
+            shapes: as for `of`.
             counts: targets of each pair, `[B]`.
             lengths: tokens of each target, `[R]`; they are the first of the pair's.
             sees: source tokens that each token sees, `[N]`.

@@ -9,7 +9,8 @@ from tqdm import tqdm
 from data_prep.reading import Pair
 
 from ..data.tokenizer import SourceTokens, source_spans, token_ids
-from ..streaming.events import End, System, Write
+from ..streaming.engine import Engine
+from ..streaming.events import End, Write
 from ..streaming.text import GrowingText
 
 Record = dict[str, Any]
@@ -70,7 +71,7 @@ def tokenise(
     ]
 
 
-def translate(system: System, sentences: Sequence[Sentence], tokenizer: Any) -> Iterator[Record]:
+def translate(system: Engine, sentences: Sequence[Sentence], tokenizer: Any) -> Iterator[Record]:
     """Translate sentences; yield a record, ready for `hypotheses.jsonl`, as soon as a translation has ended.
 
     Records hold `id`, `source`, `source_tokens`, `references`, `reference_lengths` (model tokens), `text`, `tokens`,
@@ -115,7 +116,7 @@ def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any
 
 
 def translate_pairs(
-    system: System, pairs: Sequence[Pair], tokenizer: Any, source_tokens: SourceTokens | None = None
+    system: Engine, pairs: Sequence[Pair], tokenizer: Any, source_tokens: SourceTokens | None = None
 ) -> list[Record]:
     """Translate the sources of test pairs, with a progress bar; one record a pair, in order (see `translate`)."""
     sources, references = [pair.source for pair in pairs], [[pair.target] for pair in pairs]

@@ -35,7 +35,7 @@ from torch import Tensor
 from ..decoder.cache import check_memory, free_bytes
 from ..decoder.rope import signed
 from ..kernels.packed import Norm, PackedLayer, packed_layers
-from .lines import I, ManySteps, O, OneStep, Steps
+from .lines import I, O, Steps
 from .model import GridModel
 from .step_attention import Heads, StepAttention, join, scores
 
@@ -114,7 +114,6 @@ class GridCache:
         self.statistics = torch.promote_types(weight.dtype, torch.float32)
         self.layers = [LayerCache(slots, length, heads, weight, not self.joint) for _ in self.decoder.layers]
         self.first_q = weight.new_zeros(2, slots, length, *heads)  # layer 0's queries, which no step changes
-        self.views: dict[tuple[int, int, int], Tensor] = {}  # of single streams, see `OneStep`
 
     @property
     def bytes_per_token(self) -> int:
@@ -185,12 +184,8 @@ class GridCache:
             ValueError: if a stream outgrows a sliding window of the backbone, or the cache the memory.
         """
         rows, W, T = self.append(slots, emits, tokens)
-        if len(rows) > 1:
-            kinds = any(emits), not all(emits)
-            return self.advance(torch.tensor(rows, device=self.device).T, W, T, pack=True, kinds=kinds)
-        slot, emits_here, token, _, at, start = rows[0]
-        self.tokens[O if emits_here else I, slot, at] = token
-        return self._advance(OneStep(self, slot, bool(emits_here), W, at, start))
+        kinds = any(emits), not all(emits)
+        return self.advance(torch.tensor(rows, device=self.device).T, W, T, pack=True, kinds=kinds)
 
     def append(
         self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]
@@ -228,7 +223,7 @@ class GridCache:
         Returns:
             Final-normed target state of each stream's present cell, `[n, D]`.
         """
-        return self._advance(ManySteps(self, inputs, W, T, kinds, pack))
+        return self._advance(Steps(self, inputs, W, T, kinds, pack))
 
     def _advance(self, steps: Steps) -> Tensor:
         """The cells of a step, layer by layer."""
@@ -364,7 +359,6 @@ class GridCache:
         for cache in self.layers:
             cache.resize(slots, length)
         self.first_q = resized(self.first_q, slots, length)
-        self.views.clear()
 
 
 def resized(old: Tensor, slots: int, length: int) -> Tensor:

@@ -19,6 +19,7 @@ from .attention import approximate_attention, exact_attention
 from .cells import Cells
 from .knobs import check_grid, rows_stand_alone
 
+PAPER: dict[str, Any] = {"attention": "approximate", "input_attends_output": True, "softmax": "joint"}
 Sizes = tuple[int, int]  # of the source stream and of the target stream, in a list of both
 
 
@@ -44,9 +45,9 @@ class GridModel(TwoHeads):
         self,
         backbone: nn.Module,
         *,
-        attention: str = "approximate",
-        input_attends_output: bool = True,
-        softmax: str = "joint",
+        attention: str = PAPER["attention"],
+        input_attends_output: bool = PAPER["input_attends_output"],
+        softmax: str = PAPER["softmax"],
         anchor: str | int = "source_length",
         emit_hidden: int = 0,
     ) -> None:
@@ -127,7 +128,7 @@ class GridModel(TwoHeads):
         """
         self.check_window(*max(cells.shapes, key=sum))  # of a pair: which others stand beside it does not matter
         decoder = self.causal_lm.model
-        grow_I = cells.over_rows if self.input_attends_output else as_it_is
+        grow_I = cells.over_rows if self.input_attends_output else lambda tokens: tokens  # one state a token
         # eq:grid-init: I does not depend on y yet, nor O on x. So layer 0 projects each token once; after it O has a
         # state for each cell, and so has I where it attends to O.
         # The residual stream has the precision of what is trained, even where the frozen backbone is in half precision.
@@ -177,9 +178,8 @@ class GridModel(TwoHeads):
         if self.attention == "approximate":
             (q_O,) = self.blocks.project(layer, O, cos_O, sin_O, "q")
             O, cos_O, sin_O = map(cells.row_0, (O, cos_O, sin_O))
-            (k_I, k_O), (v_I, v_O) = on_both_streams(
-                lambda *states: self.blocks.project(layer, *states, "kv"), (I, O), (cos_I, cos_O), (sin_I, sin_O)
-            )
+            both = (torch.cat(pair) for pair in ((I, O), (cos_I, cos_O), (sin_I, sin_O)))
+            (k_I, k_O), (v_I, v_O) = (p.split((len(I), len(O))) for p in self.blocks.project(layer, *both, "kv"))
         else:
             k_I, v_I = self.blocks.project(layer, I, cos_I, sin_I, "kv")
             q_O, k_O, v_O = self.blocks.project(layer, O, cos_O, sin_O)
@@ -203,50 +203,17 @@ class GridModel(TwoHeads):
             )
 
 
-def on_both_streams(function: Callable[..., Any], *streams: tuple[Tensor, Tensor]) -> Any:
-    """Apply a per-position function to both streams at once, as they share all weights.
-
-    Args:
-        function: of one list of positions for each pair in `streams`; returns as many positions, or a tuple of such.
-        streams: pairs `(I, O)` of states `[n, …]`.
-
-    Returns:
-        The function's values for I and for O; a tuple of such pairs where the function returns a tuple.
-    """
-    sizes = [len(stream) for stream in streams[0]]
-    result = function(*(torch.cat(pair) for pair in streams))
-    return tuple(part.split(sizes) for part in result) if isinstance(result, tuple) else result.split(sizes)
-
-
-def as_it_is(states: Tensor) -> Tensor:
-    """The states themselves: with I←O off the source stream keeps one state a token."""
-    return states
-
-
-def build_grid(
-    backbone: nn.Module,
-    *,
-    attention: str = "approximate",
-    input_attends_output: bool = True,
-    softmax: str = "joint",
-    anchor: str | int = "source_length",
-    emit_hidden: int = 0,
-) -> "GridModel | DecoderModel":
+def build_grid(backbone: nn.Module, **options: Any) -> "GridModel | DecoderModel":
     """The model of a grid: where no row reads another, a plain decoder over rows, else the grid of the paper.
 
     Arguments as for `GridModel`.
     """
-    if rows_stand_alone(attention, input_attends_output, softmax):
-        check_grid(attention, softmax, emit_hidden)
-        return DecoderModel(backbone, emit_hidden=emit_hidden, anchor=anchor)
-    return GridModel(
-        backbone,
-        attention=attention,
-        input_attends_output=input_attends_output,
-        softmax=softmax,
-        anchor=anchor,
-        emit_hidden=emit_hidden,
-    )
+    kind = {name: options.get(name, default) for name, default in PAPER.items()}
+    if not rows_stand_alone(**kind):
+        return GridModel(backbone, **options)
+    others = {"emit_hidden": 0} | {name: value for name, value in options.items() if name not in kind}
+    check_grid(kind["attention"], kind["softmax"], others["emit_hidden"])
+    return DecoderModel(backbone, **others)
 
 
 def check_backbone(config: Any) -> int | None:

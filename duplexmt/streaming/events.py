@@ -1,8 +1,7 @@
-"""What a simultaneous system does, event by event, and the protocol every system follows."""
+"""What a simultaneous system does, event by event."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 
 @dataclass(slots=True)
@@ -39,19 +38,6 @@ class End:
 
 
 Event = Read | Write | End
-
-
-class System(Protocol):
-    """A simultaneous translation system."""
-
-    def translate(
-        self, sources: Sequence[Sequence[int]], contexts: Sequence[Sequence[int]] | None = None
-    ) -> Iterator[Event]:
-        """Translate sentences given as token ids without end token; events of a stream come in order.
-
-        `contexts` are the sentences before, for a model trained with context.
-        """
-        ...
 
 
 @dataclass

@@ -112,7 +112,8 @@ class SettledTokens:
             raise UnknownKind("it begins anew, with a space, behind its added tokens")
         model = description["model"]
         self.of_bytes = "ByteLevel" in json.dumps(description["pre_tokenizer"])
-        self.vocabulary = sorted(vocabulary_of(model))
+        entries = model["vocab"]  # of a Unigram model with their scores
+        self.vocabulary = sorted(entries if isinstance(entries, dict) else [entry for entry, _ in entries])
         self.longest = max(map(len, self.vocabulary))
         check_model(model, set(self.vocabulary), self.of_bytes)
         self.model = self.merges = self.backend.model
@@ -195,11 +196,11 @@ class SettledTokens:
         """Tokens that all continuations of a piece have in common; characters of the piece that these are, if known."""
         tokens, size = self._encode(piece), len(piece)
         if self.merges is not self.model:
-            tokens = [one for one, _ in takewhile(_equal, zip(tokens, self._merged(piece), strict=False))]
+            tokens = _common(tokens, self._merged(piece))
         for start in range(max(0, len(piece) - self.longest), len(piece)):
             if self._begins_an_entry(piece[start:]):
                 other = self._merged(piece[:start])
-                common = [one for one, _ in takewhile(_equal, zip(tokens, other, strict=False))]
+                common = _common(tokens, other)
                 if len(common) < len(tokens):
                     tokens, size = common, start if len(common) == len(other) else 0
                 if not tokens:
@@ -353,12 +354,6 @@ def check_normalizer(normalizer: dict[str, Any] | None) -> set[str]:
     return {step["type"] for step in steps} - {"NFC"}
 
 
-def vocabulary_of(model: dict[str, Any]) -> list[str]:
-    """All that a tokenizer's model may make a token of."""
-    vocabulary = model["vocab"]
-    return [entry for entry, _ in vocabulary] if isinstance(vocabulary, list) else list(vocabulary)
-
-
 def check_model(model: dict[str, Any], vocabulary: set[str], of_bytes: bool) -> None:
     """Whether a tokenizer's model is a Unigram model, or a byte-pair encoding that looks at nothing past a piece's
     tokens and leaves out no character.
@@ -384,5 +379,5 @@ def _begins(text: str, token: str) -> int | None:
     return next((len(text) - size for size in range(len(token) - 1, 0, -1) if text.endswith(token[:size])), None)
 
 
-def _equal(pair: tuple[int, int]) -> bool:
-    return pair[0] == pair[1]
+def _common(tokens: list[int], others: list[int]) -> list[int]:
+    return [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(tokens, others, strict=False))]
