@@ -89,8 +89,8 @@ def guide(
     y_at = path_of(worth, source_lengths, target_lengths)
     area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
     every = emit_mask(y_at, cells.width[1]), worth
-    mask, advantages = (cells.flat(one if rows is None else rows.of_all(one)) for one in every)
-    advantages = advantages if regret else None
+    mask, of_cells = (cells.flat(one if rows is None else rows.of_all(one)) for one in every)
+    advantages = of_cells if regret else None
     return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area, stand_for)
 
 

@@ -226,7 +226,10 @@ def possible_ways(states: Tensor, bias: Tensor | None) -> list[str]:
     """Those that can take such states on this machine: on a GPU, for a head without bias."""
     if bias is not None or not use_triton(states):
         return []
-    here = {by_pytorch: states.dtype == torch.float32, by_apple: find_spec("cut_cross_entropy") is not None}
+    here: dict[Callable[..., Tensor], bool] = {
+        by_pytorch: states.dtype == torch.float32,
+        by_apple: find_spec("cut_cross_entropy") is not None,
+    }
     return [way for way, function in WAYS.items() if here.get(function, True)]
 
 
@@ -245,13 +248,13 @@ def fastest_way(
     if not ways:
         return PIECES
     form = (*weight.shape, trained, states.dtype, len(states).bit_length(), round(share, 1), chunk)
-    inputs = [hidden.detach().requires_grad_(), weight.detach().requires_grad_(trained)]
+    given, head = hidden.detach().requires_grad_(), weight.detach().requires_grad_(trained)
     labels = torch.arange(len(states), device=states.device) % len(weight)
     upstream = (labels < share * len(states)).to(torch.float32)
 
     def passes(way: str) -> None:
-        losses = loss_heatmap(*inputs, None, labels, chunk, math.ceil(share * len(states)), way)
-        torch.autograd.grad(losses, inputs[: 1 + trained], upstream.to(losses.dtype))
+        losses = loss_heatmap(given, head, None, labels, chunk, math.ceil(share * len(states)), way)
+        torch.autograd.grad(losses, [given, head][: 1 + trained], upstream.to(losses.dtype))
 
     works = {way: partial(passes, way) for way in ways if _way_proves_itself(way, states)}
     return fastest("text head", form, states.device, {PIECES: partial(passes, PIECES), **works})

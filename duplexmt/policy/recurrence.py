@@ -2,12 +2,14 @@
 best of all places before it carries on. On a GPU it is one launch, however many steps there are.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from ..kernels.triton_use import proves_itself, use_triton
 
-COMBINED = {"sum": torch.add, "min": torch.minimum}
+COMBINED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.add, "min": torch.minimum}
 KERNEL = "The Triton kernel of the best path"
 
 
@@ -28,7 +30,7 @@ def running_best(gains: Tensor, by: str) -> Tensor:
     if use_triton(gains) and _kernel_proves_itself(gains, by):
         from . import recurrence_triton
 
-        return recurrence_triton.running_best(gains, by)
+        return recurrence_triton.running_best(gains, by, block_of(gains.shape[2]))
     return naive_running_best(gains, by)
 
 
@@ -57,7 +59,7 @@ def _kernel_proves_itself(like: Tensor, by: str) -> bool:
     def fast(gains: Tensor) -> tuple[Tensor]:
         from . import recurrence_triton
 
-        return (recurrence_triton.running_best(gains, by),)
+        return (recurrence_triton.running_best(gains, by, block_of(W)),)
 
     def naive(gains: Tensor) -> tuple[Tensor]:
         return (naive_running_best(gains, by),)

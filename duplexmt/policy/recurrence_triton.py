@@ -5,8 +5,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .recurrence import block_of
-
 
 @triton.jit
 def _larger(a, b):  # type: ignore[no-untyped-def]
@@ -25,12 +23,13 @@ def _steps(gains, best, S, N, W, BLOCK: tl.constexpr, summed: tl.constexpr):  # 
         tl.store(best + at, start, mask=lane < W)
 
 
-def running_best(gains: Tensor, by: str) -> Tensor:
-    """Same as `recurrence.running_best`, of contiguous gains on a GPU (or under Triton's interpreter)."""
-    (S, N, W), BLOCK = gains.shape, block_of(gains.shape[2])
+def running_best(gains: Tensor, by: str, block: int) -> Tensor:
+    """Same as `recurrence.running_best`, of contiguous gains on a GPU (or under Triton's interpreter), by programs for
+    up to `block` places (`recurrence.block_of`)."""
+    S, N, W = gains.shape
     best = torch.empty_like(gains)
     if gains.numel():
         with torch.cuda.device_of(gains):  # Triton launches on the current device
-            warps = min(8, max(1, BLOCK // 128))
-            _steps[(N,)](gains, best, S, N, W, BLOCK=BLOCK, summed=by == "sum", num_warps=warps)
+            warps = min(8, max(1, block // 128))
+            _steps[(N,)](gains, best, S, N, W, BLOCK=block, summed=by == "sum", num_warps=warps)
     return best
