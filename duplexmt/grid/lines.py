@@ -49,8 +49,10 @@ class Steps:
         if pack and self.n == 1:  # slices, as they are views
             line, new, token = torch.stack((begin_line, begin_new, self.new_index)).flatten().tolist()
             self.line_index: Index = slice(line, line + W)
-            self.stream_index, self.new_index = slice(new, new + T), slice(token, token + 1)
-            self.first_index, self.last_index = slice(0, 1), slice(W - 1, W)
+            self.stream_index: Index = slice(new, new + T)
+            self.new_index = slice(token, token + 1)
+            self.first_index: Index = slice(0, 1)
+            self.last_index: Index = slice(W - 1, W)
             self.m, self.ragged = W, False
             self.stream_of_cell, along = lengths.new_zeros(W), cache.counting[:W]
         else:
@@ -61,12 +63,12 @@ class Steps:
             if pack:
                 self.index = exist.flatten().nonzero()[:, 0]
                 self.place = exist.flatten().cumsum(0) - 1  # of cells that do not exist: that of the one before
-                self.last_index = lengths.cumsum(0) - 1
-                self.first_index = self.last_index + 1 - lengths
+                ends = lengths.cumsum(0)
+                self.first_index, self.last_index = ends - lengths, ends - 1
             else:
                 self.index = torch.arange(self.n * W, device=slots.device)
-                self.first_index = torch.arange(0, self.n * W, W, device=slots.device)
-                self.last_index = self.first_index + lengths - 1
+                begins = torch.arange(0, self.n * W, W, device=slots.device)
+                self.first_index, self.last_index = begins, begins + lengths - 1
             self.m = len(self.index)
             self.ragged = self.m < self.n * W
             self.stream_of_cell, along = self.index // W, self.index % W
