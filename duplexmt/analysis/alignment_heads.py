@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..data.tokenizer import StreamTokens, token_ids
-from ..decoder.cache import TARGET, Append, DecoderCache, Token
+from ..decoder.cache import TARGET, Append, DecoderCache, Run
 from ..decoder.layout import SOURCE
 from ..decoder.model import DecoderModel
 from ..model_folder.artifact import choose_device, load_model_folder
@@ -62,11 +62,10 @@ def attended(model: DecoderModel, tokens: StreamTokens, source: Sequence[int], t
     before, whole = len(tokens.source_prefix), [*tokens.prefix(()), *source, tokens.end]
     target = [tokens.seed, *tokens.target_prefix, *text]
     anchor = len(whole) if model.anchor == "source_length" else int(model.anchor)
-    placed = [Token(SOURCE, x, token, x, x + 1) for x, token in enumerate(whole)]
-    placed += [Token(TARGET, y, token, anchor + y, len(whole)) for y, token in enumerate(target)]
-    append = Append(0, placed, attended=slice(before, before + len(source)))
+    runs = [Run(SOURCE, 0, whole, 0), Run(TARGET, 0, target, anchor, len(whole))]
+    append = Append(runs, attended=slice(before, before + len(source)))
     DecoderCache(model).append([append])
-    return torch.cat(append.weights)[:, len(placed) - len(text) - 1 : -1]
+    return torch.cat(append.weights)[:, len(append) - len(text) - 1 : -1]
 
 
 def best_heads(

@@ -12,8 +12,9 @@ does not see the rest. What a token sees is the rule of `layout`: the source bel
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 import psutil
 import torch
 from torch import Tensor
@@ -30,25 +31,28 @@ TARGET, REFERENCE = 1, 2  # lines; REFERENCE: a second view of the same translat
 MANY = 16  # streams with several tokens, from which on the shorter half of them attends apart from the longer
 
 
-class Token(NamedTuple):
-    """One token to append."""
+class Run(NamedTuple):
+    """Tokens to append to a line, one after the other."""
 
     line: int
-    place: int  # in its line
-    token: int
-    position: int  # rotary
-    sees: int  # source tokens; of a source token those up to itself
+    place: int  # of the first, in its line
+    tokens: Sequence[int]
+    position: int  # of the first, rotary
+    sees: int = 0  # source tokens, each of them; a source token sees those up to itself
 
 
 @dataclass(slots=True)
 class Append:
     """What one slot appends, and which of these tokens' states are asked for."""
 
-    slot: int
-    tokens: Sequence[Token]
+    runs: Sequence[Run]
     wanted: Sequence[int] = (-1,)
     attended: slice | None = None  # of the source, how much each token attends to it is asked for
     weights: list[Tensor] = field(default_factory=list)  # the answer, by layer: `[heads, tokens, attended]`
+    slot: int = 0
+
+    def __len__(self) -> int:
+        return sum([len(run.tokens) for run in self.runs])
 
 
 class DecoderCache:
@@ -78,14 +82,16 @@ class DecoderCache:
         self.device, self.dtype = model.device, model.dtype
         self.sizes = entry_sizes(model)
         self.slots, self.length = 0, 0
-        self.keys: list[Tensor] = []  # of each layer, [slots, length, lines, K, E]
-        self.values: list[Tensor] = []
-        self.positions = torch.empty(0, device=self.device)  # [slots, length, lines]
+        self.entries: list[Tensor] = []  # of each layer, [slots, length, lines, keys and values]
+        self.positions = torch.empty(0, dtype=torch.int64, device=self.device)  # [slots, length, lines]
+        self.mask_values = [torch.tensor(value, dtype=self.dtype, device=self.device) for value in (0.0, -torch.inf)]
         self.packed: list[PackedLayer] | None = None
+        self.sliding = True  # whether some layers may have windows
         if model.patched:  # of whose layers all is known
             self.packed = packed_layers(model.decoder.layers, free_bytes(self.device), self.dtype)
             self.norm = Norm(model.decoder.norm, self.dtype)
             self.windows = [window_of(layer.self_attn) for layer in model.decoder.layers]
+            self.sliding = any(self.windows)
         self.rope = torch.empty(0, device=self.device)
         self.make_room(slots, length)
 
@@ -98,26 +104,23 @@ class DecoderCache:
     @property
     def bytes(self) -> int:
         """Memory of the cached states."""
-        return sum(entries.nbytes for entries in (*self.keys, *self.values))
+        return sum(entries.nbytes for entries in self.entries)
 
     @torch.inference_mode()
-    def append(self, asked: Sequence[Append]) -> list[Tensor]:
+    def append(self, asked: Sequence[Append]) -> Tensor:
         """Take slots further, any number of tokens each.
 
         Returns:
-            Of each the final-normed states asked for, `[wanted, D]`.
+            The final-normed states asked for, one slot's after the other's, `[Σ wanted, D]`.
 
         Raises:
             ValueError: if there is no memory for as many tokens.
         """
-        self.make_room(
-            1 + max(one.slot for one in asked), 1 + max(token.place for one in asked for token in one.tokens)
-        )
+        length = max([run.place + len(run.tokens) for one in asked for run in one.runs])
+        self.make_room(1 + max([one.slot for one in asked]), length)
         step = _Step(self, asked)
         states = self._states(step)
-        if step.wanted is None:
-            states = states.index_select(0, step.wanted_places)
-        return list(states.split([len(one.wanted) for one in step.asked]))
+        return states if step.chosen is None or step.wanted is not None else states.index_select(0, step.chosen)
 
     def _states(self, step: "_Step") -> Tensor:
         if self.packed is None:
@@ -126,11 +129,12 @@ class DecoderCache:
         cos, sin = self._rotation(step.position, step.highest)
         last = len(self.packed) - 1
         for number, (layer, window) in enumerate(zip(self.packed, self.windows, strict=True)):
-            q, k, v = layer.split(layer.project(hidden, cos, sin))
+            heads = layer.project(hidden, cos, sin)
+            q = heads[:, : layer.H]
+            step.keep(number, heads[:, layer.H :].flatten(1))
             if number == last and step.wanted is not None:
                 hidden, q = hidden.index_select(0, step.wanted), q.index_select(0, step.wanted)
-            context = step(number, q.flatten(1, 2), k, v, layer.scale, window, None)
-            hidden = layer.finish(hidden, context.flatten(1))
+            hidden = layer.finish(hidden, step.attend(number, q, layer.scale, window, None))
         return self.norm(hidden)
 
     def _rotation(self, positions: Tensor, highest: int) -> tuple[Tensor, Tensor]:
@@ -160,16 +164,17 @@ class DecoderCache:
         check_memory(new_slots, new_length, self.bytes_per_token, self.device, self.max_bytes)
         with torch.inference_mode(False), torch.no_grad():  # tensors that may be written to in any mode
 
-            def resized(old: Tensor | None, dtype: torch.dtype, *shape: int) -> Tensor:
-                new = torch.zeros(new_slots, new_length, self.lines, *shape, dtype=dtype, device=self.device)
+            def resized(old: Tensor | None, dtype: torch.dtype, *size: int) -> Tensor:
+                new = torch.zeros(new_slots, new_length, self.lines, *size, dtype=dtype, device=self.device)
                 if old is not None:
                     new[: self.slots, : self.length] = old
                 return new
 
-            for entries, shapes in zip((self.keys, self.values), zip(*self.sizes, strict=True), strict=True):
-                old: list[Tensor | None] = [*entries] or [None] * len(shapes)
-                entries[:] = [resized(one, self.dtype, *shape) for one, shape in zip(old, shapes, strict=True)]
+            old = self.entries or [None] * len(self.sizes)
+            sizes = [sum(shape.numel() for shape in shapes) for shapes in self.sizes]
+            self.entries = [resized(one, self.dtype, size) for one, size in zip(old, sizes, strict=True)]
             self.positions = resized(self.positions if self.slots else None, torch.int64)
+            self.along = torch.arange(new_length, device=self.device)[:, None]
         self.slots, self.length = new_slots, new_length
 
 
@@ -181,51 +186,63 @@ class _Step:
 
     first: Tensor | None = None  # this and the next: of `Packed`, for training
     again = torch.empty(0)
-    wanted: Tensor | None
+    wanted: Tensor | None = None  # which states the last layer computes; None for all
 
     def __init__(self, cache: DecoderCache, asked: Sequence[Append]) -> None:
         self.cache, self.asked = cache, asked
-        device = cache.device
-        by_length = sorted(range(len(asked)), key=lambda number: len(asked[number].tokens))
-        single = [number for number in by_length if len(asked[number].tokens) == 1]
-        several = by_length[len(single) :]
+        counts = [len(one) for one in asked]
+        by_length = sorted(range(len(asked)), key=counts.__getitem__)
+        several = [number for number in by_length if counts[number] > 1]
         half = len(several) // 2 if len(several) >= MANY else 0
-        groups = [group for group in (single, several[:half], several[half:]) if group]
-        rows: list[tuple[int, ...]] = []  # slot, line, place, token, position, sees, place among the padded
-        ends: list[int] = [0] * len(asked)  # first row of each
-        parts = []
-        for group in groups:
-            begin, w = len(rows), max(len(asked[number].tokens) for number in group)
+        groups = [by_length[: len(asked) - len(several)], several[:half], several[half:]]
+        runs: list[tuple[int, ...]] = []  # slot, line, place, position, sees, place among the padded, tokens
+        tokens: list[int] = []
+        begins = [0] * len(asked)  # first token of each
+        parts = []  # numbers of the slots, tokens of each with padding, places of a line, which of the step's tokens
+        for group in filter(None, groups):
+            begin, w, W = len(tokens), counts[group[-1]], 0
             for at, number in enumerate(group):
-                one = asked[number]
-                ends[number] = len(rows)
-                rows += [(one.slot, *token, at * w + i) for i, token in enumerate(one.tokens)]
-            parts.append((group, w, slice(begin, len(rows))))
-        numbers = torch.tensor(rows, device=device)
-        self.slot, self.line, self.place, self.tokens, self.position, self.sees, padded = numbers.T
-        self.highest = max(row[4] for row in rows)
-        self.index = (self.slot * cache.length + self.place) * cache.lines + self.line
-        cache.positions.flatten().index_copy_(0, self.index, self.position)
-        longest = {
-            number: 1 + max(max(token.place, token.sees - 1) for token in asked[number].tokens)
-            for number in range(len(asked))
-        }
+                one, padding = asked[number], at * w - len(tokens)
+                begins[number] = len(tokens)
+                for line, place, of_run, position, sees in one.runs:
+                    runs.append((one.slot, line, place, position, sees, padding + len(tokens), len(of_run)))
+                    tokens += of_run
+                    W = max(W, place + len(of_run), sees)
+            parts.append((group, w, W, slice(begin, len(tokens))))
+        numbers = np.array(runs)
+        self.highest = int((numbers[:, 3] + numbers[:, 6]).max())
+        if len(runs) < len(tokens):
+            lengths = numbers[:, 6]
+            along = np.arange(len(tokens)) - (lengths.cumsum() - lengths).repeat(lengths)
+            numbers = numbers.repeat(lengths, 0)
+            for column in (2, 3, 5):
+                numbers[:, column] += along
+        slot, line, place, position, sees, padded, _ = numbers.T
+        index = (slot * cache.length + place) * cache.lines + line
+        # How many tokens of each line are seen: those up to itself of its own, and of the source.
+        own = [np.where(line == number, place + 1, 0) for number in range(cache.lines)]
+        own[SOURCE] += np.where(line == SOURCE, 0, sees)
+        columns = torch.from_numpy(np.stack((index, tokens, position, padded, *own))).to(cache.device)
+        self.index, self.tokens, self.position, padded = columns[:4]
+        limits = columns[4:].T
+        if cache.sliding:
+            cache.positions.flatten().index_copy_(0, self.index, self.position)
         self.groups = [
-            _Group(self, [asked[n].slot for n in group], max(longest[n] for n in group), w, part, padded[part])
-            for group, w, part in parts
+            _Group(cache, [asked[n] for n in group], W, w, part, limits[part], self.position[part], padded[part])
+            for group, w, W, part in parts
         ]
-        self.members = [[asked[number] for number in group] for group, _, _ in parts]
         wanted = [
-            ends[number] + (place if place >= 0 else len(one.tokens) + place)
+            begins[number] + (place if place >= 0 else counts[number] + place)
             for number, one in enumerate(asked)
             for place in one.wanted
         ]
-        self.wanted_places = torch.tensor(wanted, device=device)
-        one_each = all(len(one.wanted) == 1 and one.attended is None for one in asked)
-        self.wanted = self.wanted_places if one_each and cache.packed is not None else None
-        if self.wanted is not None:
-            slots = [one.slot for one in asked]
-            self.last = _Group(self, slots, max(longest.values()), 1, self.wanted, None)
+        # Which of the computed states are asked for, in which order; None for just these.
+        self.chosen = None if wanted == [*range(len(tokens))] else torch.tensor(wanted, device=cache.device)
+        one_each = len(wanted) == len(asked) and all([one.attended is None for one in asked])
+        if self.chosen is not None and one_each and cache.packed is not None:
+            self.wanted, W = self.chosen, max([W for _, _, W, _ in parts])
+            own = (states.index_select(0, self.wanted) for states in (limits, self.position))
+            self.last = [_Group(cache, asked, W, 1, slice(None), *own, None)]
 
     def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Of `Packed`: the cache has its own."""
@@ -235,109 +252,125 @@ class _Step:
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
     ) -> Tensor:
         """Keep the new tokens' keys and values, and attend to all that each of them sees."""
-        keys, values = self.cache.keys[layer], self.cache.values[layer]
-        keys.flatten(0, 2).index_copy_(0, self.index, k.to(keys.dtype))
-        values.flatten(0, 2).index_copy_(0, self.index, v.to(values.dtype))
-        if len(q) < len(k):
-            return self.last(q, keys, values, scale, window, softcap)
-        found = []
-        for group, members in zip(self.groups, self.members, strict=True):
-            found.append(group(q[group.part], keys, values, scale, window, softcap))
-            if any(one.attended is not None for one in members):
-                self._record(group, members, layer, q[group.part], keys, (scale, window, softcap))
-        return found[0] if len(found) == 1 else torch.cat(found)
+        self.keep(layer, torch.cat((k.flatten(1), v.flatten(1)), 1))
+        return self.attend(layer, q, scale, window, softcap).view(*q.shape[:2], -1)
 
-    def _record(
-        self, group: "_Group", members: list[Append], layer: int, q: Tensor, keys: Tensor, how: tuple[Any, ...]
-    ) -> None:
-        """Tell how much of their attention the chosen heads of a layer give to the source."""
-        heads, H = self.cache.heads, q.shape[1]
-        chosen = range(H) if heads is None else [head for at, head in heads if at == layer]
-        own = torch.tensor(list(chosen), dtype=torch.int64)
-        if len(own):
-            own = own.to(q.device)
-            weights = group.weights(q[:, own], keys, own // (H // keys.shape[-2]), *how)
-            for one, of_stream in zip(members, weights, strict=True):
-                if one.attended is not None:
-                    one.weights.append(of_stream[:, : len(one.tokens), one.attended])
+    def keep(self, layer: int, keys_and_values: Tensor) -> None:
+        """Keep the new tokens' `[m, …]`."""
+        entries = self.cache.entries[layer]
+        entries.flatten(0, 2).index_copy_(0, self.index, keys_and_values.to(entries.dtype))
+
+    def attend(self, layer: int, q: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
+        """Contexts `[m, H · E]` of queries `[m, H, E]`: of all new tokens, or of those the last layer computes."""
+        found = []
+        groups = self.groups if self.wanted is None or len(q) == len(self.tokens) else self.last
+        for group in groups:
+            own = q if len(groups) == 1 else q[group.part]
+            found.append(group(layer, own, scale, window, softcap))
+            if group.watched:
+                group.record(layer, own, scale, window, softcap)
+        return found[0] if len(found) == 1 else torch.cat(found)
 
 
 class _Group:
     """Some streams' new tokens side by side.
 
     Args:
-        step: they belong to.
-        slots: of the streams.
+        cache: which holds them.
+        asked: what each stream appends.
         W: places of a line, at which attention looks.
         w: tokens of each stream, with padding.
         part: which of the step's tokens they are.
-        padded: where each is among the `len(slots) · w`; None without padding.
+        limits: how many tokens of each line each of them sees, `[m, lines]`.
+        position: rotary, `[m]`.
+        padded: where each is among the `n · w`; None without padding.
     """
 
     def __init__(
-        self, step: _Step, slots: Sequence[int], W: int, w: int, part: slice | Tensor, padded: Tensor | None
+        self,
+        cache: DecoderCache,
+        asked: Sequence[Append],
+        W: int,
+        w: int,
+        part: slice,
+        limits: Tensor,
+        position: Tensor,
+        padded: Tensor | None,
     ) -> None:
-        self.cache, self.part, self.W, self.n, self.w = step.cache, part, W, len(slots), w
-        line, place, sees = step.line[part][:, None], step.place[part][:, None], step.sees[part][:, None]
-        self.position = step.position[part]
-        self.padded = padded if padded is not None and len(line) < self.n * w else None
-        self.slots = torch.tensor(slots, device=line.device)
-        along = torch.arange(W, device=line.device)
-        own = along <= place
-        views = [along < torch.where(line == SOURCE, place + 1, sees)]
-        views += [own & (line == number) for number in range(1, step.cache.lines)]
-        self.seen = self._spread(torch.stack(views, -1).flatten(1), True).view(self.n, w, -1)  # [n, w, W · lines]
-        self.masks: dict[int | None, Tensor] = {}
+        self.cache, self.asked, self.part, self.W, self.w, self.n = cache, asked, part, W, w, len(asked)
+        self.position, self.padded = position, padded if len(position) < self.n * w else None
+        self.watched = any([one.attended is not None for one in asked])
+        slots = [one.slot for one in asked]
+        self.first = slots[0] if slots == [*range(slots[0], slots[0] + self.n)] else None
+        self.slots = torch.tensor(slots, device=position.device) if self.first is None else None
+        self.limits = self._spread(limits, W)
+        self.seen: dict[int | None, Tensor] = {}
+        self.masks: dict[tuple[int | None, int], Tensor] = {}
 
-    def _spread(self, rows: Tensor, fill: bool | float) -> Tensor:
-        """Rows of tokens `[m, …]` among those of padding."""
-        if self.padded is None:
-            return rows
-        return rows.new_full((self.n * self.w, *rows.shape[1:]), fill).index_copy_(0, self.padded, rows)
+    def _spread(self, rows: Tensor, fill: float) -> Tensor:
+        """Rows of tokens `[m, …]` among those of padding, `[n, w, …]`."""
+        if self.padded is not None:
+            every = rows.new_full((self.n * self.w, *rows.shape[1:]), fill)
+            rows = every.index_copy_(0, self.padded, rows)
+        return rows.view(self.n, self.w, *rows.shape[1:])
 
-    def mask(self, window: int | None) -> Tensor:
+    def _held(self, entries: Tensor) -> Tensor:
+        """What the slots hold `[n, W · lines, …]`, of entries `[slots, length, lines, …]`: a view where it can be."""
+        entries = entries.narrow(1, 0, self.W)
+        held = entries.index_select(0, self.slots) if self.first is None else entries.narrow(0, self.first, self.n)
+        return held.flatten(1, 2)
+
+    def sees(self, window: int | None) -> Tensor:
         """Whom each token sees, `[n, w, W · lines]`."""
-        if window not in self.masks:
-            seen = self.seen
+        if window not in self.seen:
+            seen = (self.cache.along[: self.W] < self.limits.unsqueeze(2)).flatten(2)
             if window is not None:
-                keys = self.cache.positions[:, : self.W].index_select(0, self.slots).flatten(1)[:, None]
-                seen = seen & (self._spread(self.position, 0).view(self.n, self.w, 1) - keys < window)
-            self.masks[window] = seen
-        return self.masks[window]
+                ahead = self._spread(self.position, 0).unsqueeze(-1) - self._held(self.cache.positions).unsqueeze(1)
+                seen = seen & (ahead < window)
+            self.seen[window] = seen
+        return self.seen[window]
 
-    def entries(self, states: Tensor) -> Tensor:
-        """Keys or values `[n, K, W · lines, E]` of a layer's `[slots, length, lines, K, E]`."""
-        return states[:, : self.W].index_select(0, self.slots).flatten(1, 2).transpose(1, 2)
+    def mask(self, window: int | None, G: int) -> Tensor:
+        """What is added to the scores of G query heads of the same keys, `[n, 1, G · w, W · lines]`."""
+        if (window, G) not in self.masks:
+            mask = torch.where(self.sees(window), *self.cache.mask_values).unsqueeze(1)
+            self.masks[window, G] = mask if self.w == 1 else mask.repeat(1, 1, G, 1)
+        return self.masks[window, G]
 
-    def padded_queries(self, q: Tensor) -> Tensor:
-        """`[m, H, E]` → `[n, H, w, E]`."""
-        return self._spread(q, 0.0).view(self.n, self.w, *q.shape[1:]).transpose(1, 2)
+    def entries(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer, `[n, K, W · lines, E]`."""
+        shapes = self.cache.sizes[layer]
+        k, v = self._held(self.cache.entries[layer]).split([shape.numel() for shape in shapes], -1)
+        return k.unflatten(-1, shapes[0]).transpose(1, 2), v.unflatten(-1, shapes[1]).transpose(1, 2)
 
-    def __call__(
-        self, q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None, softcap: float | None
-    ) -> Tensor:
-        """Contexts `[m, H, E]` of queries `[m, H, E]`."""
-        H, K, seen = q.shape[1], keys.shape[-2], self.mask(window)
-        k, v = self.entries(keys), self.entries(values)
-        queries = self.padded_queries(q)
+    def __call__(self, layer: int, q: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
+        """Contexts `[m, H · E]` of queries `[m, H, E]`."""
+        k, v = self.entries(layer)
+        queries = self._spread(q, 0.0)  # [n, w, H, E]
         if softcap is not None:
-            context = capped_attention(queries, k, v, seen, scale, softcap)
+            context = capped_attention(queries.transpose(1, 2), k, v, self.sees(window), scale, softcap).transpose(1, 2)
         else:  # query heads that share keys stand side by side, as further queries
-            queries = queries.unflatten(1, (K, -1)).flatten(2, 3)
-            mask = seen[:, None] if self.w == 1 else seen[:, None].repeat(1, 1, H // K, 1)
-            context = F.scaled_dot_product_attention(queries.to(k.dtype), k, v, mask, scale=scale)
-            context = context.unflatten(2, (-1, self.w)).flatten(1, 2)
-        context = context.transpose(1, 2).reshape(self.n * self.w, H, -1)
+            K, w = k.shape[1], self.w
+            G = q.shape[1] // K
+            queries = queries.view(self.n, w, K, G, -1).permute(0, 2, 3, 1, 4).flatten(2, 3).to(k.dtype)
+            context = F.scaled_dot_product_attention(queries, k, v, self.mask(window, G), scale=scale)
+            context = context.unflatten(2, (G, w)).permute(0, 3, 1, 2, 4)
+        context = context.reshape(self.n * self.w, -1)
         return context if self.padded is None else context.index_select(0, self.padded)
 
-    def weights(
-        self, q: Tensor, keys: Tensor, shared: Tensor, scale: float, window: int | None, softcap: float | None
-    ) -> Tensor:
-        """How much each token attends to the source by some heads' queries `[m, H, E]`, whose keys are those of the
-        heads `shared` `[H]`: `[n, H, w, W]`."""
-        own = self.entries(keys)[:, shared]
-        every = attention_weights(self.padded_queries(q), own, self.mask(window), scale, softcap)
-        return every.unflatten(-1, (self.W, -1))[..., SOURCE]
+    def record(self, layer: int, q: Tensor, scale: float, window: int | None, softcap: float | None) -> None:
+        """Tell how much of their attention the chosen heads of a layer give to the source."""
+        heads, H = self.cache.heads, q.shape[1]
+        chosen = range(H) if heads is None else [head for at, head in heads if at == layer]
+        own = torch.tensor(list(chosen), dtype=torch.int64)
+        if len(own):
+            own, (k, _) = own.to(q.device), self.entries(layer)
+            queries, shared = self._spread(q[:, own], 0.0).transpose(1, 2), k[:, own // (H // k.shape[1])]
+            weights = attention_weights(queries, shared, self.sees(window), scale, softcap)
+            weights = weights.unflatten(-1, (self.W, -1))[..., SOURCE]  # [n, heads, w, W]
+            for one, of_stream in zip(self.asked, weights, strict=True):
+                if one.attended is not None:
+                    one.weights.append(of_stream[:, : len(one), one.attended])
 
 
 class _Sizes(PackedAttention):

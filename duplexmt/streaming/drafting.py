@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..decoder.cache import REFERENCE, Append, Token
+from ..decoder.cache import REFERENCE, Append, Run
 from ..decoder.heads import TwoHeads
 from ..decoder.layout import SOURCE
 from ..policy.knobs import check_alignatt, check_hold, check_lsg
-from .policies import Moves, Policy, divergence, precise
-from .stream import Asked, Move, Stream
+from .policies import Asked, Moves, Policy, divergence, precise
+from .stream import Move, Stream
 
 STEADY = 0.01  # beside a standard deviation of attention weights: two tokens alone would have z = ±1 whatever they are
 
@@ -76,16 +76,16 @@ class Drafting(Policy[Any]):
         """Translate the first tokens read. The next token read takes the place of the end token behind them."""
         engine, length = stream.engine, read + 1
         draft, target = Draft(list(written)), [*stream.target[: stream.forced], *written]
-        tokens = [
-            *stream.source_tokens(read),
-            Token(SOURCE, read, engine.tokens.end, read, length),
-            *(stream.target_token(y, length, length, target) for y in range(len(target))),
+        runs = [
+            *stream.source_run(read),
+            Run(SOURCE, read, [engine.tokens.end], read),
+            stream.target_run(0, len(target), length, length, target),
         ]
         while True:
-            append = Append(-1, tokens, attended=slice(stream.prefix, read) if self.attends else None)
+            append = Append(runs, attended=slice(stream.prefix, read) if self.attends else None)
             likely, logits = yield append
             stream.cached[SOURCE] = read  # without the end token
-            self.observe(draft, stream, logits, append, tokens)
+            self.observe(draft, stream, logits, append)
             if likely == engine.tokens.end:
                 draft.reason = "end_token"
                 return draft
@@ -93,14 +93,14 @@ class Drafting(Policy[Any]):
                 return draft
             draft.text.append(likely)
             target.append(likely)
-            tokens = [stream.target_token(len(target) - 1, length, length, target)]
+            runs = [stream.target_run(len(target) - 1, len(target), length, length, target)]
 
-    def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append, tokens: Sequence[Token]) -> None:
+    def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append) -> None:
         """See a draft's next token predicted, from logits `[vocabulary]`."""
 
-    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, Tensor]]:
+    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, Tensor]]:
         """The most probable next token, and all logits."""
-        logits = model.text_logits(torch.cat([one.states for one in asked]))
+        logits = model.text_logits(states)
         return list(zip(logits.argmax(-1).tolist(), logits, strict=True))
 
 
@@ -167,11 +167,11 @@ class AlignAtt(Drafting):
     attends = True
     check_setting = staticmethod(check_alignatt)
 
-    def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append, tokens: Sequence[Token]) -> None:
+    def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append) -> None:
         """Keep what the predicting positions attend to."""
         predicted = len(draft.text) - len(draft.attention) + 1  # all of what was forced, at first
         weights = torch.cat(append.weights)
-        draft.attention += weights[:, len(tokens) - predicted :].unbind(1)
+        draft.attention += weights[:, len(append) - predicted :].unbind(1)
 
     def safe(self, stream: Stream, draft: Draft) -> Generator[Move, Any, int]:
         """Up to the first token that rests on one of the last f."""
@@ -207,7 +207,7 @@ class WholeLsg(Drafting):
     lines = 3
     check_setting = staticmethod(check_lsg)
 
-    def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append, tokens: Sequence[Token]) -> None:
+    def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append) -> None:
         """Of the tokens that may be written, the distributions in doubt."""
         if stream.visible - stream.prefix - len(draft.text) >= self.adaptive.k_min:
             draft.likely.append(precise(logits).log_softmax(-1))
@@ -232,8 +232,7 @@ class WholeLsg(Drafting):
         read = stream.prefix + 1 + len(text)
         line = [stream.engine.tokens.end, *stream.target[: stream.forced], *text]
         start = stream.start(read + 1)
-        positions = [read, *range(start, start + len(line) - 1)]
-        return Append(-1, [Token(REFERENCE, place, line[place], positions[place], read) for place in range(len(line))])
+        return Append([Run(REFERENCE, 0, line[:1], read, read), Run(REFERENCE, 1, line[1:], start, read)])
 
 
 def common_prefix(sequences: Sequence[Sequence[int]]) -> list[int]:

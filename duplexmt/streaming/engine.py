@@ -23,11 +23,11 @@ from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
 from ..grid.graphs import StaticSteps
 from ..policy.knobs import check_theta
-from .events import End, Event
+from .events import Event
 from .lengths import check_lengths, longest_source
 from .policies import Policy, Theta
-from .states import DecoderStates, GridStates, States
-from .stream import Asked, Stream, check_repeats
+from .states import DecoderStates, GridStates, States, gathered
+from .stream import Stream, check_repeats
 
 
 class Engine:
@@ -83,7 +83,7 @@ class Engine:
             if limit is not None and limit < 1:
                 raise ValueError(f"{name}={limit}: must be at least 1")
         check_repeats(max_repeats)
-        self.model, self.tokens = model, tokens
+        self.model, self.tokens, self.rows = model, tokens, model.rows
         self.config, self.window = model.causal_lm.config, getattr(model, "window", None)
         self.policy = Theta() if policy is None else policy
         self.theta = check_theta(theta) if isinstance(self.policy, Theta) else None
@@ -205,25 +205,20 @@ class Engine:
         """Compute what streams ask for, and tell them."""
         begin = perf_counter()
         asks = [(stream, stream.asks) for stream in streams if stream.asks is not None]
-        computed = [(stream, append) for stream, append in asks if append.tokens]
-        states = iter(self.states(computed)) if computed else iter(())
-        for stream, append in asks:
-            if append.tokens:
-                stream.hidden = next(states)
+        if computed := [(stream, append) for stream, append in asks if append.runs]:
+            states, at = self.states(computed), -1
+            for stream, append in computed:
+                at += len(append.wanted)
+                stream.hidden = states, at
                 stream.calls += 1
                 stream.note(append)
-        told = [Asked(stream, append, stream.hidden) for stream, append in asks]  # type: ignore[arg-type]
-        answers = self.policy.look(self.model, told)
+        if len(computed) < len(asks):  # some of which are known
+            states = gathered([stream.hidden for stream, _ in asks])
+        answers = self.policy.look(self.model, asks, states)
         seconds = perf_counter() - begin
         for (stream, _), answer in zip(asks, answers, strict=True):
             stream.asks, stream.answer = None, answer
             stream.elapsed += seconds
-
-    def close_idle(self, seconds: float) -> list[End]:
-        """Close the streams whose source has neither ended nor gone on for so long: their clients have left."""
-        now = perf_counter()
-        idle = [s for s in self.streams.values() if not s.source_ended and now - s.heard >= seconds]
-        return [stream.over_for("idle") for stream in idle]
 
     def leave(self, stream: Stream) -> None:
         """Free what is held for a stream."""

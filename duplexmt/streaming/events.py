@@ -32,7 +32,7 @@ class End:
     """The translation is over."""
 
     stream: int
-    reason: str  # "end_token", or the guard that stopped it: "max_target_tokens", "repetition", "idle"
+    reason: str  # "end_token", or the guard that stopped it: "max_target_tokens", "repetition"
     elapsed: float = field(default=0.0, compare=False)
     text: str = ""  # that was still held back
     calls: int = field(default=0, compare=False)  # of the model, for this translation

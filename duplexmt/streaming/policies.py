@@ -22,10 +22,11 @@ from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
 from ..decoder.knobs import check_k
 from ..policy.knobs import Adaptive, check_confidence, check_lsg
-from .stream import Asked, Move, Stream
+from .stream import Move, Stream
 
 S = TypeVar("S")
 Moves = Generator[Move, Any, None]  # of a stream
+Asked = Sequence[tuple[Stream, Append]]  # what streams ask for
 
 
 class Policy(ABC, Generic[S]):
@@ -58,8 +59,8 @@ class Policy(ABC, Generic[S]):
         """A stream's moves, from its first to its last."""
 
     @abstractmethod
-    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[Any]:
-        """What is to be known of states, for each stream that asked for some."""
+    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[Any]:
+        """What is to be known of states `[Σ wanted, D]`, for each stream that asked for some."""
 
 
 class Theta(Policy[None]):
@@ -94,20 +95,20 @@ class Theta(Policy[None]):
                 else:
                     yield None
 
-    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[float, int | None]]:
+    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[float, int | None]]:
         """p(EMIT), and the most probable next token where one may be written: the text head is the larger part."""
-        hidden = torch.cat([one.states for one in asked])
-        decided, tokens = model.decide(hidden)
-        p_emit = [p if one.stream.has_read_ahead else 0.0 for p, one in zip(decided.tolist(), asked, strict=True)]
-        streams = [one.stream for one in asked]
-        writing = [n for n, s in enumerate(streams) if s.at_source_end or p_emit[n] > (s.theta or 0.0)]
-        likely: list[int | None] = [None] * len(asked)
-        if tokens is None and writing:
-            some = hidden if len(writing) == len(asked) else hidden[torch.tensor(writing, device=hidden.device)]
+        decided, tokens = model.decide(states)
+        p_emit, streams = decided.tolist(), [stream for stream, _ in asked]
+        if model.k_min:
+            p_emit = [p if stream.has_read_ahead else 0.0 for p, stream in zip(p_emit, streams, strict=True)]
+        if tokens is not None:
+            return list(zip(p_emit, tokens.tolist(), strict=True))
+        likely: list[int | None] = [None] * len(streams)
+        writing = [n for n, s in enumerate(streams) if p_emit[n] > (s.theta or 0.0) or s.at_source_end]
+        if writing:
+            some = states if len(writing) == len(streams) else states[torch.tensor(writing, device=states.device)]
             for number, token in zip(writing, model.text_logits(some).argmax(-1).tolist(), strict=True):
                 likely[number] = token
-        elif tokens is not None:
-            likely = list(tokens.tolist())
         return list(zip(p_emit, likely, strict=True))
 
 
@@ -148,9 +149,9 @@ class WaitK(Policy[int | None]):
         """For the state that predicts the next token."""
         return stream.present()
 
-    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, bool]]:
+    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, bool]]:
         """The most probable next token, and whether it may be written."""
-        tokens = model.text_logits(torch.cat([one.states for one in asked])).argmax(-1).tolist()
+        tokens = model.text_logits(states).argmax(-1).tolist()
         return [(token, True) for token in tokens]
 
 
@@ -175,10 +176,10 @@ class Confidence(WaitK):
         first, last = min(1.0, 2 * self.setting), max(0.0, 2 * self.setting - 1)
         return float(first + (last - first) * (lag - least) / (most - least))
 
-    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, bool]]:
+    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, bool]]:
         """As for wait-k; what may be written has a probability of at least ρ_k."""
-        found = precise(model.text_logits(torch.cat([one.states for one in asked]))).softmax(-1).max(-1)
-        thresholds = [0.0 if one.stream.at_source_end else self.threshold(one.stream.lag) for one in asked]
+        found = precise(model.text_logits(states)).softmax(-1).max(-1)
+        thresholds = [0.0 if stream.at_source_end else self.threshold(stream.lag) for stream, _ in asked]
         return [
             (token, least < 1 and p >= least)
             for token, p, least in zip(found.indices.tolist(), found.values.tolist(), thresholds, strict=True)
@@ -209,28 +210,30 @@ class Lsg(WaitK):
         known: int = stream.memory.get("in wait-1's view", 0)
         read = stream.prefix + 1  # before the first is written; none is read for forced tokens
         wait_1 = [
-            stream.target_token(y, min(read + max(0, y - before), stream.visible), line=REFERENCE)
+            stream.target_run(y, y + 1, min(read + max(0, y - before), stream.visible), line=REFERENCE)
             for y in range(known, len(stream.target))
         ]
         stream.memory["in wait-1's view"] = len(stream.target)
-        tokens = [*append.tokens, *wait_1]
-        return Append(-1, tokens, (len(append.tokens) - 1, len(tokens) - 1) if wait_1 else append.wanted)
+        if not wait_1:
+            return append
+        return Append([*append.runs, *wait_1], (len(append) - 1, -1))
 
-    def look(self, model: TwoHeads, asked: Sequence[Asked]) -> list[tuple[int, bool]]:
+    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, bool]]:
         """As for wait-k; what may be written differs from the wait-1 view's prediction, or is certain."""
-        logits = precise(model.text_logits(torch.cat([one.states for one in asked]))).log_softmax(-1)
+        logits = precise(model.text_logits(states)).log_softmax(-1)
         present = []
-        for one, own in zip(asked, logits.split([len(one.states) for one in asked]), strict=True):
+        each = logits.split([len(append.wanted) for _, append in asked])
+        for (stream, _), own in zip(asked, each, strict=True):
             present.append(own[0])
             if len(own) == 2:
-                one.stream.memory["wait-1"] = own[1].clone()
+                stream.memory["wait-1"] = own[1].clone()
         now = torch.stack(present)
-        reference = torch.stack([one.stream.memory["wait-1"] for one in asked])
+        reference = torch.stack([stream.memory["wait-1"] for stream, _ in asked])
         likely, told = now.max(-1), divergence(now, reference, self.adaptive.divergence)
         certain = (told > self.setting) | (likely.values.exp() > self.adaptive.alpha)
         return [
-            (token, tells or one.stream.lag >= self.adaptive.k_max)
-            for token, tells, one in zip(likely.indices.tolist(), certain.tolist(), asked, strict=True)
+            (token, tells or stream.lag >= self.adaptive.k_max)
+            for token, tells, (stream, _) in zip(likely.indices.tolist(), certain.tolist(), asked, strict=True)
         ]
 
 

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from ..data.batch import PADDING_ID
-from ..decoder.cache import Append, DecoderCache
+from ..decoder.cache import DecoderCache
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
 from ..grid.graphs import StaticSteps
 from ..grid.model import GridModel
+from .policies import Asked
 from .stream import Stream
 
 
@@ -28,10 +29,10 @@ class Slots:
         known = len(self.taken) + len(self.free)
         return [*self.free, *range(known, known + len(names))][: len(names)]
 
-    def keep(self, names: Sequence[int], slots: Sequence[int]) -> None:
-        """Take the slots."""
-        self.free = self.free[len(names) :]
-        self.taken |= dict(zip(names, slots, strict=True))
+    def keep(self, slots: dict[int, int]) -> None:
+        """Take the slots, by the streams' names."""
+        self.free = self.free[len(slots) :]
+        self.taken |= slots
 
     def leave(self, name: int) -> None:
         """Leave the slot, if there is one, to the next stream."""
@@ -46,8 +47,8 @@ class States(ABC):
         self.slots = Slots()
 
     @abstractmethod
-    def __call__(self, asked: Sequence[tuple[Stream, Append]]) -> list[Tensor]:
-        """What each stream asks for, `[wanted, D]`."""
+    def __call__(self, asked: Asked) -> Tensor:
+        """What streams ask for, `[Σ wanted, D]`."""
 
     def forget(self, name: int) -> None:
         """Free what is held for a stream."""
@@ -66,15 +67,14 @@ class DecoderStates(States):
         super().__init__()
         self.cache = DecoderCache(model, lines, heads=model.alignment_heads)
 
-    def __call__(self, asked: Sequence[tuple[Stream, Append]]) -> list[Tensor]:
+    def __call__(self, asked: Asked) -> Tensor:
         """Each stream appends what it says."""
         unknown = [stream.name for stream, _ in asked if stream.name not in self.slots.taken]
-        slots = self.slots.take(unknown)
-        slot_of = self.slots.taken | dict(zip(unknown, slots, strict=True))
+        new = dict(zip(unknown, self.slots.take(unknown), strict=True))
         for stream, append in asked:
-            append.slot = slot_of[stream.name]
+            append.slot = new[stream.name] if stream.name in new else self.slots.taken[stream.name]
         found = self.cache.append([append for _, append in asked])
-        self.slots.keep(unknown, slots)
+        self.slots.keep(new)
         return found
 
 
@@ -91,9 +91,9 @@ class GridStates(States):
         super().__init__()
         self.model, self.cache = model, cache
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
-        self.last: dict[int, Tensor] = {}  # target state reached last
+        self.last: dict[int, tuple[Tensor, int]] = {}  # target state reached last: states, and which
 
-    def __call__(self, asked: Sequence[tuple[Stream, Append]]) -> list[Tensor]:
+    def __call__(self, asked: Asked) -> Tensor:
         """One step where a stream has one more token, several where it has a prefix."""
         streams = [stream for stream, _ in asked]
         if self.cache is None:
@@ -103,13 +103,13 @@ class GridStates(States):
             slots = self.slots.take(names)
             source, seed, lengths = zip(*[(s.source[0], s.target[0], s.source_length) for s in unknown], strict=True)
             hidden = self.cache.open(slots, source, seed, lengths)
-            self.slots.keep(names, slots)
+            self.slots.keep(dict(zip(names, slots, strict=True)))
             self.reached |= dict.fromkeys(names, (1, 1))
-            self.last |= dict(zip(names, hidden, strict=True))
+            self.last |= {name: (hidden, number) for number, name in enumerate(names)}
         while behind := [s for s in streams if self.reached[s.name] != (s.visible, len(s.target))]:
             hidden = self._advance(self.cache, behind)
-            self.last |= {stream.name: cell for stream, cell in zip(behind, hidden, strict=True)}
-        return [self.last[stream.name][None] for stream in streams]
+            self.last |= {stream.name: (hidden, number) for number, stream in enumerate(behind)}
+        return gathered([self.last[stream.name] for stream in streams])
 
     def forget(self, name: int) -> None:
         """Leave the stream's slot to the next one."""
@@ -131,16 +131,22 @@ class GridStates(States):
             self.reached[stream.name] = (x, y + 1) if emit else (x + 1, y)
         return hidden
 
-    def _recomputed(self, streams: list[Stream]) -> list[Tensor]:
+    def _recomputed(self, streams: list[Stream]) -> Tensor:
         device = self.model.device
         X, Y = max(stream.visible for stream in streams), max(len(stream.target) for stream in streams)
         source = torch.tensor([_padded(stream.source[: stream.visible], X) for stream in streams], device=device)
         target = torch.tensor([_padded(stream.target, Y) for stream in streams], device=device)
         lengths = torch.tensor([stream.source_length for stream in streams], device=device)
         hidden = self.model(source, target, lengths)
-        return [
-            hidden[number, stream.visible - 1, len(stream.target) - 1][None] for number, stream in enumerate(streams)
-        ]
+        return torch.stack([hidden[n, s.visible - 1, len(s.target) - 1] for n, s in enumerate(streams)])
+
+
+def gathered(states: Sequence[tuple[Tensor, int]]) -> Tensor:
+    """States `[n, D]`, each given as one of several; they are these very ones, if nothing has to be gathered."""
+    every = states[0][0]
+    if len(every) == len(states) and all([of is every and at == n for n, (of, at) in enumerate(states)]):
+        return every
+    return torch.stack([of[at] for of, at in states])
 
 
 def _padded(tokens: list[int], width: int) -> list[int]:

@@ -1,13 +1,12 @@
 """One live translation: what has arrived, been read and been written, and what its policy may ask of it and do."""
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from torch import Tensor
 
-from ..decoder.cache import TARGET, Append, Token
+from ..decoder.cache import TARGET, Append, Run
 from ..decoder.knobs import VISIBLE_LENGTH
 from ..decoder.layout import SOURCE
 from ..policy.knobs import check_theta
@@ -16,15 +15,6 @@ from .text import GrowingText
 
 LONGEST_REPEATED_BLOCK = 8
 Move = Event | Append | None  # of a stream: see `policies`
-
-
-@dataclass(slots=True)
-class Asked:
-    """What a stream asked for, and the states that came of it."""
-
-    stream: "Stream"
-    append: Append
-    states: Tensor  # [wanted, D]
 
 
 class Stream:
@@ -70,7 +60,7 @@ class Stream:
         self.memory: dict[str, Any] = {}
         self.cached = [0, 0]  # source and target tokens whose states are what they are to be
         self.asks: Append | None = None
-        self.hidden: Tensor | None = None  # what was asked for last
+        self.hidden: tuple[Tensor, int] | None = None  # the last state that was asked for: states, and which
         self.answer: Any = None
         self.moves: Generator[Move, Any, None] = engine.policy.run(self)
 
@@ -204,7 +194,7 @@ class Stream:
             yield None
         self.visible += 1
         # The states of the target that are to see it: all, of a model with rows, else the last, or all that is forced.
-        again = 0 if self.engine.model.rows or not self.written else len(self.target) - 1
+        again = 0 if self.engine.rows or not self.written else len(self.target) - 1
         self.cached[1] = min(self.cached[1], again)
         yield Read(self.name, self.source[self.visible - 1], emit_probability, self.elapsed)
 
@@ -231,36 +221,46 @@ class Stream:
 
     def present(self) -> Append:
         """For the state that predicts the next token: what of it is not in the cache."""
-        tokens = self.source_tokens(self.visible)
-        for y in range(self.cached[1], len(self.target)):
-            tokens.append(self.target_token(y, self.seen(y)))
-        return Append(-1, tokens)
+        runs, known, Y = self.source_run(self.visible), self.cached[1], len(self.target)
+        if self.engine.rows or not self.written:
+            if known < Y:
+                runs.append(self.target_run(known, Y, self.visible))
+        else:
+            runs += [self.target_run(y, y + 1, self.seen(y)) for y in range(known, Y)]
+        return Append(runs)
 
     def seen(self, y: int) -> int:
-        """Source tokens that the state of target token `y` sees: all that is visible, of a model with rows and for the
-        last; of others those visible when the next token was written."""
-        present = y >= len(self.target) - 1 or not self.written or self.engine.model.rows
-        return self.visible if present else self.reads[max(0, y + 1 - self.forced)]
+        """Source tokens that the state of target token `y` sees, once something is written, in a model without rows:
+        those visible when the next token was written, or all that are visible."""
+        return self.visible if y == len(self.target) - 1 else self.reads[max(0, y + 1 - self.forced)]
 
     def note(self, append: Append) -> None:
         """Remember what is in the cache now, of what `present` asked for."""
-        for token in append.tokens:
-            if token.line in (SOURCE, TARGET):
-                self.cached[token.line] = max(self.cached[token.line], token.place + 1)
+        for line, place, tokens, _, _ in append.runs:
+            if line <= TARGET:
+                self.cached[line] = max(self.cached[line], place + len(tokens))
 
-    def source_tokens(self, read: int) -> list[Token]:
+    def source_run(self, read: int) -> list[Run]:
         """Source tokens, up to the first `read`, that are not in the cache."""
-        return [Token(SOURCE, x, self.source[x], x, x + 1) for x in range(self.cached[0], read)]
+        known = self.cached[0]
+        return [Run(SOURCE, known, self.source[known:read], known)] if known < read else []
 
-    def target_token(
-        self, y: int, sees: int, length: int | None = None, target: Sequence[int] | None = None, line: int = TARGET
-    ) -> Token:
-        """Token `y` of the target (or of a draft), which sees so much of a source of that length."""
+    def target_run(
+        self,
+        y: int,
+        end: int,
+        sees: int,
+        length: int | None = None,
+        target: Sequence[int] | None = None,
+        line: int = TARGET,
+    ) -> Run:
+        """Tokens from `y` to before `end` of the target (or of a draft), which see so much of a source of that
+        length."""
         if self.engine.model.anchor == VISIBLE_LENGTH:
             start = sees
         else:
             start = self.start(self.source_length if length is None else length)
-        return Token(line, y, (self.target if target is None else target)[y], start + y, sees)
+        return Run(line, y, (self.target if target is None else target)[y:end], start + y, sees)
 
 
 def check_repeats(repeats: int | None) -> None:

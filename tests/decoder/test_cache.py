@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from duplexmt.decoder import cache as decoder_cache
 from duplexmt.decoder.backbone import add_lora
-from duplexmt.decoder.cache import MANY, REFERENCE, TARGET, Append, DecoderCache, Token, check_memory, free_bytes
+from duplexmt.decoder.cache import MANY, REFERENCE, TARGET, Append, DecoderCache, Run, check_memory, free_bytes
 from duplexmt.decoder.layout import SOURCE
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.kernels import packed
@@ -53,25 +53,30 @@ class Live:
         return int(torch.randint(97, (1,), generator=self.draw))
 
     def placed(self, y, sees, line=TARGET):
-        return Token(line, y, self.target[y], start_of(self.model, sees, self.total) + y, sees)
+        return Run(line, y, [self.target[y]], start_of(self.model, sees, self.total) + y, sees)
 
     def asks(self, reads, writes, again=True, second=False):
         """Read and write so many tokens; where some were read, the target tokens that are to see them come again."""
         old = len(self.source)
         self.source += [self.token() for _ in range(reads)]
-        tokens = [Token(SOURCE, x, self.source[x], x, x + 1) for x in range(old, len(self.source))]
+        runs = [Run(SOURCE, old, self.source[old:], old)] if reads else []
         first = len(self.target)
         if reads and first and again:
             first = 0 if self.model.rows else first - 1
         self.target += [self.token() for _ in range(writes)]
         self.sees[first:] = [len(self.source)] * (len(self.target) - first)
-        tokens += [self.placed(y, self.sees[y]) for y in range(first, len(self.target))]
-        own = len(tokens)
+        if self.model.rows and first < len(self.target):  # all of which see the same
+            placed, sees = self.placed(first, self.sees[first]), self.sees[first]
+            runs.append(placed._replace(tokens=self.target[first:], sees=sees))
+        else:
+            runs += [self.placed(y, self.sees[y]) for y in range(first, len(self.target))]
+        own = reads + len(self.target) - first
         self.first, self.first_second = first, len(self.second)
         if second:
             self.second += [min(1 + y, len(self.source)) for y in range(len(self.second), len(self.target))]
-            tokens += [self.placed(y, self.second[y], REFERENCE) for y in range(self.first_second, len(self.target))]
-        return Append(self.slot, tokens, range(own - (len(self.target) - first), len(tokens)))
+            runs += [self.placed(y, self.second[y], REFERENCE) for y in range(self.first_second, len(self.target))]
+        wanted = range(reads, own + len(self.second) - self.first_second)
+        return Append(runs, wanted, slot=self.slot)
 
     @torch.no_grad()
     def assert_equal(self, states):
@@ -88,7 +93,8 @@ class Live:
 def step(cache, streams, moves):
     """One step of some streams, each with its reads and writes, compared with each alone."""
     asked = [stream.asks(*move) for stream, move in zip(streams, moves, strict=True)]
-    for stream, states in zip(streams, cache.append(asked), strict=True):
+    each = cache.append(asked).split([len(one.wanted) for one in asked])
+    for stream, states in zip(streams, each, strict=True):
         stream.assert_equal(states)
 
 
@@ -129,12 +135,12 @@ def test_every_decoder_is_cached_exactly_with_its_windows_caps_and_positions(kin
 def test_the_windows_and_caps_compared_above_matter(kind, monkeypatch):
     model = model_of(False, "source_length", kind)
     begin = Live(0, model, torch.Generator().manual_seed(1)).asks(6, 3)
-    whole = DecoderCache(model).append([begin])[0]
+    whole = DecoderCache(model).append([begin])
     inner = decoder_cache._Group.__call__
-    unlimited = {"window": lambda *args: inner(*args[:5], None, args[6]), "cap": lambda *args: inner(*args[:6], None)}
+    unlimited = {"window": lambda *args: inner(*args[:4], None, args[5]), "cap": lambda *args: inner(*args[:5], None)}
     for other in unlimited if kind == "gemma2" else ["window"]:
         monkeypatch.setattr(decoder_cache._Group, "__call__", unlimited[other])
-        assert (DecoderCache(model).append([begin])[0] - whole).abs().max() > 1e-3
+        assert (DecoderCache(model).append([begin]) - whole).abs().max() > 1e-3
 
 
 @settings(max_examples=40, deadline=None)
@@ -173,7 +179,7 @@ def test_many_streams_with_several_tokens_attend_in_two_groups_by_length():
     model, draw = model_of(True), torch.Generator().manual_seed(1)
     cache = DecoderCache(model)
     asked = [Live(slot, model, draw).asks(1 + slot % 5, 1) for slot in range(2 * MANY)]
-    asked.append(Append(2 * MANY, [Token(SOURCE, 0, 5, 0, 1)]))
+    asked.append(Append([Run(SOURCE, 0, [5], 0)], slot=2 * MANY))
     cache.make_room(2 * MANY + 1, 8)
     single, short, long = decoder_cache._Step(cache, asked).groups
     assert (single.n, single.w) == (1, 1)
@@ -212,8 +218,7 @@ def test_a_source_token_takes_the_place_of_a_draft_end_token_and_a_draft_of_its_
     model, draw = model_of(False, 3), torch.Generator().manual_seed(2)
     cache, stream = DecoderCache(model), Live(0, model, draw)
     step(cache, [stream], [(2, 2)])
-    draft = [Token(SOURCE, 2, 0, 2, 3), *(Token(TARGET, y, 7 + y, 3 + y, 3) for y in range(2, 6))]
-    cache.append([Append(0, draft)])
+    cache.append([Append([Run(SOURCE, 2, [0], 2), Run(TARGET, 2, [9, 10, 11, 12], 5, 3)])])
     step(cache, [stream], [(1, 1)])
     step(cache, [stream], [(1, 2)])
 
@@ -272,7 +277,7 @@ def test_a_cache_larger_than_the_memory_is_refused_before_it_is_allocated():
         cache.append([Live(1, model, draw).asks(1, 1)])
     step(cache, [stream], [(1, 2)])  # goes on
     with pytest.raises(ValueError, match=r"a cache of 1 streams of 8 tokens"):
-        cache.append([Append(0, [Token(SOURCE, 4, 5, 4, 5)])])
+        cache.append([Append([Run(SOURCE, 4, [5], 4)])])
 
 
 def test_memory_that_only_holds_files_counts_as_free(monkeypatch):
@@ -293,7 +298,7 @@ def some_steps(caches, model, seed=2):
         begun = [stream for stream in streams if stream.slot <= number]
         moves = [(1 + s.slot, 1) if s.slot == number else (number % 2, 1 - number % 2) for s in begun]
         asked = [stream.asks(*move) for stream, move in zip(begun, moves, strict=True)]
-        yield [torch.cat(cache.append(asked)) for cache in caches]
+        yield [cache.append(asked) for cache in caches]
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3"])  # with biases, with norms of heads

@@ -232,7 +232,8 @@ def test_no_source_token_is_encoded_twice_and_calls_of_the_model_are_counted(nam
 
     def counted(self, asked):
         calls.append(len(asked))
-        encoded.extend((token.position, token.token) for one in asked for token in one.tokens if token.line == SOURCE)
+        runs = [run for one in asked for run in one.runs if run.line == SOURCE]
+        encoded.extend((run.position + at, token) for run in runs for at, token in enumerate(run.tokens))
         return original(self, asked)
 
     monkeypatch.setattr(DecoderCache, "append", counted)

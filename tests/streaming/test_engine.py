@@ -249,18 +249,6 @@ def test_repetition_is_a_block_that_follows_itself_too_often():
     assert not ends_in_repetition([], 2)
 
 
-def test_a_client_that_stops_sending_does_not_keep_its_place():
-    engine = engine_of(model_with(anchor=0), theta=1.0)
-    silent, ended = engine.open(), engine.open()
-    for stream in (silent, ended):
-        stream.read([2])
-    ended.end()
-    assert engine.close_idle(3600) == []
-    assert engine.close_idle(0) == [End(0, "idle")]
-    assert silent.over
-    assert list(engine.streams) == [1]
-
-
 def test_a_sliding_window_limits_the_source_so_that_no_stream_outgrows_it():
     model = tiny_grid(tiny_backbone("mistral", vocab_size=7, sliding_window=12), anchor=0)
     stream = engine_of(model, theta=1.0, limit=5).open()
