@@ -84,7 +84,8 @@ class DecoderCache:
         self.slots, self.length = 0, 0
         self.entries: list[Tensor] = []  # of each layer, [slots, length, lines, keys and values]
         self.positions = torch.empty(0, dtype=torch.int64, device=self.device)  # [slots, length, lines]
-        self.mask_values = [torch.tensor(value, dtype=self.dtype, device=self.device) for value in (0.0, -torch.inf)]
+        # What is added to scores.
+        self.seen, self.unseen = (torch.tensor(x, dtype=self.dtype, device=self.device) for x in (0.0, -torch.inf))
         self.packed: list[PackedLayer] | None = None
         self.sliding = True  # whether some layers may have windows
         if model.patched:  # of whose layers all is known
@@ -170,9 +171,9 @@ class DecoderCache:
                     new[: self.slots, : self.length] = old
                 return new
 
-            old = self.entries or [None] * len(self.sizes)
+            held: list[Tensor | None] = [*self.entries] or [None] * len(self.sizes)
             sizes = [sum(shape.numel() for shape in shapes) for shapes in self.sizes]
-            self.entries = [resized(one, self.dtype, size) for one, size in zip(old, sizes, strict=True)]
+            self.entries = [resized(one, self.dtype, size) for one, size in zip(held, sizes, strict=True)]
             self.positions = resized(self.positions if self.slots else None, torch.int64)
             self.along = torch.arange(new_length, device=self.device)[:, None]
         self.slots, self.length = new_slots, new_length
@@ -242,8 +243,8 @@ class _Step:
         one_each = len(wanted) == len(asked) and all([one.attended is None for one in asked])
         if self.chosen is not None and one_each and cache.packed is not None:
             self.wanted, W = self.chosen, max([W for _, _, W, _ in parts])
-            own = (states.index_select(0, self.wanted) for states in (limits, self.position))
-            self.last = [_Group(cache, asked, W, 1, slice(None), *own, None)]
+            of_last = limits.index_select(0, self.wanted), self.position.index_select(0, self.wanted)
+            self.last = [_Group(cache, asked, W, 1, slice(None), *of_last, None)]
 
     def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Of `Packed`: the cache has its own."""
@@ -303,7 +304,7 @@ class _Group:
         self.watched = any([one.attended is not None for one in asked])
         slots = [one.slot for one in asked]
         self.first = slots[0] if slots == [*range(slots[0], slots[0] + self.n)] else None
-        self.slots = torch.tensor(slots, device=position.device) if self.first is None else None
+        self.slots = torch.tensor(slots, device=position.device)
         self.limits = self._spread(limits, W)
         self.seen: dict[int | None, Tensor] = {}
         self.masks: dict[tuple[int | None, int], Tensor] = {}
@@ -334,7 +335,7 @@ class _Group:
     def mask(self, window: int | None, G: int) -> Tensor:
         """What is added to the scores of G query heads of the same keys, `[n, 1, G · w, W · lines]`."""
         if (window, G) not in self.masks:
-            mask = torch.where(self.sees(window), *self.cache.mask_values).unsqueeze(1)
+            mask: Tensor = torch.where(self.sees(window), self.cache.seen, self.cache.unseen).unsqueeze(1)
             self.masks[window, G] = mask if self.w == 1 else mask.repeat(1, 1, G, 1)
         return self.masks[window, G]
 

@@ -98,7 +98,7 @@ class Engine:
         self.opened = 0
         self.states: States
         if isinstance(model, DecoderModel):
-            self.states = DecoderStates(model, self.policy.lines)
+            self.states = DecoderStates(model, self.policy.lines, max_streams)
         else:
             cache: Any = None
             if model.cacheable and not recompute:
@@ -210,10 +210,9 @@ class Engine:
             for stream, append in computed:
                 at += len(append.wanted)
                 stream.hidden = states, at
-                stream.calls += 1
                 stream.note(append)
         if len(computed) < len(asks):  # some of which are known
-            states = gathered([stream.hidden for stream, _ in asks])
+            states = gathered([stream.hidden for stream, _ in asks if stream.hidden is not None])
         answers = self.policy.look(self.model, asks, states)
         seconds = perf_counter() - begin
         for (stream, _), answer in zip(asks, answers, strict=True):

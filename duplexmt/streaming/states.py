@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from ..data.batch import PADDING_ID
-from ..decoder.cache import DecoderCache
+from ..decoder.cache import TARGET, Append, DecoderCache, Run
+from ..decoder.layout import SOURCE
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
 from ..grid.graphs import StaticSteps
 from ..grid.model import GridModel
 from .policies import Asked
 from .stream import Stream
+
+FEW = 4  # streams at most that are taken a row ahead: more of them compute for longer than a step's launches take
 
 
 class Slots:
@@ -58,24 +61,71 @@ class States(ABC):
 class DecoderStates(States):
     """By the cache of a decoder.
 
+    A step of few streams takes as long as its launches, however many tokens it computes. So few streams of a model with
+    rows are taken a row ahead in the same pass, if the next source token has arrived: should the policy read, the state
+    is known. Two rows are kept, the next one in the line of the one before.
+
     Args:
         model: in evaluation mode, on its device.
         lines: of a slot.
+        streams: live at most.
     """
 
-    def __init__(self, model: DecoderModel, lines: int) -> None:
+    def __init__(self, model: DecoderModel, lines: int, streams: int) -> None:
         super().__init__()
-        self.cache = DecoderCache(model, lines, heads=model.alignment_heads)
+        self.ahead = model.rows and streams <= FEW
+        self.cache = DecoderCache(model, lines + self.ahead, heads=model.alignment_heads)
+        # By the stream's name the row and the target tokens of its next state, and which of some states that is.
+        self.next: dict[int, tuple[int, int, Tensor, int]] = {}
 
     def __call__(self, asked: Asked) -> Tensor:
-        """Each stream appends what it says."""
+        """Each stream appends what it says, and what it may ask for next."""
+        if not self.ahead:
+            return self._append(asked)
+        known: dict[int, tuple[Tensor, int]] = {}
+        unknown: list[tuple[Stream, Append]] = []
+        for stream, append in asked:
+            ahead = self.next.get(stream.name)
+            if ahead is not None and ahead[:2] == (stream.visible, len(stream.target)):
+                known[stream.name] = ahead[2:]
+            else:
+                unknown.append((stream, self._with_next_row(stream, append)))
+        if unknown:
+            states, at = self._append(unknown), 0
+            for stream, append in unknown:
+                known[stream.name] = states, at
+                if len(append.wanted) > 1:
+                    stream.cached[SOURCE] = stream.visible + 1
+                    self.next[stream.name] = stream.visible + 1, len(stream.target), states, at + 1
+                at += len(append.wanted)
+        return gathered([known[stream.name] for stream, _ in asked])
+
+    def _with_next_row(self, stream: Stream, append: Append) -> Append:
+        """What a stream asks for, in the line of its row, and behind it the row of the next source token."""
+        x, even = stream.visible, stream.visible % 2
+        runs = [run._replace(line=TARGET + even) if run.line == TARGET else run for run in append.runs]
+        if x == len(stream.source):
+            return Append(runs)
+        if stream.cached[SOURCE] <= x:
+            runs.append(Run(SOURCE, x, stream.source[x : x + 1], x))
+        runs.append(stream.target_run(0, len(stream.target), x + 1, line=TARGET + 1 - even))
+        return Append(runs, (len(append) - 1, -1))
+
+    def _append(self, asked: Asked) -> Tensor:
         unknown = [stream.name for stream, _ in asked if stream.name not in self.slots.taken]
         new = dict(zip(unknown, self.slots.take(unknown), strict=True))
         for stream, append in asked:
             append.slot = new[stream.name] if stream.name in new else self.slots.taken[stream.name]
         found = self.cache.append([append for _, append in asked])
         self.slots.keep(new)
+        for stream, _ in asked:
+            stream.calls += 1
         return found
+
+    def forget(self, name: int) -> None:
+        """Leave the slot."""
+        super().forget(name)
+        self.next.pop(name, None)
 
 
 class GridStates(States):
@@ -96,18 +146,22 @@ class GridStates(States):
     def __call__(self, asked: Asked) -> Tensor:
         """One step where a stream has one more token, several where it has a prefix."""
         streams = [stream for stream, _ in asked]
-        if self.cache is None:
-            return self._recomputed(streams)
+        states = self._recomputed(streams) if self.cache is None else self._reached(self.cache, streams)
+        for stream in streams:
+            stream.calls += 1
+        return states
+
+    def _reached(self, cache: "GridCache | StaticSteps", streams: list[Stream]) -> Tensor:
         if unknown := [stream for stream in streams if stream.name not in self.slots.taken]:
             names = [stream.name for stream in unknown]
             slots = self.slots.take(names)
             source, seed, lengths = zip(*[(s.source[0], s.target[0], s.source_length) for s in unknown], strict=True)
-            hidden = self.cache.open(slots, source, seed, lengths)
+            hidden = cache.open(slots, source, seed, lengths)
             self.slots.keep(dict(zip(names, slots, strict=True)))
             self.reached |= dict.fromkeys(names, (1, 1))
             self.last |= {name: (hidden, number) for number, name in enumerate(names)}
         while behind := [s for s in streams if self.reached[s.name] != (s.visible, len(s.target))]:
-            hidden = self._advance(self.cache, behind)
+            hidden = self._advance(cache, behind)
             self.last |= {stream.name: (hidden, number) for number, stream in enumerate(behind)}
         return gathered([self.last[stream.name] for stream in streams])
 

@@ -8,7 +8,9 @@ import torch
 
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.policy.knobs import check_theta
+from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
+from duplexmt.streaming.states import FEW
 
 from ..helpers import grid_system, tiny_backbone, tiny_grid
 
@@ -327,3 +329,50 @@ def test_sources_longer_than_the_model_takes_are_all_named_before_the_first_step
         ValueError, match=r"the 11 tokens this model takes .the backbone's sliding window of 16 tokens holds both"
     ):
         next(grid_system(windowed, TOKENS, 0.5, 4).translate(sources))
+
+
+# --- rows taken ahead ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("anchor", [3, "source_length", "visible_length"])
+@pytest.mark.parametrize("theta", [0.0, 0.45, 0.5, 0.55, 1.0])
+def test_few_streams_are_taken_a_row_ahead_in_fewer_passes_to_the_same_events(theta, anchor):
+    model = small_talk(attention="exact", input_attends_output=False, anchor=anchor)
+    found = {streams: {} for streams in (1, FEW, FEW + 1)}
+    for streams, events in found.items():
+        for event in grid_system(model, TOKENS, theta, 9, streams).translate(SOURCES):
+            events.setdefault(event.stream, []).append(event)
+    alone, few, many = found.values()
+    for index in range(len(SOURCES)):
+        assert signature(alone[index]) == signature(few[index]) == signature(many[index])
+    calls = [sum(events[-1].calls for events in of.values()) for of in found.values()]
+    reads = sum(isinstance(event, Read) for events in many.values() for event in events)
+    assert calls[0] == calls[1] < calls[2]
+    if theta == 1.0:  # every second read is known
+        assert calls[2] - calls[0] >= reads // 4
+
+
+def signature(events):
+    """What they say, without probabilities, whose last digits differ with the company."""
+    return [
+        (type(event).__name__, getattr(event, "token", None), getattr(event, "delay", getattr(event, "reason", None)))
+        for event in events
+    ]
+
+
+@pytest.mark.parametrize("pieces", [[1, 2, 1, 3], [7], [2, 5], [1] * 7])
+@pytest.mark.parametrize("theta", [0.0, 0.5, 1.0])
+def test_a_row_is_taken_ahead_only_of_tokens_that_have_arrived(theta, pieces):
+    model = small_talk(attention="exact", input_attends_output=False, anchor=3)
+    source, texts = SOURCES[0], []
+    for streams in (1, FEW + 1):
+        engine = Engine(model, TOKENS, theta=theta, max_target_tokens=9, max_streams=streams)
+        stream, events, begin = engine.open(), [], 0
+        for count in pieces:
+            stream.read(source[begin : begin + count])
+            begin += count
+            events += stream.write()
+        stream.end()
+        texts.append(signature([*events, *stream.write()]))
+        assert stream.over
+    assert texts[0] == texts[1]
