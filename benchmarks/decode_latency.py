@@ -1,7 +1,6 @@
 """How long does a simultaneous translation take to compute, beside recomputation, `generate` and re-encoding wait-k?
 
     python benchmarks/decode_latency.py [--quick] [--device cpu|cuda] [--layers N] [--processor-time] [--exact]
-                                        [--compile]
 
 One sentence of 32 → 32 tokens along the path of wait-3, with random weights of the shape of Qwen2.5-0.5B (its 4-layer
 slice on CPU), through the streaming engine with I←O on and off, and side by side in the same run:
@@ -225,9 +224,9 @@ def milliseconds(seconds: list[float], share: float) -> float:
     return round(1000 * float(np.quantile(seconds, share)), 3)
 
 
-def engine_of(model: Model, streams: int, compiled: bool, length: int = LENGTH) -> Engine:
+def engine_of(model: Model, streams: int, length: int = LENGTH) -> Engine:
     """An engine that writes as many tokens as it reads."""
-    return Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams, compiled=compiled)
+    return Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams)
 
 
 def measure(
@@ -238,7 +237,6 @@ def measure(
     many_length: int,
     repeats: int,
     every: int,
-    compiled: bool,
 ) -> dict[str, Any]:
     """All numbers of one backbone, for several kinds of grid model: options by the suffix of their keys.
 
@@ -247,7 +245,7 @@ def measure(
     """
     result: dict[str, Any] = {}
     models = {suffix: grid(causal_lm, options) for suffix, options in kinds.items()}
-    engines = {suffix: engine_of(model, 1, compiled) for suffix, model in models.items()}
+    engines = {suffix: engine_of(model, 1) for suffix, model in models.items()}
     path = wait_k_path()[every // 2 :: every]
     for engine in engines.values():  # warm
         decode(engine, 1, LENGTH if device == "cuda" else 4, device)
@@ -282,7 +280,7 @@ def measure(
         many = {"1": row_of(written / seconds, steps, LENGTH)}
         for count in counts:
             try:
-                engine = engine_of(model, count, compiled, many_length)
+                engine = engine_of(model, count, many_length)
                 if device == "cuda":
                     decode(engine, count, many_length, device)
                 step_seconds, _, written = decode(engine, count, many_length, device)
@@ -330,14 +328,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="4 layers, few repeats, short sentences for many streams")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--layers", type=int, help="of the Qwen2.5-0.5B shape; by default 24 on CUDA, 4 on CPU")
-    parser.add_argument("--compile", action="store_true", help="CUDA only: compile the steps, some 30 shapes of them")
     parser.add_argument("--exact", action="store_true", help="exact attention with I←O off, too")
     parser.add_argument("--processor-time", action="store_true", help="of this process, not wall clock; CPU only")
     arguments = parser.parse_args()
     check_device(parser, arguments.device)
     check_counts(parser, arguments, "layers")
-    if arguments.compile and arguments.device == "cpu":
-        parser.error("--compile: steps are compiled on CUDA only; leave it out")
     if arguments.processor_time:
         if arguments.device == "cuda":
             parser.error("--processor-time leaves out what the GPU computes: use it on CPU")
@@ -347,24 +342,20 @@ def main() -> None:
     counts = [8, 64, 256] if device == "cuda" and not quick else [8, 64]
     many_length, repeats, every = (4, 2, 12) if quick and device == "cpu" else (LENGTH, 5, 1)
     kinds = MODELS | (EXACT if arguments.exact else {})
-    compiled = device == "cuda" and arguments.compile
     causal_lm = backbone(QWEN | {"num_hidden_layers": layers}, QWEN_VOCABULARY, device)
     result = {
         "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads",
         "clock": "processor time" if arguments.processor_time else "wall clock",
         "dtype": str(causal_lm.dtype).removeprefix("torch."),
-        "compiled": compiled,
         "layers": layers,
         "sentence": f"{LENGTH} → {LENGTH}",
-        **measure(causal_lm, device, kinds, counts, many_length, repeats, every, compiled),
+        **measure(causal_lm, device, kinds, counts, many_length, repeats, every),
         **formulas(causal_lm.config, 2 * LENGTH, 2 * LENGTH, causal_lm.dtype.itemsize),
     }
     del causal_lm
     # Small steps are short, so more of them fit: the least of many is steadier.
     small = 10 if quick else 20
-    result["small"] = measure(
-        backbone(*SMALL, device), device, kinds, counts, many_length, small, min(every, 4), compiled
-    )
+    result["small"] = measure(backbone(*SMALL, device), device, kinds, counts, many_length, small, min(every, 4))
     print(json.dumps(rounded(result)))
 
 

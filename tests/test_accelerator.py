@@ -159,11 +159,11 @@ def test_nothing_of_a_planned_step_waits_for_the_host(training, monkeypatch):
     assert results[1] == pytest.approx(results[0], rel=1e-5)
 
 
-def decoded(build, options, system, setting, streams, static=False, move=lambda model: model):
+def decoded(build, options, system, setting, streams, move=lambda model: model):
     """The tokens of each source's translation."""
     loaded = SimpleNamespace(model=move(build(**options)), tokens=TOKENS, typical_source_length=9)
     limits = {"max_target_tokens": 6, "batch_size": streams}
-    running = build_system(loaded, system, setting, static=static, adaptive=ADAPTIVE, **limits)
+    running = build_system(loaded, system, setting, adaptive=ADAPTIVE, **limits)
     return [found.tokens for found in collect(running.translate(SOURCES), len(SOURCES))]
 
 

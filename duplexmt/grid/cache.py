@@ -20,10 +20,6 @@ attention of either stream, and for each stream one context with its log-sum-exp
 yet: queries are kept there too, and a step projects its one new token. The last layer's source states are never read,
 and not computed. With I←O off the source stream is one state a token: a WAIT computes one, an EMIT none, and the cross
 attention reads its cached keys and values.
-
-What a step computes depends on tensors and on two sizes only, the longest line and the longest stream
-(`GridCache.advance`), with no value read back from the device: rounded up, they give shapes that a CUDA graph can
-replay (`graphs.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -107,7 +103,6 @@ class GridCache:
         self.count = [[0] * slots, [0] * slots]  # tokens of each stream, by slot
         self.start = [0] * slots  # first position of each target stream
         self._tabulate(2 * length)
-        self.generation = 0  # counts how often the tensors were replaced
         self.packed: list[PackedLayer] = packed_layers(self.decoder.layers, free_bytes(self.device), self.dtype)
         self.norm = Norm(self.decoder.norm, self.dtype)
         weight, heads = self.like, (self.K, self.G, self.E)
@@ -128,11 +123,6 @@ class GridCache:
     def bytes(self) -> int:
         """Memory of the cached states."""
         return self.first_q.nbytes + sum(entries.nbytes for layer in self.layers for entries in layer.entries.values())
-
-    @property
-    def entries(self) -> list[Tensor]:
-        """All tensors that a step may write to, `[2, slots, length, …]`."""
-        return [self.tokens, self.first_q, *(part for layer in self.layers for part in layer.entries.values())]
 
     @torch.inference_mode()
     def open(
@@ -185,12 +175,12 @@ class GridCache:
         """
         rows, W, T = self.append(slots, emits, tokens)
         kinds = any(emits), not all(emits)
-        return self.advance(torch.tensor(rows, device=self.device).T, W, T, pack=True, kinds=kinds)
+        return self._advance(Steps(self, torch.tensor(rows, device=self.device).T, W, T, kinds))
 
     def append(
         self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]
     ) -> tuple[list[tuple[int, ...]], int, int]:
-        """Account for one more token each; the arguments `advance` needs to compute it.
+        """Account for one more token each; the arguments `Steps` needs to compute it.
 
         Returns:
             For each stream slot, emit, token, length of the line, position of the token, and start of the target; the
@@ -207,23 +197,6 @@ class GridCache:
         for slot, emits_here, *_ in rows:
             self.count[O if emits_here else I][slot] += 1
         return rows, W, T
-
-    @torch.no_grad()
-    def advance(
-        self, inputs: Tensor, W: int, T: int, *, pack: bool = False, kinds: tuple[bool, bool] = (True, True)
-    ) -> Tensor:
-        """Compute one line of cells for each stream; reads nothing back from the device unless `pack` is set.
-
-        Args:
-            inputs: rows of `append`, `[6, n]`, on the device.
-            W, T: at least the longest line, and the longest stream with its new token.
-            pack: whether to leave out cells that do not exist.
-            kinds: whether there may be EMITs, and WAITs; what cannot be needed is left out.
-
-        Returns:
-            Final-normed target state of each stream's present cell, `[n, D]`.
-        """
-        return self._advance(Steps(self, inputs, W, T, kinds, pack))
 
     def _advance(self, steps: Steps) -> Tensor:
         """The cells of a step, layer by layer."""
@@ -343,7 +316,6 @@ class GridCache:
         if len(self.counting) < start + new_length:
             with torch.inference_mode(False), torch.no_grad():  # tensors that may be written to in any mode
                 self._tabulate(2 * (start + new_length))
-            self.generation += 1
         if (new_slots, new_length) == (have_slots, have_length):
             return
         check_memory(new_slots, new_length, self.bytes_per_token, self.device, self.max_bytes)
@@ -352,7 +324,6 @@ class GridCache:
             self.tokens = resized(self.tokens, new_slots, new_length)
         for numbers in (*self.count, self.start):
             numbers += [0] * (new_slots - have_slots)
-        self.generation += 1
 
     def _resize(self, slots: int, length: int) -> None:
         """Keep all entries in larger tensors."""

@@ -25,10 +25,8 @@ class Steps:
     Args:
         cache: whose tokens do not hold the new ones yet.
         inputs: rows of `GridCache.append`, `[6, n]`, on the device.
-        W, T: at least the longest line, and the longest new stream.
-        kinds: whether there may be EMITs, and WAITs.
-        pack: whether to leave out cells that do not exist; reads their number back from the device, and `W` and `T` are
-            the longest. Else every line has `W` cells, and past its end goes on with whatever the cache holds there.
+        W, T: the longest line, and the longest new stream.
+        kinds: whether there are EMITs, and WAITs.
 
     Attributes:
         emit: which streams take a target token, `[n]`; `emit_cells`: the same of each cell, `[m]`.
@@ -37,7 +35,7 @@ class Steps:
         line_mask: `[n, 1, 1, W]`, likewise of the line's.
     """
 
-    def __init__(self, cache: Any, inputs: Tensor, W: int, T: int, kinds: tuple[bool, bool], pack: bool) -> None:
+    def __init__(self, cache: Any, inputs: Tensor, W: int, T: int, kinds: tuple[bool, bool]) -> None:
         slots, emit, tokens, lengths, at, start = inputs
         self.n, self.W, (self.emits, self.waits) = len(slots), W, kinds
         self.emit, self.new_tokens = emit.bool(), tokens
@@ -45,12 +43,12 @@ class Steps:
         begin_line, begin_new = ((stream * all_slots + slots) * length for stream in (1 - emit, emit))
         self.own_mask: Tensor | None = None
         self.line_mask: Tensor | None = None
-        self.new_index: Index = begin_new + at
-        if pack and self.n == 1:  # slices, as they are views
-            line, new, token = torch.stack((begin_line, begin_new, self.new_index)).flatten().tolist()
+        new_at = begin_new + at
+        if self.n == 1:  # slices, as they are views
+            line, new, token = torch.stack((begin_line, begin_new, new_at)).flatten().tolist()
             self.line_index: Index = slice(line, line + W)
             self.stream_index: Index = slice(new, new + T)
-            self.new_index = slice(token, token + 1)
+            self.new_index: Index = slice(token, token + 1)
             self.first_index: Index = slice(0, 1)
             self.last_index: Index = slice(W - 1, W)
             self.m, self.ragged = W, False
@@ -59,16 +57,11 @@ class Steps:
             exist = cache.counting[:W] < lengths[:, None]
             self.own_mask = _mask(cache.counting[:T] <= at[:, None], cache.statistics)
             self.line_mask = _mask(exist, cache.statistics)
-            self.stream_index = (begin_new[:, None] + cache.counting[:T]).flatten()
-            if pack:
-                self.index = exist.flatten().nonzero()[:, 0]
-                self.place = exist.flatten().cumsum(0) - 1  # of cells that do not exist: that of the one before
-                ends = lengths.cumsum(0)
-                self.first_index, self.last_index = ends - lengths, ends - 1
-            else:
-                self.index = torch.arange(self.n * W, device=slots.device)
-                begins = torch.arange(0, self.n * W, W, device=slots.device)
-                self.first_index, self.last_index = begins, begins + lengths - 1
+            self.stream_index, self.new_index = (begin_new[:, None] + cache.counting[:T]).flatten(), new_at
+            self.index = exist.flatten().nonzero()[:, 0]
+            self.place = exist.flatten().cumsum(0) - 1  # of cells that do not exist: that of the one before
+            ends = lengths.cumsum(0)
+            self.first_index, self.last_index = ends - lengths, ends - 1
             self.m = len(self.index)
             self.ragged = self.m < self.n * W
             self.stream_of_cell, along = self.index // W, self.index % W
@@ -97,7 +90,7 @@ class Steps:
         return _taken(entries.flatten(0, 2), self.line_index)
 
     def put_line(self, entries: Tensor, values: Tensor) -> None:
-        """Write them once changed. What may be past a line's end goes along: it is set when its token comes."""
+        """Write them once changed."""
         _put(entries, self.line_index, values)
 
     def new(self, entries: Tensor) -> Tensor:

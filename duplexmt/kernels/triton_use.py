@@ -1,4 +1,4 @@
-"""Whether a faster twin takes the place of PyTorch's own operations: a Triton kernel, or a recorded CUDA graph.
+"""Whether a Triton kernel takes the place of PyTorch's own operations.
 
 None of them is trusted unseen. At its first use on a device each is compared with its plain twin on small random input;
 where it differs or fails, one warning says so, and the process goes on without it.

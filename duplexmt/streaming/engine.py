@@ -21,7 +21,6 @@ import torch
 from ..data.tokenizer import StreamTokens
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
-from ..grid.graphs import StaticSteps
 from ..policy.knobs import check_theta
 from .events import Event
 from .lengths import check_lengths, longest_source
@@ -33,8 +32,8 @@ from .stream import Stream, check_repeats
 class Engine:
     """Live streams of one model, decoded side by side.
 
-    States come from the incremental cache, on CUDA for the paper's grid in fixed shapes, replayed as graphs. A grid
-    that cannot be cached is decoded by recomputing all that is visible, which is slower and the same.
+    States come from the incremental cache. A grid that cannot be cached is decoded by recomputing all that is visible,
+    which is slower and the same.
 
     Args:
         model: in evaluation mode, on its device (`artifact.load_model_folder` merges LoRA).
@@ -51,8 +50,6 @@ class Engine:
         told_length: whether `translate` tells streams the length of their source, which nobody live can know.
         tokenizer: for the text of what is written; without one, events carry no text.
         recompute: whether to do without the cache, of a grid.
-        static: whether the paper's grid steps in fixed shapes; by default on CUDA.
-        compiled: whether fixed shapes are compiled first (see `grid.graphs`).
 
     Raises:
         ValueError: for θ outside [0, 1], a limit below its least value, or a sliding window that cannot hold both
@@ -74,8 +71,6 @@ class Engine:
         told_length: bool = False,
         tokenizer: Any = None,
         recompute: bool = False,
-        static: bool | None = None,
-        compiled: bool = False,
     ) -> None:
         limits: dict[str, int | None] = {"policy.max_target_tokens": max_target_tokens, "max_streams": max_streams}
         limits |= {"max_source_tokens": max_source_tokens, "typical_source_length": typical_source_length}
@@ -100,11 +95,7 @@ class Engine:
         if isinstance(model, DecoderModel):
             self.states = DecoderStates(model, self.policy.lines, max_streams)
         else:
-            cache: Any = None
-            if model.cacheable and not recompute:
-                static = model.device.type == "cuda" if static is None else static
-                cache = StaticSteps(model, max_streams, compiled=compiled) if static else GridCache(model)
-            self.states = GridStates(model, cache)
+            self.states = GridStates(model, GridCache(model) if model.cacheable and not recompute else None)
 
     def open(
         self,

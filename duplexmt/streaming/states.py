@@ -12,7 +12,6 @@ from ..decoder.cache import TARGET, Append, DecoderCache, Run
 from ..decoder.layout import SOURCE
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
-from ..grid.graphs import StaticSteps
 from ..grid.model import GridModel
 from .policies import Asked
 from .stream import Stream
@@ -137,7 +136,7 @@ class GridStates(States):
             cache, and all that some grids have.
     """
 
-    def __init__(self, model: GridModel, cache: "GridCache | StaticSteps | None") -> None:
+    def __init__(self, model: GridModel, cache: GridCache | None) -> None:
         super().__init__()
         self.model, self.cache = model, cache
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
@@ -151,7 +150,7 @@ class GridStates(States):
             stream.calls += 1
         return states
 
-    def _reached(self, cache: "GridCache | StaticSteps", streams: list[Stream]) -> Tensor:
+    def _reached(self, cache: GridCache, streams: list[Stream]) -> Tensor:
         if unknown := [stream for stream in streams if stream.name not in self.slots.taken]:
             names = [stream.name for stream in unknown]
             slots = self.slots.take(names)

@@ -191,10 +191,7 @@ class ProbeCallback(L.Callback):
             sources = [probe.source_tokens for probe in self.probes]
             contexts = [probe.context for probe in self.probes]
             for setting in self.settings:
-                # No CUDA graphs: the weights have changed by the next look.
-                running: Any = build_system(
-                    module, self.system, setting, max_target_tokens=self.max_target_tokens, static=False
-                )
+                running: Any = build_system(module, self.system, setting, max_target_tokens=self.max_target_tokens)
                 for number, found in enumerate(collect(running.translate(sources, contexts), len(sources)), start=1):
                     probe = self.probes[number - 1]
                     lengths = ([len(probe.source_tokens)], [len(probe.target_tokens)])

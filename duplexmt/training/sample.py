@@ -55,10 +55,7 @@ class SimultaneousSample(L.Callback):
             if whole is None:
                 return
             with whole_precision(whole.model):
-                # No CUDA graphs: the weights have changed by the next validation, and training wants the memory.
-                system = build_system(
-                    whole, self.system, self.setting, max_target_tokens=self.max_target_tokens, static=False
-                )
+                system = build_system(whole, self.system, self.setting, max_target_tokens=self.max_target_tokens)
                 hypotheses = collect(system.translate(self.sources, self.contexts), len(self.sources))
         texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
         reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]

@@ -9,7 +9,6 @@ import pytest
     ("script", "arguments", "message"),
     [
         ("decode_latency", ["--device", "cuda"], "--device cuda: PyTorch sees no GPU on this machine"),
-        ("decode_latency", ["--device", "cpu", "--compile"], "--compile: steps are compiled on CUDA only"),
         ("decode_latency", ["--device", "cpu", "--layers", "0"], "--layers 0: must be at least 1"),
         ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
         ("int8", ["--quick", "--repeats", "0"], "--repeats 0: must be at least 1"),

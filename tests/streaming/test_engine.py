@@ -11,7 +11,7 @@ from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.stream import ends_in_repetition
 
-from ..helpers import grid_system, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
+from ..helpers import spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 from .test_grid_system import END, PREFIXED, SEED, SOURCES, TOKENS, always, both_tokens
 from .test_grid_system import small_talk as model_of
 
@@ -73,10 +73,10 @@ def test_how_the_source_arrives_changes_nothing(options, prefixed, source, draw)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.sampled_from(OPTIONS[:3]), st.booleans(), st.randoms(use_true_random=False))
-def test_streams_that_join_and_leave_write_what_each_writes_alone(options, static, draw):
+@given(st.sampled_from(OPTIONS[:3]), st.randoms(use_true_random=False))
+def test_streams_that_join_and_leave_write_what_each_writes_alone(options, draw):
     model = model_with(**options)
-    engine = engine_of(model, max_streams=3, static=static)
+    engine = engine_of(model, max_streams=3)
     events, pending, live, waiting = {}, {}, [], list(enumerate(SOURCES))
     while waiting or live:
         if waiting and len(live) < 3 and (not live or draw.random() < 0.5):
@@ -98,14 +98,6 @@ def test_streams_that_join_and_leave_write_what_each_writes_alone(options, stati
         live = [stream for stream in live if not stream.over]
     for name, found in events.items():
         assert_same(found, alone(model, SOURCES[name]))
-
-
-@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
-def test_fixed_shapes_change_no_event(options):
-    model = model_with(2, **options)
-    for tokens in (TOKENS, PREFIXED):
-        system, fixed = (grid_system(model, tokens, 0.5, 9, batch_size=3, static=static) for static in (False, True))
-        assert_same(list(fixed.translate(SOURCES)), list(system.translate(SOURCES)))
 
 
 def test_the_slot_of_a_sentence_that_has_ended_is_taken_by_the_next():

@@ -131,7 +131,7 @@ def test_the_certainty_of_the_next_token_counts_as_much_as_it_is_given(options, 
         model.certainty = certainty
         expected = [one_by_one(model, TOKENS, source, theta, limit=6) for source in SOURCES[:3]]
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
-        for how in ({}, {"recompute": True}, *([{"static": True}] if getattr(model, "cacheable", False) else [])):
+        for how in ({}, {"recompute": True}):
             system = grid_system(model, TOKENS, theta, max_target_tokens=6, **how)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
@@ -148,7 +148,7 @@ def test_nothing_is_written_before_as_much_more_is_read_as_k_min_says(options, t
         model.k_min = 2
         expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
-        for how in ({}, {"recompute": True}, *([{"static": True}] if getattr(model, "cacheable", False) else [])):
+        for how in ({}, {"recompute": True}):
             system = grid_system(model, tokens, theta, max_target_tokens=6, **how)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
