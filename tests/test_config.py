@@ -354,7 +354,6 @@ def test_names_of_settings_groups_and_hydras_own_are_let_through():
         ("policy.lam=abc", "policy.lam=abc: must be a number"),
         ("policy.lam=null", "policy.lam=null: must be a number"),
         ("data.max_tokens=1.5", "data.max_tokens=1.5: must be a whole number, or null"),
-        ("training.compile=maybe", "training.compile=maybe: must be true or false"),
         ("+training.betas=[a,1]", "training.betas=['a', 1]: must be a list in which each is a number"),
         ("name=[a]", "name=['a']: must be a text"),
         ("training.seed=1,x", "training.seed=x: must be a whole number"),
