@@ -93,7 +93,7 @@ class Engine:
         self.opened = 0
         self.states: States
         if isinstance(model, DecoderModel):
-            self.states = DecoderStates(model, self.policy.lines, max_streams)
+            self.states = DecoderStates(model, self.policy.lines, alone=max_streams == 1)
         else:
             self.states = GridStates(model, GridCache(model) if model.cacheable and not recompute else None)
 

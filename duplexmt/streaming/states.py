@@ -16,8 +16,6 @@ from ..grid.model import GridModel
 from .policies import Asked
 from .stream import Stream
 
-FEW = 4  # streams at most that are taken a row ahead: more of them compute for longer than a step's launches take
-
 
 class Slots:
     """Numbers of slots, each taken by one stream; those that were left go first."""
@@ -60,44 +58,36 @@ class States(ABC):
 class DecoderStates(States):
     """By the cache of a decoder.
 
-    A step of few streams takes as long as its launches, however many tokens it computes. So few streams of a model with
-    rows are taken a row ahead in the same pass, if the next source token has arrived: should the policy read, the state
-    is known. Two rows are kept, the next one in the line of the one before.
+    A step of one stream takes as long as its launches, however many tokens it computes. So a stream that is alone, of a
+    model with rows, is taken a row ahead in the same pass, if the next source token has arrived: should the policy
+    read, the state is known. Two rows are kept, the next one in the line of the one before.
 
     Args:
         model: in evaluation mode, on its device.
         lines: of a slot.
-        streams: live at most.
+        alone: whether there is one stream at a time.
     """
 
-    def __init__(self, model: DecoderModel, lines: int, streams: int) -> None:
+    def __init__(self, model: DecoderModel, lines: int, alone: bool) -> None:
         super().__init__()
-        self.ahead = model.rows and streams <= FEW
+        self.ahead = model.rows and alone
         self.cache = DecoderCache(model, lines + self.ahead, heads=model.alignment_heads)
-        # By the stream's name the row and the target tokens of its next state, and which of some states that is.
-        self.next: dict[int, tuple[int, int, Tensor, int]] = {}
+        self.next: tuple[int, int, Tensor] | None = None  # row and target tokens of the next state, and the state
 
     def __call__(self, asked: Asked) -> Tensor:
-        """Each stream appends what it says, and what it may ask for next."""
+        """Each stream appends what it says, and one that is alone what it may ask for next."""
         if not self.ahead:
             return self._append(asked)
-        known: dict[int, tuple[Tensor, int]] = {}
-        unknown: list[tuple[Stream, Append]] = []
-        for stream, append in asked:
-            ahead = self.next.get(stream.name)
-            if ahead is not None and ahead[:2] == (stream.visible, len(stream.target)):
-                known[stream.name] = ahead[2:]
-            else:
-                unknown.append((stream, self._with_next_row(stream, append)))
-        if unknown:
-            states, at = self._append(unknown), 0
-            for stream, append in unknown:
-                known[stream.name] = states, at
-                if len(append.wanted) > 1:
-                    stream.cached[SOURCE] = stream.visible + 1
-                    self.next[stream.name] = stream.visible + 1, len(stream.target), states, at + 1
-                at += len(append.wanted)
-        return gathered([known[stream.name] for stream, _ in asked])
+        ((stream, append),) = asked
+        x, Y = stream.visible, len(stream.target)
+        if self.next is not None and self.next[:2] == (x, Y):
+            return self.next[2]
+        append = self._with_next_row(stream, append)
+        states = self._append([(stream, append)])
+        if len(states) > 1:
+            stream.cached[SOURCE] = x + 1
+            self.next = x + 1, Y, states[1:]
+        return states[:1]
 
     def _with_next_row(self, stream: Stream, append: Append) -> Append:
         """What a stream asks for, in the line of its row, and behind it the row of the next source token."""
@@ -124,7 +114,7 @@ class DecoderStates(States):
     def forget(self, name: int) -> None:
         """Leave the slot."""
         super().forget(name)
-        self.next.pop(name, None)
+        self.next = None
 
 
 class GridStates(States):
