@@ -235,7 +235,9 @@ class TranslationModule(L.LightningModule):
             ValueError: after too many such steps in a row.
         """
         gradients = [weight.grad for weight in self.parameters() if weight.grad is not None]
-        finite = torch.isfinite(torch.nn.utils.get_total_norm(gradients))
+        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # of gradients that are shared out
+        finite = torch.isfinite(norm)
         where = f"epoch {self.current_epoch}, batch {self.trainer.fit_loop.batch_idx}, step {self.global_step}"
         self.outcomes.append((where, finite, self.last_losses))
         on_device = self.trainer.precision != "16-mixed" and may_skip(optimizer, finite)
