@@ -83,7 +83,7 @@ def main(given: list[str] | None = None) -> None:
     }
     for streams in counts:
         try:
-            engine = engine_of(model, streams, False)
+            engine = engine_of(model, streams)
         except (torch.OutOfMemoryError, ValueError) as error:
             print(f"{streams} streams: left out, the memory does not hold them ({error})", file=sys.stderr, flush=True)
             break

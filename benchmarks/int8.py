@@ -51,7 +51,7 @@ def model_bytes(model: Any) -> int:
 def measure(shape: dict[str, Any], vocabulary: int, repeats: int) -> dict[str, Any]:
     """Of one shape."""
     models = variants(shape, vocabulary)
-    engines = {name: engine_of(model, 1, False) for name, model in models.items()}
+    engines = {name: engine_of(model, 1) for name, model in models.items()}
     steps: dict[str, list[float]] = {name: [] for name in models}
     for engine in engines.values():
         decode(engine, 1, 4, "cpu")
