@@ -20,6 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from ..decoder.knobs import check_quantize
 from ..model_folder.artifact import ModelFolder
@@ -108,7 +109,9 @@ class Translator:
         self._thread = ThreadPoolExecutor(1, "duplexmt")
         self._lock, self._works = Lock(), False
         self._asked: list[Callable[[], None]] = []
-        self._told: dict[LiveTranslator, tuple[Tell, Parts]] = {}  # texts at work; the thread's alone
+        self._told: dict[LiveTranslator, Parts] = {}  # texts at work, and what they take; the thread's alone
+        # Whom to tell of each text that was given something: another θ may make one write that nobody waits for.
+        self._tells: WeakKeyDictionary[LiveTranslator, Tell] = WeakKeyDictionary()
         self.max_sentence_tokens = self._join(None, lambda message: None).text.limit  # and its checks
 
     def translate(self, texts: Iterable[str], theta: float | None = None) -> list[str]:
@@ -196,7 +199,7 @@ class Translator:
         """Have a text take parts, and tell what comes of it until it waits for more."""
 
         def give() -> None:
-            self._told[live] = tell, parts
+            self._told[live], self._tells[live] = parts, tell
             live.give(parts)
 
         self._ask(give)
@@ -246,9 +249,8 @@ class Translator:
         return live in self._driver.due or live in self._driver.queue or live.can_step()
 
     def _tell(self, live: LiveTranslator, one: Any) -> None:
-        tell, _ = self._told.get(live, (None, None))
         try:
-            if tell is not None:
+            if (tell := self._tells.get(live)) is not None:
                 tell(one)
         except RuntimeError:  # the event loop of who waited has been closed
             live.close()
@@ -256,8 +258,7 @@ class Translator:
     def _end(self, live: LiveTranslator) -> None:
         """Whoever waits for a text need wait no longer."""
         if live in self._told:
-            self._tell(live, self._told[live][1])
-            del self._told[live]
+            self._tell(live, self._told.pop(live))
 
 
 class _Text:

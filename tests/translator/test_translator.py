@@ -168,6 +168,20 @@ def test_whole_texts_go_side_by_side_and_no_more_of_them_are_taken_than_keep_the
     assert translator.translate(TEXTS * 3) == translator.translate(TEXTS) * 3
 
 
+def test_nothing_is_lost_of_what_another_threshold_has_written_before_the_next_call(translator):
+    text = TEXTS[0]
+    alone = translator._join(1.0, print)
+    expected = [*alone.feed(text[:4])]
+    alone.theta = 0.0
+    expected += [*alone.feed(text[4:]), *alone.finish()]
+    with translator.stream(theta=1.0) as stream, translator.stream() as other:
+        waited = stream.feed(text[:4])
+        stream.theta = 0.0
+        other.feed(text)  # and steps the engine, before anybody asks for what the first one writes
+        found = waited + stream.feed(text[4:]) + stream.finish()
+    assert found.replace("\n", "") == "".join(event.text for event in expected)
+
+
 def test_a_stream_that_was_left_in_the_midst_holds_nobody_up(translator, alone):
     for _ in range(2 * STREAMS):
         with translator.stream() as stream:
