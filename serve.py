@@ -32,11 +32,16 @@ def serve(cfg: ServeSettings) -> None:
     from duplexmt.serving.settings import EngineSettings
 
     log_to_stderr()
-    folder = chosen_model(cfg.model_folder)
-    check_runs_as(folder, read_manifest(folder), cfg.run_as)  # no address is told of a server without a model
+    folders = [chosen_model(folder) for folder in cfg.model_folders]
+    for folder in folders:  # no address is told of a server without a model
+        check_runs_as(folder, read_manifest(folder), cfg.run_as)
     server.make_room(cfg.limits.connections)
     engine = EngineSettings(
-        model_folder=str(folder), run_as=cfg.run_as, setting=cfg.setting, adaptive=cfg.adaptive, **asdict(cfg.engine)
+        model_folders=[*map(str, folders)],
+        run_as=cfg.run_as,
+        setting=cfg.setting,
+        adaptive=cfg.adaptive,
+        **asdict(cfg.engine),
     )
     hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
     app = create_app(hub, token=cfg.token, hosts=[*cfg.hosts, cfg.host], origins=cfg.origins)

@@ -634,7 +634,7 @@ class LimitsConfig(Limits):
 class ServeSettings:
     """`python serve.py`."""
 
-    model_folder: str | None  # null: the latest run's, else the model in the box
+    model_folder: Any  # or a list of them, of which a session chooses one; null: the latest run's, else that in the box
     run_as: str | None  # this and the next two: as for `translate.py`
     setting: Any
     adaptive: Adaptive
@@ -662,6 +662,13 @@ class ServeSettings:
             )
         for name in ("step_deadline", "start_deadline"):
             _check_positive(name, getattr(self, name))
+        if not self.model_folders:
+            raise ValueError("model_folder=[]: give the folder of a trained model, or several")
+
+    @property
+    def model_folders(self) -> list[str | None]:
+        """As a list, whether one, several or none were given."""
+        return _as_list(self.model_folder) if self.model_folder is not None else [None]
 
 
 def _is_loopback(host: str) -> bool:

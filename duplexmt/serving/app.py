@@ -103,7 +103,7 @@ def create_app(
         return await libretranslate.translate(request, hub, client_of(request), partial(check_token, request))
 
     async def languages(request: Request) -> Response:
-        return JSONResponse([] if hub.model is None else libretranslate.languages(hub.model))
+        return JSONResponse(libretranslate.languages(hub))
 
     async def livez(request: Request) -> Response:
         return PlainTextResponse("alive")

@@ -71,6 +71,7 @@ class AsyncClient:
 
     Args:
         url: of the server, `ws://…/v1/live`.
+        model: its name, where the server has several; None for the first one.
         theta: EMIT threshold; None for the model's own.
         source_length: tokens of each sentence, where they are known.
         token: the server's, if it has one.
@@ -85,13 +86,14 @@ class AsyncClient:
         self,
         url: str,
         *,
+        model: str | None = None,
         theta: float | None = None,
         source_length: int | None = None,
         token: str | None = None,
         patience: float = 60.0,
     ) -> None:
         self.url, self.patience = url, patience
-        given: dict[str, Any] = {"theta": theta, "source_length": source_length, "token": token}
+        given: dict[str, Any] = {"model": model, "theta": theta, "source_length": source_length, "token": token}
         self._start: dict[str, Any] = {"type": "start"} | {
             name: value for name, value in given.items() if value is not None
         }

@@ -136,7 +136,7 @@ class Connection:
         elif isinstance(first, Watch):
             self.channel = first.channel
             self.hub.watch(self, first.channel)
-            return self.tell({"type": "watching", "model": self.hub.model})
+            return self.tell(self.hub.watching(first.channel))
         else:
             raise Refused(Close.BAD_MESSAGE, f"type={first.type}: begin with start, resume or watch")
         self.session = session
@@ -145,7 +145,8 @@ class Connection:
             "type": "ready",
             "session": session.name,
             "key": session.key,
-            "model": self.hub.model,
+            "model": self.hub.models[session.model],
+            "models": [*self.hub.models.values()],
             "limits": self.limits.told(),
             "expires": max(0.0, session.began + self.limits.session_seconds - monotonic()),
         }
@@ -173,7 +174,7 @@ class Connection:
         if isinstance(message, Text):
             self._take(session, message)
         elif isinstance(message, Set):
-            self.hub.check_theta(message.theta)
+            self.hub.check_theta(message.theta, session.model)
             ask(**text.set(message.id, message.theta))
         elif isinstance(message, Flush):
             ask(**text.flush())

@@ -38,12 +38,12 @@ class EngineLink:
         settings: of the engine.
         step_deadline: seconds without a sign of life after which it hangs; it gives one every half second.
         start_deadline: seconds it has to load its model.
-        ready: is called with its model and that one's fingerprint whenever an engine is ready, the first or another.
+        ready: is called with its models by name and their fingerprint when an engine is ready, the first or another.
         told: is called with each of its lines.
         ended: is called when an engine has ended, or could not be started.
 
     Attributes:
-        model: what the engine has said of its model; None while there is no engine.
+        is_ready: whether there is an engine.
         starts: number of engines started so far.
         failures: engines that ended since one worked, which whoever is told its lines has to say.
         failure: what became of the last one that ended.
@@ -56,13 +56,13 @@ class EngineLink:
         *,
         step_deadline: float,
         start_deadline: float,
-        ready: Callable[[dict[str, Any], str], None],
+        ready: Callable[[dict[str, dict[str, Any]], str], None],
         told: Callable[[dict[str, Any]], None],
         ended: Callable[[], None],
     ) -> None:
         self.settings, self.step_deadline, self.start_deadline = settings, step_deadline, start_deadline
         self.ready, self.told, self.ended = ready, told, ended
-        self.model: dict[str, Any] | None = None
+        self.is_ready = False
         self.starts = self.failures = 0
         self.failure: str | None = None
         self.failed: str | None = None
@@ -73,13 +73,13 @@ class EngineLink:
     @property
     def state(self) -> str:
         """Of the engine, as the protocol has it: `starting`, `ready` or `failed`."""
-        if self.failed is None and self.model is not None:
+        if self.failed is None and self.is_ready:
             return "ready"
         return "starting" if self.failed is None and self.failures < MOST_FAILURES else "failed"
 
     def ask(self, **values: Any) -> None:
         """Tell the engine to do something; nothing without one, who will be told all by `ready`."""
-        if self.model is not None and self._writer is not None and not self._writer.transport.is_closing():
+        if self.is_ready and self._writer is not None and not self._writer.transport.is_closing():
             self._writer.write(as_json(values).encode() + b"\n")
 
     async def keep_running(self) -> None:
@@ -97,8 +97,8 @@ class EngineLink:
             except Exception as error:  # a fault of ours, which another engine would not mend: the server ends
                 log.exception("the engine cannot be kept running")
                 self.failed = f"the engine cannot be kept running: {error!r}"
-            pause = 0.0 if self.model is not None else min(10.0, 2 * pause + 0.5)
-            self.model = None
+            pause = 0.0 if self.is_ready else min(10.0, 2 * pause + 0.5)
+            self.is_ready = False
             self.ended()
             await asyncio.sleep(pause)
 
@@ -118,8 +118,8 @@ class EngineLink:
                 if self.starts == 1:
                     self.failed = first["failed"]
                 raise EOFError(f"cannot start: {first['failed']}")
-            self._writer, self.model = writer, first["model"]
-            self.ready(first["model"], first["fingerprint"])
+            self._writer, self.is_ready = writer, True
+            self.ready(first["models"], first["fingerprint"])
             while True:
                 self.told(await self._line(reader, self.step_deadline))
         finally:

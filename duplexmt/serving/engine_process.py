@@ -10,16 +10,20 @@ import select
 import signal
 import socket
 import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
 import torch
 
+from ..model_folder.artifact import ModelFolder
 from ..model_folder.live import live_engine, live_text, load_live_model
 from ..model_folder.manifest import checksum
 from ..streaming.events import End, Read
-from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator, Sentence
+from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator
 from ..streaming.live_text import LineEnd, TextEnd
 from ..streaming.text import GrowingText
 from .protocol import as_json
@@ -47,7 +51,9 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
     if own_process:  # else Python looks through all that was loaded now and then, and serves nobody for 150 ms
         gc.collect()
         gc.freeze()
-    link.sendall(_line({"model": engine.model, "fingerprint": checksum(engine.loaded.info)}))
+    told = {name: model.told for name, model in engine.models.items()}
+    fingerprint = checksum({name: model.loaded.info for name, model in engine.models.items()})
+    link.sendall(_line({"models": told, "fingerprint": fingerprint}))
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
         _serve(engine, link)
     gc.unfreeze()  # else nanobind, which Triton is bound by, takes what was frozen for leaked and lists it at exit
@@ -73,14 +79,21 @@ def _line(values: dict[str, Any]) -> bytes:
     return as_json(values).encode() + b"\n"
 
 
-class Worker:
-    """A driver whose texts go by names."""
+class Model:
+    """One of the models: its engine, and the driver of its texts.
 
-    def __init__(self, settings: EngineSettings) -> None:
-        self.loaded = load_live_model(
-            settings.model_folder, settings.device, quantize=settings.quantize, run_as=settings.run_as
-        )
+    Args:
+        settings: of the engine.
+        folder: of the model.
+
+    Attributes:
+        languages: such as zh-en.
+        told: what a client is told of it, but its name.
+    """
+
+    def __init__(self, settings: EngineSettings, folder: str) -> None:
         self.settings = settings
+        self.loaded = load_live_model(folder, settings.device, quantize=settings.quantize, run_as=settings.run_as)
         self.engine = live_engine(
             self.loaded,
             None,
@@ -95,36 +108,73 @@ class Worker:
             self.engine, text_seconds=settings.text_seconds, park_after=settings.park_after, failed=self._failed
         )
         data = self.loaded.info["data"]
-        self.model = {
-            "name": f"{data['source_language']}-{data['target_language']}",
+        self.languages = f"{data['source_language']}-{data['target_language']}"
+        self.told = {
             "source_language": data["source_language"],
             "target_language": data["target_language"],
             "theta": self.engine.theta,
             "parameters": sum(weight.numel() for weight in self.loaded.model.parameters()),
             **({"samples": samples} if (samples := self.loaded.info.get("samples")) else {}),
         }
+        self.join(None, None, log.warning)  # for its checks, before any client comes
+
+    def join(
+        self, theta: float | None, source_length: int | None, warn: Callable[[str], None] = lambda message: None
+    ) -> LiveTranslator:
+        """A further text."""
+        text = live_text(self.loaded, self.engine, self.settings.max_sentence_tokens, self.settings.cut, warn)
+        return self.driver.join(text, theta=theta, source_length=source_length)
+
+    @staticmethod
+    def _failed(why: str) -> None:
+        log.warning("a sentence was ended: %s; with a lower engine.max_streams, fewer are translated at once", why)
+
+
+def named(models: Sequence[Model], folders: Sequence[str]) -> dict[str, Model]:
+    """The models by their names: their languages, and the name of the folder where several have the same ones.
+
+    Raises:
+        ValueError: for two of one name.
+    """
+    found: dict[str, Model] = {}
+    counts = Counter(model.languages for model in models)
+    for model, folder in zip(models, folders, strict=True):
+        name = model.languages if counts[model.languages] == 1 else f"{model.languages} {Path(folder).name}"
+        if name in found:
+            raise ValueError(f"model_folder={folder}: another model is called {name!r}, too: rename one of the folders")
+        found[name] = model
+        model.told["name"] = name
+    return found
+
+
+class Worker:
+    """The models, each with a driver, and texts that go by names."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        folders = settings.model_folders
+        self.models = named([Model(settings, folder) for folder in folders], folders)
+        self.drivers = [model.driver for model in self.models.values()]
         self.texts: dict[str, LiveTranslator] = {}
         self.names: dict[LiveTranslator, str] = {}
+        self.loaded: dict[LiveTranslator, ModelFolder] = {}  # of which model a text is
         self.sources: dict[str, tuple[int, GrowingText]] = {}  # of the sentence at hand, with its number
         self.out: dict[str, list[list[Any]]] = {}
         self.asked = False
-        text = live_text(self.loaded, self.engine, settings.max_sentence_tokens, settings.cut, log.warning)
-        self.driver.join(text)  # for its checks, before any client comes
 
     def patience(self) -> float:
         """Seconds it may wait for more text."""
-        if self.driver.goes_on or self.out:
+        if self.out or any(driver.goes_on for driver in self.drivers):
             return 0.0
-        return PARKING if self.driver.queue else HEARTBEAT
+        return PARKING if any(driver.queue for driver in self.drivers) else HEARTBEAT
 
     def do(self, do: str, name: str, **values: Any) -> None:
         """Do what the server asks for a text: join, text, flush, end, set, leave; `tell` asks for a sign of life."""
         if do == "tell":
             self.asked = True
         elif do == "join":
-            text = live_text(self.loaded, self.engine, self.settings.max_sentence_tokens, self.settings.cut)
-            new = self.driver.join(text, theta=values["theta"], source_length=values["source_length"])
-            self.texts[name], self.names[new] = new, name
+            model = self.models[values["model"]]
+            new = model.join(values["theta"], values["source_length"])
+            self.texts[name], self.names[new], self.loaded[new] = new, name, model.loaded
             if values["restore"] is not None:
                 new.restore(**values["restore"])
         elif (translator := self.texts.get(name)) is None:
@@ -143,20 +193,17 @@ class Worker:
             translator.close()
             self._forget(name)
 
-    @staticmethod
-    def _failed(why: str) -> None:
-        log.warning("a sentence was ended: %s; with a lower engine.max_streams, fewer are translated at once", why)
-
     def _forget(self, name: str) -> None:
-        del self.names[self.texts.pop(name)]
+        text = self.texts.pop(name)
+        del self.names[text], self.loaded[text]
         self.sources.pop(name, None)
 
     def step(self) -> dict[str, Any]:
-        """One step of the driver: `out` has what it brought by name, in order."""
+        """One step of each driver: `out` has what they brought by name, in order."""
         begin = perf_counter()
-        waits = dict(self.driver.queue)
-        before = len(self.driver.streaming)
-        found = self.driver.step()
+        waits = {text: since for driver in self.drivers for text, since in driver.queue.items()}
+        before = sum(len(driver.streaming) for driver in self.drivers)
+        found = [one for driver in self.drivers for one in driver.step()]
         now = perf_counter()
         for translator, one in found:
             name = self.names[translator]
@@ -167,12 +214,12 @@ class Worker:
         asked, self.asked = self.asked, False
         return {
             "asked": asked,
-            "idle": not self.driver.goes_on and not self.driver.queue,
+            "idle": not any(driver.goes_on or driver.queue for driver in self.drivers),
             "seconds": now - begin,
             "batch": sum(one[0] in ("read", "write", "end") for items in out.values() for one in items),
-            "streams": max(before, len(self.driver.streaming)),
-            "waiting": len(self.driver.queue),
-            "waited": [now - since for translator, since in waits.items() if translator not in self.driver.queue],
+            "streams": max(before, sum(len(driver.streaming) for driver in self.drivers)),
+            "waiting": sum(len(driver.queue) for driver in self.drivers),
+            "waited": [now - since for translator, since in waits.items() if translator not in translator.driver.queue],
             "out": out,
         }
 
@@ -190,20 +237,21 @@ class Worker:
             return ["end", told | {"event": "end", "reason": event.reason}]
         told["p_emit"], told["theta"] = event.emit_probability, found.theta
         if isinstance(event, Read):
-            assert translator.sentence is not None
             told["event"] = "read"
-            told["end"] = event.token == self.loaded.tokens.end  # special tokens in a text are text
-            told["token"] = "" if told["end"] else self._source(name, translator.sentence, event.token)
+            told["end"] = event.token == self.loaded[translator].tokens.end  # special tokens in a text are text
+            told["token"] = "" if told["end"] else self._source(name, translator, event.token)
             return ["read", told]
         told["event"], told["delay"] = "write", event.delay
         told["token"] = event.text
         return ["write", told, event.token]
 
-    def _source(self, name: str, sentence: Sentence, token: int) -> str:
+    def _source(self, name: str, translator: LiveTranslator, token: int) -> str:
         """The text that a source token which was read has made complete."""
+        sentence = translator.sentence
+        assert sentence is not None
         number, growing = self.sources.get(name, (-1, None))
         if growing is None or number != sentence.number:
-            growing = GrowingText(self.loaded.tokenizer)
+            growing = GrowingText(self.loaded[translator].tokenizer)
             for earlier in sentence.tokens[: sentence.read - 1]:  # read before another engine was lost
                 growing.add(earlier)
             self.sources[name] = sentence.number, growing

@@ -45,8 +45,8 @@ class Hub:
             ended=self._tell_engine,
         )
         self.guesses = Guesses()
-        self.model: dict[str, Any] | None = None  # of the last engine
-        self._fingerprint = ""  # of that model
+        self.models: dict[str, dict[str, Any]] = {}  # of the last engine, by name; the default comes first
+        self._fingerprint = ""  # of those models
         self._state_told = self.link.state
         self.sessions: dict[str, Session] = {}
         self.connections: set[Client] = set()
@@ -112,7 +112,7 @@ class Hub:
         if self.link.state == "failed":
             told, retry = self._no_engine(), self.limits.retry_seconds
             raise Refused(Close.BUSY, f"{told}: try again in {retry:g} s", retry, code="engine")
-        if self.model is None:
+        if not self.models:
             raise self._busy(self._no_engine())
         there = [session for session in self.sessions.values() if not session.done]
         if len(there) >= self.limits.sessions:
@@ -124,18 +124,24 @@ class Hub:
             raise Refused(Close.RATE, told, self.limits.retry_seconds)
         if done := [session for session in self.sessions.values() if session.done][: -self.limits.sessions]:
             self.forget(done[0])  # whose client has not come back for the end of it
-        self.check_theta(start.theta)
-        session = Session(self.limits, connection.address, start.theta, start.source_length, start.channel)
+        model = next(iter(self.models)) if start.model is None else start.model
+        if model not in self.models:
+            told = f"model={model}: there is no such model here; there are {', '.join(self.models)}"
+            raise Refused(Close.BAD_MESSAGE, told)
+        self.check_theta(start.theta, model)
+        session = Session(self.limits, connection.address, model, start.theta, start.source_length, start.channel)
         session.attach(connection, None)
         self.sessions[session.name] = session
+        for watcher in self.watchers.get(session.channel or "", ()):
+            watcher.tell(self.watching(session.channel))
         for message in session.open_text.again():
             self.link.ask(**message)
         self.metrics.sessions.set(len(self.sessions))
         return session
 
-    def check_theta(self, theta: float | None) -> None:
+    def check_theta(self, theta: float | None, model: str) -> None:
         """Refuse a θ where the model has none."""
-        if theta is not None and self.link.model is not None and self.link.model["theta"] is None:
+        if theta is not None and self.models[model]["theta"] is None:
             raise Refused(Close.BAD_MESSAGE, "theta: this model is no grid and has none: leave it out")
 
     def resume(self, connection: Client, resume: Resume) -> Session:
@@ -178,6 +184,11 @@ class Hub:
         """Have a connection told the events of a channel."""
         self.watchers.setdefault(channel, set()).add(connection)
 
+    def watching(self, channel: str | None) -> dict[str, Any]:
+        """What those who watch a channel are told of the model of its session, or else of the first one."""
+        there = [session.model for session in self.sessions.values() if session.channel == channel and not session.done]
+        return {"type": "watching", "model": self.models.get(there[-1] if there else next(iter(self.models), ""))}
+
     def unwatch(self, connection: Client, channel: str) -> None:
         """It has gone."""
         self.watchers[channel].discard(connection)
@@ -201,8 +212,8 @@ class Hub:
 
     # --- the engine --------------------------------------------------------------------------------------------------
 
-    def _engine_is_ready(self, model: dict[str, Any], fingerprint: str) -> None:
-        is_another, self.model = self.model is not None, model
+    def _engine_is_ready(self, models: dict[str, dict[str, Any]], fingerprint: str) -> None:
+        is_another, self.models = bool(self.models), models
         if is_another and fingerprint != self._fingerprint:
             self._hand_back()
         self._fingerprint = fingerprint
@@ -371,7 +382,7 @@ class Hub:
             connection.tell({"type": "goaway", "in_ms": int(self.limits.drain_seconds * 1000)})
         self._idle = False  # until the engine says so in answer, when it has taken all that was sent before
         self.link.ask(do="tell", name="")
-        while monotonic() < until and not self._idle and self.link.model is not None:
+        while monotonic() < until and not self._idle and self.link.is_ready:
             await asyncio.sleep(DRAIN_LOOK)
         for connection in list(self.connections):
             connection.leave(self._restart())

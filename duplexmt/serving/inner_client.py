@@ -10,6 +10,28 @@ from .limits import Refused
 from .protocol import Start
 from .session import Frame, Session
 
+LANGUAGES = "source_language", "target_language"
+
+
+def model_for(hub: Hub, languages: tuple[str | None, str | None]) -> str | None:
+    """The first model that is for these languages; None where there is no engine yet.
+
+    Raises:
+        LookupError: there is none, with the way out.
+    """
+    asked = [language if language is None else language.split("-")[0].lower() for language in languages]
+    for name, model in hub.models.items():
+        if all(one in (None, model[key]) for one, key in zip(asked, LANGUAGES, strict=True)):
+            return name
+    if hub.models:
+        raise LookupError(f"this server translates from {', '.join(f'{a} to {b}' for a, b in pairs(hub))}")
+    return None
+
+
+def pairs(hub: Hub) -> list[tuple[str, str]]:
+    """Source and target language of each model."""
+    return [(model["source_language"], model["target_language"]) for model in hub.models.values()]
+
 
 class InnerClient:
     """A session of its own, whose text is given and whose translation is collected here.
@@ -17,6 +39,10 @@ class InnerClient:
     Args:
         hub: of the sessions.
         address: of who is behind it, as `limits.whose` has it.
+        languages: of the source and the target, as somebody may have named them (`zh-Hans`); None for any.
+
+    Raises:
+        LookupError: there is no model for these.
 
     Attributes:
         lines: the translation so far; the last one goes on.
@@ -25,12 +51,12 @@ class InnerClient:
         refused: why the session has ended, if not of itself.
     """
 
-    def __init__(self, hub: Hub, address: str) -> None:
+    def __init__(self, hub: Hub, address: str, languages: tuple[str | None, str | None] = (None, None)) -> None:
         self.hub, self.address = hub, address
         self.lines, self.done = [""], False
         self.changed = asyncio.Event()
         self.refused: Refused | None = None
-        self.session: Session = hub.begin(self, Start(type="start"))
+        self.session: Session = hub.begin(self, Start(type="start", model=model_for(hub, languages)))
         self.session.heard = inf  # it does not have to send pings
         hub.connections.add(self)
 

@@ -1,7 +1,7 @@
 """LibreTranslate's interface, for all that speaks it: whole texts, through the sessions that live ones go through.
 
-`POST /translate` takes `q` (a text or a list of them), `source` (`auto` is the model's), `target`, `format=text` and
-`api_key`, the server's token, as JSON or as a form; `GET /languages` says what there is.
+`POST /translate` takes `q` (a text or a list of them), `source` (`auto` is that of the first model), `target`,
+`format=text` and `api_key`, the server's token, as JSON or as a form; `GET /languages` says what there is.
 """
 
 import json
@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from .hub import Hub
-from .inner_client import InnerClient
+from .inner_client import InnerClient, pairs
 from .limits import Refused
 from .protocol import Close
 
@@ -37,13 +37,12 @@ class BadRequest(Exception):
         self.status = status
 
 
-def languages(model: dict[str, Any]) -> list[dict[str, Any]]:
-    """A model's languages as LibreTranslate lists them, the source first."""
-    source, target = model["source_language"], model["target_language"]
-    return [
-        {"code": code, "name": NAMES.get(code, code), "targets": targets}
-        for code, targets in ((source, [target]), (target, []))
-    ]
+def languages(hub: Hub) -> list[dict[str, Any]]:
+    """The models' languages as LibreTranslate lists them, what is translated from first."""
+    targets: dict[str, list[str]] = {source: [] for source, _ in pairs(hub)} | {target: [] for _, target in pairs(hub)}
+    for source, target in dict.fromkeys(pairs(hub)):
+        targets[source].append(target)
+    return [{"code": code, "name": NAMES.get(code, code), "targets": found} for code, found in targets.items()]
 
 
 async def translate(
@@ -61,7 +60,7 @@ async def translate(
         asked = await _body(request, LONGEST_CHARACTER * hub.limits.characters_burst + BESIDE)
         check_token(asked.get("api_key"))
         texts = _texts(asked, hub)
-        written = await _translated(InnerClient(hub, address), texts)
+        written = await _translated(_client(asked, hub, address), texts)
     except BadRequest as bad:
         return JSONResponse({"error": str(bad)}, bad.status)
     except Refused as refused:
@@ -95,25 +94,32 @@ def _texts(asked: dict[str, Any], hub: Hub) -> list[str]:
     """The texts to be translated.
 
     Raises:
-        BadRequest: there are none, or what is asked for is not what the model does.
+        BadRequest: there are none, or they cannot be taken.
     """
     texts = asked.get("q")
     texts = texts if isinstance(texts, list) else [texts]
     if not all(isinstance(text, str) for text in texts):
         raise BadRequest(400, "q: a text or a list of texts")
-    if hub.model is None:
-        raise BadRequest(503, f"{hub.why_not_ready}: try again in {hub.limits.retry_seconds:g} s")
-    for key, others in (("source", ("auto",)), ("target", ())):
-        given, ours = asked.get(key), hub.model[f"{key}_language"]
-        if not isinstance(given, str) or (given.split("-")[0].lower() != ours and given not in others):
-            raise BadRequest(
-                400, f"{key}={given}: this server translates from {hub.model['name'].replace('-', ' to ')}"
-            )
     if (form := asked.get("format", "text")) != "text":
         raise BadRequest(400, f"format={form}: must be text")
     if (total := sum(map(len, texts)) + len(texts)) > hub.limits.characters_burst:
         raise BadRequest(413, f"{total:,} characters: {hub.limits.characters_burst:,} at most at once")
     return texts
+
+
+def _client(asked: dict[str, Any], hub: Hub, address: str) -> InnerClient:
+    """A session with the model that is asked for.
+
+    Raises:
+        BadRequest: there is none.
+    """
+    source, target = asked.get("source"), asked.get("target")
+    if not hub.models:
+        raise BadRequest(503, f"{hub.why_not_ready}: try again in {hub.limits.retry_seconds:g} s")
+    try:
+        return InnerClient(hub, address, (None if source == "auto" else str(source), str(target)))
+    except LookupError as error:
+        raise BadRequest(400, f"source={source}, target={target}: {error.args[0]}") from None
 
 
 async def _translated(client: InnerClient, texts: list[str]) -> list[str]:

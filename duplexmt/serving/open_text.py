@@ -13,8 +13,8 @@ class OpenText:
         theta: as last set.
     """
 
-    def __init__(self, name: str, theta: float | None, source_length: int | None) -> None:
-        self.name, self.theta, self.source_length = name, theta, source_length
+    def __init__(self, name: str, model: str, theta: float | None, source_length: int | None) -> None:
+        self.name, self.model, self.theta, self.source_length = name, model, theta, source_length
         self.position, self.text, self.ended = 0, "", False
         self.flushes: list[int] = []  # positions at which the speaker has paused
         self.unanswered: list[int] = []  # numbers of changes of θ that the engine has not confirmed
@@ -66,12 +66,12 @@ class OpenText:
 
     def again(self) -> list[dict[str, Any]]:
         """What has another engine go on from here."""
-        join = {"do": "join", "name": self.name, "theta": self.theta, "source_length": self.source_length}
+        how = {"model": self.model, "theta": self.theta, "source_length": self.source_length}
         restore = None
         if self._state is not None or self._read:
             sentence = {"read": self._read, "written": self._written, "reads": self._reads, "over": self._over}
             restore = {"state": self._state} | sentence
-        asked: list[dict[str, Any]] = [join | {"restore": restore}]
+        asked: list[dict[str, Any]] = [{"do": "join", "name": self.name, **how, "restore": restore}]
         begin = 0
         for place in self.flushes:
             asked += self._text(begin, place - self.position)

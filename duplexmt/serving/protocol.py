@@ -48,6 +48,7 @@ class Start(Message):
     """Begin a session."""
 
     type: Literal["start"]
+    model: Word | None = None
     theta: Theta | None = None
     source_length: Annotated[int, Field(ge=1, le=100_000)] | None = None
     token: Annotated[str, Field(max_length=1024)] | None = None
@@ -172,6 +173,7 @@ class Ready(Message):
     session: str
     key: str
     model: Model
+    models: list[Model]  # from which a session may choose
     limits: Limits
     expires: float
     snapshot: Snapshot | None = None

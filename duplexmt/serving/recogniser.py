@@ -42,6 +42,7 @@ class Recogniser:
         self.websocket, self.hub, self.address = websocket, hub, address
         self.messages = Bucket(hub.limits.messages_per_second, hub.limits.messages_burst)
         self.client: InnerClient | None = None
+        self.languages: tuple[str | None, str | None] = (None, None)
         self.utterance: Any = None  # the client's number of the one at hand
         self.words: list[str] = []  # of it, that were given
         self.lines = 0  # given that are over: the number of the line that the utterance is
@@ -99,14 +100,15 @@ class Recogniser:
         """Begin a session as `init` asks for it."""
         if init.get("type") != "init" or init.get("protocol_version") != VERSION:
             raise Wrong("bad_message", f"begin with init, protocol_version {VERSION}")
-        self.client = InnerClient(self.hub, self.address)
-        assert self.hub.model is not None  # else it would not have begun
-        for key in ("source", "target"):
-            given, ours = init.get(f"{key}_lang"), self.hub.model[f"{key}_language"]
-            if given != "auto" and str(given).split("-")[0].lower() != ours:
-                pair = self.hub.model["name"].replace("-", " to ")
-                raise Wrong("unsupported_language", f"{key}_lang={given}: this server translates from {pair}")
-        self.between = "" if self.hub.model["source_language"] in UNSPACED else " "
+        source, target = init.get("source_lang"), init.get("target_lang")
+        self.languages = None if source == "auto" else str(source), None if target == "auto" else str(target)
+        try:
+            self.client = InnerClient(self.hub, self.address, self.languages)
+        except LookupError as error:
+            told = f"source_lang={source}, target_lang={target}: {error.args[0]}"
+            raise Wrong("unsupported_language", told) from None
+        model = self.hub.models[self.client.session.model]
+        self.between = "" if model["source_language"] in UNSPACED else " "
 
     async def _update(self, update: dict[str, Any]) -> None:
         """Answer an update with the translation of its utterance."""
@@ -140,7 +142,7 @@ class Recogniser:
         assert self.client is not None
         if self.client.refused is not None:
             self.client.close()
-            self.client, self.lines = InnerClient(self.hub, self.address), 0
+            self.client, self.lines = InnerClient(self.hub, self.address, self.languages), 0
         elif self.words:  # of one that the client has left without saying so
             self.client.give("\n")
             self.lines += 1

@@ -45,6 +45,7 @@ class Session:
 
     Attributes:
         name, key: what a client comes back with; the key is another one at each connect.
+        model: the name of its model.
         open_text: what another engine would have to know.
         received: code points of the text that have arrived.
         channel: on which others watch it.
@@ -56,13 +57,19 @@ class Session:
     """
 
     def __init__(
-        self, limits: Limits, address: str, theta: float | None, source_length: int | None, channel: str | None = None
+        self,
+        limits: Limits,
+        address: str,
+        model: str,
+        theta: float | None,
+        source_length: int | None,
+        channel: str | None = None,
     ) -> None:
-        self.limits, self.address, self.channel = limits, address, channel
+        self.limits, self.address, self.model, self.channel = limits, address, model, channel
         self.name, self.key = secrets.token_urlsafe(12), secrets.token_hex(16)
         self._key_before: str | None = None  # good until the client has confirmed `key`
         self._used_keys: set[str] = set()
-        self.open_text = OpenText(self.name, theta, source_length)
+        self.open_text = OpenText(self.name, model, theta, source_length)
         self.received = 0
         self.characters = Bucket(limits.characters_per_second, limits.characters_burst)
         self.credit_told = float(limits.characters_burst)

@@ -22,9 +22,9 @@ class EngineOptions:
 
 @dataclass
 class EngineSettings(EngineOptions):
-    """The same of the model in a folder, and what it is run as: see `build_system`."""
+    """The same of the models in folders, and what they are run as: see `build_system`."""
 
-    model_folder: str
+    model_folders: list[str]
     run_as: str | None = None
     setting: Any = None
     adaptive: Any = None

@@ -29,6 +29,7 @@ from ..helpers import float64, spoken_grid, tiny_prefix, tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer(460)
 SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+PAIRS = "zh-en", "de-en"  # models that stand for folders of these names
 LIMITS = {
     "frame_bytes": 16384, "message_characters": 2000, "characters_per_second": 200.0, "characters_burst": 4000,
     "messages_per_second": 20.0, "messages_burst": 400, "unsent_bytes": 65536, "unsent_events": 256,
@@ -38,7 +39,7 @@ LIMITS = {
     "retry_seconds": 3.0,
 }  # fmt: skip
 ENGINE = {
-    "model_folder": "any", "device": "cpu", "quantize": None, "threads": None, "max_streams": 8,
+    "model_folders": ["zh-en"], "device": "cpu", "quantize": None, "threads": None, "max_streams": 8,
     "max_target_tokens": 12, "max_repeats": 3, "max_sentence_tokens": None, "cut": True,
     "text_seconds": 0.003, "park_after": 0.2,
 }  # fmt: skip
@@ -76,10 +77,11 @@ def validator(side):
 
 
 @cache
-def loaded():
+def loaded(languages="zh-en"):
     """As a model folder is loaded; in float64, so that no rounding decides."""
+    source, target = languages.split("-")
     return SimpleNamespace(
-        model=float64(spoken_grid(seed=2, tokenizer=TOKENIZER, anchor=0)),
+        model=float64(spoken_grid(seed=2 if languages == "zh-en" else 3, tokenizer=TOKENIZER, anchor=0)),
         tokens=stream_tokens(TOKENIZER),
         tokenizer=TOKENIZER,
         settled_tokens=SettledTokens(TOKENIZER),
@@ -87,16 +89,16 @@ def loaded():
         info={
             "system": "grid",
             "policy": {"theta": 0.5},
-            "data": {"source_language": "zh", "target_language": "en", "max_tokens": 20},
+            "data": {"source_language": source, "target_language": target, "max_tokens": 20},
         },
     )
 
 
-def translated(text, max_target_tokens=ENGINE["max_target_tokens"]):
+def translated(text, max_target_tokens=ENGINE["max_target_tokens"], languages="zh-en"):
     """What translate.py writes for a text: its driver with one client, and its report."""
-    engine = live_engine(loaded(), None, max_target_tokens, ENGINE["max_repeats"], max_streams=1)
+    engine = live_engine(loaded(languages), None, max_target_tokens, ENGINE["max_repeats"], max_streams=1)
     driver = LiveDriver(engine)
-    translator = driver.join(live_text(loaded(), engine, None, True))
+    translator = driver.join(live_text(loaded(languages), engine, None, True))
     translator.give(translator.text.take(text))
     translator.give(translator.text.end())
     out, sentence = "", None
@@ -156,7 +158,8 @@ def serving(monkeypatch, token=None, hosts=(), origins=(), proxies=(), step_dead
     step = Worker.step
 
     def mortal(self):
-        if self.settings is settings and kill.is_set():  # not an engine of another server's
+        (model, *_) = self.models.values()
+        if model.settings is settings and kill.is_set():  # not an engine of another server's
             kill.clear()
             raise Killed
         return step(self)
@@ -164,7 +167,9 @@ def serving(monkeypatch, token=None, hosts=(), origins=(), proxies=(), step_dead
     with monkeypatch.context() as patch:
         context = SimpleNamespace(Process=ThreadProcess)
         patch.setattr(engine_link.multiprocessing, "get_context", lambda kind: context)
-        patch.setattr("duplexmt.serving.engine_process.load_live_model", lambda *values, **options: loaded())
+        known = {pair: loaded(pair) for pair in PAIRS}
+        load = "duplexmt.serving.engine_process.load_live_model"
+        patch.setattr(load, lambda folder, *values, **options: known.get(folder, known["zh-en"]))
         patch.setattr(Worker, "step", mortal)
         values = Limits(**LIMITS | limits)
         hub = Hub(settings, values, step_deadline=step_deadline, start_deadline=60)
@@ -174,7 +179,7 @@ def serving(monkeypatch, token=None, hosts=(), origins=(), proxies=(), step_dead
         thread = threading.Thread(target=partial(asyncio.run, server.serve([listening])), daemon=True)
         thread.start()
         port = listening.getsockname()[1]
-        until(lambda: hub.link.model is not None)
+        until(lambda: hub.link.is_ready)
         try:
             yield SimpleNamespace(
                 address=f"ws://127.0.0.1:{port}/v1/live", port=port, hub=hub, server=server, kill=kill

@@ -126,7 +126,7 @@ class ScriptedServer:
         fails_with: close code, name and further fields of the error that every new connection ends with, if any.
         forgets: whether a `resume` gets a snapshot.
         stalls: whether nothing is answered any more.
-        limits: that `ready` tells.
+        models, limits: that `ready` tells.
         credit: characters that may be sent at a time.
         keeps: whether events are not sent, only acknowledgements.
         lasts: seconds of a session.
@@ -139,6 +139,7 @@ class ScriptedServer:
         self.received, self.mistakes, self.sessions, self.sockets = [], [], {}, set()
         self.refuses, self.forgets, self.stalls, self.keeps, self.expires = False, False, False, False, False
         self.fails_with = self.token = None
+        self.models = [MODEL]
         self.loop, self.credit, self.limits = None, 4000, LIMITS
         self.names, self.in_pieces, self.lasts, self.engine = NAMES, (), 3600.0, {"state": "ready"}
 
@@ -209,6 +210,8 @@ class ScriptedServer:
             name = f"session{len(self.sessions)}"
             theta = MODEL["theta"] if first.theta is None else first.theta
             self.sessions[name] = Session(name, theta, self.names, self.in_pieces)
+            chosen = first.model or self.models[0]["name"]
+            (self.sessions[name].model,) = (model for model in self.models if model["name"] == chosen)
         session, seen, snapshot = self.sessions.get(getattr(first, "session", self.session.name)), 0, None
         if first.type == "resume":
             if self.expires:
@@ -225,8 +228,8 @@ class ScriptedServer:
                 await session.connection.close(4409)
         session.connection = connection
         session.keys += 1
-        more = {"limits": self.limits} | ({"snapshot": snapshot} if snapshot else {})
-        await send("ready", session=session.name, key=session.key, model=MODEL, expires=self.lasts, **more)
+        more = {"limits": self.limits, "models": self.models} | ({"snapshot": snapshot} if snapshot else {})
+        await send("ready", session=session.name, key=session.key, model=session.model, expires=self.lasts, **more)
         await send("engine", **self.engine)
         await send("ack", at=len(session.text), credit=self.credit)
         while True:

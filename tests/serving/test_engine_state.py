@@ -105,14 +105,14 @@ def test_engines_that_end_after_they_have_worked_are_no_failures_in_a_row(monkey
             until(lambda: server.hub.at_rest)
             assert link.failures == 0
             end_engine(server)
-            until(lambda: link.model is not None)
+            until(lambda: link.is_ready)
         assert link.state == "ready"
         assert begun(server)
 
 
 def test_before_the_first_engine_is_ready_a_client_is_told_that_it_starts(server, monkeypatch):
-    monkeypatch.setattr(server.hub, "model", None)
-    monkeypatch.setattr(server.hub.link, "model", None)
+    monkeypatch.setattr(server.hub, "models", {})
+    monkeypatch.setattr(server.hub.link, "is_ready", False)
     assert readiness(server) == (
         503, {"ready": False, "why": "the model is being loaded", "engine": "starting", "last_failure": None},
     )  # fmt: skip
@@ -143,7 +143,7 @@ def test_an_engine_of_another_model_goes_on_with_nobodys_text(server, monkeypatc
     assert over.rest() == 1000
     assert "another model than before: 2 sessions are handed back" in caplog.text
     anew = Speaker(server.address, START)
-    assert anew.until("ready")["model"]["theta"] == server.hub.model["theta"]
+    assert anew.until("ready")["model"]["theta"] == server.hub.models["zh-en"]["theta"]
     assert anew.whole() == ""
 
 

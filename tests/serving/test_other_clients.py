@@ -71,7 +71,7 @@ def test_many_at_once_get_their_own(server):
 @pytest.mark.parametrize(
     ("body", "status", "told"),
     [
-        ({"q": "x", "source": "de", "target": "en"}, 400, "source=de: this server translates from zh to en"),
+        ({"q": "x", "source": "de", "target": "en"}, 400, "source=de, target=en: this server translates from zh to en"),
         ({"q": "x", "source": "zh", "target": "fr"}, 400, "target=fr"),
         ({"q": "x", "source": "zh"}, 400, "target=None"),
         ({"q": 3, "source": "zh", "target": "en"}, 400, "q: a text or a list"),
@@ -173,7 +173,7 @@ def test_whisperlivekits_client_is_told_of_other_languages_and_goes_on_without(s
     client = session(whisperlivekit, server, source="fr")
     client.insert_tokens(spoken(whisperlivekit, WORDS))
     assert client.process()[0] is None
-    assert "source_lang=fr: this server translates from zh to en" in caplog.text
+    assert "source_lang=fr, target_lang=en: this server translates from zh to en" in caplog.text
 
 
 def test_a_recognisers_session_ends_with_its_connection(server, whisperlivekit):

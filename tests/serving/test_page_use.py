@@ -9,6 +9,7 @@ from duplexmt.drawing.captions import CaptionFile, Clock
 from tests.report.chromium import needs_chromium
 
 from .live_page import PALE, SENTENCE, SOURCE, STATE, WRITTEN, connected, numbers, type_in, until
+from .scripted_server import MODEL
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
@@ -154,6 +155,28 @@ def test_to_begin_anew_is_asked_about_where_there_is_something_to_lose(page, scr
     page.press("Escape")
     until(page, "document.getElementById('ask').open", False)
     assert (page.run(SOURCE), len(scripted.sessions)) == (SENTENCE, 1)
+
+
+def test_of_several_models_one_is_chosen_by_its_languages_or_by_the_address(page, scripted):
+    assert page.run("document.getElementById('choice').hidden")
+    scripted.models = [MODEL | {"name": "zh-en"}, MODEL | {"name": "de-en", "source_language": "de"}]
+    page.open(f"{scripted.address}?model=zh-en")
+    until(page, STATE, "open")
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    pairs = "[...document.getElementById('pair').options].map(one => one.textContent)"
+    assert page.run(pairs) == ["Chinese → English", "German → English"]
+    page.run("(() => { const pair = document.getElementById('pair'); pair.value = 'de-en';"
+             " pair.dispatchEvent(new Event('change')) })()")  # fmt: skip
+    assert page.run("document.getElementById('pair').value") == "zh-en"  # until it is agreed to
+    click(page, "ask-yes")
+    until(page, "document.getElementById('about')?.textContent.split(',')[0]", "German → English")
+    assert page.run("location.search") == "?model=de-en"
+    assert (page.run(SOURCE), scripted.session.model["name"]) == ("", "de-en")
+    page.open(f"{scripted.address}?model=zh-en")  # in the same tab: the session there was another model's
+    until(page, "document.getElementById('model')?.textContent", "Model: zh-en.")
+    assert len(scripted.sessions) == 4
+    assert page.complaints() == []
 
 
 def test_captions_are_the_last_lines_and_what_is_typed_meanwhile_is_taken(page):

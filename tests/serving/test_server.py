@@ -366,7 +366,7 @@ CHANNEL = "a name that nobody guesses"
 
 def watching(server, channel=CHANNEL):
     watcher = Speaker(server.address, {"type": "watch", "channel": channel})
-    assert watcher.hear() == {"type": "watching", "model": server.hub.model}
+    assert watcher.hear() == {"type": "watching", "model": server.hub.models["zh-en"]}
     return watcher
 
 
@@ -524,7 +524,7 @@ def test_the_engine_dies_again_and_again_and_no_client_sees_it(monkeypatch):
                 speaker.until("events")
             starts = server.hub.link.starts
             server.kill.set()
-            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.model is not None)
+            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.is_ready)
         for number, speaker in enumerate(speakers):
             speaker.say(type="text", at=10 * number + 5, text=TEXT[10 * number + 5 :])
             assert speaker.whole() == translated(TEXT)
@@ -564,7 +564,7 @@ def test_engines_that_end_while_a_session_waits_for_its_speaker_are_not_held_aga
             until(lambda: server.hub.at_rest)
             starts = server.hub.link.starts
             server.kill.set()
-            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.model is not None)
+            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.is_ready)
         speaker.say(type="text", at=5, text=TEXT[5:])
         assert speaker.whole() == translated(TEXT)
 

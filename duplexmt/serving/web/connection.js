@@ -10,7 +10,7 @@ const Close = { TOO_BIG: 1009, RESTART: 1012, BAD_MESSAGE: 4400, TOKEN: 4401, UN
 const REASONS = { 1013: "the server is busy", 4413: "this connection was too slow", 4429: "that was too much at once" };
 const ENGINE = { starting: "the engine is starting", failed: "the engine cannot start" };
 const BEGINNING = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, displaced: false };
-const NEW = { ...BEGINNING, text: [], theta: null, model: null, channel: null, ends: 0, left: 0, grace: 0 };
+const NEW = { ...BEGINNING, text: [], theta: null, model: null, models: [], channel: null, ends: 0, left: 0, grace: 0 };
 
 // A name that nobody guesses; `randomUUID` is there by https only.
 const secret = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -18,8 +18,9 @@ const secret = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byt
 export class Connection {
   // tell: what becomes of it, as functions: state({state, message, until, reason}), ready(), events(events),
   // snapshot(text, source), renewed(characters, begun, why), notice(message).
-  constructor(address, memory, tell) {
-    Object.assign(this, { address, memory, tell, socket: null, tries: 0, over: false, asleep: false, token: "" });
+  // wanted: the name of the model, or null for the server's own choice.
+  constructor(address, memory, tell, wanted = null) {
+    Object.assign(this, { address, memory, tell, wanted, socket: null, tries: 0, over: false, asleep: false, token: "" });
     // session, key, the last frame seen; θ as last asked for; positions of the source: `base`, where the sentence begins
     // that is not over, and `at`, up to which it is acknowledged; `text` from `base` on, in the code points it is counted
     // in; `shown`, the length of the translation so far; whether another window has displaced this one; the `channel` on
@@ -59,7 +60,10 @@ export class Connection {
   greet() {
     const { session, key, seq, channel } = this;
     if (session) this.send({ type: "resume", session, key, seq });
-    else this.send({ type: "start", channel, ...(this.theta !== null && { theta: this.theta }), ...(this.token && { token: this.token }) });
+    else {
+      const { theta, token, wanted: model } = this;
+      this.send({ type: "start", channel, ...(model && { model }), ...(theta !== null && { theta }), ...(token && { token }) });
+    }
   }
 
   send(message) {
@@ -168,10 +172,10 @@ export class Connection {
     known[message.type]?.(); // `set` needs no answer: each event says by which θ it was decided
   }
 
-  begun({ session, key, model, limits, expires, snapshot }) {
+  begun({ session, key, model, models, limits, expires, snapshot }) {
     clearTimeout(this.timers.patience);
     const ends = Date.now() + 1000 * expires, grace = 1000 * limits.grace_seconds;
-    Object.assign(this, { session, key, model, limits, ends, grace, tries: 0 });
+    Object.assign(this, { session, key, model, models, limits, ends, grace, tries: 0 });
     if (snapshot) {
       this.tell.snapshot(snapshot.text.slice(this.shown), snapshot.source);
       this.overUntil(snapshot.boundary);

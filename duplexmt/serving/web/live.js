@@ -55,6 +55,8 @@ function tell(entries) {
 
 // --- the connection ------------------------------------------------------------------------------------------------
 
+const wanted = new URLSearchParams(location.search).get("model");
+if (wanted && (memory.session?.model?.name ?? wanted) !== wanted) beginAnew(); // it was another one's
 const connection = new Connection(new URL("v1/live", location.href.replace(/^http/, "ws")), memory, {
   state: showState,
   ready: showModel,
@@ -62,7 +64,7 @@ const connection = new Connection(new URL("v1/live", location.href.replace(/^htt
   events: (events) => tell(events.map((event) => ["event", { ...event, at: Date.now() }])),
   snapshot: (text, source) => tell([["missed", text], ["read", source]]),
   renewed: (...characters) => tell([["renewed", characters]]),
-});
+}, wanted);
 
 function notice(message) {
   at("notice").textContent = message;
@@ -111,14 +113,20 @@ function showSeconds() {
 }
 setInterval(showSeconds, 250);
 
+const pairOf = (model) => `${nameOf(model.source_language)} → ${nameOf(model.target_language)}`;
+
 function showModel() {
   const { name, source_language: source, target_language: target, theta, parameters, samples } = connection.model;
   view.speak(source, target);
   const many = parameters.toLocaleString("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 });
   const by = parameters < SMALL ? `a small model (${many} parameters), which makes many mistakes` : `a model of ${many} parameters`;
-  at("about").textContent = `${nameOf(source)} → ${nameOf(target)}, word by word while a sentence is still being typed or spoken, by ${by}.`;
+  at("about").textContent = `${pairOf(connection.model)}, word by word while a sentence is still being typed or spoken, by ${by}.`;
   at("watch").href = `captions?watch=${connection.channel}&lines=2&size=8&background=transparent`;
   at("model").textContent = `Model: ${name}.`;
+  const { models } = connection, several = (one) => models.filter((other) => pairOf(other) === pairOf(one)).length > 1;
+  at("pair").replaceChildren(...models.map((one) => html("option", { value: one.name }, several(one) ? one.name : pairOf(one))));
+  at("pair").value = name;
+  at("choice").hidden = models.length < 2;
   for (const id of ["theta-part", "decisions-part"]) at(id).hidden = theta === null; // no grid has none
   at("theta").value = connection.theta ?? theta ?? 0.5;
   showTheta();
@@ -233,14 +241,32 @@ function showSpeed() {
 }
 at("speed").addEventListener("input", showSpeed);
 
-at("anew").addEventListener("click", async () => {
+// Whether there is nothing to lose, or a person agrees to lose it.
+async function mayForget() {
   const shown = at("source").childElementCount + at("translation").childElementCount;
-  if (shown && !(await confirmed("All of this text is forgotten, and nothing brings it back.", "begin anew"))) return;
+  return !shown || confirmed("All of this text is forgotten, and nothing brings it back.", "begin anew");
+}
+function beginAnew(search = location.search) {
+  memory.forget();
+  if (search === location.search) location.reload();
+  else location.search = search;
+}
+function leaveAll() {
   typist.stop();
   at("type").value = "";
   connection.close();
-  memory.forget();
-  location.reload();
+}
+at("anew").addEventListener("click", async () => {
+  if (!(await mayForget())) return;
+  leaveAll();
+  beginAnew();
+});
+at("pair").addEventListener("change", async () => {
+  const { value } = at("pair");
+  at("pair").value = connection.model.name;
+  if (!(await mayForget())) return;
+  leaveAll();
+  beginAnew(`?model=${encodeURIComponent(value)}`);
 });
 at("retry").addEventListener("click", () => connection.retry());
 
