@@ -39,7 +39,7 @@ class BadRequest(Exception):
 
 def languages(hub: Hub) -> list[dict[str, Any]]:
     """The models' languages as LibreTranslate lists them, what is translated from first."""
-    targets: dict[str, list[str]] = {source: [] for source, _ in pairs(hub)} | {target: [] for _, target in pairs(hub)}
+    targets: dict[str, list[str]] = {code: [] for one in (0, 1) for code in [pair[one] for pair in pairs(hub)]}
     for source, target in dict.fromkeys(pairs(hub)):
         targets[source].append(target)
     return [{"code": code, "name": NAMES.get(code, code), "targets": found} for code, found in targets.items()]
