@@ -109,7 +109,7 @@ def results(
         alignment=cfg.quality.alignment,
         claims=cfg.claims,
         over_seeds=cfg.over_seeds,
-        omnisteval=cfg.omnisteval,
+        logs=cfg.logs,
     )
     log.info("%s\nwritten to %s", shown, os.path.relpath(into))
     if cfg.logger.wandb:

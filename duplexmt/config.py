@@ -475,7 +475,7 @@ class EvaluateSettings:
     target_al: float | None  # find θ with this AL on the validation pairs, and record it with the model
     claims: bool  # check the claims of the paper's Section VI-B
     over_seeds: bool  # models that nothing but their weights tells apart as one system: mean and spread
-    omnisteval: bool  # write hypotheses as OmniSTEval reads them, too
+    logs: bool  # write hypotheses as SimulEval and OmniSTEval read them, too
     check_overlap: bool  # say so where a model was trained on test sentences
     source_rate: float  # source characters (or words) a second, for computation-aware latency
     device: str  # auto, cpu, cuda, …

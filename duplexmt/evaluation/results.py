@@ -12,8 +12,8 @@ from ..metrics.neural import Translation, neural_scores
 from .aligned import aligned_rates
 from .comparing import comparisons, curve_means, curves
 from .decoding import DECODING, SCORED, TOLD, TRAINED_K, Decoding, check_models, data_of_models
+from .export import export
 from .named import MOST_NAMED, named_apart
-from .omnisteval import export
 from .scoring import QUALITY, Scores, differing_options, in_order, latency_rows, name_points, result_rows, score
 from .seeds import mean_over_seeds
 from .translation import Record
@@ -51,7 +51,7 @@ def write_results(
     alignment: str | None = None,
     claims: bool = False,
     over_seeds: bool = False,
-    omnisteval: bool = False,
+    logs: bool = False,
 ) -> tuple[list[Scores], str, list[str]]:
     """Score the hypotheses of one or several evaluations of one test set, and write all tables and figures.
 
@@ -65,7 +65,7 @@ def write_results(
         alignment: what the aligner learns from, see `aligned.aligned_rates`.
         claims: whether to check the claims of Section VI-B.
         over_seeds: whether models that nothing but their weights and seeds tells apart are one system (`seeds`).
-        omnisteval: whether to write hypotheses for OmniSTEval, too, into `omnisteval/` there.
+        logs: whether to write hypotheses for SimulEval and OmniSTEval, too, into `logs/` there.
 
     Returns:
         Scores in the order of the table, what to show on the terminal, and what could not be scored and why: all else
@@ -105,9 +105,9 @@ def write_results(
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
     notes += options
     notes += dict.fromkeys(LENGTHS[e.point.options[TOLD]] for e in scores if TOLD in e.point.options)
-    if omnisteval:
-        command = export(points, records, *languages, source_rate, into / "omnisteval")
-        notes.append(f"OmniSTEval, here in this folder, gives what is c/w: {command}")
+    if logs:
+        commands = export(points, records, *languages, source_rate, into / "logs")
+        notes += [f"What is c/w is given, here in this folder, also by {command}" for command in commands]
     if len(by_tokenisation(scores)) > 1:
         notes.append(OTHER_TOKENS)
     caption = f"{test['name']}, {test['sentences']} sentences"

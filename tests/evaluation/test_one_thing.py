@@ -1,5 +1,5 @@
-"""What is scored is what people get: evaluate.py, translate.py, SimulEval's agent and the live server's driver write
-the same for the same sentence, at the same time, whatever the model's anchor; and who was told lengths says so."""
+"""What is scored is what people get: evaluate.py, translate.py, the API and the live server's driver write the
+same for the same sentence, at the same time, whatever the model's anchor; and who was told lengths says so."""
 
 import io
 import json
@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +15,6 @@ import evaluate
 import translate
 from duplexmt.config import TranslateSettings
 from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.evaluation import simuleval
 from duplexmt.evaluation.decoding import Decoding
 from duplexmt.evaluation.results import write_results
 from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
@@ -111,28 +109,6 @@ def by_translate(monkeypatch, folder, system, setting, pieces):
     return list(found.values())
 
 
-def by_simuleval(monkeypatch, folder, system, setting):
-    """The same by the agent's other half, asked after each token."""
-    units = [[simuleval.shown(token) for token in tokens] for tokens in tokens_of(folder)]
-    requests = [
-        {"sentence": number, "units": own[:read], "finished": read == len(own)}
-        for number, own in enumerate(units)
-        for read in range(1, len(own) + 1)
-    ]
-    given = io.BytesIO("".join(json.dumps(request) + "\n" for request in requests).encode())
-    out = io.StringIO()
-    with monkeypatch.context() as patch:
-        patch.setattr("sys.stdin", SimpleNamespace(buffer=given))
-        patch.setattr("sys.stdout", out)
-        simuleval.serve(str(folder), system, setting, LIMIT, ADAPTIVE)
-    found = [("", []) for _ in units]
-    for request, answer in zip(requests, list(map(json.loads, out.getvalue().splitlines()))[1:], strict=True):
-        delays = found[request["sentence"]][1]
-        delays += [len(request["units"])] * (len(answer["tokens"]) - len(delays))
-        found[request["sentence"]] = answer["text"], delays
-    return found
-
-
 def tokens_of(folder):
     loaded = load_model_folder(folder)
     return map(loaded.tokenizer.convert_ids_to_tokens, loaded.sources.ids([source for source, _ in PAIRS]))
@@ -193,7 +169,6 @@ def test_a_sentence_is_translated_as_it_is_scored_wherever_it_is_translated(
     draw = random.Random(3)
     for pieces in (text, [text], cut_at_random(text, draw)):
         assert by_translate(monkeypatch, folder, system, setting, pieces) == scored
-    assert by_simuleval(monkeypatch, folder, system, setting) == scored
     assert by_driver(folder, system, setting, draw) == scored
     assert by_api(folder, system, setting, draw) == scored
 
@@ -245,8 +220,8 @@ def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(f
         with pytest.raises(ValueError, match=r"claims=true: grid.* told lengths was told its sources' .* not"):
             scored(tmp_path / "claims", tmp_path / "told", tmp_path / other, claims=True)
     scored(tmp_path / "claims", tmp_path / "untold", tmp_path / "waitk", claims=True)
-    scored(tmp_path / "told", tmp_path / "told", omnisteval=True)
-    assert (tmp_path / "told" / "omnisteval" / "01-grid-0.4-told-lengths.jsonl").is_file()
+    scored(tmp_path / "told", tmp_path / "told", logs=True)
+    assert (tmp_path / "told" / "logs" / "01-grid-0.4-told-lengths" / "instances.log").is_file()
 
 
 @pytest.mark.parametrize(("system", "setting"), [("grid", 0.4), ("waitk", 2), ("hold", 2)])

@@ -1,7 +1,8 @@
-"""Hypotheses as OmniSTEval 0.1.10 reads them (`omnisteval shortform`), in the units of the columns marked `c/w`."""
+"""Hypotheses as SimulEval 1.1.4 logs and OmniSTEval 0.1.10 reads them, in the units of the columns marked `c/w`."""
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from .decoding import TOLD, Point
 from .timed import in_units
 from .translation import Record
 
-REFERENCES = "references.txt"
+LOG, REFERENCES = "instances.log", "references.txt"
 
 
 def export(
@@ -22,31 +23,31 @@ def export(
     target_language: str,
     source_rate: float,
     folder: Path,
-) -> str:
-    """Write a JSONL file for each point, and the first references, a line each.
+) -> list[str]:
+    """Write a folder for each point, as SimulEval leaves one behind, and the first references, a line each.
 
-    A line has `prediction`, `delays` (units of source read before each unit of target), `elapsed` (the same with
-    computing time, the source arriving at `source_rate`) and `source_length`; the names are SimulEval's. OmniSTEval
-    calls source units milliseconds: only its warnings depend on that. Where the target is counted in characters, it
-    counts the spaces of a reference, too; we count none.
+    A line of `instances.log` has `prediction`, `delays` (units of source read before each unit of target), `elapsed`
+    (the same with computing time, the source arriving at `source_rate`) and `source_length`. Both tools call source
+    units milliseconds: only warnings depend on that. Where the target is counted in characters, both count the spaces
+    of a reference, too; we count none.
 
     Args:
         points, records: of each point.
         source_language, target_language: codes.
         source_rate: units of the source a second.
-        folder: where to; JSONL files of an earlier export go.
+        folder: where to; points of an earlier export go.
 
     Returns:
-        The command that scores them, to be run beside the folder.
+        The commands that score a point, SimulEval's and OmniSTEval's, to be run beside the folder.
     """
     source_unit, target_unit = text_unit(source_language), text_unit(target_language)
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.jsonl"):
-        old.unlink()
+    for old in folder.glob(f"*/{LOG}"):
+        shutil.rmtree(old.parent)
     for number, (key, point) in enumerate(points.items(), start=1):
         setting = "" if point.setting is None else f"-{point.setting:g}"
         told = "-told-lengths" if point.options.get(TOLD) else ""
-        name = re.sub(r"[^\w.-]", "_", f"{number:02d}-{point.system}{setting}{told}.jsonl")
+        name = re.sub(r"[^\w.-]", "_", f"{number:02d}-{point.system}{setting}{told}")
         timed = in_units(records[key], source_unit, target_unit, source_rate)
         lines = [
             {
@@ -54,6 +55,7 @@ def export(
                 "source": [record["source"]],
                 "source_length": length,
                 "prediction": _one_line(record["text"]),
+                "prediction_length": len(delays),
                 "reference": _one_line(record["references"][0]),
                 "delays": delays,
                 "elapsed": computation_aware_delays(delays, elapsed, rate),
@@ -62,13 +64,17 @@ def export(
                 zip(records[key], zip(*timed, strict=True), strict=True)
             )
         ]
-        _write(folder / name, [json.dumps(line, ensure_ascii=False) for line in lines])
+        (folder / name).mkdir()
+        _write(folder / name / LOG, [json.dumps(line, ensure_ascii=False) for line in lines])
+        _write(folder / name / "config.yaml", ["source_type: text", "target_type: text"])
         _write(folder / REFERENCES, [line["reference"] for line in lines])
-    level = "--word_level" if target_unit == "word" else "--char_level"
-    return (
-        f"omnisteval shortform {level} --bleu_tokenizer {bleu_tokenizer(target_language)} "
-        f"--ref_sentences_file {folder.name}/{REFERENCES} --hypothesis_file {folder.name}/FILE.jsonl"
-    )
+    level, tokenizer = "word" if target_unit == "word" else "char", bleu_tokenizer(target_language)
+    return [
+        f"simuleval --score-only --output {folder.name}/POINT --eval-latency-unit {level} --sacrebleu-tokenizer "
+        f"{tokenizer} --latency-metrics AL LAAL AP DAL StartOffset",
+        f"omnisteval shortform --{level}_level --bleu_tokenizer {tokenizer} --ref_sentences_file "
+        f"{folder.name}/{REFERENCES} --hypothesis_file {folder.name}/POINT/{LOG}",
+    ]
 
 
 def _one_line(text: str) -> str:
