@@ -9,7 +9,7 @@ METRICS_STAMP := $(METRICS_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help setup metrics train serve test test-image report experiment model corpus-files corpus docs lint clean
+.PHONY: help setup metrics train serve test test-image report experiment model model-de corpus-files corpus docs lint clean
 
 setup: $(STAMP)  ## the environment alone, .venv
 
@@ -46,6 +46,9 @@ report: setup  ## one HTML file about FOLDER: a run, a model or an evaluation, o
 SIZE ?= small
 experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs, or those of data/; goes on where it was
 	$(BIN)/python benchmarks/experiment.py --size $(SIZE) $(if $(DATA),--data $(DATA)) $(ARGS)
+
+model-de: setup  ## the model in the box for German, models/de-en, likewise
+	$(BIN)/python benchmarks/box_model.py --model de-en $(ARGS)
 
 model: setup  ## the model in the box, models/zh-en, again from data/: base → grid → packed → evaluated; goes on where it was
 	$(BIN)/python benchmarks/box_model.py $(ARGS)

@@ -105,7 +105,7 @@ def test_quantize_is_int8_or_nothing():
 
 
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
-    *trainings, theta, packing, tatoeba, captions = box_model.stages(tmp_path, 3.0, None, ["training.seed=2"])
+    *trainings, theta, packing, tatoeba, captions = box_model.stages("zh-en", tmp_path, 3.0, None, ["training.seed=2"])
     tokenizer, base, everyday, grid = trained = [checked("train", *arguments_of(stage)) for stage in trainings]
     assert [cfg.system.name for cfg in trained] == ["offline", "offline", "offline", "grid"]
     assert base.data.tokenizer == str(tmp_path / "tokenizer" / "model")
@@ -123,6 +123,17 @@ def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
     for stage, held_out in ((tatoeba, "tatoeba"), (captions, "3am-captions")):
         cfg = checked("evaluate", *arguments_of(stage))
         assert (cfg.model_folders, cfg.data.held_out) == ([str(tmp_path / "packed")], [held_out])
+
+
+def test_every_command_of_make_model_de_is_one_that_is_accepted(tmp_path):
+    *trainings, theta, _, evaluated = box_model.stages("de-en", tmp_path, 3.0, None, [])
+    base, grid = trained = [checked("train", *arguments_of(stage)) for stage in trainings]
+    assert [cfg.system.name for cfg in trained] == ["offline", "grid"]
+    assert grid.model.backbone == grid.data.tokenizer == str(tmp_path / "base" / "model")
+    assert {(cfg.data.path, cfg.data.source_language) for cfg in trained} == {("repository:data/de-en", "de")}
+    assert (base.data.test_size, grid.training.rows, grid.model.anchor) == (4000, 4, 128)
+    assert checked("evaluate", *arguments_of(theta)).target_al == 3
+    assert checked("evaluate", *arguments_of(evaluated)).data.held_out == ["tatoeba"]
 
 
 @pytest.mark.parametrize(

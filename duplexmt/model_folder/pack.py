@@ -76,34 +76,31 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
 def for_others(data: Mapping[str, Any]) -> dict[str, Any]:
     """Data settings without paths of this machine: pairs of the box are those of anybody's repository."""
     found = dict(data)
-    if of_the_box(data):
-        ours = ("path", "prepared") if data["path"] == in_the_box()["path"] else ("path", "prepared", "licence")
-        found |= {name: in_the_box()[name] for name in ours}
+    if (box := box_of(data)) is not None:
+        ours = ("path", "prepared") if data["path"] == box["path"] else ("path", "prepared", "licence")
+        found |= {name: box[name] for name in ours}
     for name in ("path", "train_path", "validation_path", "test_path", "root", "prepared", "tokenizer"):
         if found.get(name) and Path(found[name]).is_absolute():
             found[name] = None if name in ("prepared", "tokenizer") else Path(found[name]).name
     return found
 
 
-def in_the_box() -> dict[str, Any]:
-    """The settings of data=permissive."""
-    found: dict[str, Any] = yaml.safe_load((ROOT / "conf" / "data" / "permissive.yaml").read_text(encoding="utf-8"))
-    return found
-
-
-def of_the_box(data: Mapping[str, Any]) -> bool:
-    """Whether the pairs are those of the repository: its folder, or one with the same files."""
+def box_of(data: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The data settings of the box that pairs are from: of its folder, or of one with the same files."""
     path = data.get("path") or ""
-    if path == in_the_box()["path"]:
-        return True
     files = {file.name: file for file in Path(path).glob("*.tsv.gz")} if path and Path(path).is_dir() else {}
-    ours = {file.name: file for file in box_folder().glob("*.tsv.gz")}
-    return files.keys() == ours.keys() and all(files[name].read_bytes() == ours[name].read_bytes() for name in ours)
+    for name in BOXES:
+        box: dict[str, Any] = yaml.safe_load((ROOT / "conf" / "data" / f"{name}.yaml").read_text(encoding="utf-8"))
+        ours = {file.name: file for file in box_folder(box).glob("*.tsv.gz")}
+        same = files.keys() == ours.keys() and all(files[one].read_bytes() == ours[one].read_bytes() for one in ours)
+        if path == box["path"] or same:
+            return box | {"name": name}
+    return None
 
 
-def box_folder() -> Path:
-    """Where the pairs of the box are."""
-    return ROOT / str(in_the_box()["path"]).removeprefix(PREFIX)
+def box_folder(box: Mapping[str, Any]) -> Path:
+    """Where the pairs of a box are, if this is the repository."""
+    return ROOT / str(box["path"]).removeprefix(PREFIX)
 
 
 # --- the card ----------------------------------------------------------------------------------------------------
@@ -163,11 +160,13 @@ def box_card(
     parts += map(score_table, tables)
     most = corpora[0]["max_tokens"]
     limits = LIMITS.format(longer="longer than its positions" if most is None else f"of more than {most} tokens")
-    if of_box := [data for data in corpora if of_the_box(data)]:
-        named = {name for data in of_box for name in data.get("sources") or attributions()}
-        parts.append(OWED)
-        parts += [text for name, text in attributions().items() if name in named]
-        parts += [COMMANDS, f"{limits}\n{LIMITS_OF_THE_BOX}"]
+    boxes = [(box, data) for data in corpora if (box := box_of(data)) is not None]
+    if boxes:
+        theirs = {text for box, data in boxes for text in attributions(box, data.get("sources"))}
+        owed = dict.fromkeys(text for box, _ in boxes for text in attributions(box, None) if text in theirs)
+        command, own_limits = BOXES[boxes[0][0]["name"]]
+        parts += [OWED + SHARE_ALIKE * any("BY-SA" in text for text in owed), *owed]
+        parts += [COMMANDS.format(command=command), f"{limits}\n{own_limits}"]
     else:
         parts.append(limits)
     return "\n\n".join(parts) + "\n"
@@ -187,22 +186,25 @@ def shown(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def attributions() -> dict[str, str]:
-    """Of each corpus of the box what its README says: origin, attribution, licence, changes."""
-    text = (box_folder() / "README.md").read_text(encoding="utf-8").replace("](LICENSES.md", "](../../data/LICENSES.md")
+def attributions(box: Mapping[str, Any], sources: Sequence[str] | None) -> list[str]:
+    """Of corpora of a box (None for all) what its README says: origin, attribution, licence, changes."""
+    text = (box_folder(box) / "README.md").read_text(encoding="utf-8")
+    text = text.replace("](LICENSES.md", "](../../data/LICENSES.md")
     sections = re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
-    return {name: f"### {name}\n{body.strip()}" for name, body in sections}
+    return [f"### {name}\n{body.strip()}" for name, body in sections if sources is None or name in sources]
 
 
 OWED = """## Data, and whom it is owed to
-The pairs are in the repository's folder data/. Each corpus keeps its licence. Some are share-alike (xquad, xsid,
+The pairs are in the repository's folder data/. Each corpus keeps its licence."""
+
+SHARE_ALIKE = """ Some are share-alike (xquad, xsid,
 python-packaging-guide); whether such terms reach the weights of a model is not settled. The authors of this software
 claim no further rights in the weights; who must be sure keeps to CC BY-SA 4.0, or trains without these corpora
 (`data.sources`)."""
 
 COMMANDS = """## Make it again
 ```bash
-make model   # tokenizer, bases, grid, θ, packing, evaluation: conf/experiment/box_*.yaml
+{command}
 ```"""
 
 LIMITS = """## What it cannot do
@@ -210,9 +212,20 @@ LIMITS = """## What it cannot do
 - It writes before it has read all: what it has written stays, also where a later word shows that it was wrong.
 - Nobody should decide anything of weight by its translations."""
 
-LIMITS_OF_THE_BOX = """- It is small, and has seen everyday sentences, image captions and documentation of software.
+BOXES = {  # by the name of their settings in conf/data: how a model of such pairs is made, and what it cannot do
+    "permissive": (
+        "make model   # tokenizer, bases, grid, θ, packing, evaluation: conf/experiment/box_*.yaml",
+        """- It is small, and has seen everyday sentences, image captions and documentation of software.
   Of anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
-- Chinese to English only; traditional characters are read as simplified ones."""
+- Chinese to English only; traditional characters are read as simplified ones.""",
+    ),
+    "tatoeba_de": (
+        "make model-de   # base, grid, θ, packing, evaluation: conf/experiment/box_de_*.yaml",
+        """- It is small, and has seen short everyday sentences alone.
+  Of anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
+- German to English only.""",
+    ),
+}
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from duplexmt.corpus.settings import CorpusSettings
 
 DATA = ROOT / "data"
 FILES = {path.name.split(".")[0]: path for path in sorted(DATA.glob("*.tsv.gz"))}
+GERMAN = DATA / "de-en" / "tatoeba.de-en.tsv.gz"
 HELD_OUT = ("tatoeba", "3am-captions")
-README = (DATA / "README.md").read_text(encoding="utf-8")
 register_schemas()
 
 
@@ -52,19 +52,21 @@ def keys(pairs):
 
 
 def test_the_box_is_small_and_has_no_other_file():
-    assert sum(path.stat().st_size for path in DATA.iterdir()) <= 10e6
-    others = {"README.md", "LICENSES.md", "everyday.zh.txt"}
+    assert sum(path.stat().st_size for path in DATA.rglob("*.*")) <= 14e6
+    others = {"README.md", "LICENSES.md", "everyday.zh.txt", "de-en"}
     assert {path.name for path in DATA.iterdir()} == others | {path.name for path in FILES.values()}
+    assert {path.name for path in GERMAN.parent.iterdir()} == {"README.md", GERMAN.name}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_the_readme_says_of_each_file_how_many_pairs_it_has_and_whose_they_are(name):
-    with gzip.open(FILES[name], "rt", encoding="utf-8", newline="\n") as file:
-        lines = file.readlines()
+@pytest.mark.parametrize("file", [*FILES.values(), GERMAN], ids=lambda file: file.name)
+def test_the_readme_says_of_each_file_how_many_pairs_it_has_and_whose_they_are(file):
+    name, readme = file.name.split(".")[0], (file.parent / "README.md").read_text(encoding="utf-8")
+    with gzip.open(file, "rt", encoding="utf-8", newline="\n") as opened:
+        lines = opened.readlines()
     assert all(line.count("\t") == 1 for line in lines)
-    (row,) = re.findall(rf"^\| \[{name}\.zh-en\.tsv\.gz\].*$", README, flags=re.MULTILINE)
-    assert f"| {len(lines):,} | {FILES[name].stat().st_size / 1e6:.2f} |" in row
-    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", README, flags=re.MULTILINE | re.DOTALL)[1]
+    (row,) = re.findall(rf"^\| \[{re.escape(file.name)}\].*$", readme, flags=re.MULTILINE)
+    assert f"| {len(lines):,} | {file.stat().st_size / 1e6:.2f} |" in row
+    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", readme, flags=re.MULTILINE | re.DOTALL)[1]
     assert re.search(r"- Origin: .*@[0-9a-f]{7}", section, flags=re.DOTALL)
     assert "- Attribution: " in section
     licence = re.search(r"- Licence: \[(CC BY|CC BY-SA|MIT|Apache|BSD).*?\]\((.*?)\)", section)[2]
@@ -91,6 +93,15 @@ def test_no_text_is_in_two_splits(splits, name):
 def test_tatoeba_and_captions_hold_out_the_pairs_that_permissive_holds_out(splits, split):
     apart = [pair for name in ("tatoeba", "captions") for pair in splits[name][split]]
     assert sorted(apart) == sorted(splits["permissive"][split])
+
+
+def test_german_holds_out_5000_pairs_that_share_no_text_with_the_others(tmp_path):
+    found = splits_of("tatoeba_de", tmp_path)
+    texts = {split: keys(pairs) for split, pairs in found.items()}
+    assert {name: len(pairs) for name, pairs in found.items() if name != "train"} == {"test": 4000, "validation": 1000}
+    assert len(found["train"]) > 140_000
+    for one, other in (("train", "test"), ("train", "validation"), ("test", "validation")):
+        assert not any(texts[one][side] & texts[other][side] for side in (0, 1))
 
 
 def test_the_everyday_sentences_are_in_no_training_pair(splits):
