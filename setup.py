@@ -18,6 +18,7 @@ setup(
         "duplexmt": [
             "py.typed",
             "__init__.pyi",
+            "data/*.xz",
             "drawing/fonts/*",
             "drawing/*.json",
             "report/web/*",

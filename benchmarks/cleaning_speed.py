@@ -52,7 +52,7 @@ def real_pairs(folder: Path) -> pa.Table:
 
 def grammar_pairs(count: int) -> pa.Table:
     """Pairs of the built-in grammar."""
-    from duplexmt.data.grammar import builtin_corpus
+    from duplexmt.data.builtin import builtin_corpus
 
     pairs = builtin_corpus(count, 1, 1, 1)["train"]
     return pa.table({"source": [pair.source for pair in pairs], "target": [pair.target for pair in pairs]})

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from duplexmt.data.grammar import builtin_corpus
+from duplexmt.data.builtin import builtin_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "DUPLEXMT_FAULT"  # in the environment of all processes of a command

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from benchmarks.held_out import examples, held_out_pairs, load_grid, texts
 from duplexmt.data.batch import collate
-from duplexmt.data.grammar import AlignedPair, alignment_rows, determination_rows
+from duplexmt.data.builtin import AlignedPair, alignment_rows, determination_rows
 from duplexmt.data.tokenizer import source_spans, token_spans
 from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.translation import translate_pairs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from data_prep.reading import Pair as TextPair
 from duplexmt.data.batch import Example
-from duplexmt.data.grammar import AlignedPair, builtin_corpus
+from duplexmt.data.builtin import AlignedPair, builtin_corpus
 from duplexmt.data.tokenizer import token_ids
 from duplexmt.evaluation.decoding import DECODING, Decoding
 from duplexmt.evaluation.pairs import pairs_for

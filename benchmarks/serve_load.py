@@ -57,7 +57,7 @@ from benchmarks.live_clients import (
 )
 from benchmarks.measuring import check_counts
 from benchmarks.serve_faults import Campaign, faults_of
-from duplexmt.data.grammar import builtin_corpus
+from duplexmt.data.builtin import builtin_corpus
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
 

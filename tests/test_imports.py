@@ -150,7 +150,7 @@ def test_data_prep_knows_nothing_of_duplexmt():
 
 
 def test_no_torch_where_numbers_texts_and_settings_are():
-    without = ("duplexmt.metrics", "duplexmt.config", *SCHEMA_KNOWS, "duplexmt.data.grammar", "data_prep")
+    without = ("duplexmt.metrics", "duplexmt.config", *SCHEMA_KNOWS, "duplexmt.data.builtin", "data_prep")
     for package in (*without, "duplexmt.drawing.table"):
         assert [module for module in importers("torch") if within(module, package)] == []
 

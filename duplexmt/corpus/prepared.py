@@ -8,7 +8,7 @@ from data_prep import Report, read_and_split
 from data_prep.corpus import draw
 from data_prep.reading import Pair
 
-from ..data.grammar import AlignedPair, builtin_corpus
+from ..data.builtin import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
 from .joined import joined_pairs
 from .pairs_folder import folder_pairs
@@ -84,13 +84,13 @@ def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None
 
 
 def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
-    """The grammar's pairs, with their gold alignment.
+    """The built-in pairs, with their gold alignment.
 
     Raises:
         ValueError: for no number of pairs.
     """
     if asked.train_size is None:
-        raise ValueError("data.train_size=null: the built-in corpus is generated, so say how many pairs")
+        raise ValueError("data.train_size=null: say how many of the built-in pairs, such as 38000")
     aligned = builtin_corpus(asked.train_size, asked.validation_size, asked.test_size, asked.seed)
     parts = {name: [Pair(pair.source, pair.target) for pair in pairs] for name, pairs in aligned.items()}
     # The corpus knows its words: merges across them would hide most of its few words in many tokens.

@@ -1,1 +1,1 @@
-"""Sentence pairs: the built-in grammar corpus, tokenisation, batching."""
+"""Sentence pairs: the built-in corpus, tokenisation, batching."""

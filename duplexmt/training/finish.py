@@ -9,7 +9,7 @@ from torch import nn
 from data_prep.reading import Pair
 
 from ..corpus.prepared import PreparedCorpus
-from ..data.grammar import CASE_STUDY
+from ..data.builtin import CASE_STUDY
 from ..drawing.staircase import staircase
 from ..model_folder.artifact import load_model_folder
 from ..streaming.systems import build_system

@@ -7,7 +7,7 @@ from benchmarks import gold_alignment
 from benchmarks.gold_alignment import gold_lagging, measured, policy_measures
 from benchmarks.held_out import examples
 from duplexmt.data.batch import collate
-from duplexmt.data.grammar import CASE_STUDY, builtin_corpus
+from duplexmt.data.builtin import CASE_STUDY, builtin_corpus
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.guide import guide

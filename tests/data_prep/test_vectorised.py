@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from data_prep.cleaning import Cleaning, clean
 from data_prep.splitting import text_key
 from data_prep.vectorised import clean_columns, text_keys
-from duplexmt.data.grammar import builtin_corpus
+from duplexmt.data.builtin import builtin_corpus
 
 PAPER = Cleaning("zh", "en")
 STRICT = Cleaning("zh", "en", True, True, 40, True, 0.5, 2.0, "near")

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from duplexmt.data.grammar import builtin_corpus
+from duplexmt.data.builtin import builtin_corpus
 from duplexmt.metrics.alignment import WordPair, anticipation_rate, hallucination_rate, word_alignments
 
 from ..helpers import needs_metrics_environment

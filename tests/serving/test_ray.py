@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.live_clients import BUSY, Reference, Speaker
-from duplexmt.data.grammar import builtin_corpus
+from duplexmt.data.builtin import builtin_corpus
 
 from .live_server import until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from duplexmt.data.grammar import builtin_corpus
+from duplexmt.data.builtin import builtin_corpus
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End

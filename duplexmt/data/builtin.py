@@ -1,20 +1,22 @@
-"""The built-in corpus: Chinese-English sentence pairs from a synchronous grammar of our own, with gold alignments.
+"""The built-in corpus: Chinese-English sentence pairs with gold alignments, made once by a synchronous grammar.
 
-`lexicon` holds the words, `phrases` the two-sided nodes, `nominals` noun phrases, `clauses` clauses, `rules` the
-constructions. The English of a sentence is a function of its Chinese, so a model can in principle reach BLEU 100 on it,
-and each target word knows the source words that determine it, so one can say how early it could have been written.
+The English of a sentence is a function of its Chinese, so a model can in principle reach BLEU 100 on it, and each
+target word knows the source words that determine it, so one can say how early it could have been written.
+
+`builtin.tsv.xz` has a pair a line: its source words; its target words; of each target word the numbers of the source
+words that jointly determine it; and whether it is a content word.
 """
 
-from collections.abc import Iterator, Sequence
+import lzma
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
+from pathlib import Path
 
-from .phrases import Chooser, Node
-from .rules import case_study, derive
-
-SHORTEST, LONGEST = 4, 20  # source words, the final mark included
-MOST = 1_000_000  # sentences asked for at once
-PATIENCE = 10_000  # draws in a row that may bring nothing new
+FILE = Path(__file__).with_name("builtin.tsv.xz")
+ORDERED = 1  # the seed that takes the pairs as the file has them
 GLUED = frozenset({",", ".", "?", "'s"})
 
 
@@ -54,29 +56,57 @@ class AlignedPair:
         return tuple(needed)
 
 
-def _pair(sentence: Node) -> AlignedPair:
-    """Writes a sentence down as strings, spans and indices."""
-    at = {id(word): index for index, word in enumerate(sentence.zh)}
-    target, spans, links = "", [], []
-    for index, word in enumerate(sentence.en):
-        if target and word.text not in GLUED:
-            target += " "
-        spans.append((len(target), len(target) + len(word.text)))
-        target += word.text
-        links += sorted({(index, at[id(source)]) for source in word.links})
-    words = tuple(word.text for word in sentence.zh)
+def parsed(line: str) -> AlignedPair:
+    """A pair from a line of the file."""
+    source, target, links, content = (column.split(" ") for column in line.split("\t"))
+    text, spans = "", []
+    for word in target:
+        text += " " * (bool(text) and word not in GLUED)
+        spans.append((len(text), len(text) + len(word)))
+        text += word
     return AlignedPair(
-        source="".join(words),
-        target=target,
-        source_words=words,
-        target_words=tuple(word.text for word in sentence.en),
+        source="".join(source),
+        target=text,
+        source_words=tuple(source),
+        target_words=tuple(target),
         target_spans=tuple(spans),
-        links=tuple(links),
-        content=tuple(word.content for word in sentence.en),
+        links=tuple((index, int(one)) for index, several in enumerate(links) for one in several.split(",")),
+        content=tuple(mark == "1" for mark in content[0]),
     )
 
 
-CASE_STUDY = _pair(case_study())
+CASE_STUDY = parsed(
+    "站 在 那边 的 男人 曾 是 棒球手 。\tThe man standing there was a baseball player .\t"
+    "4 4 0,3 2 4,5,6 7 7 7 8\t011100110"
+)
+
+
+@cache
+def _lines() -> list[str]:
+    with lzma.open(FILE, "rt", encoding="utf-8", newline="\n") as lines:
+        return lines.read().splitlines()
+
+
+def builtin_corpus(train: int, validation: int, test: int, seed: int) -> dict[str, list[AlignedPair]]:
+    """Splits "train", "validation", "test" of these sizes, disjoint by source and by target, without the case study.
+
+    A seed decides the order of the pairs. Test comes first, then validation: a larger training split leaves the other
+    two as they were.
+
+    Raises:
+        ValueError: a size is negative, or their sum is more than there are pairs.
+    """
+    for key, size in (("train", train), ("validation", validation), ("test", test)):
+        if size < 0:
+            raise ValueError(f"{key} is {size}; a split's size must not be negative: use 0 for an empty split")
+    lines, count = _lines(), train + validation + test
+    if count > len(lines):
+        raise ValueError(
+            f"train + validation + test is {count:,}; the built-in corpus has {len(lines):,} pairs: ask for fewer"
+        )
+    drawn = lines if seed == ORDERED else random.Random(seed).sample(lines, len(lines))
+    pairs = [*map(parsed, drawn[:count])]
+    return {"train": pairs[test + validation :], "validation": pairs[test : test + validation], "test": pairs[:test]}
 
 
 def alignment_rows(
@@ -122,45 +152,3 @@ def determination_rows(
     The running maximum of `alignment_rows`, as tokens are written in order; same arguments and errors.
     """
     return list(accumulate(alignment_rows(pair, source_token_spans, target_token_spans), max))
-
-
-def derivations(seed: int) -> Iterator[tuple[AlignedPair, str]]:
-    """Endless draws of a pair of admissible length and the name of its construction; repeats occur."""
-    ch = Chooser(seed)
-    while True:
-        sentence, construction = derive(ch)
-        if SHORTEST <= len(sentence.zh) <= LONGEST:
-            yield _pair(sentence), construction
-
-
-def builtin_corpus(train: int, validation: int, test: int, seed: int) -> dict[str, list[AlignedPair]]:
-    """Splits "train", "validation", "test" of these sizes, disjoint by source and by target, without the case study.
-
-    The same seed gives the same pairs in every process and on every platform. Test comes first from the stream, then
-    validation: a larger training split leaves the other two as they were.
-
-    Raises:
-        ValueError: a size is negative, or their sum above `MOST` or more than the grammar yields.
-    """
-    for key, size in (("train", train), ("validation", validation), ("test", test)):
-        if size < 0:
-            raise ValueError(f"{key} is {size}; a split's size must not be negative: use 0 for an empty split")
-    count = train + validation + test
-    if count > MOST:
-        raise ValueError(f"train + validation + test is {count}; it must not exceed {MOST}: ask for fewer sentences")
-    sources, targets = {CASE_STUDY.source}, {CASE_STUDY.target}
-    pairs: list[AlignedPair] = []
-    stream, stale = derivations(seed), 0
-    while len(pairs) < count:
-        pair, _ = next(stream)
-        if pair.source not in sources and pair.target not in targets:
-            sources.add(pair.source)
-            targets.add(pair.target)
-            pairs.append(pair)
-            stale = 0
-        elif (stale := stale + 1) >= PATIENCE:
-            raise ValueError(
-                f"train + validation + test is {count}, but {PATIENCE} draws in a row brought nothing new after "
-                f"{len(pairs)} distinct sentences: ask for at most {len(pairs)}"
-            )
-    return {"train": pairs[test + validation :], "validation": pairs[test : test + validation], "test": pairs[:test]}

@@ -1,52 +1,27 @@
-"""The built-in grammar corpus: its size, its alignments, its language, and the rows they determine."""
+"""The built-in corpus: its size, its alignments, its language, and the rows they determine."""
 
+import hashlib
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
 
-from duplexmt.data import grammar
-from duplexmt.data.grammar import CASE_STUDY, AlignedPair, builtin_corpus, derivations, determination_rows
-from duplexmt.data.grammar import lexicon as lex
-from duplexmt.data.grammar.phrases import Chooser, T
-from duplexmt.data.grammar.rules import derive
+from duplexmt.data.builtin import CASE_STUDY, AlignedPair, builtin_corpus, determination_rows
 
 COUNT = 20_000
 
 
 @pytest.fixture(scope="module")
-def draws() -> list[tuple[AlignedPair, str]]:
-    stream = derivations(11)
-    return [next(stream) for _ in range(COUNT)]
-
-
-@pytest.fixture(scope="module")
-def pairs(draws: list[tuple[AlignedPair, str]]) -> list[AlignedPair]:
-    return [pair for pair, _ in draws]
-
-
-def entries() -> set[str]:
-    """The Chinese side of every entry, each counted once however many tables it stands in."""
-    tables = [value for key, value in vars(lex).items() if key.isupper() and isinstance(value, tuple)]
-    return {entry.zh for table in tables for entry in table}
-
-
-def test_every_lexical_entry_of_over_three_hundred_occurs_in_twenty_thousand_sentences(
-    pairs: list[AlignedPair],
-) -> None:
-    assert len(entries()) >= 300
-    seen = Counter(word for pair in pairs for word in pair.source_words)
-    rare = {zh: seen[zh] for zh in entries() if seen[zh] + seen[zh + "们"] + seen[zh + "的"] < 10}
-    assert not rare
+def pairs() -> list[AlignedPair]:
+    return builtin_corpus(COUNT, 0, 0, seed=11)["train"]
 
 
 def test_same_seed_gives_the_same_corpus_in_another_process() -> None:
     code = (
-        "import sys, duplexmt.data.grammar as g; sys.stdout.buffer.write(repr(g.builtin_corpus(9, 9, 9, 5)).encode())"
+        "import sys, duplexmt.data.builtin as g; sys.stdout.buffer.write(repr(g.builtin_corpus(9, 9, 9, 5)).encode())"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
     assert told == repr(builtin_corpus(9, 9, 9, 5))
@@ -100,29 +75,9 @@ def test_english_is_spaced_and_has_the_right_articles_and_chinese_has_no_latin_l
     assert all(re.fullmatch(r"[\u4e00-\u9fff]+(，[\u4e00-\u9fff]+)*[。？]|请问，.*？", pair.source) for pair in pairs)
 
 
-class Guided(Chooser):
-    """Takes a wanted word whenever one is among the options, and is random otherwise."""
-
-    wanted = frozenset(["站", "那边", "男人", "棒球手", "posture", "the"])
-
-    def pick(self, options: Sequence[T]) -> T:
-        liked = [option for option in options if getattr(option, "zh", None) in self.wanted]
-        return super().pick(liked or options)
-
-    def weigh(self, weights: Mapping[str, float]) -> str:
-        liked = {key: weight for key, weight in weights.items() if key in self.wanted}
-        return super().weigh(liked or weights)
-
-
-def test_case_study_is_derived_by_the_ordinary_rules() -> None:
+def test_case_study_alignment_is_the_one_worked_by_hand() -> None:
     assert CASE_STUDY.source == "站在那边的男人曾是棒球手。"
     assert CASE_STUDY.target == "The man standing there was a baseball player."
-    ch = Guided(1)
-    derived = (grammar._pair(derive(ch, "formerly")[0]) for _ in range(200))
-    assert CASE_STUDY in derived
-
-
-def test_case_study_alignment_is_the_one_worked_by_hand() -> None:
     assert CASE_STUDY.source_words == ("站", "在", "那边", "的", "男人", "曾", "是", "棒球手", "。")
     assert CASE_STUDY.links == (
         (0, 4), (1, 4), (2, 0), (2, 3), (3, 2), (4, 4), (4, 5), (4, 6), (5, 7), (6, 7), (7, 7), (8, 8)
@@ -150,13 +105,6 @@ def test_spans_that_do_not_fit_are_refused() -> None:
         determination_rows(CASE_STUDY, words, [(0, 99)])
     with pytest.raises(ValueError, match="covered by no source token"):
         determination_rows(CASE_STUDY, words[:3], CASE_STUDY.target_spans)
-
-
-def test_each_construction_has_its_share(draws: list[tuple[AlignedPair, str]]) -> None:
-    share = {key: 100 * count / COUNT for key, count in Counter(name for _, name in draws).items()}
-    assert set(share) == set(grammar.rules.CONSTRUCTIONS)
-    for key, (weight, _) in grammar.rules.CONSTRUCTIONS.items():
-        assert share[key] == pytest.approx(weight, abs=1.5), key
 
 
 @pytest.mark.parametrize(
@@ -200,15 +148,14 @@ def test_gold_alignment_agrees_with_what_the_prefixes_of_the_corpus_allow(pairs:
     assert agree / total > 0.9
 
 
+def test_the_first_pairs_are_those_that_all_our_numbers_are_of() -> None:
+    splits = builtin_corpus(train=2, validation=500, test=500, seed=1)
+    digest = hashlib.sha256(repr([*splits["test"], *splits["validation"], *splits["train"]]).encode()).hexdigest()
+    assert digest.startswith("90412ef833e9d9f3afe7e4a51cffaffc")
+
+
 def test_impossible_sizes_are_refused_by_value_rule_and_way_out() -> None:
     with pytest.raises(ValueError, match="validation is -2; a split's size must not be negative: use 0"):
         builtin_corpus(1, -2, 1, 0)
-    with pytest.raises(ValueError, match=r"train \+ .* is 1000001; it must not exceed 1000000: ask for fewer"):
-        builtin_corpus(1_000_000, 1, 0, 0)
-
-
-def test_exhausted_language_raises_instead_of_looping(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = builtin_corpus(1, 0, 0, 0)["train"][0]
-    monkeypatch.setattr(grammar, "derivations", lambda seed: iter(lambda: (one, "statement"), None))
-    with pytest.raises(ValueError, match=r"test is 2, .* after 1 distinct .* ask for at most 1"):
-        builtin_corpus(2, 0, 0, 0)
+    with pytest.raises(ValueError, match="is 39,001; the built-in corpus has 39,000 pairs: ask for fewer"):
+        builtin_corpus(39_000, 1, 0, 0)
