@@ -5,6 +5,7 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -33,7 +34,7 @@ def example(translator, tmp_path, monkeypatch, capsys):
 
 def test_each_is_at_most_40_lines_and_uses_nothing_but_public_names():
     programs = sorted(EXAMPLES.glob("*.py"))
-    assert len(programs) == 5
+    assert len(programs) == 6
     for program in programs:
         text = program.read_text(encoding="utf-8")
         assert text.count("\n") <= 40, program
@@ -54,6 +55,18 @@ def test_file_to_file(example, tmp_path, alone):
 def test_terminal(example, alone):
     assert example("terminal.py", "the model", typed=TEXTS[0]) == alone[0]
     assert example("terminal.py", "the model", "1.0", typed=TEXTS[0]) != alone[0]
+
+
+def test_moving_picture(example, tmp_path, translator):
+    text = "那本书"
+    example("moving_picture.py", "the model", "0.3", text, "out.svg")
+    picture = ElementTree.parse(tmp_path / "out.svg").getroot()
+    *_, heard, _, written = picture.iter("{http://www.w3.org/2000/svg}text")
+    assert "".join(heard.itertext()) == text
+    with translator.stream(theta=0.3) as stream:
+        assert "".join(written.itertext()) == (stream.feed(text) + stream.finish()).strip("\n")
+    times = [float(one.get("keyTimes").split(";")[1]) for one in heard.iter("{http://www.w3.org/2000/svg}animate")]
+    assert times == sorted({*times})
 
 
 def test_many_streams(example, tmp_path, alone):
