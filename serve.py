@@ -23,7 +23,7 @@ def main(cfg: DictConfig) -> None:
 
 def serve(cfg: ServeSettings) -> None:
     """Start engine and server."""
-    from duplexmt.model_folder.box import chosen_model
+    from duplexmt.model_folder.box import chosen_models
     from duplexmt.model_folder.manifest import check_runs_as, read_manifest
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app
@@ -32,7 +32,7 @@ def serve(cfg: ServeSettings) -> None:
     from duplexmt.serving.settings import EngineSettings
 
     log_to_stderr()
-    folders = [chosen_model(folder) for folder in cfg.model_folders]
+    folders = chosen_models(cfg.model_folders)
     for folder in folders:  # no address is told of a server without a model
         check_runs_as(folder, read_manifest(folder), cfg.run_as)
     server.make_room(cfg.limits.connections)

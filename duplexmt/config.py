@@ -634,7 +634,7 @@ class LimitsConfig(Limits):
 class ServeSettings:
     """`python serve.py`."""
 
-    model_folder: Any  # or a list of them, of which a session chooses one; null: the latest run's, else that in the box
+    model_folder: Any  # or a list of them, of which a session chooses one; null: the latest run's, else the box's
     run_as: str | None  # this and the next two: as for `translate.py`
     setting: Any
     adaptive: Adaptive

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..corpus.box import located
@@ -35,4 +36,13 @@ def chosen_model(model_folder: str | Path | None, box: Path | None = None) -> Pa
                 "(python train.py), or give model_folder=FOLDER"
             )
     print(f"model: {os.path.relpath(chosen)} ({what})", file=sys.stderr, flush=True)
+    return chosen
+
+
+def chosen_models(model_folders: Sequence[str | Path | None], box: Path | None = None) -> list[Path]:
+    """The folders of several models, as `chosen_model` has each; where none is named and the box has to do, all of its
+    models, the first one first."""
+    chosen = [chosen_model(one, box) for one in model_folders]
+    if [*model_folders] == [None] and chosen != [LATEST]:
+        chosen += sorted(one.parent for one in chosen[0].parent.glob(f"*/{MANIFEST}") if one.parent != chosen[0])
     return chosen

@@ -189,6 +189,16 @@ def test_the_latest_run_comes_before_the_model_in_the_box_and_a_line_says_which(
     assert capsys.readouterr().err == ""
 
 
+def test_a_server_without_a_run_has_all_models_of_the_box(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = save(trained.parent / "another", spoken_grid())
+    assert box.chosen_models([None], box=trained) == [trained, other]
+    assert box.chosen_models([other], box=trained) == [other]
+    (tmp_path / "runs" / "latest").mkdir(parents=True)
+    save(tmp_path / "runs" / "latest" / "model", spoken_grid())
+    assert box.chosen_models([None], box=trained) == [box.LATEST]
+
+
 def test_without_either_the_error_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"no model in runs/latest/model and none in empty: train one"):
