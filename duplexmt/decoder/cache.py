@@ -240,11 +240,12 @@ class _Step:
         ]
         # Which of the computed states are asked for, in which order; None for just these.
         self.chosen = None if wanted == [*range(len(tokens))] else torch.tensor(wanted, device=cache.device)
-        one_each = len(wanted) == len(asked) and all([one.attended is None for one in asked])
-        if self.chosen is not None and one_each and cache.packed is not None:
+        w, attended = len(asked[0].wanted), [one.attended is not None for one in asked]
+        as_many = all([len(one.wanted) == w for one in asked])  # of each
+        if self.chosen is not None and as_many and not any(attended) and cache.packed is not None:
             self.wanted, W = self.chosen, max([W for _, _, W, _ in parts])
             of_last = limits.index_select(0, self.wanted), self.position.index_select(0, self.wanted)
-            self.last = [_Group(cache, asked, W, 1, slice(None), *of_last, None)]
+            self.last = [_Group(cache, asked, W, w, slice(None), *of_last, None)]
 
     def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Of `Packed`: the cache has its own."""
