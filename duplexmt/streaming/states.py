@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from ..data.batch import PADDING_ID
-from ..decoder.cache import TARGET, Append, DecoderCache, Run
+from ..decoder.cache import TARGET, Append, DecoderCache, Run, free_bytes
+from ..decoder.heads import TwoHeads
 from ..decoder.layout import SOURCE
+from ..decoder.likeliest import Likeliest
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
 from ..grid.model import GridModel
@@ -43,12 +45,16 @@ class Slots:
 class States(ABC):
     """Final-normed target states of streams."""
 
-    def __init__(self) -> None:
-        self.slots = Slots()
+    def __init__(self, model: TwoHeads) -> None:
+        self.slots, self.model = Slots(), model
 
     @abstractmethod
     def __call__(self, asked: Asked) -> Tensor:
         """What streams ask for, `[Σ wanted, D]`."""
+
+    def likeliest(self, states: Tensor) -> Tensor:
+        """The most probable next token of states `[n, D]`."""
+        return self.model.text_logits(states).argmax(-1)
 
     def forget(self, name: int) -> None:
         """Free what is held for a stream."""
@@ -69,9 +75,12 @@ class DecoderStates(States):
     """
 
     def __init__(self, model: DecoderModel, lines: int, alone: bool) -> None:
-        super().__init__()
+        super().__init__(model)
         self.ahead = model.rows and alone
         self.cache = DecoderCache(model, lines + self.ahead, heads=model.alignment_heads)
+        head = model.text_head
+        pays = model.logit_cap is None and Likeliest.pays(head, free_bytes(model.device))
+        self.head = Likeliest(head) if pays else None
         self.next: tuple[int, int, Tensor] | None = None  # row and target tokens of the next state, and the state
 
     def __call__(self, asked: Asked) -> Tensor:
@@ -111,6 +120,10 @@ class DecoderStates(States):
             stream.calls += 1
         return found
 
+    def likeliest(self, states: Tensor) -> Tensor:
+        """The most probable next token, by a text head that may be as it was when the first stream joined."""
+        return super().likeliest(states) if self.head is None else self.head(states)
+
     def forget(self, name: int) -> None:
         """Leave the slot."""
         super().forget(name)
@@ -127,8 +140,8 @@ class GridStates(States):
     """
 
     def __init__(self, model: GridModel, cache: GridCache | None) -> None:
-        super().__init__()
-        self.model, self.cache = model, cache
+        super().__init__(model)
+        self.cache = cache
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
         self.last: dict[int, tuple[Tensor, int]] = {}  # target state reached last: states, and which
 
