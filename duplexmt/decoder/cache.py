@@ -90,7 +90,7 @@ class DecoderCache:
         self.sliding = True  # whether some layers may have windows
         if model.patched:  # of whose layers all is known
             self.packed = packed_layers(model.decoder.layers, free_bytes(self.device), self.dtype)
-            self.norm = Norm(model.decoder.norm, self.dtype)
+            self.norm, self.embedding = Norm(model.decoder.norm, self.dtype), model.causal_lm.get_input_embeddings()
             self.windows = [window_of(layer.self_attn) for layer in model.decoder.layers]
             self.sliding = any(self.windows)
         self.rope = torch.empty(0, device=self.device)
@@ -126,7 +126,8 @@ class DecoderCache:
     def _states(self, step: "_Step") -> Tensor:
         if self.packed is None:
             return self.model.packed_states(step.tokens, step.position, step)
-        hidden = self.model.embed(step.tokens)
+        embedded = self.embedding(step.tokens)
+        hidden = embedded.to(torch.promote_types(embedded.dtype, self.dtype))
         cos, sin = self._rotation(step.position, step.highest)
         last = len(self.packed) - 1
         for number, (layer, window) in enumerate(zip(self.packed, self.windows, strict=True)):
