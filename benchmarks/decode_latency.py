@@ -54,16 +54,16 @@ def backbone(shape: dict[str, Any], vocabulary: int, device: str) -> Any:
     """Random weights in float32 on CPU, in bfloat16 on CUDA; nothing ends what `generate` writes."""
     torch.manual_seed(0)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    return random_backbone(shape, vocabulary, end_token=None).eval().to(device, dtype)
+    causal_lm = random_backbone(shape, vocabulary, end_token=None).eval().to(device, dtype)
+    causal_lm.get_input_embeddings().weight.data[TOKENS.end] = 0  # the text head's, too, which never predicts it so
+    return causal_lm
 
 
 def grid(causal_lm: Any, options: dict[str, Any]) -> Model:
-    """The grid model around it, with a constant anchor; the text head never predicts the end token."""
+    """The grid model around it, with a constant anchor."""
     shared = {id(weight): weight for weight in causal_lm.parameters()}  # modules of its own, as it may change them
     model: Any = build_grid(copy.deepcopy(causal_lm, shared), **PAPER | options, anchor=128)
     model.emit_head.to(causal_lm.lm_head.weight)
-    text_logits = model.text_logits
-    model.text_logits = lambda hidden: text_logits(hidden)[..., 1:].roll(1, -1)
     return model.eval()  # type: ignore[no-any-return]
 
 

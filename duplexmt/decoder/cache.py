@@ -90,7 +90,7 @@ class DecoderCache:
         self.sliding = True  # whether some layers may have windows
         if model.patched:  # of whose layers all is known
             self.packed = packed_layers(model.decoder.layers, free_bytes(self.device), self.dtype)
-            self.norm = Norm(model.decoder.norm, self.dtype)
+            self.norm, self.embedding = Norm(model.decoder.norm, self.dtype), model.causal_lm.get_input_embeddings()
             self.windows = [window_of(layer.self_attn) for layer in model.decoder.layers]
             self.sliding = any(self.windows)
         self.rope = torch.empty(0, device=self.device)
@@ -126,7 +126,8 @@ class DecoderCache:
     def _states(self, step: "_Step") -> Tensor:
         if self.packed is None:
             return self.model.packed_states(step.tokens, step.position, step)
-        hidden = self.model.embed(step.tokens)
+        embedded = self.embedding(step.tokens)
+        hidden = embedded.to(torch.promote_types(embedded.dtype, self.dtype))
         cos, sin = self._rotation(step.position, step.highest)
         last = len(self.packed) - 1
         for number, (layer, window) in enumerate(zip(self.packed, self.windows, strict=True)):
@@ -240,11 +241,12 @@ class _Step:
         ]
         # Which of the computed states are asked for, in which order; None for just these.
         self.chosen = None if wanted == [*range(len(tokens))] else torch.tensor(wanted, device=cache.device)
-        one_each = len(wanted) == len(asked) and all([one.attended is None for one in asked])
-        if self.chosen is not None and one_each and cache.packed is not None:
+        w, attended = len(asked[0].wanted), [one.attended is not None for one in asked]
+        as_many = all([len(one.wanted) == w for one in asked])  # of each
+        if self.chosen is not None and as_many and not any(attended) and cache.packed is not None:
             self.wanted, W = self.chosen, max([W for _, _, W, _ in parts])
             of_last = limits.index_select(0, self.wanted), self.position.index_select(0, self.wanted)
-            self.last = [_Group(cache, asked, W, 1, slice(None), *of_last, None)]
+            self.last = [_Group(cache, asked, W, w, slice(None), *of_last, None)]
 
     def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Of `Packed`: the cache has its own."""

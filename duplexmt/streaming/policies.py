@@ -107,7 +107,7 @@ class Theta(Policy[None]):
         writing = [n for n, s in enumerate(streams) if p_emit[n] > (s.theta or 0.0) or s.at_source_end]
         if writing:
             some = states if len(writing) == len(streams) else states[torch.tensor(writing, device=states.device)]
-            for number, token in zip(writing, model.text_logits(some).argmax(-1).tolist(), strict=True):
+            for number, token in zip(writing, streams[0].engine.states.likeliest(some).tolist(), strict=True):
                 likely[number] = token
         return list(zip(p_emit, likely, strict=True))
 
@@ -151,7 +151,7 @@ class WaitK(Policy[int | None]):
 
     def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, bool]]:
         """The most probable next token, and whether it may be written."""
-        tokens = model.text_logits(states).argmax(-1).tolist()
+        tokens = asked[0][0].engine.states.likeliest(states).tolist()
         return [(token, True) for token in tokens]
 
 

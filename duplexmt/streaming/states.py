@@ -8,13 +8,17 @@ import torch
 from torch import Tensor
 
 from ..data.batch import PADDING_ID
-from ..decoder.cache import TARGET, Append, DecoderCache, Run
+from ..decoder.cache import TARGET, Append, DecoderCache, free_bytes
+from ..decoder.heads import TwoHeads
 from ..decoder.layout import SOURCE
+from ..decoder.likeliest import Likeliest
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
 from ..grid.model import GridModel
 from .policies import Asked
 from .stream import Stream
+
+AHEAD = 2  # rows a stream that is alone is taken ahead
 
 
 class Slots:
@@ -43,12 +47,16 @@ class Slots:
 class States(ABC):
     """Final-normed target states of streams."""
 
-    def __init__(self) -> None:
-        self.slots = Slots()
+    def __init__(self, model: TwoHeads) -> None:
+        self.slots, self.model = Slots(), model
 
     @abstractmethod
     def __call__(self, asked: Asked) -> Tensor:
         """What streams ask for, `[Σ wanted, D]`."""
+
+    def likeliest(self, states: Tensor) -> Tensor:
+        """The most probable next token of states `[n, D]`."""
+        return self.model.text_logits(states).argmax(-1)
 
     def forget(self, name: int) -> None:
         """Free what is held for a stream."""
@@ -59,8 +67,8 @@ class DecoderStates(States):
     """By the cache of a decoder.
 
     A step of one stream takes as long as its launches, however many tokens it computes. So a stream that is alone, of a
-    model with rows, is taken a row ahead in the same pass, if the next source token has arrived: should the policy
-    read, the state is known. Two rows are kept, the next one in the line of the one before.
+    model with rows, is taken some rows ahead in the same pass, as far as source tokens have arrived: should the policy
+    read, the state is known. All of them are read sooner or later, and each token of a row is computed once.
 
     Args:
         model: in evaluation mode, on its device.
@@ -69,36 +77,33 @@ class DecoderStates(States):
     """
 
     def __init__(self, model: DecoderModel, lines: int, alone: bool) -> None:
-        super().__init__()
-        self.ahead = model.rows and alone
+        super().__init__(model)
+        self.ahead = AHEAD if model.rows and alone else 0
         self.cache = DecoderCache(model, lines + self.ahead, heads=model.alignment_heads)
-        self.next: tuple[int, int, Tensor] | None = None  # row and target tokens of the next state, and the state
+        head = model.text_head
+        pays = model.logit_cap is None and Likeliest.pays(head, free_bytes(model.device))
+        self.head = Likeliest(head) if pays else None
+        self.length = 0  # target tokens that the states below have seen
+        self.rows: dict[int, Tensor] = {}  # of a stream that is alone: states by row
 
     def __call__(self, asked: Asked) -> Tensor:
         """Each stream appends what it says, and one that is alone what it may ask for next."""
         if not self.ahead:
             return self._append(asked)
-        ((stream, append),) = asked
+        ((stream, _),) = asked
         x, Y = stream.visible, len(stream.target)
-        if self.next is not None and self.next[:2] == (x, Y):
-            return self.next[2]
-        append = self._with_next_row(stream, append)
-        states = self._append([(stream, append)])
-        if len(states) > 1:
-            stream.cached[SOURCE] = x + 1
-            self.next = x + 1, Y, states[1:]
-        return states[:1]
-
-    def _with_next_row(self, stream: Stream, append: Append) -> Append:
-        """What a stream asks for, in the line of its row, and behind it the row of the next source token."""
-        x, even = stream.visible, stream.visible % 2
-        runs = [run._replace(line=TARGET + even) if run.line == TARGET else run for run in append.runs]
-        if x == len(stream.source):
-            return Append(runs)
-        if stream.cached[SOURCE] <= x:
-            runs.append(Run(SOURCE, x, stream.source[x : x + 1], x))
-        runs.append(stream.target_run(0, len(stream.target), x + 1, line=TARGET + 1 - even))
-        return Append(runs, (len(append) - 1, -1))
+        if self.length != Y or x not in self.rows:
+            last = min(x + self.ahead, len(stream.source))
+            append, wanted = Append(stream.source_run(last)), []
+            for row in range(x, last + 1):
+                known, line = self.length if row in self.rows else 0, TARGET + row % (self.ahead + 1)
+                append.runs = [*append.runs, stream.target_run(known, Y, row, line=line)]
+                wanted.append(len(append) - 1)
+            append.wanted = wanted
+            states = self._append([(stream, append)])
+            stream.cached[SOURCE] = last
+            self.length, self.rows = Y, dict(zip(range(x, last + 1), states.split(1), strict=True))
+        return self.rows[x]
 
     def _append(self, asked: Asked) -> Tensor:
         unknown = [stream.name for stream, _ in asked if stream.name not in self.slots.taken]
@@ -111,10 +116,14 @@ class DecoderStates(States):
             stream.calls += 1
         return found
 
+    def likeliest(self, states: Tensor) -> Tensor:
+        """The most probable next token, by a text head that may be as it was when the first stream joined."""
+        return super().likeliest(states) if self.head is None else self.head(states)
+
     def forget(self, name: int) -> None:
         """Leave the slot."""
         super().forget(name)
-        self.next = None
+        self.rows = {}
 
 
 class GridStates(States):
@@ -127,8 +136,8 @@ class GridStates(States):
     """
 
     def __init__(self, model: GridModel, cache: GridCache | None) -> None:
-        super().__init__()
-        self.model, self.cache = model, cache
+        super().__init__(model)
+        self.cache = cache
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
         self.last: dict[int, tuple[Tensor, int]] = {}  # target state reached last: states, and which
 

@@ -316,6 +316,24 @@ def test_however_weights_are_kept_a_step_is_the_same(kind, rows, monkeypatch):
         torch.testing.assert_close(joined, apart, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("wanted", [(-1,), (3, -1), (2, 4, 1)])
+def test_the_last_layer_computes_only_the_states_that_are_asked_for(slots, wanted, monkeypatch):
+    model, counts, finish = model_of(rows=True, anchor=3), [], packed.PackedLayer.finish
+    cache, every = DecoderCache(model), DecoderCache(model)
+    runs = [Run(SOURCE, 0, [5, 6], 0), Run(TARGET, 0, [7, 8, 9], 3, 2)]
+    expected = torch.cat([every.append([Append(runs, range(5), slot=slot)])[list(wanted)] for slot in range(slots)])
+
+    def counted(layer, states, context):
+        counts.append(len(states))
+        return finish(layer, states, context)
+
+    monkeypatch.setattr(packed.PackedLayer, "finish", counted)
+    found = cache.append([Append(runs, wanted, slot=slot) for slot in range(slots)])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+    assert counts == [slots * 5, slots * 5, slots * len(wanted)]
+
+
 @pytest.mark.parametrize("kind", ["qwen2", "smollm3"])
 @pytest.mark.parametrize("rows", [True, False])
 def test_half_precision_stays_near_the_whole_one(kind, rows):
