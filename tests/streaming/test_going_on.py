@@ -130,7 +130,7 @@ class Counted:
 
     def __init__(self, states, steps):
         self.states, self.steps = states, steps
-        self.forget = states.forget
+        self.forget, self.likeliest = states.forget, states.likeliest
 
     def __call__(self, states):
         self.steps.append(len(states))
