@@ -128,31 +128,37 @@ PLANNED = pytest.mark.parametrize(
 )
 
 
+def planned_step(training, device, move=lambda module: module):
+    """What computes the loss of a step whose plan, tokens and weights are on a device already, and its module."""
+    training = dict(training)
+    k = training.pop("k", None)
+    model = tiny_prefix(k) if k else tiny_grid(attention="exact", input_attends_output=False)
+    made, given = (PrefixTranslation, {}) if k else (GridTranslation, {"lam": 0.1} | training)
+    module = made(move(model).train(), TOKENS, learning_rate=1e-3, warmup_steps=0, **given)
+    module._trainer = SimpleNamespace(current_epoch=0)
+    batch = collate([Example((*source, 0), (1, *source[1:], 0)) for source in SOURCES])
+    batch = replace(batch, plan=module.planner(batch, 0, (256, 200))).to(device)
+
+    def loss():
+        if k:
+            return module.lm_sum(batch) / module.scored(batch)
+        sums, _ = module.losses(batch)
+        return sums.total(sums.lm_weights, sums.emit_weights)
+
+    return loss, module
+
+
 @PLANNED
-def test_nothing_of_a_planned_step_waits_for_the_host(training, monkeypatch):
+def test_nothing_of_a_planned_step_waits_for_the_host(training):
     """Plan, tokens and weights are on the device before; within the step nothing comes from the CPU or goes there."""
-    k = training.pop("k", None) if "k" in training else None
-    given = {"lam": 0.1} | training if k is None else {}
-    examples = [Example((*source, 0), (1, *source[1:], 0)) for source in SOURCES]
     results = []
     for device in ("cpu", "cuda"):
         with accelerator() if device == "cuda" else nullcontext() as waits:
-            grid = {"attention": "exact", "input_attends_output": False}
-            model = tiny_prefix(k) if k else tiny_grid(**grid)
-            model = moved(model) if device == "cuda" else model
-            made = PrefixTranslation if k else GridTranslation
-            module = made(model.train(), TOKENS, learning_rate=1e-3, warmup_steps=0, **given)
-            module._trainer = SimpleNamespace(current_epoch=0)
-            batch = collate(examples)
-            batch = replace(batch, plan=module.planner(batch, 0, (256, 200))).to(device)
-            module.lm_sum(batch) if k else module.losses(batch)  # the first step may copy what stays
+            step, _ = planned_step(training, device, move=moved if device == "cuda" else lambda model: model)
+            step()  # the first step may copy what stays
             before = dict(waits or {})
             with Copies() if device == "cuda" else nullcontext():
-                if k:
-                    loss = module.lm_sum(batch) / module.scored(batch)
-                else:
-                    sums, _ = module.losses(batch)
-                    loss = sums.total(sums.lm_weights, sums.emit_weights)
+                loss = step()
                 loss.backward()
             assert dict(waits or {}) == before
             results.append(loss.item())

@@ -9,6 +9,8 @@ import sys
 import pytest
 import torch
 
+from duplexmt.training.optimizers import may_skip, optimizer_of
+from tests.test_accelerator import PLANNED, planned_step
 from tests.test_imports import ROOT
 
 SCAN = {"float32": {"error": 1e-6}, "bfloat16": {"error": 0.03, "ms": 2.0, "plain_ms": 5.0}}
@@ -202,6 +204,31 @@ def test_training_is_measured_by_train_py_itself(tiny, parts, monkeypatch):
         assert found[part]["kinds"]["products"] > 0
         assert 0 < found[part]["mfu"] < 1
     assert found["pair"] == "18 + 25 tokens"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; test_accelerator has a stand-in")
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@PLANNED
+def test_no_planned_step_waits_for_a_gpu(training, optimizer):
+    """Loss, gradients, their norm, and the optimiser's step; PyTorch raises an error where something waits."""
+    loss, module = planned_step(training, "cuda", move=lambda model: model.cuda())
+    steps = optimizer_of(optimizer, module, 1e-3, (0.9, 0.98))
+
+    def step():
+        loss().backward()
+        norm = torch.nn.utils.clip_grad_norm_(list(module.parameters()), 1.0)
+        assert may_skip(steps, torch.isfinite(norm))
+        steps.step()
+        steps.zero_grad()
+
+    for _ in range(2):  # kernels prove themselves, and copies are made that stay
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the toy shape is for a CPU")
