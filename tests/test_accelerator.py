@@ -25,6 +25,7 @@ from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.prefix_module import PrefixTranslation
 from tests.accelerator import OnDevice, accelerator, moved
 from tests.helpers import spoken_grid, tiny_grid, tiny_prefix, tiny_tokenizer
+from tests.policy.test_recurrence import Operators
 
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 TOKENS = StreamTokens(end=0, seed=1)
@@ -115,10 +116,11 @@ def test_what_waits_is_refused_within_a_step(work):
             work(one)
 
 
+DRAWN = {"emit_loss": "regret", "lm_cells": "drawn_visits"}
 PLANNED = pytest.mark.parametrize(
     "training",
     [
-        {"rows": 3, "emit_loss": "regret", "lm_cells": "drawn_visits"},
+        {"rows": 3, **DRAWN},
         {"rows": 2},
         {"emit_loss": "regret", "lm_cells": "visits"},
         {"k": 2},
@@ -163,6 +165,16 @@ def test_nothing_of_a_planned_step_waits_for_the_host(training):
             assert dict(waits or {}) == before
             results.append(loss.item())
     assert results[1] == pytest.approx(results[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(("training", "most"), [({"rows": 3, **DRAWN}, 610), ({"k": 2}, 380)], ids=str)
+def test_a_planned_step_dispatches_few_operators(training, most):
+    """Forward and backward pass of two layers; views left out, nine steps of path and visits two each."""
+    step, _ = planned_step(training, "cpu")
+    step()
+    with Operators() as seen:
+        step().backward()
+    assert len(seen.names) < most
 
 
 def decoded(build, options, system, setting, streams, move=lambda model: model):

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .products import at_least_float32
+
 torch.backends.cuda.enable_cudnn_sdp(False)
 # Devices whose fused kernels take a mask, or keys and values that heads share, but not both: given both, PyTorch falls
 # back to scores in memory, `[B, H, L, S]` in float32.
@@ -39,4 +41,4 @@ def _widened(states: Tensor) -> Tensor:
     """States on a CPU in at least float32."""
     if states.device.type != "cpu":
         return states
-    return states.to(torch.promote_types(states.dtype, torch.float32))
+    return states.to(at_least_float32(states.dtype))

@@ -11,6 +11,7 @@ from ..decoder.heads import EMIT
 from ..decoder.model import DecoderModel
 from ..grid.cells import Cells
 from ..grid.model import GridModel
+from ..kernels.products import at_least_float32
 from .heatmap import losses_of_head
 from .path import emit_mask, path_of
 from .plan import Plan, RowCells, row_plan
@@ -119,7 +120,7 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tens
             return None
         weights = emit_mask(guided.y_at, guided.cells.width[1]).to(guided.heatmap.dtype)
     else:
-        p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
+        p_emit = emit_logits.to(at_least_float32(emit_logits.dtype)).softmax(-1)[:, EMIT]
         some = guided.cells.padded(p_emit)
         grids = some if rows is None else rows.spread(some, 0.0), guided.source_lengths, guided.target_lengths
         weights = decoding_shares(*grids)
