@@ -48,7 +48,7 @@ class _Rotation(torch.autograd.Function):
 
 
 def _turned(states: Tensor, cos: Tensor, sin: Tensor, way: int = 1) -> Tensor:
-    """`x[e]·cos[e] + x[e']·sin[e]`, with `e'` the same place in the other half, whose angles are the same; back by −1."""
+    """`x[e]·cos[e] + x[e']·sin[e]`, with `e'` the same place in the other half, of the same angles; back by −1."""
     return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin, value=way)
 
 

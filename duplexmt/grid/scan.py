@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..kernels.products import at_least_float32
 from ..kernels.triton_use import proves_itself, use_triton, with_gradients
-from .cells import Cells, Lines
+from .cells import Cells, Lines, spread
 
 
 def joint_scan(scores: Tensor, v: Tensor, self_ctx: Tensor, self_lse: Tensor, lines: Lines) -> Tensor:
@@ -85,16 +85,14 @@ class _JointScan(torch.autograd.Function):
         d_v = (A_KGE * add.view(N, K, -1, 1)).sum(2)
         first = slice(lines.counts[0])
         d_self = keep[first].unsqueeze(-1) * A[first]
-        own = self_ctx.index_select(0, lines.order).to(h.dtype)
+        order = lines.order[first]
+        own = self_ctx.index_select(0, order).to(h.dtype)
         d_lse = keep[first] * ((A[first] * own).sum(-1) + b[first])
-        to_lines = torch.empty_like(lines.order).scatter_(
-            0, lines.order, torch.arange(len(lines.order), device=h.device)
-        )
         return (
             d_scores.index_select(0, lines.to_flat).to(scores_dtype),
             d_v.index_select(0, lines.to_flat).to(v_dtype),
-            d_self.index_select(0, to_lines).to(ctx_dtype),
-            d_lse.index_select(0, to_lines).to(lse_dtype),
+            spread(d_self, order, len(lines.order)).to(ctx_dtype),  # a line may have no cells
+            spread(d_lse, order, len(lines.order)).to(lse_dtype),
             None,
         )
 
