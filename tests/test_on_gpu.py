@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+from duplexmt.decoder.cache import NoRoom
 from duplexmt.training.optimizers import may_skip, optimizer_of
 from tests.test_accelerator import PLANNED, planned_step
 from tests.test_imports import ROOT
@@ -237,6 +238,23 @@ def test_decoding_is_measured_beside_generate(tiny):
     assert set(found["tokens_per_second"]) == {"1", "2"}
     assert set(found["tokens_per_second"]["2"]) == {"rows", "generate", "generate_static"}
     assert found["ratio_vs_generate"] == pytest.approx(found["sentence_seconds"] / found["generate_seconds"])
+
+
+def test_what_finds_no_memory_is_left_out_and_told_and_what_is_wrong_ends_the_script(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT)
+    fastest = importlib.import_module("benchmarks.decoding_speed").fastest
+
+    def fails(error):
+        def work():
+            raise error
+
+        return work
+
+    for error in (NoRoom("a cache of 256 streams"), torch.OutOfMemoryError("out of memory"), RuntimeError("inductor")):
+        assert fastest({"rows": fails(error), "generate": lambda: None}, False, float("inf")).keys() == {"generate"}
+        assert f"rows: left out ({type(error).__name__}: {error})" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="a bug"):
+        fastest({"rows": fails(ValueError("a bug"))}, False, float("inf"))
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,8 @@ class Cells:
 
         x, source_token, rows = more(self.x, self.source_token, self.rows, self.width[0])
         y, target_token, columns = more(self.y, self.target_token, self.columns, self.width[1])
-        pairs = (F.pad(own, (0, tokens - len(own)), value=B) for own in (self.source_pair, self.target_pair))
-        return Cells(self.shapes, source_token, target_token, x, y, *pairs, rows, columns, B + 1)
+        of_I, of_O = (F.pad(own, (0, tokens - len(own)), value=B) for own in (self.source_pair, self.target_pair))
+        return Cells(self.shapes, source_token, target_token, x, y, of_I, of_O, rows, columns, B + 1)
 
     def over_rows(self, tokens: Tensor) -> Tensor:
         """`[S, …]` repeated along each row, `[N, …]`; what is given by cell already stays as it is."""

@@ -70,8 +70,8 @@ def guide(
     labels, cells, rows, (source_lengths, target_lengths) = plan.labels, plan.cells, plan.rows, plan.lengths
     if isinstance(model, GridModel):
         lengths = batch.source_lengths if taken_for is None else torch.full_like(batch.source_lengths, taken_for)
-        streams = plan.tokens.tensor_split((len(plan.layout.x),))
-        hidden = model.states(*streams, plan.layout, F.pad(lengths, (0, 1), value=1))
+        source, target = plan.tokens.tensor_split((len(plan.layout.x),))
+        hidden = model.states(source, target, plan.layout, F.pad(lengths, (0, 1), value=1))
         hidden = hidden if plan.scored is None else hidden.index_select(0, plan.scored)
     else:
         hidden = model.list_states(plan.tokens, plan.layout)

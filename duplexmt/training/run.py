@@ -76,8 +76,9 @@ def build_trainer(
     except (MisconfigurationException, TypeError) as error:  # a GPU this machine does not have, devices=many
         raise ValueError(f"trainer settings: {error}") from error
     check_torchrun(built, trainer["devices"])
-    if getattr(built.precision_plugin, "scaler", None) is not None:
-        built.precision_plugin.scaler = Scaler("cuda")
+    plugin: Any = built.precision_plugin
+    if getattr(plugin, "scaler", None) is not None:
+        plugin.scaler = Scaler("cuda")
     if isinstance(built.accelerator, CPUAccelerator):
         torch.set_num_threads(min(torch.get_num_threads(), max(1, usable_cores() // built.num_devices)))
     add_callbacks(built, *callbacks)
