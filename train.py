@@ -218,15 +218,13 @@ def packed_tokens(cfg: TrainSettings) -> int | None:
     """The length of the lists that whole batches are packed into; None for batches by pairs or cells.
 
     Raises:
-        ValueError: where a length is given, and the grid's rows read each other.
+        ValueError: where a length is given, and the grid's attention is by padded grids.
     """
     import torch
 
-    from duplexmt.grid.knobs import rows_stand_alone
     from duplexmt.training.knobs import check_not_packed, settled_batch_tokens
 
-    model = cfg.model
-    if cfg.system.name == "grid" and not rows_stand_alone(model.attention, model.input_attends_output, model.softmax):
+    if cfg.model.attention == "exact" and reads_rows(cfg):
         check_not_packed(cfg.data.batch_tokens)
         return None
     cuda = torch.cuda.is_available() and cfg.trainer.accelerator in ("auto", "gpu", "cuda")
@@ -235,11 +233,23 @@ def packed_tokens(cfg: TrainSettings) -> int | None:
 
 def planner_of(cfg: TrainSettings, tokens: Any) -> Any:
     """What plans a training step on a packed list: the module's own."""
-    from duplexmt.policy.plan import PrefixPlanner, RowPlanner
+    from duplexmt.policy.plan import GridPlanner, PrefixPlanner, RowPlanner
 
     if cfg.system.name != "grid":
         return PrefixPlanner(tokens.prefixes, cfg.model.anchor, cfg.system.k)
-    return RowPlanner(tokens.prefixes, cfg.model.anchor, cfg.training.rows, cfg.training.lm_cells == "drawn_visits")
+    drawn = cfg.training.lm_cells == "drawn_visits"
+    if reads_rows(cfg):
+        return GridPlanner(tokens.prefixes, drawn)
+    return RowPlanner(tokens.prefixes, cfg.model.anchor, cfg.training.rows, drawn)
+
+
+def reads_rows(cfg: TrainSettings) -> bool:
+    """Whether the model is a grid whose rows read each other."""
+    from duplexmt.grid.knobs import rows_stand_alone
+
+    model = cfg.model
+    alone = rows_stand_alone(model.attention, model.input_attends_output, model.softmax)
+    return cfg.system.name == "grid" and not alone
 
 
 def compile_layers(cfg: TrainSettings, model: Any, packed: bool, device: str) -> None:

@@ -55,10 +55,11 @@ ROOT = Path(__file__).resolve().parents[1]
 TINY, TINY_VOCABULARY = qwen(32, 48, layers=2, heads=4), 400
 SOURCE, TARGET, PAIRS = 18, 25, 20_000  # tokens of a pair, pairs of a run
 WARM = 5  # steps that are not counted: they compile, prove and ask for memory
+PACKED = "data.batch_tokens=auto"  # which experiment=paper turns off
 PARTS = {
-    "rows": ("experiment=[paper,past_paper]", "data.batch_size=96"),
-    "waitk": ("experiment=paper", "system=waitk", "system.k=multi", "data.batch_size=192"),
-    "grid": ("experiment=paper", "data.batch_size=24"),
+    "rows": ("experiment=[paper,past_paper]", "data.batch_size=96", PACKED),
+    "waitk": ("experiment=paper", "system=waitk", "system.k=multi", "data.batch_size=192", PACKED),
+    "grid": ("experiment=paper", "data.batch_size=24", PACKED),
 }
 HUGGING_FACE = "hugging_face"
 KINDS = {

@@ -479,7 +479,7 @@ class EvaluateSettings:
     check_overlap: bool  # say so where a model was trained on test sentences
     source_rate: float  # source characters (or words) a second, for computation-aware latency
     device: str  # auto, cpu, cuda, …
-    quantize: str | None  # int8: smaller and, where weights are large, faster on a CPU; null: as they are
+    quantize: str | None  # int8: smaller and, where weights are large, faster on a CPU; bfloat16; null: as they are
     batch_size: int  # streams decoded side by side
     data: DataConfig
     policy: PolicyConfig
@@ -555,7 +555,7 @@ class TranslateSettings:
     events: bool  # one JSON line an event
     steps: bool | None  # a line for each source token, with what was written after it; null: on a terminal
     device: str
-    quantize: str | None  # int8, on a CPU; null: weights as they are
+    quantize: str | None  # int8, on a CPU, or bfloat16; null: weights as they are
 
     def __post_init__(self) -> None:
         if self.theta is not None:

@@ -25,15 +25,24 @@ from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.prefix_module import PrefixTranslation
 from tests.accelerator import OnDevice, accelerator, moved
 from tests.helpers import spoken_grid, tiny_grid, tiny_prefix, tiny_tokenizer
+from tests.policy.test_recurrence import Operators
 
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 TOKENS = StreamTokens(end=0, seed=1)
 SOURCES = [[5, 6, 7], [8, 9], [10, 11, 12, 13, 14]]
 
 
+def taken_again(step, given, pools):
+    """In the place of `graphs.record`: a replay computes anew."""
+    given = given.clone()
+    found = step(given)
+    return given, lambda: found.copy_(step(given)), found
+
+
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
     monkeypatch.setenv("DUPLEXMT_TRITON", "0")
+    monkeypatch.setattr("duplexmt.decoder.graphs.record", taken_again)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
 
 
@@ -115,10 +124,11 @@ def test_what_waits_is_refused_within_a_step(work):
             work(one)
 
 
+DRAWN = {"emit_loss": "regret", "lm_cells": "drawn_visits"}
 PLANNED = pytest.mark.parametrize(
     "training",
     [
-        {"rows": 3, "emit_loss": "regret", "lm_cells": "drawn_visits"},
+        {"rows": 3, **DRAWN},
         {"rows": 2},
         {"emit_loss": "regret", "lm_cells": "visits"},
         {"k": 2},
@@ -128,35 +138,51 @@ PLANNED = pytest.mark.parametrize(
 )
 
 
+def planned_step(training, device, move=lambda module: module):
+    """What computes the loss of a step whose plan, tokens and weights are on a device already, and its module."""
+    training = dict(training)
+    k = training.pop("k", None)
+    model = tiny_prefix(k) if k else tiny_grid(attention="exact", input_attends_output=False)
+    made, given = (PrefixTranslation, {}) if k else (GridTranslation, {"lam": 0.1} | training)
+    module = made(move(model).train(), TOKENS, learning_rate=1e-3, warmup_steps=0, **given)
+    module._trainer = SimpleNamespace(current_epoch=0)
+    batch = collate([Example((*source, 0), (1, *source[1:], 0)) for source in SOURCES])
+    batch = replace(batch, plan=module.planner(batch, 0, (256, 200))).to(device)
+
+    def loss():
+        if k:
+            return module.lm_sum(batch) / module.scored(batch)
+        sums, _ = module.losses(batch)
+        return sums.total(sums.lm_weights, sums.emit_weights)
+
+    return loss, module
+
+
 @PLANNED
-def test_nothing_of_a_planned_step_waits_for_the_host(training, monkeypatch):
+def test_nothing_of_a_planned_step_waits_for_the_host(training):
     """Plan, tokens and weights are on the device before; within the step nothing comes from the CPU or goes there."""
-    k = training.pop("k", None) if "k" in training else None
-    given = {"lam": 0.1} | training if k is None else {}
-    examples = [Example((*source, 0), (1, *source[1:], 0)) for source in SOURCES]
     results = []
     for device in ("cpu", "cuda"):
         with accelerator() if device == "cuda" else nullcontext() as waits:
-            grid = {"attention": "exact", "input_attends_output": False}
-            model = tiny_prefix(k) if k else tiny_grid(**grid)
-            model = moved(model) if device == "cuda" else model
-            made = PrefixTranslation if k else GridTranslation
-            module = made(model.train(), TOKENS, learning_rate=1e-3, warmup_steps=0, **given)
-            module._trainer = SimpleNamespace(current_epoch=0)
-            batch = collate(examples)
-            batch = replace(batch, plan=module.planner(batch, 0, (256, 200))).to(device)
-            module.lm_sum(batch) if k else module.losses(batch)  # the first step may copy what stays
+            step, _ = planned_step(training, device, move=moved if device == "cuda" else lambda model: model)
+            step()  # the first step may copy what stays
             before = dict(waits or {})
             with Copies() if device == "cuda" else nullcontext():
-                if k:
-                    loss = module.lm_sum(batch) / module.scored(batch)
-                else:
-                    sums, _ = module.losses(batch)
-                    loss = sums.total(sums.lm_weights, sums.emit_weights)
+                loss = step()
                 loss.backward()
             assert dict(waits or {}) == before
             results.append(loss.item())
     assert results[1] == pytest.approx(results[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(("training", "most"), [({"rows": 3, **DRAWN}, 610), ({"k": 2}, 380)], ids=str)
+def test_a_planned_step_dispatches_few_operators(training, most):
+    """Forward and backward pass of two layers; views left out, nine steps of path and visits two each."""
+    step, _ = planned_step(training, "cpu")
+    step()
+    with Operators() as seen:
+        step().backward()
+    assert len(seen.names) < most
 
 
 def decoded(build, options, system, setting, streams, move=lambda model: model):

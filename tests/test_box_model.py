@@ -98,9 +98,9 @@ def test_the_model_in_the_box_translates():
 
 
 def test_quantize_is_int8_or_nothing():
-    with pytest.raises(ValueError, match="quantize=int4: must be 'int8', or null"):
+    with pytest.raises(ValueError, match="quantize=int4: must be 'int8' or 'bfloat16', or null"):
         checked("translate", "quantize=int4")
-    with pytest.raises(ValueError, match="quantize=int4: must be 'int8', or null"):
+    with pytest.raises(ValueError, match="quantize=int4: must be 'int8' or 'bfloat16', or null"):
         checked("evaluate", "quantize=int4")
 
 

@@ -9,6 +9,9 @@ import sys
 import pytest
 import torch
 
+from duplexmt.decoder.cache import NoRoom
+from duplexmt.training.optimizers import may_skip, optimizer_of
+from tests.test_accelerator import PLANNED, planned_step
 from tests.test_imports import ROOT
 
 SCAN = {"float32": {"error": 1e-6}, "bfloat16": {"error": 0.03, "ms": 2.0, "plain_ms": 5.0}}
@@ -204,12 +207,54 @@ def test_training_is_measured_by_train_py_itself(tiny, parts, monkeypatch):
     assert found["pair"] == "18 + 25 tokens"
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; test_accelerator has a stand-in")
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@PLANNED
+def test_no_planned_step_waits_for_a_gpu(training, optimizer):
+    """Loss, gradients, their norm, and the optimiser's step; PyTorch raises an error where something waits."""
+    loss, module = planned_step(training, "cuda", move=lambda model: model.cuda())
+    steps = optimizer_of(optimizer, module, 1e-3, (0.9, 0.98))
+
+    def step():
+        loss().backward()
+        norm = torch.nn.utils.clip_grad_norm_(list(module.parameters()), 1.0)
+        assert may_skip(steps, torch.isfinite(norm))
+        steps.step()
+        steps.zero_grad()
+
+    for _ in range(2):  # kernels prove themselves, and copies are made that stay
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the toy shape is for a CPU")
 def test_decoding_is_measured_beside_generate(tiny):
     found = tiny("decoding_speed", "--streams", "1,2", "--seconds", "60", TURNS=1, LENGTH=8)
     assert set(found["tokens_per_second"]) == {"1", "2"}
     assert set(found["tokens_per_second"]["2"]) == {"rows", "generate", "generate_static"}
     assert found["ratio_vs_generate"] == pytest.approx(found["sentence_seconds"] / found["generate_seconds"])
+
+
+def test_what_finds_no_memory_is_left_out_and_told_and_what_is_wrong_ends_the_script(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT)
+    fastest = importlib.import_module("benchmarks.decoding_speed").fastest
+
+    def fails(error):
+        def work():
+            raise error
+
+        return work
+
+    for error in (NoRoom("a cache of 256 streams"), torch.OutOfMemoryError("out of memory"), RuntimeError("inductor")):
+        assert fastest({"rows": fails(error), "generate": lambda: None}, False, float("inf")).keys() == {"generate"}
+        assert f"rows: left out ({type(error).__name__}: {error})" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="a bug"):
+        fastest({"rows": fails(ValueError("a bug"))}, False, float("inf"))
 
 
 @pytest.mark.parametrize(

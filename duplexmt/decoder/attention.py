@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..kernels.attention import fused_attention
+from ..kernels.products import at_least_float32
 from ..kernels.triton_use import proves_itself, use_triton, with_gradients
 from .layout import Layout, naive_seen
 from .rope import signed
@@ -248,7 +249,7 @@ def attention_weights(q: Tensor, k: Tensor, seen: Tensor, scale: float, softcap:
     scores = q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).transpose(-1, -2) * scale
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = scores.to(at_least_float32(scores.dtype))
     return F.softmax(scores.masked_fill(~seen.unsqueeze(-3), float("-inf")), -1)
 
 

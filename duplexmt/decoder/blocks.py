@@ -89,20 +89,20 @@ class Blocks:
         self.whole: Callable[..., Any] | None = None  # `whole_block`, where it is compiled
         self.unproven = False  # whether what was compiled has not been compared with what was not
 
-    def compile(self, constant: bool = False) -> None:
+    def compile(self, constant: bool = False, whole: bool = True) -> None:
         """Have `torch.compile` fuse what runs per position, once for all layers and all numbers of cells; or, of lists
-        of a constant length, whole layers."""
+        of a constant length, `whole` layers or as much."""
         import torch._dynamo.config as dynamo  # takes a while, and is of use here only
         import torch._inductor.config as inductor
 
         dynamo.recompile_limit = max(dynamo.recompile_limit, MOST_VERSIONS)
         inductor.fallback_random = True  # dropout leaves out what it would have left out
         self.unproven = True
-        if constant:
+        if constant and whole:
             self.whole = torch.compile(whole_block, dynamic=False)
             return
-        self.project = torch.compile(project_and_rotate, dynamic=True)
-        self.finish = torch.compile(finish_block, dynamic=True)
+        self.project = torch.compile(project_and_rotate, dynamic=not constant)
+        self.finish = torch.compile(finish_block, dynamic=not constant)
 
 
 def patch(decoder: Any, blocks: Blocks) -> bool:

@@ -12,7 +12,7 @@ does not see the rest. What a token sees is the rule of `layout`: the source bel
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -23,12 +23,18 @@ from torch.nn import functional as F
 from ..kernels.packed import Norm, PackedLayer, packed_layers
 from .attention import PackedAttention, attention_weights, capped_attention
 from .blocks import window_of
+from .graphs import Graphs
 from .layout import SOURCE, Layout
 from .model import DecoderModel
 from .rope import signed
 
 TARGET, REFERENCE = 1, 2  # lines; REFERENCE: a second view of the same translation, which sees less of the source
+TOKENS, PLACES = 8, 64  # of steps in fixed shapes: tokens of a stream, and places of a line, are multiples of them
 MANY = 16  # streams with several tokens, from which on the shorter half of them attends apart from the longer
+
+
+class NoRoom(ValueError):
+    """There is no memory for as many streams, or tokens."""
 
 
 class Run(NamedTuple):
@@ -64,6 +70,8 @@ class DecoderCache:
         slots, length: slots, and tokens of a line, held at the start.
         max_bytes: memory the cache may take; by default what is free on its device when it grows.
         heads: whose attention is told where it is asked for: layer and head of each; None for all.
+        fixed: whether steps are taken in a few shapes, with tokens filled in for a slot of nobody's, so that a GPU
+            records each once (`graphs`); by default on CUDA.
 
     Raises:
         ValueError: for a cache larger than the memory.
@@ -77,11 +85,14 @@ class DecoderCache:
         length: int = 64,
         max_bytes: int | None = None,
         heads: Sequence[Sequence[int]] | None = None,
+        fixed: bool | None = None,
     ) -> None:
         self.model, self.lines, self.max_bytes, self.heads = model, lines, max_bytes, heads
         self.device, self.dtype = model.device, model.dtype
         self.sizes = entry_sizes(model)
         self.slots, self.length = 0, 0
+        self.fixed = model.patched and (self.device.type == "cuda" if fixed is None else fixed)
+        self.graphs = Graphs()
         self.entries: list[Tensor] = []  # of each layer, [slots, length, lines, keys and values]
         self.positions = torch.empty(0, dtype=torch.int64, device=self.device)  # [slots, length, lines]
         # What is added to scores.
@@ -119,7 +130,29 @@ class DecoderCache:
         """
         length = max([run.place + len(run.tokens) for one in asked for run in one.runs])
         self.make_room(1 + max([one.slot for one in asked]), length)
-        step = _Step(self, asked)
+        if not self.fixed or any([one.attended is not None for one in asked]):
+            return self._taken(_Step(self, asked))
+        single = [len(one) == 1 for one in asked]
+        if len(asked) < MANY or all(single) or not any(single):
+            return self._in_fixed_shape(asked)
+        # A crowd's streams with one token do not wait for those with several.
+        order = sorted(range(len(asked)), key=lambda number: not single[number])
+        apart = [[asked[n] for n in order if single[n] == kind] for kind in (True, False)]
+        states = torch.cat([self._in_fixed_shape(some) for some in apart])
+        each = states.split([len(asked[n].wanted) for n in order])
+        return torch.cat([own for _, own in sorted(zip(order, each, strict=True), key=lambda one: one[0])])
+
+    def _in_fixed_shape(self, asked: Sequence[Append]) -> Tensor:
+        given, shape, count, highest = in_fixed_shape(self, asked)
+        self._tabulate(highest)
+
+        def step(numbers: Tensor) -> Tensor:
+            return self._taken(_FixedStep(self, numbers, *shape))
+
+        on_gpu = self.device.type == "cuda"
+        return (self.graphs(shape, given, step) if on_gpu else step(given))[:count]
+
+    def _taken(self, step: "_Step") -> Tensor:
         states = self._states(step)
         return states if step.chosen is None or step.wanted is not None else states.index_select(0, step.chosen)
 
@@ -128,7 +161,8 @@ class DecoderCache:
             return self.model.packed_states(step.tokens, step.position, step)
         embedded = self.embedding(step.tokens)
         hidden = embedded.to(torch.promote_types(embedded.dtype, self.dtype))
-        cos, sin = self._rotation(step.position, step.highest)
+        self._tabulate(step.highest)
+        cos, sin = self.rope.index_select(0, step.position).split(1, 1)
         last = len(self.packed) - 1
         for number, (layer, window) in enumerate(zip(self.packed, self.windows, strict=True)):
             heads = layer.project(hidden, cos, sin)
@@ -139,16 +173,15 @@ class DecoderCache:
             hidden = layer.finish(hidden, step.attend(number, q, layer.scale, window, None))
         return self.norm(hidden)
 
-    def _rotation(self, positions: Tensor, highest: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of positions, `[m]` → `[m, 1, E]` each, as `PackedLayer.project` takes them."""
+    def _tabulate(self, highest: int) -> None:
+        """Have cosines and sines of all positions up to one, `[n, 2, E]`, as `PackedLayer.project` takes them."""
         if highest >= len(self.rope):
             every = torch.arange(2 * (highest + 1), device=self.device)
             with torch.inference_mode(False), torch.no_grad():
                 like = torch.empty(0, device=self.device, dtype=self.dtype)
                 cos, sin = self.model.decoder.rotary_emb(like, every[None])
                 self.rope = torch.stack((cos[0], signed(sin[0])), 1).to(self.dtype)
-        cos, sin = self.rope.index_select(0, positions).split(1, 1)
-        return cos, sin
+            self.graphs.forget()
 
     def make_room(self, slots: int, length: int) -> None:
         """Double slots or length until there are so many.
@@ -167,9 +200,10 @@ class DecoderCache:
         with torch.inference_mode(False), torch.no_grad():  # tensors that may be written to in any mode
 
             def resized(old: Tensor | None, dtype: torch.dtype, *size: int) -> Tensor:
-                new = torch.zeros(new_slots, new_length, self.lines, *size, dtype=dtype, device=self.device)
+                every = new_slots + self.fixed  # the last is nobody's
+                new = torch.zeros(every, new_length, self.lines, *size, dtype=dtype, device=self.device)
                 if old is not None:
-                    new[: self.slots, : self.length] = old
+                    new[: self.slots, : self.length] = old[: self.slots]
                 return new
 
             held: list[Tensor | None] = [*self.entries] or [None] * len(self.sizes)
@@ -178,6 +212,7 @@ class DecoderCache:
             self.positions = resized(self.positions if self.slots else None, torch.int64)
             self.along = torch.arange(new_length, device=self.device)[:, None]
         self.slots, self.length = new_slots, new_length
+        self.graphs.forget()
 
 
 class _Step:
@@ -198,34 +233,8 @@ class _Step:
         several = [number for number in by_length if counts[number] > 1]
         half = len(several) // 2 if len(several) >= MANY else 0
         groups = [by_length[: len(asked) - len(several)], several[:half], several[half:]]
-        runs: list[tuple[int, ...]] = []  # slot, line, place, position, sees, place among the padded, tokens
-        tokens: list[int] = []
-        begins = [0] * len(asked)  # first token of each
-        parts = []  # numbers of the slots, tokens of each with padding, places of a line, which of the step's tokens
-        for group in filter(None, groups):
-            begin, w, W = len(tokens), counts[group[-1]], 0
-            for at, number in enumerate(group):
-                one, padding = asked[number], at * w - len(tokens)
-                begins[number] = len(tokens)
-                for line, place, of_run, position, sees in one.runs:
-                    runs.append((one.slot, line, place, position, sees, padding + len(tokens), len(of_run)))
-                    tokens += of_run
-                    W = max(W, place + len(of_run), sees)
-            parts.append((group, w, W, slice(begin, len(tokens))))
-        numbers = np.array(runs)
-        self.highest = int((numbers[:, 3] + numbers[:, 6]).max())
-        if len(runs) < len(tokens):
-            lengths = numbers[:, 6]
-            along = np.arange(len(tokens)) - (lengths.cumsum() - lengths).repeat(lengths)
-            numbers = numbers.repeat(lengths, 0)
-            for column in (2, 3, 5):
-                numbers[:, column] += along
-        slot, line, place, position, sees, padded, _ = numbers.T
-        index = (slot * cache.length + place) * cache.lines + line
-        # How many tokens of each line are seen: those up to itself of its own, and of the source.
-        own = [np.where(line == number, place + 1, 0) for number in range(cache.lines)]
-        own[SOURCE] += np.where(line == SOURCE, 0, sees)
-        columns = torch.from_numpy(np.stack((index, tokens, position, padded, *own))).to(cache.device)
+        parts, begins, numbers, self.highest = laid_out(cache, asked, groups)
+        columns = torch.from_numpy(numbers).to(cache.device)
         self.index, self.tokens, self.position, padded = columns[:4]
         limits = columns[4:].T
         if cache.sliding:
@@ -240,7 +249,7 @@ class _Step:
             for place in one.wanted
         ]
         # Which of the computed states are asked for, in which order; None for just these.
-        self.chosen = None if wanted == [*range(len(tokens))] else torch.tensor(wanted, device=cache.device)
+        self.chosen = None if wanted == [*range(len(self.tokens))] else torch.tensor(wanted, device=cache.device)
         w, attended = len(asked[0].wanted), [one.attended is not None for one in asked]
         as_many = all([len(one.wanted) == w for one in asked])  # of each
         if self.chosen is not None and as_many and not any(attended) and cache.packed is not None:
@@ -276,6 +285,97 @@ class _Step:
         return found[0] if len(found) == 1 else torch.cat(found)
 
 
+def laid_out(
+    cache: DecoderCache, asked: Sequence[Append], groups: Sequence[Sequence[int]], widest: int | None = None
+) -> tuple[list[tuple[Sequence[int], int, int, slice]], list[int], Any, int]:
+    """New tokens of some slots, in groups that attend side by side, the longest of each group at its end.
+
+    Returns:
+        Of each group which slots it has, tokens of each with padding (`widest`), places of a line, and which of the
+        step's tokens; the first token of each slot; `[4 + lines, m]` of each token where it is kept, itself, its
+        position, its place among the padded, and how many tokens of each line it sees; and the highest position.
+    """
+    counts = [len(one) for one in asked]
+    runs: list[tuple[int, ...]] = []  # slot, line, place, position, sees, place among the padded, tokens
+    tokens: list[int] = []
+    begins = [0] * len(asked)  # first token of each
+    parts = []  # numbers of the slots, tokens of each with padding, places of a line, which of the step's tokens
+    for group in filter(None, groups):
+        begin, w, W = len(tokens), widest or counts[group[-1]], 0
+        for at, number in enumerate(group):
+            one, padding = asked[number], at * w - len(tokens)
+            begins[number] = len(tokens)
+            for line, place, of_run, position, sees in one.runs:
+                runs.append((one.slot, line, place, position, sees, padding + len(tokens), len(of_run)))
+                tokens += of_run
+                W = max(W, place + len(of_run), sees)
+        parts.append((group, w, W, slice(begin, len(tokens))))
+    numbers = np.array(runs)
+    highest = int((numbers[:, 3] + numbers[:, 6]).max())
+    if len(runs) < len(tokens):
+        lengths = numbers[:, 6]
+        along = np.arange(len(tokens)) - (lengths.cumsum() - lengths).repeat(lengths)
+        numbers = numbers.repeat(lengths, 0)
+        for column in (2, 3, 5):
+            numbers[:, column] += along
+    slot, line, place, position, sees, padded, _ = numbers.T
+    index = (slot * cache.length + place) * cache.lines + line
+    # How many tokens of each line are seen: those up to itself of its own, and of the source.
+    own = [np.where(line == number, place + 1, 0) for number in range(cache.lines)]
+    own[SOURCE] += np.where(line == SOURCE, 0, sees)
+    return parts, begins, np.stack((index, tokens, position, padded, *own)), highest
+
+
+# Streams, tokens of each, places looked at, wanted states, and of each stream (0: as it comes).
+Shape = tuple[int, int, int, int, int]
+
+
+def in_fixed_shape(cache: DecoderCache, asked: Sequence[Append]) -> tuple[Tensor, Shape, int, int]:
+    """New tokens of some slots, filled up to one of a few shapes by tokens of a slot of nobody's.
+
+    Returns:
+        Numbers for `_FixedStep`, its shape, how many of its states are asked for, and the highest position.
+    """
+    most, n = max([len(one) for one in asked]), len(asked)
+    streams, w = 1 << (n - 1).bit_length(), 1 if most == 1 else -(-most // TOKENS) * TOKENS
+    ((_, _, W, _),), _, numbers, highest = laid_out(cache, asked, [range(n)], w)
+    every = np.zeros((3 + cache.lines, streams * w), dtype=np.int64)
+    every[0], every[3 + SOURCE] = cache.slots * cache.length * cache.lines, 1  # it sees one token, whatever that is
+    every[:, numbers[3]] = np.delete(numbers, 3, 0)
+    wanted = [at * w + place + len(one) * (place < 0) for at, one in enumerate(asked) for place in one.wanted]
+    count, each = len(wanted), len(asked[0].wanted) if len({len(one.wanted) for one in asked}) == 1 else 0
+    wanted += [0] * ((streams * each or 1 << (count - 1).bit_length()) - count)
+    slots = [one.slot for one in asked] + [cache.slots] * (streams - n)
+    given = torch.from_numpy(np.concatenate((every.ravel(), slots, wanted))).to(cache.device)
+    return given, (streams, w, min(-(-W // PLACES) * PLACES, cache.length), len(wanted), each), count, highest
+
+
+class _FixedStep(_Step):
+    """The same of one group whose streams all have as many tokens.
+
+    Args:
+        cache: which holds the slots.
+        given: numbers of `in_fixed_shape`.
+        n, w, W, N, each: of the shape.
+    """
+
+    highest = -1  # the table is there
+
+    def __init__(self, cache: DecoderCache, given: Tensor, n: int, w: int, W: int, N: int, each: int) -> None:
+        self.cache = cache
+        columns, slots, self.chosen = given.split(((3 + cache.lines) * n * w, n, N))
+        columns = columns.view(-1, n * w)
+        self.index, self.tokens, self.position = columns[:3]
+        limits = columns[3:].T
+        if cache.sliding:
+            cache.positions.flatten().index_copy_(0, self.index, self.position)
+        self.groups = [_Group(cache, (), W, w, slice(None), limits, self.position, None, slots)]
+        if each:
+            self.wanted = self.chosen
+            of_last = limits.index_select(0, self.chosen), self.position.index_select(0, self.chosen)
+            self.last = [_Group(cache, (), W, each, slice(None), *of_last, None, slots)]
+
+
 class _Group:
     """Some streams' new tokens side by side.
 
@@ -288,6 +388,7 @@ class _Group:
         limits: how many tokens of each line each of them sees, `[m, lines]`.
         position: rotary, `[m]`.
         padded: where each is among the `n · w`; None without padding.
+        slots: of the streams, where `asked` does not tell.
     """
 
     def __init__(
@@ -300,13 +401,16 @@ class _Group:
         limits: Tensor,
         position: Tensor,
         padded: Tensor | None,
+        slots: Tensor | None = None,
     ) -> None:
-        self.cache, self.asked, self.part, self.W, self.w, self.n = cache, asked, part, W, w, len(asked)
-        self.position, self.padded = position, padded if len(position) < self.n * w else None
-        self.watched = any([one.attended is not None for one in asked])
-        slots = [one.slot for one in asked]
-        self.first = slots[0] if slots == [*range(slots[0], slots[0] + self.n)] else None
-        self.slots = torch.tensor(slots, device=position.device)
+        self.cache, self.asked, self.part, self.W, self.w, self.n = cache, asked, part, W, w, len(position) // w
+        self.watched, self.first = any([one.attended is not None for one in asked]), None
+        if slots is None:
+            own, self.n = [one.slot for one in asked], len(asked)
+            self.first = own[0] if own == [*range(own[0], own[0] + self.n)] else None
+            slots = torch.tensor(own, device=position.device)
+        self.slots, self.position = slots, position
+        self.padded = padded if len(position) < self.n * w else None
         self.limits = self._spread(limits, W)
         self.seen: dict[int | None, Tensor] = {}
         self.masks: dict[tuple[int | None, int], Tensor] = {}
@@ -402,11 +506,11 @@ def entry_sizes(model: DecoderModel) -> list[tuple[torch.Size, torch.Size]]:
 
 
 def check_memory(slots: int, length: int, bytes_per_token: int, device: torch.device, max_bytes: int | None) -> None:
-    """Raise `ValueError` for a cache of more than `max_bytes`, by default what is free on its device."""
+    """Raise `NoRoom` for a cache of more than `max_bytes`, by default what is free on its device."""
     needed = slots * length * bytes_per_token
     free = free_bytes(device) if max_bytes is None else max_bytes
     if needed > free:
-        raise ValueError(
+        raise NoRoom(
             f"a cache of {slots} streams of {length} tokens takes {needed / 2**20:,.0f} MiB, and there are "
             f"{free / 2**20:,.0f} MiB: decode fewer streams at once (batch_size), or shorter ones"
         )

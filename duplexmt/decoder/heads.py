@@ -21,6 +21,7 @@ class TwoHeads(nn.Module):
     Attributes:
         certainty: weight of the next token's certainty in decoding, see `decide`.
         k_min: lag below which decoding reads, see `read_ahead`.
+        halved: whether all but the heads is in bfloat16 (`halve`).
         logit_cap: that the backbone's text logits are squashed to lie within, where it does that.
     """
 
@@ -33,6 +34,7 @@ class TwoHeads(nn.Module):
         self.logit_cap: float | None = getattr(config, "final_logit_softcapping", None)
         self.certainty = 0.0
         self.k_min = 0
+        self.halved = False
 
     @property
     def device(self) -> torch.device:
@@ -42,6 +44,8 @@ class TwoHeads(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """Precision of what is trained, and so of the residual streams; a frozen backbone's may be lower."""
+        if self.halved:
+            return torch.bfloat16
         head = self.text_head if self.emit_head is None else self.emit_head
         return next(chain(head.parameters(), self.decoder.parameters())).dtype
 
@@ -64,13 +68,24 @@ class TwoHeads(nn.Module):
 
     def text_logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits `[..., vocabulary]` of final-normed target states `[..., D]`."""
-        logits = self.text_head(hidden)
+        logits = self.text_head(hidden.float() if self.halved else hidden)
         return logits if self.logit_cap is None else torch.tanh(logits / self.logit_cap) * self.logit_cap
 
     def emit_logits(self, hidden: Tensor) -> Tensor:
         """Logits `[..., 2]` of WAIT and EMIT (in this order) of final-normed target states `[..., D]`."""
         assert self.emit_head is not None, "asked of a model with a policy only"
-        return on_rounded(self.emit_head, hidden)
+        return on_rounded(self.emit_head, hidden.float() if self.halved else hidden)
+
+    def halve(self) -> None:
+        """Keep the weights in bfloat16, for decoding, but for the heads: near a threshold, and between two words, it is
+        they that decide. Positions, norms and softmax are in float32 as ever."""
+        head, self.halved = self.text_head, True
+        precise = [None if own is None else nn.Parameter(own.detach().float()) for own in (head.weight, head.bias)]
+        for weight in self.backbone.parameters():
+            weight.data = weight.data.bfloat16()
+        if self.emit_head is not None:
+            self.emit_head.float()
+        head.weight, head.bias = precise  # type: ignore[assignment]  # a copy, where it was the embedding's
 
     def decide(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
         """p(EMIT) as decoding compares it with θ, and the most probable next token where that had to be known for it.

@@ -8,6 +8,7 @@ RECOMPUTE = ("nothing", "elementwise", "layers")
 # How LoRA's frozen matrices are kept: as the trainer's precision has them, or rounded.
 FROZEN = ("auto", "int8", "int4")
 MULTI_PATH = "multi"  # the k of a model trained at all of them
+BFLOAT16 = "bfloat16"  # of decoding
 VISIBLE_LENGTH = "visible_length"  # the naive alternative that the paper rejects: x_vis + y, which moves at every read
 
 
@@ -29,8 +30,8 @@ def check_anchor(anchor: str | int, naive: bool = False) -> str | int:
 
 def check_quantize(value: str | None) -> None:
     """Raise ValueError for another way to make a trained model's weights smaller than there is."""
-    if value not in (None, "int8"):
-        raise ValueError(f"quantize={value}: must be 'int8', or null for weights as they are")
+    if value not in (None, "int8", BFLOAT16):
+        raise ValueError(f"quantize={value}: must be 'int8' or {BFLOAT16!r}, or null for weights as they are")
 
 
 def check_lora(rank: int, alpha: int, dropout: float) -> None:

@@ -41,6 +41,7 @@ class Likeliest:
     @torch.no_grad()
     def __call__(self, rows: Tensor) -> Tensor:
         """`[n, in]` → `[n]`; the first, where several are as large."""
+        rows = rows.float()
         integers, scale = rounded(rows)
         near, rest = self.near(torch.cat((rows, rows - integers * scale))).chunk(2)
         off = rows.norm(dim=-1, keepdim=True) * self.off

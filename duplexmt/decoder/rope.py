@@ -44,12 +44,12 @@ class _Rotation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         cos, signed_sin = ctx.saved_tensors
-        return _turned(gradients[0], cos, signed_sin.roll(signed_sin.shape[-1] // 2, -1)), None, None
+        return _turned(gradients[0], cos, signed_sin, -1), None, None
 
 
-def _turned(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """`x[e]·cos[e] + x[e']·sin[e]`, with `e'` the same place in the other half."""
-    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
+def _turned(states: Tensor, cos: Tensor, sin: Tensor, way: int = 1) -> Tensor:
+    """`x[e]·cos[e] + x[e']·sin[e]`, with `e'` the same place in the other half, of the same angles; back by −1."""
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin, value=way)
 
 
 def signed(sin: Tensor) -> Tensor:

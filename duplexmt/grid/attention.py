@@ -41,7 +41,7 @@ def approximate_attention(
         an empty tensor.
     """
     # O→O on row x = 0, then O←I down each column from there.
-    padded_X, padded_Y = ((len(cells.shapes), width) for width in cells.width)
+    padded_X, padded_Y = ((cells.pairs, width) for width in cells.width)
     own_O = self_attention(cells.row_0(q_O), cells.row_0(k_O), cells.row_0(v_O), cells.target_slot, padded_Y, scale)
     ctx_O = cross_attention(
         cells.over_columns(q_O), cells.over_rows(k_I), cells.over_rows(v_I), own_O, cells.columns, cells.target_token,

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..data.batch import each_tensor
 from ..decoder.blocks import repeated
@@ -58,6 +59,7 @@ class Cells:
     target_pair: Tensor  # [T]
     rows: Lines  # one for each source token
     columns: Lines  # one for each target token
+    pairs: int  # with that of what was filled in
 
     @staticmethod
     def of(shapes: Sequence[tuple[int, int]], device: torch.device | str = "cpu") -> "Cells":
@@ -82,6 +84,7 @@ class Cells:
             target_pair=target_pair,
             rows=rows,
             columns=columns,
+            pairs=len(shapes),
         )
         return cells.to(device)
 
@@ -121,12 +124,27 @@ class Cells:
         """The cells' values `[N, …]` of a grid `[B, X, Y, …]`."""
         return grid.flatten(0, 2).index_select(0, self.slot)  # whose gradient, unlike indexing's, needs no sorting
 
-    def without(self, rows: int, columns: int) -> tuple["Cells", Tensor]:
-        """The layout of what remains without the first rows and columns of every pair, and the remaining cells' places
-        in this one."""
-        at = ((self.x[self.source_token] >= rows) & (self.y[self.target_token] >= columns)).nonzero().squeeze(-1)
-        left = Cells.of([(X - rows, Y - columns) for X, Y in self.shapes], self.x.device)
-        return left, at
+    def filled(self, tokens: int, count: int) -> "Cells":
+        """The same lists on the CPU, filled up to so many tokens of each stream, at least one more, and so many cells.
+
+        What is filled in is a pair of its own, which nobody reads. It need be no grid: its tokens share its cells out
+        twice, as rows and as columns, so that each cell is on one of either, and finite. Some may have none.
+        """
+        N, B = len(self), len(self.shapes)
+
+        def more(own: Tensor, of_cells: Tensor, lines: Lines, width: int) -> tuple[Tensor, Tensor, Lines]:
+            before, fillers, left = len(own), torch.arange(tokens - len(own)), count - N
+            assert len(fillers), "there is a token that takes what is left over"
+            length = left // len(fillers) + (fillers < left % len(fillers))
+            start = (N + length.cumsum(0) - length).clamp(max=count - 1)
+            parts = (lines.start, start), (lines.stride, torch.ones_like(start)), (lines.length, length)
+            token = torch.cat((of_cells, before + fillers.repeat_interleave(length)))
+            return torch.cat((own, fillers % width)), token, make_lines(*map(torch.cat, parts))
+
+        x, source_token, rows = more(self.x, self.source_token, self.rows, self.width[0])
+        y, target_token, columns = more(self.y, self.target_token, self.columns, self.width[1])
+        of_I, of_O = (F.pad(own, (0, tokens - len(own)), value=B) for own in (self.source_pair, self.target_pair))
+        return Cells(self.shapes, source_token, target_token, x, y, of_I, of_O, rows, columns, B + 1)
 
     def over_rows(self, tokens: Tensor) -> Tensor:
         """`[S, …]` repeated along each row, `[N, …]`; what is given by cell already stays as it is."""

@@ -62,9 +62,8 @@ class GridModel(TwoHeads):
         self.blocks = Blocks()
 
     def compile_blocks(self, constant: bool = False) -> None:
-        """Have `torch.compile` fuse what runs per position, once for all layers; numbers of cells may be constant, of
-        tokens they never are."""
-        self.blocks.compile()
+        """Have `torch.compile` fuse what runs per position, once for all layers; of constant lists in their sizes."""
+        self.blocks.compile(constant, whole=False)
 
     def recompute(self, what: str) -> None:
         """Keep less for the backward pass; `what` is one of `RECOMPUTE`."""

@@ -8,7 +8,7 @@ Layouts end in `[..., T, heads, E]`; grouped-query heads are never expanded.
 import torch
 from torch import Tensor
 
-from ..kernels.products import without_autocast
+from ..kernels.products import at_least_float32, without_autocast
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
@@ -23,7 +23,7 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Ten
         Context `[..., T, H, E]` and log-sum-exp of the scores `[..., T, H]`, in at least float32.
     """
     T, H, K = q.shape[-3], q.shape[-2], k.shape[-2]
-    precise = torch.promote_types(q.dtype, torch.float32)
+    precise = at_least_float32(q.dtype)
     q, k = q.to(precise), k.to(precise)
     q_KRE = (q * scale).unflatten(-2, (K, H // K)).movedim(-4, -2).flatten(-3, -2)  # R = G·T rows share one key head
     # Rounded to half precision, scores of some hundred would be off by a whole nat: keys with large biases bring such.
@@ -53,7 +53,7 @@ def prefix_softmax(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 def _softmax_context(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Masked softmax over the last dimension of `scores [..., K, G, T, T]`, applied to `v [..., T, K, E]`."""
     G, T = scores.shape[-3], scores.shape[-1]
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = scores.to(at_least_float32(scores.dtype))
     future = torch.ones(T, T, dtype=torch.bool, device=scores.device).triu(1)
     scores = scores.masked_fill(future, float("-inf"))
     lse = scores.logsumexp(-1)

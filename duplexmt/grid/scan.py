@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..kernels.products import at_least_float32
 from ..kernels.triton_use import proves_itself, use_triton, with_gradients
-from .cells import Cells, Lines
+from .cells import Cells, Lines, spread
 
 
 def joint_scan(scores: Tensor, v: Tensor, self_ctx: Tensor, self_lse: Tensor, lines: Lines) -> Tensor:
@@ -45,7 +46,7 @@ class _JointScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, v: Tensor, self_ctx: Tensor, self_lse: Tensor, lines: Lines) -> Tensor:
         H, (K, E) = scores.shape[1], v.shape[1:]
-        precise = torch.promote_types(v.dtype, torch.float32)
+        precise = at_least_float32(v.dtype)
         s = scores.index_select(0, lines.by_step).to(precise)
         v_KE = v.index_select(0, lines.by_step).to(precise)
         c = torch.empty_like(s)
@@ -84,16 +85,14 @@ class _JointScan(torch.autograd.Function):
         d_v = (A_KGE * add.view(N, K, -1, 1)).sum(2)
         first = slice(lines.counts[0])
         d_self = keep[first].unsqueeze(-1) * A[first]
-        own = self_ctx.index_select(0, lines.order).to(h.dtype)
+        order = lines.order[first]
+        own = self_ctx.index_select(0, order).to(h.dtype)
         d_lse = keep[first] * ((A[first] * own).sum(-1) + b[first])
-        to_lines = torch.empty_like(lines.order).scatter_(
-            0, lines.order, torch.arange(len(lines.order), device=h.device)
-        )
         return (
             d_scores.index_select(0, lines.to_flat).to(scores_dtype),
             d_v.index_select(0, lines.to_flat).to(v_dtype),
-            d_self.index_select(0, to_lines).to(ctx_dtype),
-            d_lse.index_select(0, to_lines).to(lse_dtype),
+            spread(d_self, order, len(lines.order)).to(ctx_dtype),  # a line may have no cells
+            spread(d_lse, order, len(lines.order)).to(lse_dtype),
             None,
         )
 
@@ -168,7 +167,6 @@ def _kernel_proves_itself(*like: Tensor) -> bool:
 
 def hadamard_scores(q: Tensor, k: Tensor, scale: float) -> Tensor:
     """`s · (Q ⊙ K) · 1` at each cell (`eq:io-hadamard`): `[..., H, E]` and `[..., K, E]` → `[..., H]`, ≥ float32."""
-    at_least_float32 = torch.promote_types(q.dtype, torch.float32)
-    H, K = q.shape[-2], k.shape[-2]
-    products = q.to(at_least_float32).unflatten(-2, (K, H // K)) * k.to(at_least_float32).unsqueeze(-2)
+    precise, H, K = at_least_float32(q.dtype), q.shape[-2], k.shape[-2]
+    products = q.to(precise).unflatten(-2, (K, H // K)) * k.to(precise).unsqueeze(-2)
     return products.sum(-1).flatten(-2) * scale

@@ -87,6 +87,7 @@ def _walk_back(  # type: ignore[no-untyped-def]
     at_own = (line * H + heads)[:, None] * E + e[None, :]
     own = tl.load(own_ctx + at_own, mask=tile, other=0).to(precise)
     keep = tl.exp(tl.load(own_lse + line * H + heads, mask=in_g, other=0).to(precise) - later)
+    keep = tl.where(n > 0, keep, 0)  # of a line without cells it is any number
     tl.store(d_ctx + at_own, (A * keep[:, None]).to(d_ctx.dtype.element_ty), mask=tile)
     d_own = keep * (tl.sum(A * own, 1) + b)
     tl.store(d_lse + line * H + heads, d_own.to(d_lse.dtype.element_ty), mask=in_g)

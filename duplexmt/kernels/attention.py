@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .products import at_least_float32
+
 torch.backends.cuda.enable_cudnn_sdp(False)
 # Devices whose fused kernels take a mask, or keys and values that heads share, but not both: given both, PyTorch falls
 # back to scores in memory, `[B, H, L, S]` in float32.
@@ -23,11 +25,13 @@ MASK_OR_SHARED_HEADS = {"cuda"}
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, **further: Any) -> Tensor:
     """`F.scaled_dot_product_attention` of `[B, H, L, E]`, keys and values of as many heads or a divisor of it."""
+    dtype = torch.float32 if torch.is_autocast_enabled(q.device.type) else q.dtype
     with _precise(q):
         q, k, v = map(_widened, (q, k, v))
         if mask is not None and q.device.type in MASK_OR_SHARED_HEADS:
             k, v = (states.repeat_interleave(q.shape[1] // states.shape[1], dim=1) for states in (k, v))
-        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=k.shape[1] != q.shape[1], **further)
+        found = F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=k.shape[1] != q.shape[1], **further)
+    return found if found.dtype.itemsize <= dtype.itemsize else found.to(dtype)
 
 
 def _precise(states: Tensor) -> Any:
@@ -39,4 +43,4 @@ def _widened(states: Tensor) -> Tensor:
     """States on a CPU in at least float32."""
     if states.device.type != "cpu":
         return states
-    return states.to(torch.promote_types(states.dtype, torch.float32))
+    return states.to(at_least_float32(states.dtype))

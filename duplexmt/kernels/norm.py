@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .products import without_autocast
+from .products import at_least_float32, without_autocast
 
 
 def rms_norm(states: Tensor, norm: Any) -> Tensor:
@@ -27,7 +27,7 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float, dtype: torch.dtype) -> Tensor:
-        precise = torch.promote_types(x.dtype, torch.float32)
+        precise = at_least_float32(x.dtype)
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=precise)
         r = norm.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
         ctx.save_for_backward(x, weight, r)
@@ -40,8 +40,8 @@ class _RMSNorm(torch.autograd.Function):
         g, w, D = gradients[0].to(r.dtype), weight.to(r.dtype), x.shape[-1]
         u, d_weight = g * x, None
         with without_autocast(x.device.type):
-            slope = (u @ w).unsqueeze(-1).mul_(r * r * r / -D)
+            slope = (u @ w).unsqueeze(-1).mul_(r * r * r)
             if ctx.needs_input_grad[1]:
                 d_weight = torch.mv(u.reshape(-1, D).T, r.reshape(-1)).to(weight.dtype)
-        d_x = (g * r).mul_(w).addcmul_(x, slope)
+        d_x = (g * r).mul_(w).addcmul_(x, slope, value=-1 / D)
         return d_x.to(x.dtype), d_weight, None, None

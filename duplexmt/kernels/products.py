@@ -90,6 +90,11 @@ def _compiled_for_rows(dtype: torch.dtype) -> bool:
     return dtype == torch.bfloat16 or (dtype == torch.float32 and onednn_is_faster())
 
 
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """In which sums over values of a type run: `torch.promote_types(dtype, torch.float32)` without asking PyTorch."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 def without_autocast(device_type: str) -> AbstractContextManager[Any]:
     """A context in which products are of their tensors' own type."""
     if torch.is_autocast_enabled(device_type):

@@ -33,7 +33,7 @@ from .. import __version__
 from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..decoder.backbone import backbone_config, pretrained_backbone
-from ..decoder.knobs import MULTI_PATH
+from ..decoder.knobs import BFLOAT16, MULTI_PATH
 from ..decoder.model import DecoderModel
 from ..decoder.quantised import dequantise, frozen_as, quantise
 from ..grid.knobs import rows_stand_alone
@@ -219,7 +219,7 @@ def load_model_folder(
         device: to put the model on.
         anchor: of the target's positions; by default the one the model was trained with.
         any_anchor: whether another one than that may be asked for.
-        quantize: `int8`, see `kernels.int8`; the manifest that is returned says so then.
+        quantize: `int8` (`kernels.int8`) or `bfloat16` (`TwoHeads.halve`); the manifest that is returned says so then.
 
     Raises:
         ValueError: for a folder that is missing, incomplete, or written by a newer version, for an anchor the model
@@ -263,7 +263,7 @@ def load_model_folder(
         model.alignment_heads = info.get("alignment_heads")
     model.eval().to(device)
     if quantize is not None:
-        to_int8(model.backbone)
+        model.halve() if quantize == BFLOAT16 else to_int8(model.backbone)
         info["quantize"] = quantize
     return ModelFolder(model, tokenizer, _stream_tokens(info), info)
 

@@ -1,19 +1,22 @@
 """The self-guided loop on a batch (Sections V-A and V-B): states, heatmap, best path, EMIT mask."""
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..decoder.heads import EMIT
 from ..decoder.model import DecoderModel
-from ..grid.cells import Cells
 from ..grid.model import GridModel
+from ..kernels.products import at_least_float32
 from .heatmap import losses_of_head
 from .path import emit_mask, path_of
-from .plan import Plan, RowCells, row_plan
+from .plan import Plan, RowCells, grid_plan, row_plan
 from .regret import emit_advantages
 from .rows import DrawnRows
 from .visits import DRAWS, decoding_shares, drawn_cells
@@ -23,7 +26,7 @@ from .visits import DRAWS, decoding_shares, drawn_cells
 class Guided:
     """What a model makes of a batch: its heatmap, and the path it will train its EMIT head on."""
 
-    cells: Cells | RowCells  # layout of the scored cells: all rows, or the drawn ones as if they were a grid
+    cells: RowCells  # layout of the scored cells: all rows, or the drawn ones as if they were a grid
     rows: DrawnRows | None  # those drawn; None: all
     source_lengths: Tensor  # [B], scored rows of each pair, drawn or not
     target_lengths: Tensor  # [B], scored columns
@@ -55,30 +58,25 @@ def guide(
         lam: λ of the path score.
         regret: whether to work out what each decision is worth, too (`policy.regret`).
         taken_for: length that the anchor `source_length` takes every source to have; None for each one's own.
-        plan: of the batch and on its device, where no row reads another; None computes all rows.
+        plan: of the batch and on its device; None computes all rows.
         drawn: whether words are to be learnt in drawn cells alone (`cell_weights` with points).
     """
-    before, first = tokens.prefixes
-    cells: Cells | RowCells
-    if isinstance(model, DecoderModel):
-        if plan is None:
-            plan = row_plan(batch, (before, first), model.anchor, taken_for=taken_for).to(batch.source.device)
-        assert plan.cells is not None
-        assert plan.lengths is not None
-        hidden, labels, cells, rows = model.list_states(plan.tokens, plan.layout), plan.labels, plan.cells, plan.rows
-        (source_lengths, target_lengths), stand_for = plan.lengths, plan.stand_for
-    else:
-        assert plan is None, "rows of the grid of the paper are computed together"
-        source, target, labels = batch.packed()
-        cells, rows, stand_for = Cells.of(batch.shapes, source.device), None, None
+    if plan is None:
+        of_rows = partial(row_plan, anchor=model.anchor, taken_for=taken_for)
+        whole: Any = grid_plan if isinstance(model, GridModel) else of_rows
+        plan = whole(batch, tokens.prefixes).to(batch.source.device)
+    assert plan.cells is not None
+    assert plan.lengths is not None
+    labels, cells, rows, (source_lengths, target_lengths) = plan.labels, plan.cells, plan.rows, plan.lengths
+    if isinstance(model, GridModel):
         lengths = batch.source_lengths if taken_for is None else torch.full_like(batch.source_lengths, taken_for)
-        hidden, labels = model.states(source, target, cells, lengths), cells.over_columns(labels)
-        if before or first:  # what was computed and is not scored
-            cells, scored = cells.without(before, first)
-            hidden, labels = hidden[scored], labels[scored]
-        source_lengths, target_lengths = batch.source_lengths - before, batch.target_lengths - first
+        source, target = plan.tokens.tensor_split((len(plan.layout.x),))
+        hidden = model.states(source, target, plan.layout, F.pad(lengths, (0, 1), value=1))
+        hidden = hidden if plan.scored is None else hidden.index_select(0, plan.scored)
+    else:
+        hidden = model.list_states(plan.tokens, plan.layout)
 
-    learnt = None if plan is None or plan.real is None else len(hidden)  # at most, which spares asking the device
+    learnt = None if plan.real is None else len(hidden)  # at most, which spares asking the device
     if drawn:
         learnt = min(len(hidden), DRAWS * sum(Y for _, Y in batch.shapes))
     heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap, learnt)
@@ -91,7 +89,8 @@ def guide(
     every = emit_mask(y_at, cells.width[1]), worth
     mask, of_cells = (cells.flat(one if rows is None else rows.of_all(one)) for one in every)
     advantages = of_cells if regret else None
-    return Guided(cells, rows, source_lengths, target_lengths, hidden, heatmap, y_at, mask, advantages, area, stand_for)
+    found = heatmap, y_at, mask, advantages, area, plan.stand_for
+    return Guided(cells, rows, source_lengths, target_lengths, hidden, *found)
 
 
 def unreachable(losses: Tensor, source_lengths: Tensor, lam: float) -> Tensor:
@@ -119,7 +118,7 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tens
             return None
         weights = emit_mask(guided.y_at, guided.cells.width[1]).to(guided.heatmap.dtype)
     else:
-        p_emit = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32)).softmax(-1)[:, EMIT]
+        p_emit = emit_logits.to(at_least_float32(emit_logits.dtype)).softmax(-1)[:, EMIT]
         some = guided.cells.padded(p_emit)
         grids = some if rows is None else rows.spread(some, 0.0), guided.source_lengths, guided.target_lengths
         weights = decoding_shares(*grids)

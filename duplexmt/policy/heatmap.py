@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from ..kernels.products import at_least_float32, rounded, weight_gradient
 from ..kernels.products import product as times
-from ..kernels.products import rounded, weight_gradient
 from ..kernels.triton_use import fastest, proves_itself, refused, use_triton
 
 IN_CACHE = 128  # cells whose rows of 3,000 logits stay in a processor's cache
@@ -98,7 +98,7 @@ def losses_of_head(
 
     def losses(states: Tensor, own: Tensor) -> Tensor:
         logits = torch.tanh(head(states) / cap) * cap
-        precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        precise = logits.to(at_least_float32(logits.dtype))
         return F.cross_entropy(precise, own, reduction="none")
 
     pieces = zip(hidden.split(evened(len(hidden), chunk)), labels.split(evened(len(hidden), chunk)), strict=True)
@@ -133,10 +133,9 @@ def losses_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 def naive_losses_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The same by PyTorch's own operations."""
-    labels = labels[:, None]
-    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    losses = precise.log_softmax(-1).gather(-1, labels).neg_()
-    return losses.squeeze(-1), precise.gather(-1, labels).add_(losses)
+    precise = logits.to(at_least_float32(logits.dtype))
+    losses = F.cross_entropy(precise, labels, reduction="none")
+    return losses, precise.gather(-1, labels[:, None]).add_(losses[:, None])
 
 
 def gradients_of_logits_(logits: Tensor, log_totals: Tensor, labels: Tensor, d_losses: Tensor) -> Tensor:
@@ -173,7 +172,7 @@ def _kernels_prove_themselves(like: Tensor) -> bool:
     def inputs(draw: torch.Generator) -> list[Tensor]:
         logits, labels = 5 * torch.randn(3, V, generator=draw), torch.tensor([0, V // 2, V - 1])
         d_losses = torch.randn(3, 1, generator=draw)
-        return [logits.to(dtype), labels, d_losses.to(torch.promote_types(dtype, torch.float32))]
+        return [logits.to(dtype), labels, d_losses.to(at_least_float32(dtype))]
 
     def results(losses: Callable[..., Any], gradients_: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ...]:
         logits, labels, d_losses = given
@@ -341,12 +340,13 @@ class _TokenLoss(torch.autograd.Function):
             d_logits = states.new_empty(len(states), len(w)) if kept else times(states, w, b)
             of_cells = d_logits[: len(cells)]
             d_logits[len(cells) :] = 0
-            parts = [(number, at) for number, own in group for at in own.split(at_a_time)]
-            for part, (number, at) in zip(of_cells.split([len(at) for _, at in parts]), parts, strict=True):
+            parts = [(number, len(at)) for number, own in group for at in own.split(at_a_time)]
+            given = cells % ctx.piece, log_totals[cells], labels[cells], gradients[0][cells, None].to(log_totals.dtype)
+            split = (each.split([count for _, count in parts]) for each in (of_cells, *given))
+            for (number, _), part, at, *of_part in zip(parts, *split, strict=True):
                 if kept:
-                    torch.index_select(kept[number], 0, at - number * ctx.piece, out=part)
-                d_loss = gradients[0][at, None].to(log_totals.dtype)
-                d_part = gradients_of_logits_(part, log_totals[at], labels[at], d_loss)
+                    torch.index_select(kept[number], 0, at, out=part)
+                d_part = gradients_of_logits_(part, *of_part)
                 if d_bias is not None:
                     d_bias += d_part.sum(0, dtype=log_totals.dtype)
             d_hidden.index_copy_(0, cells, times(d_logits, w.T)[: len(cells)].to(hidden.dtype))

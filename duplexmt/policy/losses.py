@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.products import at_least_float32
+
 LEAST_WEIGHT = 1e-9  # nats; keeps the mean of a batch without any choice to make 0, and its gradient finite
 
 
@@ -49,7 +51,7 @@ def grid_loss(
         stand_for: decisions of the full grid that each one stands for `[N]`, where not all were computed; 0 of cells
             that were filled in, which do not count.
     """
-    decisions = emit_logits.to(torch.promote_types(emit_logits.dtype, torch.float32))
+    decisions = emit_logits.to(at_least_float32(emit_logits.dtype))
     agrees, valid_cells = decisions.argmax(-1) == mask.long(), torch.full((), len(mask), device=mask.device)
     if stand_for is not None:
         agrees, valid_cells = agrees & (stand_for > 0), (stand_for > 0).sum()

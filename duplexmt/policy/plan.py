@@ -1,7 +1,7 @@
 """What a step on a batch has to know beforehand: made of lengths and draws alone, on the CPU, while a device computes.
 
-Everything is of the scored cells of decoder models, one list of B pairs, their rows, and these rows' tokens. A plan of
-a given size is filled up, so that all steps have the same shapes: what is filled in weighs nothing.
+Everything is of the scored cells of B pairs in one list: of decoder models their rows' tokens, of the paper's grid all
+its cells. A plan of a given size is filled up, so that all steps have the same shapes; what is filled in has no weight.
 """
 
 import itertools
@@ -17,10 +17,11 @@ from ..data.batch import Batch, Example, each_tensor
 from ..decoder.knobs import MULTI_PATH
 from ..decoder.layout import Layout
 from ..decoder.schedules import drawn_delays, visible_source
-from ..grid.cells import spread
+from ..grid.cells import Cells, spread
 from .rows import WHOLE, DrawnRows, drawn_of_pair, drawn_points, drawn_rows, reach, stretches
 
 Size = tuple[int, int]  # tokens of a packed list, and wanted states
+SPARE = 8  # tokens of each stream of a filled grid, beside those there is room for
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Plan:
     """Of a step on a batch; `[N]` are the scored target tokens of all streams."""
 
     tokens: Tensor  # [S + Σ Y], or as many as the list has where its length is given
-    layout: Layout
+    layout: Any  # a `Layout`, of the paper's grid `Cells`
     labels: Tensor  # [N], the token each is to predict
     real: Tensor | None  # [N], which were not filled in; None: all
     cells: RowCells | None = None  # of rows
@@ -65,6 +66,7 @@ class Plan:
     rows: DrawnRows | None = None  # those drawn; None: all
     stand_for: Tensor | None = None  # [N], decisions of the full grid that each cell stands for; None: itself
     points: Tensor | None = None  # [B], to draw cells of each token by (`visits.drawn_cells`)
+    scored: Tensor | None = None  # [N], of the paper's grid the scored ones among its cells; None: all
 
     def to(self, device: torch.device | str) -> "Plan":
         """The same on another device."""
@@ -190,6 +192,61 @@ def _mean_size(shape: Size, rows: int, before: int, first: int) -> tuple[float, 
     return shape[0] + cells + first * len(parts), cells
 
 
+def grid_plan(batch: Batch, prefixes: tuple[int, int], size: Size | None = None, points: Tensor | None = None) -> Plan:
+    """The plan of a grid whose rows read each other; arguments as of `row_plan`, the size as `GridPlanner` has it."""
+    before, first = prefixes
+    X, Y = torch.tensor(batch.shapes).unbind(1)
+    cells, shapes = Cells.of(batch.shapes), tuple((x - before, y - first) for x, y in batch.shapes)
+    R, C = map(max, zip(*shapes, strict=True))
+    beyond: Any = len(shapes) * R * C  # a place past the grid
+    source, target, labels = batch.packed()
+    row, y = cells.x[cells.source_token] - before, cells.y[cells.target_token] - first
+    real, scored, stand_for = (row >= 0) & (y >= 0), None, None
+    slot = torch.where(real, (cells.source_pair[cells.source_token] * R + row) * C + y, beyond)
+    of_cells = labels.index_select(0, cells.target_token.to(labels.device, non_blocking=True))
+    if size is None:
+        if before or first:
+            scored = real.nonzero().squeeze(-1)
+            slot, of_cells = slot[scored], of_cells.index_select(0, scored.to(labels.device, non_blocking=True))
+        real = None  # type: ignore[assignment]
+    else:
+        more, cells = size[0] - len(cells), cells.filled(size[1] + SPARE, size[0])
+        source, target = (F.pad(own, (0, size[1] + SPARE - len(own))) for own in (source, target))
+        slot, of_cells = F.pad(slot, (0, more), value=beyond), F.pad(of_cells, (0, more))
+        real = F.pad(real, (0, more))
+        stand_for = real.float()
+    return Plan(
+        torch.cat((source, target)), cells, of_cells, real, RowCells(shapes, slot, real), (X - before, Y - first),
+        stand_for=stand_for, points=points, scored=scored,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GridPlanner:
+    """The same of a grid whose rows read each other: a list has its cells, and beside it each stream's tokens.
+
+    Args:
+        prefixes: tokens before the text of source and target.
+        words_drawn: whether words are learnt in cells that are drawn.
+    """
+
+    prefixes: tuple[int, int]
+    words_drawn: bool = False
+
+    def __call__(self, batch: Batch, epoch: int, size: Size | None = None) -> Plan:
+        """See `RowPlanner`; a list's size is its cells, and the tokens of the longer stream."""
+        points = drawn_points(batch.keys, epoch) if self.words_drawn else None
+        return grid_plan(batch, self.prefixes, size, points)
+
+    def size(self, pair: Example, epoch: int) -> Size:
+        """Cells of a pair, and tokens of the longer stream."""
+        return pair.cells, max(pair.shape)
+
+    def mean_size(self, pair: Example) -> tuple[float, float]:
+        """The same."""
+        return self.size(pair, 0)
+
+
 @dataclass(frozen=True)
 class PrefixPlanner:
     """The same of a prefix model: wait-k, multi-path, offline.
@@ -223,4 +280,4 @@ class PrefixPlanner:
         return self.size(pair, 0)
 
 
-Planner = RowPlanner | PrefixPlanner
+Planner = RowPlanner | GridPlanner | PrefixPlanner

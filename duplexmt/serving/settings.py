@@ -9,7 +9,7 @@ class EngineOptions:
     """How the engine loads a model and steps."""
 
     device: str
-    quantize: str | None  # int8, on a CPU; None: weights as they are
+    quantize: str | None  # int8, on a CPU, or bfloat16; None: weights as they are
     threads: int | None  # of torch; None: one a core
     max_streams: int  # sentences translated side by side
     max_target_tokens: int  # this and the next: see `Engine`

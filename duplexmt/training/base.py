@@ -240,8 +240,7 @@ class TranslationModule(L.LightningModule):
         finite = torch.isfinite(norm)
         where = f"epoch {self.current_epoch}, batch {self.trainer.fit_loop.batch_idx}, step {self.global_step}"
         self.outcomes.append((where, finite, self.last_losses))
-        on_device = self.trainer.precision != "16-mixed" and may_skip(optimizer, finite)
-        if on_device:
+        if may_skip(optimizer, finite):
             if len(self.outcomes) == SKIPS_IN_A_ROW:
                 self.look_back()
         elif self.look_back():

@@ -29,11 +29,11 @@ def check_batch_tokens(batch_tokens: object, batch_cells: int | None) -> None:
 
 
 def check_not_packed(batch_tokens: object) -> None:
-    """Raise ValueError where a length of packed lists is given for a grid whose rows read each other."""
+    """Raise ValueError where a length of packed lists is given for a grid of padded pairs."""
     if batch_tokens not in ("auto", None):
         raise ValueError(
-            f"data.batch_tokens={batch_tokens}: the rows of this grid read each other, so they are no streams to pack; "
-            "give data.batch_cells, or model.attention=exact model.input_attends_output=false model.softmax=joint"
+            f"data.batch_tokens={batch_tokens}: exact attention of rows that read each other pads its pairs; give "
+            "data.batch_cells, or model.attention=approximate, or model.input_attends_output=false model.softmax=joint"
         )
 
 

@@ -15,8 +15,7 @@ from ..policy.calibration import BINS, calibration_error, calibration_sums
 from ..policy.guide import Guided, cell_weights, guide
 from ..policy.knobs import check_lam, check_rows
 from ..policy.losses import GridLoss, grid_loss
-from ..policy.plan import Plan, RowPlanner
-from ..policy.rows import drawn_points
+from ..policy.plan import GridPlanner, Plan, RowPlanner
 from .base import TranslationModule
 from .knobs import check_losses
 from .throughput import DRAWN_CELLS, cells_of, step_flops
@@ -82,13 +81,8 @@ class GridTranslation(TranslationModule):
 
     def losses(self, batch: Batch) -> tuple[GridLoss, Tensor]:
         """Loss sums of a training batch, and its mean path area fraction."""
-        points = None
         plan = self.plan(batch)
-        if plan is not None:
-            points = plan.points
-        elif self.words_drawn:
-            points = drawn_points(batch.keys, self.current_epoch, batch.source.device)
-        guided, loss, _ = self.guided_loss(batch, plan, points)
+        guided, loss, _ = self.guided_loss(batch, plan, plan.points)
         return loss, guided.area
 
     def token_losses(self, batch: Batch) -> Tensor:
@@ -96,14 +90,14 @@ class GridTranslation(TranslationModule):
         return guide(self.model, self.tokens, batch, self.lam, plan=self.plan(batch)).heatmap
 
     @property
-    def planner(self) -> RowPlanner:
-        """What plans a step, where rows stand alone."""
+    def planner(self) -> RowPlanner | GridPlanner:
+        """What plans a step."""
+        if isinstance(self.model, GridModel):
+            return GridPlanner(self.tokens.prefixes, self.words_drawn)
         return RowPlanner(self.tokens.prefixes, self.model.anchor, self.rows, self.words_drawn)
 
-    def plan(self, batch: Batch) -> Plan | None:
-        """What this epoch computes of a batch, on its device; None for the grid of the paper, which computes all."""
-        if isinstance(self.model, GridModel):
-            return None
+    def plan(self, batch: Batch) -> Plan:
+        """What this epoch computes of a batch, on its device."""
         return batch.plan or self.planner(batch, self.current_epoch).to(batch.source.device)
 
     def guided_loss(

@@ -20,13 +20,16 @@ ITERATIONS = 5
 
 
 class Muon(Optimizer):
-    """Muon with Nesterov's momentum and without weight decay; its steps have the root mean square of Adam's.
+    """Muon with Nesterov's momentum and without weight decay; its steps have the root mean square of Adam's. As fused
+    Adam it skips a step where its `found_inf` is not 0.
 
     Args:
         matrices: weights `[m, n]`.
         lr: learning rate, on Adam's scale (0.2·√max(m, n) times Muon's own: https://arxiv.org/abs/2502.16982).
         momentum: share of the past in the running mean of gradients.
     """
+
+    found_inf: Tensor | None = None
 
     def __init__(self, matrices: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
         # Whether products are in bfloat16 is measured once and kept in checkpoints: a resumed run does the same.
@@ -45,6 +48,8 @@ class Muon(Optimizer):
                 if group.get("bfloat16") is None:  # older checkpoints lack it
                     group["bfloat16"] = fast_bfloat16(device.type)
                 steps = shared_out(steps, torch.bfloat16 if group["bfloat16"] else torch.float32)
+                if self.found_inf is not None:
+                    steps = torch.where(self.found_inf > 0, 0.0, steps)
                 for weight, step in zip(weights, steps, strict=True):
                     wide(weight).add_(step, alpha=-group["lr"] * 0.2 * sqrt(longer))
 
@@ -54,8 +59,11 @@ class Muon(Optimizer):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(weight)
         assert weight.grad is not None
-        mean: Tensor = state["momentum_buffer"].lerp_(weight.grad, 1 - momentum)
-        return weight.grad.lerp(mean, momentum)
+        gradient, mean = weight.grad, state["momentum_buffer"]
+        if self.found_inf is not None:
+            gradient = torch.where(self.found_inf > 0, mean, gradient)
+        mean.lerp_(gradient, 1 - momentum)
+        return gradient.lerp(mean, momentum)
 
 
 def wide(matrix: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.optim import Adam, Optimizer
 
 from .muon import Muon
@@ -51,14 +52,33 @@ def _adam(groups: list[dict[str, Any]], learning_rate: float, betas: tuple[float
     return adam  # type: ignore[no-any-return]
 
 
+def skips_itself(optimizer: Optimizer) -> bool:
+    """Whether this optimiser leaves weights and means as they are where its `found_inf` says so, and nobody has to wait
+    for the device to tell: on CUDA Muon, and fused Adam, whose kernel looks."""
+    parts = getattr(optimizer, "parts", (optimizer,))
+    known = all(isinstance(part, Muon) or (isinstance(part, Adam) and part.defaults["fused"]) for part in parts)
+    return known and all(w.is_cuda for group in optimizer.param_groups for w in group["params"])
+
+
 def may_skip(optimizer: Optimizer, finite: Tensor) -> bool:
-    """Whether this optimiser leaves weights and means as they are in its next step, where `finite` is false, and nobody
-    has to wait for the device to tell: fused Adam on CUDA, whose kernel looks."""
-    weights = [w for group in optimizer.param_groups for w in group["params"]]
-    if not isinstance(optimizer, Adam) or not optimizer.defaults["fused"] or not all(w.is_cuda for w in weights):
+    """Have an optimiser that `skips_itself` skip its next step where `finite` is false; whether it is one."""
+    if not skips_itself(optimizer):
         return False
     optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]  # where a gradient scaler would put it
     return True
+
+
+class Scaler(GradScaler):
+    """Of fp16, which asks nobody whether a step is to be skipped where the optimiser `skips_itself`: only within the
+    step it is told so, as Lightning does not clip gradients of an optimiser that says so."""
+
+    def step(self, optimizer: Optimizer, *args: Any, **further: Any) -> Any:
+        """See `GradScaler`."""
+        optimizer._step_supports_amp_scaling = skips_itself(optimizer)  # type: ignore[attr-defined]
+        try:
+            return super().step(optimizer, *args, **further)
+        finally:
+            optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
 
 
 class Together(Optimizer):
@@ -80,5 +100,6 @@ class Together(Optimizer):
                 loss = closure()
         for part, group in zip(self.parts, self.param_groups, strict=True):
             part.param_groups, part.state = [group], self.state  # a checkpoint that was loaded has replaced them
+            part.found_inf = getattr(self, "found_inf", None)  # type: ignore[attr-defined]
             part.step()
         return loss

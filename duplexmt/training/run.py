@@ -18,6 +18,7 @@ from data_prep.cores import usable_cores
 
 from .checkpoint import LastCheckpoint, WholeCheckpoints
 from .loggers import run_loggers
+from .optimizers import Scaler
 from .precision import settled_precision
 from .processes import choose_strategy
 from .progress_log import ProgressBar, ProgressLog
@@ -75,6 +76,9 @@ def build_trainer(
     except (MisconfigurationException, TypeError) as error:  # a GPU this machine does not have, devices=many
         raise ValueError(f"trainer settings: {error}") from error
     check_torchrun(built, trainer["devices"])
+    plugin: Any = built.precision_plugin
+    if getattr(plugin, "scaler", None) is not None:
+        plugin.scaler = Scaler("cuda")
     if isinstance(built.accelerator, CPUAccelerator):
         torch.set_num_threads(min(torch.get_num_threads(), max(1, usable_cores() // built.num_devices)))
     add_callbacks(built, *callbacks)

@@ -58,7 +58,7 @@ def load(
     Args:
         model_folder: its folder, or `owner/name` or `owner/name@revision` on the Hugging Face hub.
         device: `auto` takes a GPU where there is one.
-        quantize: `int8`, on a CPU; None for weights as they are.
+        quantize: `int8`, on a CPU, or `bfloat16`; None for weights as they are.
         run_as: what a model that is no grid is run as: waitk, offline, local_agreement, confidence, lsg, alignatt or
             hold.
         setting: of that system: its k, n, ρ, δ, f or n.

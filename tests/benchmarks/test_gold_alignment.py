@@ -9,6 +9,7 @@ from benchmarks.held_out import examples
 from duplexmt.data.batch import collate
 from duplexmt.data.builtin import CASE_STUDY, builtin_corpus
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.grid.cells import Cells
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.guide import guide
 from tests.helpers import spoken_grid, tiny_tokenizer
@@ -68,7 +69,7 @@ def test_decisions_are_those_of_decoding_where_a_k_min_is_recorded(loaded, monke
     with torch.no_grad():
         guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
         p_emit = loaded.model.decide(guided.hidden)[0]
-    cells = guided.cells
+    cells = Cells.of(guided.cells.shapes)
     last = guided.source_lengths[cells.source_pair][cells.source_token] - 1
     x, y = cells.x[cells.source_token], cells.y[cells.target_token]
     decided = (p_emit > 0.5) & ((x + 1 - y >= 3) | (x == last))

@@ -118,12 +118,14 @@ def test_the_cached_state_is_the_packed_one_at_every_state(which, begin, later, 
 
 
 @pytest.mark.parametrize("rows", [True, False])
-@pytest.mark.parametrize(("kind", "fast"), WAYS)
-def test_every_decoder_is_cached_exactly_with_its_windows_caps_and_positions(kind, fast, rows):
+@pytest.mark.parametrize(
+    ("kind", "fast", "fixed"), [*((*way, False) for way in WAYS), *((k, True, True) for k in KNOWN)]
+)
+def test_every_decoder_is_cached_exactly_with_its_windows_caps_and_positions(kind, fast, fixed, rows):
     for anchor in ("source_length", 3):
         model = model_of(rows, anchor, kind, fast)
         assert model.patched == (fast and kind in KNOWN)
-        cache, draw = DecoderCache(model, length=2), torch.Generator().manual_seed(1)
+        cache, draw = DecoderCache(model, length=2, fixed=fixed), torch.Generator().manual_seed(1)
         streams = [Live(slot, model, draw) for slot in range(3)]
         step(cache, streams, [(1, 1), (2, 1), (1, 2)])
         for number in range(4):
@@ -162,10 +164,11 @@ def test_streams_that_join_leave_and_mix_steps_equal_each_alone(which, data, see
             step(cache, moving, steps)
 
 
+@pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("which", MODELS, ids=str)
-def test_a_crowd_of_all_lengths_equals_each_alone_and_streams_open_in_others_steps(which):
+def test_a_crowd_of_all_lengths_equals_each_alone_and_streams_open_in_others_steps(which, fixed):
     model, draw = model_of(*which), torch.Generator().manual_seed(1)
-    cache = DecoderCache(model, slots=1, length=2)
+    cache = DecoderCache(model, slots=1, length=2, fixed=fixed)
     crowd = [Live(slot, model, draw) for slot in range(2 * MANY + 3)]
     old = crowd[:-5]
     step(cache, old, [(1 + stream.slot % 3, 1 + stream.slot % 4) for stream in old])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from duplexmt.grid.attention import approximate_attention
 from duplexmt.grid.cells import Cells
 
 SHAPES = [(2, 3), (3, 1)]  # cells 0…5 are pair 0 row by row, 6…8 pair 1
@@ -37,6 +38,43 @@ def test_lines_are_the_rows_and_the_columns(name, expected):
         assert step.tolist() == [line[t] for line in longest]
         assert lines.counts[t] == len(longest)
     assert lines.by_step[lines.to_flat].tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("count", [9, 10, 12, 40])
+def test_what_is_filled_in_is_a_pair_apart_whose_lines_have_each_of_its_cells_once(count):
+    cells, filled = Cells.of(SHAPES), Cells.of(SHAPES).filled(8, count)
+    assert (len(filled), len(filled.x), len(filled.y), filled.pairs) == (count, 8, 8, 3)
+    for name in ("source_token", "target_token", "x", "y", "source_pair", "target_pair"):
+        before = getattr(cells, name)
+        assert torch.equal(getattr(filled, name)[: len(before)], before)
+    assert (filled.source_token[9:] >= 5).all()
+    assert (filled.source_pair[5:] == 2).all()
+    assert (filled.target_pair[4:] == 2).all()
+    for lines, token in ((filled.rows, filled.source_token), (filled.columns, filled.target_token)):
+        assert sorted(lines.by_step.tolist()) == list(range(count))
+        for line, (start, stride, length) in enumerate(zip(lines.start, lines.stride, lines.length, strict=True)):
+            assert (token[start + stride * torch.arange(length)] == line).all()
+            assert start < count
+
+
+@pytest.mark.parametrize("softmax", ["joint", "separate"])
+@pytest.mark.parametrize("more", [0, 1, 3, 50])
+def test_attention_of_filled_lists_is_that_of_the_cells_alone_and_finite(more, softmax):
+    cells = Cells.of(SHAPES)
+    filled, H, K, E = cells.filled(8, len(cells) + more), 4, 2, 6
+    draw = torch.Generator().manual_seed(more)
+    N = len(filled)
+    given = [torch.randn(N, heads, E, dtype=torch.float64, generator=draw) for heads in (H, K, K, H, K, K)]
+    found = []
+    for own in (cells, filled):
+        parts = [part[: len(own)].clone().requires_grad_() for part in given]
+        contexts = approximate_attention(own, *parts, scale=0.4, softmax=softmax)
+        total = sum((context[: len(cells)] ** 2).sum() for context in contexts)
+        found.append([*contexts, *torch.autograd.grad(total, parts)])
+    for alone, beside in zip(*found, strict=True):
+        torch.testing.assert_close(beside[: len(cells)], alone, rtol=1e-12, atol=1e-12)
+        assert torch.isfinite(beside).all()
+    assert all((gradient[len(cells) :] == 0).all() for gradient in found[1][2:])
 
 
 def test_values_go_to_a_padded_grid_and_back():

@@ -18,7 +18,10 @@ assert scan_triton.INTERPRETED
 for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 1e-4)):
     for H, K, E in ((4, 2, 6), (3, 3, 8), (7, 1, 5)):
         for shapes in ([(1, 1)], [(3, 4), (1, 1), (5, 2)]):
+          for filled in (False, True):
             cells = Cells.of(shapes)
+            if filled:  # with lines that have no cells
+                cells = cells.filled(14, len(cells) + 3)
             for lines in (cells.rows, cells.columns):
                 for own in (True, False):
                     draw = torch.Generator().manual_seed(H)

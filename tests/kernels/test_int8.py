@@ -7,12 +7,13 @@ import torch
 from torch import nn
 
 from duplexmt.data.tokenizer import token_ids
+from duplexmt.grid.model import build_grid
 from duplexmt.kernels import int8
 from duplexmt.kernels.int8 import Int8Embedding, Int8Linear, exact_products, rounded, to_int8
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.streaming.systems import build_system
 
-from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
+from ..helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_tokenizer
 from ..model_folder.test_artifact import outputs, save
 
 pytestmark = pytest.mark.skipif(not exact_products(), reason="this processor has no exact integer products")
@@ -59,6 +60,27 @@ def test_an_embedding_is_its_table_rounded():
     tokens = torch.tensor([[3, 3, 49], [0, 1, 2]])
     integers, scale = rounded(table.weight.detach())
     assert torch.equal(Int8Embedding(table)(tokens), (integers * scale)[tokens])
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": "exact", "input_attends_output": False}])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_loaded_model_in_bfloat16_keeps_its_heads_and_positions_in_float32(tmp_path, options, tied):
+    backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()), seed=5, tie_word_embeddings=tied)
+    folder = save(tmp_path / "model", build_grid(backbone, **options))
+    plain, small = load_model_folder(folder), load_model_folder(folder, quantize="bfloat16")
+    assert small.info["quantize"] == "bfloat16"
+    model = small.model
+    heads = {id(weight) for head in (model.text_head, model.emit_head) for weight in head.parameters()}
+    kinds = {weight.dtype for weight in model.parameters() if id(weight) not in heads}
+    assert (model.dtype, kinds) == (torch.bfloat16, {torch.bfloat16})
+    assert {weight.dtype for weight in model.parameters() if id(weight) in heads} == {torch.float32}
+    assert model.decoder.rotary_emb.inv_freq.dtype == torch.float32
+    for ours, theirs in zip(outputs(model), outputs(plain.model), strict=True):
+        assert float((ours - theirs).norm() / theirs.norm()) < 0.1
+    sources = token_ids(tiny_tokenizer(), [pair[0] for pair in SENTENCES])
+    for streams in (1, 4):
+        system = build_system(small, "grid", 0.5, max_target_tokens=8, batch_size=streams)
+        assert len(list(map(str, system.translate(sources[:4])))) > 8
 
 
 @pytest.mark.parametrize("options", [{}, {"attention": "exact", "input_attends_output": False}])

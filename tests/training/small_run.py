@@ -1,8 +1,9 @@
 """A training run small enough for tests; as a script, some by `build_trainer` that keep their first gradients in files.
 
-python -m tests.training.small_run DEVICES FOLDER BATCH_SIZE,ACCUMULATE[,K] …    (with K: wait-k, else the grid)
+python -m tests.training.small_run DEVICES FOLDER BATCH_SIZE,ACCUMULATE[,K] …
 
-The gradients of the first run are in FOLDER/0/gradients.pt.
+With K it is wait-k or `rows`, else the grid. A batch size of 128 and more is the length of a packed list. The gradients
+of the first run are in FOLDER/0/gradients.pt, its loss in FOLDER/0/loss.pt.
 """
 
 import subprocess
@@ -16,6 +17,7 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from duplexmt.config import DataConfig
 from duplexmt.corpus.prepared import PreparedCorpus
+from duplexmt.data.loader import ROUND
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.decoder.schedules import shown_delay
 from duplexmt.model_folder.artifact import save_model_folder
@@ -35,10 +37,15 @@ PLAIN = {
 
 
 class KeepGradients(L.Callback):
-    """Writes the gradients of the first optimiser step, as they stand before it."""
+    """Writes the gradients of the first optimiser step, as they stand before it, and the loss of all its pairs."""
 
     def __init__(self, path):
-        self.path = path
+        self.path, self.losses = path, []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, *_):
+        self.losses.append(trainer.strategy.reduce(outputs["loss"].detach().clone(), reduce_op="mean"))
+        if trainer.is_global_zero and len(self.losses) == trainer.accumulate_grad_batches:
+            torch.save(torch.stack(self.losses).sum(), self.path.with_name("loss.pt"))
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer):
         if trainer.is_global_zero and trainer.global_step == 0:
@@ -57,6 +64,12 @@ def small_prefix_module(model=None, k=2, **values):
     return PrefixTranslation(
         model, stream_tokens(tiny_tokenizer()), **{"learning_rate": 1e-3, "warmup_steps": 2} | values
     )
+
+
+def small_row_module(**values):
+    """A module around a tiny float64 grid whose rows stand alone."""
+    grid = spoken_grid(seed=5, attention="exact", input_attends_output=False).double()
+    return small_module(grid, rows=2, emit_loss="regret", lm_cells="drawn_visits", **values)
 
 
 def first_gradients(tmp_path, batch_size, accumulate=1, made=small_module, **values):
@@ -148,18 +161,23 @@ def keep_first_gradients(folder, devices, batch_size, accumulate, k=None):
     """A run of one step, with a probe before it and after."""
     trainer = built_trainer(
         folder,
-        small_probes(folder, *(("waitk", shown_delay(k)) if k else ())),
+        small_probes(folder, *(("waitk", shown_delay(k)) if k not in (None, "rows") else ())),
         KeepGradients(folder / "gradients.pt"),
         devices=devices,
         accumulate_grad_batches=accumulate,
         max_steps=1,
         limit_val_batches=0,
     )
-    trainer.fit(small_prefix_module(k=k) if k else small_module(), small_data(batch_size))
+    module = small_row_module() if k == "rows" else small_prefix_module(k=k) if k else small_module()
+    data = small_data(batch_size)
+    if batch_size >= ROUND:
+        data.batch_tokens, data.planner = batch_size, module.planner
+    trainer.fit(module, data)
+    assert len(data.loader) == accumulate, "one step of all pairs"
 
 
 if __name__ == "__main__":
     run.DDPStrategy = partial(DDPStrategy, start_method="fork")  # a process need not import everything again
     for number, values in enumerate(sys.argv[3:]):
-        batch_size, accumulate, *k = (value if value == "multi" else int(value) for value in values.split(","))
+        batch_size, accumulate, *k = (int(value) if value.isdigit() else value for value in values.split(","))
         keep_first_gradients(Path(sys.argv[2]) / str(number), int(sys.argv[1]), batch_size, accumulate, *k)

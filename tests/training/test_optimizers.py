@@ -1,14 +1,17 @@
 """Optimisers of a run: which weights go to which, and that several step as each would alone."""
 
+from contextlib import nullcontext
 from copy import deepcopy
 
 import pytest
 import torch
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from duplexmt.training import optimizers
 from duplexmt.training.muon import Muon
-from duplexmt.training.optimizers import Together, optimizer_of
+from duplexmt.training.optimizers import Scaler, Together, optimizer_of
 from tests.helpers import spoken_grid, tiny_prefix
 from tests.training.small_run import small_module
 
@@ -129,3 +132,56 @@ def test_weights_without_a_gradient_stay_as_they_are():
     together.zero_grad(set_to_none=True)
     together.step()
     assert all(map(torch.equal, weights, before))
+
+
+class NoWaits(TorchDispatchMode):
+    """Refuses to read a number back."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func is not torch.ops.aten._local_scalar_dense.default, "waits for the device"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["adam", "muon"])
+def test_in_fp16_nobody_waits_to_be_told_whether_a_step_is_skipped(monkeypatch, name):
+    """A gradient scaler on the CPU, whose optimisers are taken to be on CUDA; the second step overflows."""
+    found = []
+    for ours in (False, True):
+        monkeypatch.setattr(optimizers, "skips_itself", lambda _, ours=ours: ours)
+        module = small_module(spoken_grid(seed=5))
+        optimizer, scaler = optimizer_of(name, module, 0.1, (0.8, 0.9)), Scaler("cpu", init_scale=4.0)
+        for seed in range(4):
+            scaler.scale(torch.ones(()))
+            gradients(module.parameters(), seed)
+            if seed == 1:
+                next(module.parameters()).grad[0] = float("inf")
+            before = [weight.detach().clone() for weight in module.parameters()]
+            scaler.unscale_(optimizer)
+            assert not optimizer._step_supports_amp_scaling if seed else True
+            with NoWaits() if ours and seed else nullcontext():
+                scaler.step(optimizer)
+                scaler.update()
+            same = map(torch.equal, before, module.parameters())
+            assert all(same) if seed == 1 else not any(same)
+        assert scaler.get_scale() == 2.0
+        found.append(list(module.parameters()))
+    for plain, own in zip(*found, strict=True):
+        torch.testing.assert_close(own, plain, rtol=1e-6, atol=1e-7)
+
+
+def test_muon_skips_a_step_as_fused_adam_does():
+    module = small_module(spoken_grid(seed=5))
+    other = deepcopy(module)
+    optimizer, twin = (optimizer_of("muon", one, 0.1, (0.8, 0.9)) for one in (module, other))
+    for seed, finite in ((0, True), (1, False), (2, True)):
+        gradients(module.parameters(), seed)
+        if not finite:
+            for weight in module.parameters():
+                weight.grad.fill_(float("nan"))
+        optimizer.found_inf = torch.tensor(0.0 if finite else 1.0)
+        optimizer.step()
+        if finite:
+            gradients(other.parameters(), seed)
+            twin.step()
+    for own, plain in zip(module.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(own, plain, rtol=1e-6, atol=1e-7)

@@ -12,7 +12,9 @@ from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.decoder import attention, flex
 from duplexmt.decoder.blocks import whole_block
+from duplexmt.grid.cells import Cells
 from duplexmt.kernels import triton_use
+from duplexmt.policy.plan import SPARE
 from duplexmt.training.base import COMPILED, far_apart
 from tests.commands import run
 from tests.helpers import spoken_grid, tiny_prefix, tiny_tokenizer
@@ -34,6 +36,15 @@ WEIGHED = {"emit_loss": "regret", "lm_cells": "drawn_visits"}
 
 def row_module(prefixes=False, **values):
     module = small_module(spoken_grid(seed=5, attention="exact", input_attends_output=False).double(), **values)
+    if prefixes:
+        module.tokens = stream_tokens(tiny_tokenizer(), **PREFIXES)
+    module._trainer = SimpleNamespace(current_epoch=1)
+    return module
+
+
+def grid_module(prefixes=False, options=None, **values):
+    """Of the paper's grid."""
+    module = small_module(spoken_grid(seed=5, **options or {}).double(), **values)
     if prefixes:
         module.tokens = stream_tokens(tiny_tokenizer(), **PREFIXES)
     module._trainer = SimpleNamespace(current_epoch=1)
@@ -74,6 +85,10 @@ def filled(module, batch, more=40, size=None):
     sizes = [module.planner.size(pair, 1) for pair in examples_of(module)]
     tokens, wanted = map(sum, zip(*sizes, strict=True))
     plan = module.planner(batch, 1, size or (-(-(tokens + more) // 128) * 128, wanted + more // 2))
+    if isinstance(plan.layout, Cells):
+        assert int(plan.real.sum()) == sum(X * Y for X, Y in plan.cells.shapes)
+        assert len(plan.layout) == len(plan.labels) > tokens
+        return replace(batch, plan=plan)
     assert (len(plan.layout.pair), len(plan.labels)) == (len(plan.tokens), len(plan.layout.targets))
     assert int((plan.layout.pair >= 0).sum()) == tokens
     assert int(plan.real.sum()) == wanted
@@ -91,8 +106,24 @@ def filled(module, batch, more=40, size=None):
         lambda p: prefix_module(2, p),
         lambda p: prefix_module("multi", p),
         lambda p: prefix_module(None, p),
+        lambda p: grid_module(p),
+        lambda p: grid_module(p, **WEIGHED),
+        lambda p: grid_module(p, {"input_attends_output": False, "softmax": "separate"}, lm_cells="visits"),
+        lambda p: grid_module(p, {"anchor": "visible_length"}),
     ],
-    ids=["rows", "drawn words", "visits", "all rows", "wait-k", "multi-path", "offline"],
+    ids=[
+        "rows",
+        "drawn words",
+        "visits",
+        "all rows",
+        "wait-k",
+        "multi-path",
+        "offline",
+        "paper",
+        "paper's drawn words",
+        "I←O off",
+        "visible length",
+    ],
 )
 def test_a_packed_batch_has_the_loss_and_gradients_of_the_pairs_alone(made, prefixes):
     module = made(prefixes)
@@ -117,23 +148,30 @@ def test_sizes_are_those_of_the_plan_and_their_mean_is_that_over_epochs():
 
 
 def spy(blocks, calls):
-    """Notes the lengths of the lists that go through compiled layers."""
-    whole = blocks.whole
-    blocks.whole = lambda *inputs: calls.append(len(inputs[1])) or whole(*inputs)
+    """Notes the lengths of the lists that go through compiled layers, or the ends of layers."""
+    name = "finish" if blocks.whole is None else "whole"
+    compiled = getattr(blocks, name)
+    setattr(blocks, name, lambda *inputs: calls.append(len(inputs[1])) or compiled(*inputs))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "recompute"),
-    [(lambda: row_module(rows=3, **WEIGHED), "nothing"), (lambda: prefix_module("multi"), "layers")],
-    ids=["rows", "multi-path"],
+    [
+        (lambda: row_module(rows=3, **WEIGHED), "nothing"),
+        (lambda: prefix_module("multi"), "layers"),
+        (lambda: grid_module(), "nothing"),
+    ],
+    ids=["rows", "multi-path", "paper"],
 )
 def test_compiled_layers_give_the_losses_and_gradients_of_plain_ones_and_are_compiled_once(made, recompute):
     torch._dynamo.reset()
     module, calls = made().train(), []
     batch = filled(module, collate(examples_of(module)))
     module._trainer = SimpleNamespace(current_epoch=2)
-    other = filled(module, collate(examples_of(module)[::-1]), size=(len(batch.plan.tokens), len(batch.plan.labels)))
+    cells, paper = len(batch.plan.labels), isinstance(batch.plan.layout, Cells)
+    size = (cells, len(batch.plan.layout.x) - SPARE) if paper else (len(batch.plan.tokens), cells)
+    other = filled(module, collate(examples_of(module)[::-1]), size=size)
     expected = [with_gradients(module, one) for one in (batch, other)]
     module.model.recompute(recompute)
     module.model.compile_blocks(constant=True)
@@ -143,7 +181,7 @@ def test_compiled_layers_give_the_losses_and_gradients_of_plain_ones_and_are_com
             loss, found = with_gradients(module, one)
         torch.testing.assert_close(loss, expected[number][0], rtol=1e-7, atol=0)  # cosines are in float32
         assert_same(found, expected[number][1], 1e-5)
-    assert set(calls) == {len(batch.plan.tokens)}
+    assert set(calls) == ({cells, 2 * cells} if paper else {len(batch.plan.tokens)})
 
 
 @torch.no_grad()
@@ -252,13 +290,16 @@ def test_accumulated_packed_batches_give_the_gradients_of_all_pairs_at_once(tmp_
 
 
 @pytest.mark.slow
-def test_the_command_trains_on_packed_lists_and_records_their_length(tmp_path):
+@pytest.mark.parametrize("system", ["waitk", "grid"])
+def test_the_command_trains_on_packed_lists_and_records_their_length(tmp_path, system):
     small = ["experiment=smoke", "data.train_size=120", "training.sample_size=0", "demonstrate=0", "probes.count=0"]
     folder = tmp_path / "run"
-    done = run("train.py", *small, "system=waitk", "data.batch_tokens=512", f"hydra.run.dir={folder}")
+    done = run("train.py", *small, f"system={system}", "data.batch_tokens=512", f"hydra.run.dir={folder}")
     assert done.returncode == 0, done.stderr
     recorded = json.loads((folder / "model" / "duplexmt.json").read_text())["data"]
     assert recorded["batch_tokens"] == 512
-    refused = run("train.py", *small, "data.batch_tokens=512", f"hydra.run.dir={tmp_path / 'no'}")
-    assert refused.returncode != 0
-    assert "data.batch_tokens=512" in refused.stderr
+    if system == "grid":
+        exact = "model.attention=exact", "data.batch_tokens=512", f"hydra.run.dir={tmp_path / 'no'}"
+        refused = run("train.py", *small, *exact)
+        assert refused.returncode != 0
+        assert "data.batch_tokens=512: exact attention of rows that read each other" in refused.stderr

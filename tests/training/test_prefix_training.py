@@ -27,6 +27,7 @@ from .small_run import (
     small_data,
     small_module,
     small_prefix_module,
+    small_row_module,
     small_sample,
     small_trainer,
 )
@@ -80,8 +81,14 @@ def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, bat
 
 @pytest.mark.slow
 def test_two_processes_give_the_gradients_of_one(tmp_path):
-    for folder, k in zip(gradients_of_two_processes(tmp_path, "3,2,2", "3,2,multi"), (2, "multi"), strict=True):
-        assert_same(torch.load(folder / "gradients.pt", weights_only=True), first_gradients(folder, 12, k=k))
+    """Of padded batches, and of packed lists, of which one process takes all pairs at once without packing."""
+    made = {"3,2,2": 2, "3,2,multi": "multi", "512,1,multi": "multi", "256,2,2": 2, "1024,1,rows": "rows"}
+    for folder, k in zip(gradients_of_two_processes(tmp_path, *made), made.values(), strict=True):
+        (one := folder / "one").mkdir()
+        module = {"made": small_row_module} if k == "rows" else {"k": k}
+        assert_same(torch.load(folder / "gradients.pt", weights_only=True), first_gradients(one, 12, **module))
+        two, alone = (torch.load(place / "loss.pt", weights_only=True) for place in (folder, one))
+        torch.testing.assert_close(two, alone, rtol=1e-7, atol=0)
 
 
 def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_always_seen():

@@ -290,7 +290,7 @@ def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator
     ("given", "message"),
     [
         ({"device": "tpu9"}, "device='tpu9'"),
-        ({"quantize": "int3"}, "quantize=int3: must be 'int8'"),
+        ({"quantize": "int3"}, "quantize=int3: must be 'int8' or 'bfloat16'"),
         ({"run_as": "guess"}, "run_as='guess': must be one of grid, waitk"),
         ({"run_as": "waitk", "setting": 3}, "holds a grid model, which cannot be run as that"),
         ({"setting": 3}, "setting=3: of what"),
