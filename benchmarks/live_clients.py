@@ -1,12 +1,13 @@
 """For serve_load.py: a server, clients of it that speak by the clock, and the text that translate.py would show.
 
-The clients know docs/protocol.md and the package `websockets`, nothing of duplexmt.
+`Speaker` knows docs/protocol.md and the package `websockets`, nothing of duplexmt; a `Reviser` is the Python client.
 """
 
 import asyncio
 import json
 import math
 import os
+import random
 import re
 import signal
 import subprocess
@@ -25,10 +26,13 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
+from duplexmt.serving.client import AsyncClient, ServerError
+
 ROOT = Path(__file__).resolve().parents[1]
 LOCAL = "127.0.0.1"
 TICK = 0.2  # seconds between two messages of a speaker
 ACKNOWLEDGE = 0.5
+MISHEARD = 0.3  # of a reviser's ticks
 LONGEST_START, LONGEST_STOP = 300.0, 30.0  # seconds
 SETTLED = 90.0  # seconds in which sessions without a client have to be gone
 RESTART, BUSY, UNKNOWN_SESSION = 1012, 1013, 4404
@@ -180,6 +184,31 @@ class Reference:
             self.characters += len(text)
         return self._known[text]
 
+    def revised(self, text: str, made: list[tuple[int, str, str]], counts: list[int]) -> str:
+        """What is shown of a text in which these replacements were made, each once so many events had been told."""
+        from duplexmt.model_folder.live import live_text
+        from duplexmt.streaming.live import LiveDriver, LiveEvent
+        from duplexmt.streaming.live_text import LineEnd
+
+        driver = LiveDriver(self.engine, text_seconds=0.0)  # one event a step
+        translator = driver.join(live_text(self.loaded, self.engine, None, True))
+        shown, given = list[str](), 0
+
+        def step(most: float) -> None:
+            while len(shown) < most and driver.goes_on:
+                shown.extend(found.text for _, found in driver.step() if isinstance(found, LiveEvent | LineEnd))
+
+        for (place, had, new), count in zip(made, counts, strict=True):
+            translator.give(translator.text.take((text[:place] + had)[given:]))
+            step(count)
+            if len(shown) != count or translator.replace(place, new) is not None:
+                return f"{''.join(shown)} and no replacement at {place}"
+            given = place + len(new)
+        translator.give(translator.text.take(text[given:]))
+        translator.give(translator.text.end())
+        step(math.inf)
+        return "".join(shown)
+
     def pace(self, tokens_per_second: float) -> float:
         """Characters a second with so many tokens, on average of all texts so far."""
         return tokens_per_second * self.characters / (self.reads - self.sentences)
@@ -249,6 +278,10 @@ class Speaker:
     credit: int = 0
     asked: float = 0.0
     written: str = ""
+
+    def expected(self, reference: Reference) -> str:
+        """What there is to be shown of it."""
+        return reference(self.text)
 
     def there(self, now: float) -> int:
         """Characters that have been spoken."""
@@ -364,6 +397,97 @@ class Speaker:
                 heard = now
             next_tick = self.begin + (math.floor((now - self.begin) / TICK) + 1) * TICK
             await asyncio.sleep(max(0.0, next_tick - clock()))
+
+
+class Corrected(AsyncClient):
+    """A client that notes the replacements that the server has made.
+
+    Attributes:
+        made: position, what the server had there, and what it has now.
+        connections: that were made.
+    """
+
+    def __init__(self, url: str, **values: Any) -> None:
+        super().__init__(url, **values)
+        self.made: list[tuple[int, str, str]] = []
+        self.connections = 0
+
+    def _acknowledged_text(self, at: int, replaced: int, is_first: bool) -> None:
+        self.connections += is_first
+        if replaced != self._replaced and self._asked is not None:
+            place, text, had = self._asked
+            self.made.append((place, had, text))
+        super()._acknowledged_text(at, replaced, is_first)
+
+    async def correct(self, place: int, text: str) -> None:
+        """Replace, and wait until that is so."""
+        self.send(text, replace=place)
+        while self._asked is not None or self._stale is not None:
+            await asyncio.sleep(0.01)
+
+
+@dataclass
+class Reviser:
+    """One who speaks by the clock, and is misheard now and then: what was said last is put right a moment later.
+
+    Attributes:
+        url, text, pace, begin, deadline: see `Speaker`.
+        draw: of what is misheard, and when.
+        made: see `Corrected`.
+    """
+
+    url: str
+    text: str
+    pace: float
+    begin: float
+    deadline: float
+    draw: random.Random
+    written: str = ""
+    done: bool = False
+    closes: list[int] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    events: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    made: list[tuple[int, str, str]] = field(default_factory=list)
+
+    async def run(self) -> "Reviser":
+        """Speak, until all is translated or the deadline comes."""
+        clock = asyncio.get_running_loop().time
+        self.begin = self.begin or clock()
+        try:
+            async with asyncio.timeout(self.deadline - clock()), Corrected(self.url) as client:
+                listening = asyncio.create_task(self._listen(client, clock))
+                await self._speak(client, clock)
+                await listening
+                self.made, self.done = client.made, True
+                self.closes = [1006] * (client.connections - 1) + [1000]
+        except (TimeoutError, ServerError) as error:
+            self.errors.append(repr(error))
+        return self
+
+    async def _listen(self, client: Corrected, clock: Any) -> None:
+        async for event in client:
+            self.events.append((clock(), event))
+            self.written += event["text"]
+
+    async def _speak(self, client: Corrected, clock: Any) -> None:
+        said = 0
+        while said < len(self.text):
+            await asyncio.sleep(TICK)
+            there = int((clock() - self.begin) * self.pace)
+            part = self.text[said:there]
+            if part.isalnum() and self.draw.random() < MISHEARD:
+                client.send("".join(self.draw.choices([*filter(str.isalnum, self.text)], k=self.draw.randint(1, 3))))
+                await asyncio.sleep(self.draw.uniform(0.0, 2 * TICK))
+                await client.correct(said, part)
+            elif part:
+                client.send(part)
+            said += len(part)
+        client.end()
+
+    def expected(self, reference: Reference) -> str:
+        """What there is to be shown of it."""
+        counts = [number for number, (_, event) in enumerate(self.events) if event["event"] == "replaced"]
+        return reference.revised(self.text, self.made, counts)
 
 
 def code_of(closed: ConnectionClosed) -> int:

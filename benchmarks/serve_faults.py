@@ -41,6 +41,7 @@ from benchmarks.live_clients import (
     LOCAL,
     RESTART,
     Reference,
+    Reviser,
     Served,
     Speaker,
     code_of,
@@ -104,7 +105,7 @@ class Campaign:
             reference(text)  # now, as it takes time
         self.faults: Counter[str] = Counter()
         self.failures: list[str] = []
-        self.compared = self.changed = self.bystanders = self.affected = 0
+        self.compared = self.changed = self.bystanders = self.affected = self.replacements = 0
         self.engine_is_mine = asyncio.Lock()
         self.over = False
         self.served: Served
@@ -130,6 +131,7 @@ class Campaign:
             "first_failures": self.failures[:5],
             "texts_compared": self.compared,
             "texts_lost_or_changed": self.changed,
+            "replacements": self.replacements,
             "bystanders": self.bystanders,
             "bystanders_affected": self.affected,
             "engines_started": int(found["duplexmt_engines_total"]),
@@ -153,7 +155,7 @@ class Campaign:
 
     async def _stand_by(self) -> None:
         while not self.over:
-            speaker = self.speaker(self.served.url, self.draw)
+            speaker = self.someone(self.served.url, self.draw)
             try:
                 await self.whole(speaker)
                 expect(speaker.closes == [1000] and not speaker.errors, f"closes {speaker.closes}, {speaker.errors}")
@@ -182,16 +184,34 @@ class Campaign:
         deadline = asyncio.get_running_loop().time() + PATIENCE
         return kind(url, text or draw.choice(self.texts), PACE, silence=4.0, deadline=deadline, **values)
 
-    async def whole(self, speaker: Speaker) -> None:
+    def someone(self, url: str, draw: random.Random) -> Any:
+        """One who speaks one of the texts; every third has words of it replaced."""
+        if draw.random() < 2 / 3:
+            return self.speaker(url, draw)
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        return Reviser(url, draw.choice(self.texts), PACE, 0.0, deadline, random.Random(draw.random()))
+
+    async def whole(self, speaker: Any) -> None:
         """Have one speak, who must be shown all of the translation, and nothing else."""
         await speaker.run()
         told = f"done={speaker.done}, closes {speaker.closes}, {speaker.errors[-1:]}"
-        self.compare(speaker.written, speaker.text, told, well=speaker.done)
+        expected = speaker.expected(self.reference) if speaker.done else None
+        self.replacements += len(getattr(speaker, "made", ()))
+        self.compare(speaker.written, speaker.text, told, well=speaker.done, expected=expected)
 
-    def compare(self, written: str, text: str, told: str = "", *, well: bool = True, whole: bool = True) -> None:
+    def compare(
+        self,
+        written: str,
+        text: str,
+        told: str = "",
+        *,
+        well: bool = True,
+        whole: bool = True,
+        expected: str | None = None,
+    ) -> None:
         """Count what was shown of a text: it must be all of its translation, or (not `whole`) a beginning, and have
         ended well; else raise `FaultError`, with what else is told."""
-        expected = self.reference(text)
+        expected = self.reference(text) if expected is None else expected
         begins = expected.startswith(written)
         right = written == expected if whole else begins
         self.compared += 1
@@ -207,7 +227,7 @@ async def network(campaign: Campaign, draw: random.Random, kind: Kind) -> None:
     after = draw.randrange(0, 600) if draw.random() < 0.3 else draw.randrange(600, 4_000)
     fault = Fault(kind, after, draw.uniform(0.5, 3.0))
     async with FaultProxy(campaign.served.port, [fault]) as proxy:
-        await campaign.whole(campaign.speaker(proxy.url, draw))
+        await campaign.whole(campaign.someone(proxy.url, draw))
         expect(proxy.injected == [fault], "nothing has happened")
 
 

@@ -4,17 +4,19 @@
     python benchmarks/serve_load.py --model-folder runs/latest/model --quick     # a little of each
     python benchmarks/serve_load.py --model-folder … --only faults,churn --seed 3
 
-    load        speakers who speak by the clock, whether answers come or not, beside connected ones who are silent
+    load        speakers who speak by the clock, whether answers come or not, beside connected ones who are silent; a
+                third of the speakers are misheard now and then, and have their last words replaced
     throughput  as many who have said all at once, beside the engine alone: on their sentences, and on equal ones of
                 their mean length along the path of `decode_latency.py`; the median of three turns
     overload    twice as many speakers as there are streams
     churn       connects and aborts at every moment of a session's begin
     faults      see serve_faults.py
 
-All of it goes over this machine's loopback. Latencies are from source token to write, policy waits left out (see
-`live_clients.latencies`), in units of S, the median step of the engine with as many streams, measured in the same run
-without a server. Every text is compared with that of translate.py's driver. The last line is JSON; `missed` names the
-targets that were not met. Ratios are of one run; on a machine that is busy otherwise they say little.
+All of it goes over this machine's loopback. Latencies are those of speakers who replace nothing, from source token to
+write, policy waits left out (see `live_clients.latencies`), in units of S, the median step of the engine with as many
+streams, measured in the same run without a server. Every text is compared with that of translate.py's driver, to which
+the same is done. The last line is JSON; `missed` names the targets that were not met. Ratios are of one run; on a
+machine that is busy otherwise they say little.
 """
 
 import argparse
@@ -29,6 +31,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,7 @@ from benchmarks.live_clients import (
     LOCAL,
     TICK,
     Reference,
+    Reviser,
     Served,
     Speaker,
     histogram_quantile,
@@ -195,7 +199,7 @@ async def watch_lag(found: list[float]) -> None:
         found.append(clock() - due)
 
 
-async def speak(speakers: list[Speaker], others: Iterable[Any] = ()) -> tuple[list[float], list[Any]]:
+async def speak(speakers: list[Any], others: Iterable[Any] = ()) -> tuple[list[float], list[Any]]:
     """Have all speak; the lag of this process, and what the others returned."""
     lags: list[float] = []
     lag = asyncio.create_task(watch_lag(lags))
@@ -206,20 +210,22 @@ async def speak(speakers: list[Speaker], others: Iterable[Any] = ()) -> tuple[li
 
 
 def speakers_of(
-    url: str, texts: list[str], count: int, pace: float, seconds: float, draw: random.Random
-) -> list[Speaker]:
-    """Speakers who begin within a second from now."""
+    url: str, texts: list[str], count: int, pace: float, seconds: float, draw: random.Random, revising: int = 0
+) -> list[Any]:
+    """Speakers who begin within a second from now; so many of them are revisers."""
     now = asyncio.get_running_loop().time()
-    made = []
+    made: list[Any] = []
     for number in range(count):
         begin = now + 1.0 + draw.random() + number % 5 * TICK / 5
-        made.append(Speaker(url, texts[number % len(texts)], pace, begin=begin, deadline=begin + 2 * seconds + 60))
+        who: Any = Speaker if number >= revising else partial(Reviser, draw=random.Random(draw.random()))
+        made.append(who(url, texts[number % len(texts)], pace, begin=begin, deadline=begin + 2 * seconds + 60))
     return made
 
 
-def all_latencies(speakers: list[Speaker], reference: Reference, step: float) -> list[float]:
+def all_latencies(speakers: list[Any], reference: Reference, step: float) -> list[float]:
     """Of all writes to those whose text was translated as a whole; the others are counted by `wrong`."""
-    whole = [speaker for speaker in speakers if speaker.done and speaker.written == reference(speaker.text)]
+    plain = [speaker for speaker in speakers if isinstance(speaker, Speaker)]
+    whole = [speaker for speaker in plain if speaker.done and speaker.written == reference(speaker.text)]
     return [seconds for speaker in whole for seconds in latencies(speaker, reference.due(speaker.text), step)]
 
 
@@ -232,11 +238,11 @@ def of_steps(found: list[float], step: float) -> dict[str, float]:
     return row
 
 
-def wrong(speakers: list[Speaker], reference: Reference) -> dict[str, int]:
+def wrong(speakers: list[Any], reference: Reference) -> dict[str, int]:
     """What should not be: texts that are other than translate.py's, connections that were not one."""
     return {
         "speakers": len(speakers),
-        "texts_lost_or_changed": sum(not s.done or s.written != reference(s.text) for s in speakers),
+        "texts_lost_or_changed": sum(not s.done or s.written != s.expected(reference) for s in speakers),
         "disturbed": sum(s.closes != [1000] or bool(s.errors) for s in speakers),
     }
 
@@ -252,7 +258,8 @@ async def load(
     with Served(asked.model_folder, *settings) as served:
         empty, before = served.each(resident), served.metrics()
         if "load" in asked.only:
-            speakers = speakers_of(served.url, texts["load"], asked.active, pace, asked.seconds, draw)
+            revising = -(-asked.active // 3)
+            speakers = speakers_of(served.url, texts["load"], asked.active, pace, asked.seconds, draw, revising)
             until, computed = clock() + asked.seconds, served.each(processor)
             others = [silent(served.url, until) for _ in range(asked.connected - asked.active)]
             lags, lasted = await speak(speakers, others)
@@ -266,6 +273,8 @@ async def load(
                 "characters_per_second": pace,
                 **of_steps(found, step),
                 **wrong(speakers, reference),
+                "revisers": revising,
+                "replacements": sum(len(speaker.made) for speaker in speakers[:revising]),
                 "silent_disturbed": lasted.count(False),
                 "step_ms_mean": 1000
                 * (after["duplexmt_step_seconds_sum"] - before["duplexmt_step_seconds_sum"])

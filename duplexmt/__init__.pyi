@@ -3,6 +3,7 @@ from .serving.client import Client as Client
 from .serving.client import ServerError as ServerError
 from .streaming.events import End as End
 from .streaming.events import Read as Read
+from .streaming.events import Replaced as Replaced
 from .streaming.events import Write as Write
 from .streaming.live import LiveEvent as LiveEvent
 from .streaming.live_text import LineEnd as LineEnd

@@ -16,7 +16,7 @@ from unicodedata import category
 from data_prep.rules import WIDE
 
 from ..metrics.units import Unit
-from ..streaming.events import Read
+from ..streaming.events import End, Write
 from ..streaming.live import LiveEvent
 from ..streaming.live_text import LineEnd
 from .table import terminal_width
@@ -143,7 +143,7 @@ class CaptionFile:
 
     def take(self, live: LiveEvent | LineEnd) -> None:
         """Take down what an event writes."""
-        if isinstance(live, LiveEvent) and not isinstance(live.event, Read):
+        if isinstance(live, LiveEvent) and isinstance(live.event, Write | End):
             if live.event.stream != self._sentence:
                 self._end_cue()
                 self._sentence = live.event.stream

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
-from ..streaming.events import End, Event, Read, Write
+from ..streaming.events import End, Event, Read, Replaced, Write
 from ..streaming.live import LiveEvent
 from ..streaming.text import GrowingText
 from .table import terminal_width
@@ -77,6 +77,8 @@ class LiveReport:
         stopped = []
         for live in events:
             event = live.event
+            if isinstance(event, Replaced):
+                continue  # no command's text is replaced
             if event.stream != self._sentence:
                 self._sentences, self._sentence = self._sentences + 1, event.stream
             if self.form == "events":

@@ -103,6 +103,10 @@ class AsyncClient:
         self._seq = self._acknowledged = 0
         self._kept, self._begin = "", 0  # text that may be wanted again, and its position
         self._at = self._credit = 0  # what the server has, and how much more it takes
+        self._sent = 0  # how far text was sent on this connection
+        self._replaced = 0  # replacements that the server has made
+        self._stale: tuple[int, str] | None = None  # from where on it has other text than we; and which
+        self._asked: tuple[int, str, str] | None = None  # the replacement it is asked for: place, text, what it had
         self._boundary = 0  # where the last finished sentence ended
         self._flushes: list[int] = []
         self._theta: dict[str, Any] | None = None  # the `set` that is not yet confirmed
@@ -127,11 +131,31 @@ class AsyncClient:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    def send(self, text: str) -> None:
-        """More source text; it is sent as fast as the server takes it. ValueError for a lone surrogate."""
+    def send(self, text: str, replace: int | None = None) -> None:
+        """More source text; it is sent as fast as the server takes it.
+
+        Args:
+            text: that follows what was sent before; or, with `replace`, all there is from that position of the whole
+                text on. Should the server have translated some of that by then, an event `refused` says up to which
+                position, `source`, the text stays as it was; what follows there is replaced.
+            replace: not before the first sentence whose translation is not complete.
+
+        Raises:
+            ValueError: for a lone surrogate, after `end`, and for such a position.
+        """
         text.encode()
         if self._ended:
             raise ValueError("text after end(): begin another client")
+        if replace is not None:
+            end = self._begin + len(self._kept)
+            if not self._boundary <= replace <= end:
+                told = f"replace={replace}: must be from {self._boundary}, before which all is translated, to {end}"
+                raise ValueError(told)
+            self._flushes = [place for place in self._flushes if place <= replace]
+            place, stale = self._stale or (end, "")
+            if replace < place:
+                self._stale = replace, self._kept[replace - self._begin : place - self._begin] + stale
+            self._kept = self._kept[: replace - self._begin]
         self._kept += text
         self._wake.set()
 
@@ -219,8 +243,11 @@ class AsyncClient:
                     message = json.loads(await socket.recv())
                 if message["type"] == "ready":
                     self._greeted(message)
-                elif message["type"] == "error":
+                elif message["type"] == "error" and message["fatal"]:
                     self._refused = message
+                elif message["type"] == "error":
+                    if message["code"] == "replace" and self._asked is not None:
+                        self._stays(message["earliest"])
                 elif message["type"] == "engine":
                     self.engine = message["state"]
                 elif message["type"] == "done":
@@ -228,8 +255,9 @@ class AsyncClient:
                         await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
                     return 0.0
                 else:
-                    self._take(message)
-                    if message["type"] == "ack" and writer is None:
+                    is_first = message["type"] == "ack" and writer is None
+                    self._take(message, is_first)
+                    if is_first:
                         writer = asyncio.create_task(self._write(socket))
         except TimeoutError:
             return None
@@ -285,9 +313,55 @@ class AsyncClient:
         self._shown += len(event["text"])
         self._events.put_nowait(event)
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _acknowledged_text(self, at: int, replaced: int, is_first: bool) -> None:
+        """The server has the text up to `at`, after so many replacements; also, at first on a connection, what of the
+        last one had been lost."""
+        if replaced != self._replaced:
+            self._sent, self._asked, self._replaced = at, None, replaced
+        if is_first:
+            self._sent = at
+            if self._asked is not None:  # to be asked again, unless what it replaces was lost, too
+                place, text, had = self._asked
+                self._asked = (place, text, had[: at - place]) if at > place else None
+
+    def _stays(self, earliest: int) -> None:
+        """What the server has of the text up to a position stays as it is."""
+        place, _, had = self._asked or (self._sent, "", "")
+        first, stale = self._stale or (place, "")
+        if first < place:
+            place, had = first, stale[: place - first] + had
+        low = max(place, self._begin)
+        earliest = max(earliest, low)
+        kept, begin = self._kept, self._begin
+        self._kept = kept[: low - begin] + had[low - place : earliest - place] + kept[earliest - begin :]
+        self._stale = (earliest, had[earliest - place :]) if had[earliest - place :] else None
+        self._asked = None
+        self._events.put_nowait({"event": "refused", "text": "", "source": earliest})
+        self._wake.set()
+
+    def _replacement(self, asked: Any) -> dict[str, Any] | None:
+        """What has the server replace text, where it has other text than it should, and credit; unless that is what it
+        was asked already."""
+        if self._asked is None and self._stale is not None:
+            place, had = self._stale
+            if place < self._boundary:
+                self._asked = place, "", had[: self._sent - place]
+                self._stale = None
+                self._stays(self._boundary)
+                return None
+            text = self._kept[place - self._begin :][: self._limits["message_characters"]]
+            cost = min(place - self._boundary + len(text), self._limits["characters_burst"])
+            if cost > self._credit - (self._sent - self._at):
+                return None
+            self._asked, self._stale = (place, text, had[: self._sent - place]), None
+        if self._asked is None or self._asked is asked:
+            return None
+        return {"type": "text", "at": self._sent, "text": self._asked[1], "replace": self._asked[0]}
+
+    def _take(self, message: dict[str, Any], is_first: bool) -> None:
         self._heard = monotonic()
         if message["type"] == "ack":
+            self._acknowledged_text(message["at"], message.get("replaced", 0), is_first)
             self._at, self._credit = message["at"], message["credit"]
             self._flushes = [place for place in self._flushes if place >= self._at]
         elif message["type"] == "events":
@@ -305,13 +379,16 @@ class AsyncClient:
     async def _write(self, socket: ClientConnection) -> None:
         """Send what there is to be sent, as the server's limits allow."""
         rate = Bucket(0.9 * self._limits["messages_per_second"], 0.9 * self._limits["messages_burst"])
-        sent, flushed, changed, ended = self._at, set[int](), 0, False
+        flushed, changed, ended, asked_for = set[int](), 0, False, None
         acknowledged, confirmed = 0.0, False
         asked = monotonic()
         while True:
             self._wake.clear()
             message: dict[str, Any] | None = None
-            now, length = monotonic(), self._begin + len(self._kept)
+            now, length, sent = monotonic(), self._begin + len(self._kept), self._sent
+            if self._asked is None and self._stale is not None and self._stale[0] >= sent:
+                self._stale = None  # it has none of that
+            waits = self._asked is not None or self._stale is not None  # nothing else may be sent of the text
             pauses = [place for place in self._flushes if place >= sent and place not in flushed]
             room = min(
                 self._limits["message_characters"], self._credit - (sent - self._at), min(pauses, default=length) - sent
@@ -321,14 +398,16 @@ class AsyncClient:
                 self._acknowledged, acknowledged = self._seq, now
             elif self._theta is not None and self._theta["id"] != changed:
                 message, changed = self._theta, self._theta["id"]
-            elif room > 0:
+            elif (replacement := self._replacement(asked_for)) is not None:
+                message, asked_for = replacement, self._asked
+            elif room > 0 and not waits:
                 text = self._kept[sent - self._begin : sent - self._begin + room]
                 message = {"type": "text", "at": sent, "text": text}
-                sent += room
-            elif sent in pauses:
+                self._sent += room
+            elif sent in pauses and not waits:
                 message = {"type": "flush"}
                 flushed.add(sent)
-            elif self._ended and sent == length and not ended:
+            elif self._ended and sent == length and not ended and not waits:
                 message, ended = {"type": "end"}, True
             elif now - max(self._heard, asked) > PING:
                 message, asked = {"type": "ping"}, now
@@ -397,9 +476,9 @@ class Client:
         """`starting`, `ready` or `failed`, once the server said so."""
         return self._client.engine
 
-    def send(self, text: str) -> None:
-        """More source text."""
-        self._call(self._client.send, text)
+    def send(self, text: str, replace: int | None = None) -> None:
+        """More source text, or other text from a position on."""
+        self._call(self._client.send, text, replace)
 
     def flush(self) -> None:
         """The speaker pauses."""

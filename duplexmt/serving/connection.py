@@ -177,8 +177,10 @@ class Connection:
             self.hub.check_theta(message.theta, session.model)
             ask(**text.set(message.id, message.theta))
         elif isinstance(message, Flush):
+            session.check_answered()
             ask(**text.flush())
         elif isinstance(message, End):
+            session.check_answered()
             if self._gap:
                 raise Refused(Close.BAD_MESSAGE, f"end after a gap: send the text from at={session.received} on before")
             if not text.ended and not self.hub.draining:  # then text before it may not have been taken
@@ -197,6 +199,9 @@ class Connection:
         if len(message.text) > self.limits.message_characters:
             most = self.limits.message_characters
             raise Refused(Close.TOO_BIG, f"a text of {len(message.text)} characters: {most} at most")
+        if message.replace is not None:
+            return self._replace(session, message, message.replace)
+        session.check_answered()
         if session.open_text.ended and message.at + len(message.text) > session.received:
             raise Refused(Close.BAD_MESSAGE, "text after end: start a new session")
         if not self.hub.draining:
@@ -206,6 +211,16 @@ class Connection:
             if new := session.take(message.at, message.text):
                 self.hub.link.ask(**session.open_text.add(new))
         self.tell(session.ack())
+
+    def _replace(self, session: Session, message: Text, position: int) -> None:
+        if session.open_text.ended:
+            raise Refused(Close.BAD_MESSAGE, "text after end: start a new session")
+        if not session.received:
+            self.hub.check_streams()
+        if session.open_text.replacing is None and position < (earliest := session.open_text.position):
+            self.tell(session.refusal(earliest))
+        elif not self.hub.draining and (asked := session.replace(message.at, position, message.text)):
+            self.hub.link.ask(**asked)
 
     # --- out ---------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ import torch
 from ..model_folder.artifact import ModelFolder
 from ..model_folder.live import live_engine, live_text, load_live_model
 from ..model_folder.manifest import checksum
-from ..streaming.events import End, Read
+from ..streaming.events import End, Read, Replaced
 from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator
 from ..streaming.live_text import LineEnd, TextEnd
 from ..streaming.text import GrowingText
@@ -168,7 +168,8 @@ class Worker:
         return PARKING if any(driver.queue for driver in self.drivers) else HEARTBEAT
 
     def do(self, do: str, name: str, **values: Any) -> None:
-        """Do what the server asks for a text: join, text, flush, end, set, leave; `tell` asks for a sign of life."""
+        """Do what the server asks for a text: join, text, replace, flush, end, set, leave; `tell` asks for a sign of
+        life."""
         if do == "tell":
             self.asked = True
         elif do == "join":
@@ -181,6 +182,9 @@ class Worker:
             pass  # it has left
         elif do == "text":
             translator.give(translator.text.take(values["text"]))
+        elif do == "replace":
+            if places := translator.replace(values["position"], values["text"]):
+                self.out.setdefault(name, []).append(["refused", places.start])
         elif do == "flush":
             translator.give(translator.text.pause())
         elif do == "end":
@@ -235,6 +239,9 @@ class Worker:
         told = {"event": "", "sentence": event.stream, "source": found.position, "text": found.text}
         if isinstance(event, End):
             return ["end", told | {"event": "end", "reason": event.reason}]
+        if isinstance(event, Replaced):
+            self.sources.pop(name, None)
+            return ["replaced", told | {"event": "replaced", "tokens": event.tokens}]
         told["p_emit"], told["theta"] = event.emit_probability, found.theta
         if isinstance(event, Read):
             told["event"] = "read"

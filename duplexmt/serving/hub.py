@@ -315,18 +315,23 @@ class Hub:
     def _tell(self, session: Session, items: list[list[Any]]) -> None:
         """Tell a client of what a step has brought."""
         events: list[dict[str, Any]] = []
-        changes = []
+        answers = []
         for kind, *values in items:
             session.open_text.told(kind, *values)
-            if kind in ("read", "write", "end", "line"):
+            if kind in ("read", "write", "end", "replaced", "line"):
                 events.append(values[0])
+            if kind == "replaced":
+                session.has_replaced()
+                answers.append(session.ack())
+            elif kind == "refused":
+                answers.append(session.refusal(values[0]))
             elif kind == "set":
-                changes.append({"type": "set", "id": values[0], "seq": session.seq})
+                answers.append({"type": "set", "id": values[0], "seq": session.seq})
             elif kind == "done":
                 session.done = True
         connection = session.connection
-        for change in changes if connection is not None else ():
-            connection.tell(change)  # type: ignore[union-attr]
+        for answer in answers if connection is not None else ():
+            connection.tell(answer)  # type: ignore[union-attr]
         if events:
             self._lost.pop(session.name, None)
             frame, arrived = session.add(events)

@@ -56,6 +56,7 @@ class InnerClient:
         self.lines, self.done = [""], False
         self.changed = asyncio.Event()
         self.refused: Refused | None = None
+        self._earliest = 0  # position that can be replaced, as last told
         self.session: Session = hub.begin(self, Start(type="start", model=model_for(hub, languages)))
         self.session.heard = inf  # it does not have to send pings
         hub.connections.add(self)
@@ -71,6 +72,25 @@ class InnerClient:
         if not self.session.received:
             self.hub.check_streams()
         self.hub.link.ask(**self.session.open_text.add(self.session.take(self.session.received, text)))
+
+    async def replace(self, position: int, text: str) -> int | None:
+        """Have the text from a position on be another one.
+
+        Returns:
+            None; or the earliest position that could be replaced, where this one is before it: all stays then.
+
+        Raises:
+            Refused: see `give`.
+        """
+        if self.refused is not None:
+            raise self.refused
+        session, before = self.session, self.session.replaced
+        if position < session.open_text.position:
+            return session.open_text.position
+        self.hub.link.ask(**session.replace(session.received, position, text))  # type: ignore[arg-type]
+        while session.open_text.replacing is not None:
+            await self.more()
+        return None if session.replaced > before else self._earliest
 
     def end(self) -> None:
         """That was all the text."""
@@ -95,7 +115,9 @@ class InnerClient:
     # What a session has to tell.
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Nothing that anybody here waits for."""
+        """Whether a replacement came in time; nothing else that anybody here waits for."""
+        self._earliest = message.get("earliest", self._earliest)
+        self.changed.set()
 
     def tell_frame(self, frame: Frame) -> None:
         """More of the translation."""

@@ -72,11 +72,12 @@ class Watch(Message):
 
 
 class Text(Message):
-    """Source text."""
+    """Source text: what follows the text as far as `at`, or, with `replace`, its new end from that position on."""
 
     type: Literal["text"]
     at: Count
     text: str
+    replace: Count | None = None
 
 
 class Set(Message):
@@ -195,11 +196,12 @@ class Engine(Message):
 
 
 class Accepted(Message):
-    """Text has been taken as far as `at`; `credit` characters more may be sent now."""
+    """Text has been taken as far as `at`; `credit` characters more may be sent now. So many replacements were made."""
 
     type: Literal["ack"]
     at: Count
     credit: Count
+    replaced: Count | None = None  # where there were any
 
 
 class ReadEvent(Message):
@@ -238,6 +240,16 @@ class EndEvent(Message):
     reason: str
 
 
+class ReplacedEvent(Message):
+    """The text from `source` on is another one; so many tokens that had been read are taken back."""
+
+    event: Literal["replaced"]
+    sentence: Count
+    text: Literal[""]
+    source: Count
+    tokens: Count
+
+
 class LineEvent(Message):
     """A line of the source has ended."""
 
@@ -251,7 +263,7 @@ class Events(Message):
 
     type: Literal["events"]
     seq: Count
-    events: list[Annotated[ReadEvent | WriteEvent | EndEvent | LineEvent, Field(discriminator="event")]]
+    events: list[Annotated[ReadEvent | WriteEvent | EndEvent | ReplacedEvent | LineEvent, Field(discriminator="event")]]
 
 
 class SetDone(Message):
@@ -271,6 +283,7 @@ class Error(Message):
     message: str
     id: Count | None = None
     retry_after: float | None = None
+    earliest: Count | None = None  # position that could be replaced
 
 
 class GoAway(Message):

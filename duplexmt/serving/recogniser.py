@@ -2,8 +2,9 @@
 
 The client sends `init`, and then `update`s: the words of an utterance that its recogniser has committed, all of them
 each time, and whether the utterance has ended. The answer, `translation`, has the utterance's translation so far, which
-only grows. The tail that the recogniser has not committed is passed over: our policy, not a draft, decides when to
-write.
+only grows. Words that have changed since they were committed take the place of what they were, but for those whose
+sentence is over. The tail that the recogniser has not committed is passed over: our policy, not a draft, decides when
+to write.
 """
 
 import asyncio
@@ -29,6 +30,12 @@ class Wrong(Exception):
     """A message that is none: the protocol's code, and what is wrong."""
 
 
+def in_common(one: str, other: str) -> int:
+    """With how many characters both begin."""
+    differ = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differ, min(len(one), len(other)))
+
+
 class Recogniser:
     """A recogniser that is connected.
 
@@ -46,6 +53,7 @@ class Recogniser:
         self.utterance: Any = None  # the client's number of the one at hand
         self.words: list[str] = []  # of it, that were given
         self.lines = 0  # given that are over: the number of the line that the utterance is
+        self.begin = 0  # position in the session's text where it begins
 
     async def run(self, check_token: Callable[[str | None], None]) -> None:
         """Serve the client until either side ends it.
@@ -117,17 +125,12 @@ class Recogniser:
             self._new_utterance(update["utterance_id"])
         client = self.client
         assert client is not None
-        if words[: len(self.words)] != self.words:
-            why = "words that were committed have changed: commit them later"
-            await self._say(type="error", code="processing_failed", message=why, seq=update["seq"])
-            return
-        new, final = self._joined(words)[len(self._joined(self.words)) :], bool(update.get("is_final"))
-        self.words = words
-        client.give(new + "\n" * final)
+        final, known = bool(update.get("is_final")), self.words
+        await self._give(client, words, "\n" * final)
         if final:
             while len(client.lines) < self.lines + 2:  # the next one begins where this one is over
                 await client.more()
-        elif new:
+        elif self.words != known:
             with suppress(TimeoutError):
                 while True:
                     await asyncio.wait_for(client.more(), QUIET)
@@ -136,6 +139,24 @@ class Recogniser:
             self.utterance, self.words, self.lines = None, [], self.lines + 1
         told = {"seq": update["seq"], "utterance_id": update["utterance_id"], "committed_text": committed}
         await self._say(type="translation", final=final, **told)
+
+    async def _give(self, client: InnerClient, words: list[str], end: str) -> None:
+        """Have the utterance translated as it is now: its text goes on, or is another one as far as it is not over."""
+        before, text = self._joined(self.words), self._joined(words)
+        while (same := in_common(before, text)) < len(before):
+            earliest = await client.replace(self.begin + same, text[same:] + end)
+            if earliest is None:
+                self.words = words
+                return
+            begins = [len(self._joined(self.words[: n + 1])) - len(word) for n, word in enumerate(self.words)]
+            over = sum(place < earliest - self.begin for place in begins)
+            words = self.words[:over] + words[over:]
+            text = self._joined(words)
+            if not text.startswith(before[: earliest - self.begin]):  # a space before the first word that is left
+                words = self.words + words[len(self.words) :]
+                text = self._joined(words)
+        self.words = words
+        client.give(text[len(before) :] + end)
 
     def _new_utterance(self, number: Any) -> None:
         """Begin an utterance, in a new session where the one before has ended of itself."""
@@ -146,7 +167,7 @@ class Recogniser:
         elif self.words:  # of one that the client has left without saying so
             self.client.give("\n")
             self.lines += 1
-        self.utterance, self.words = number, []
+        self.utterance, self.words, self.begin = number, [], self.client.session.received
 
     def _words(self, update: dict[str, Any]) -> list[str]:
         """The words that an update has.

@@ -48,6 +48,7 @@ class Session:
         model: the name of its model.
         open_text: what another engine would have to know.
         received: code points of the text that have arrived.
+        replaced: replacements that were made.
         channel: on which others watch it.
         done: whether everything has been translated.
         connection: of its client; None while it is away.
@@ -70,7 +71,7 @@ class Session:
         self._key_before: str | None = None  # good until the client has confirmed `key`
         self._used_keys: set[str] = set()
         self.open_text = OpenText(self.name, model, theta, source_length)
-        self.received = 0
+        self.received = self.replaced = 0
         self.characters = Bucket(limits.characters_per_second, limits.characters_burst)
         self.credit_told = float(limits.characters_burst)
         self.seq, self.acknowledged = 0, 0
@@ -131,20 +132,68 @@ class Session:
         if at > self.received:
             return ""
         new = text[self.received - at :]
-        if not self.characters.take(len(new)):
-            held, more = self.characters.held, len(new)
-            told = f"{more} characters, where {int(held)} were allowed: wait for credit"
-            raise Refused(Close.RATE, told, max(0.0, more - held) / self.characters.rate)
+        self._spend(len(new))
         if new:
             self.received += len(new)
             self.texted = monotonic()
             self._arrived.append((self.received, self.texted))
         return new
 
+    def _spend(self, characters: int) -> None:
+        if not self.characters.take(characters):
+            held = self.characters.held
+            told = f"{characters} characters, where {int(held)} were allowed: wait for credit"
+            raise Refused(Close.RATE, told, max(0.0, characters - held) / self.characters.rate)
+
+    def replace(self, at: int, position: int, text: str) -> dict[str, Any] | None:
+        """Other text from a position on, for the engine, as far as is known here; None where it is asked already.
+
+        It costs what the engine has to take anew: all characters since the last boundary, the new ones among them; but
+        no more than a client can ever have.
+
+        Raises:
+            Refused: for a message that is none, and for more than the client has credit for.
+        """
+        if self.open_text.replacing == (position, text):
+            return None  # by a client that was away when it was answered
+        self.check_answered()
+        if at != self.received:
+            told = f"at={at} of a replacement: the text has {self.received} characters"
+            raise Refused(Close.BAD_MESSAGE, told)
+        if position > at:
+            raise Refused(Close.BAD_MESSAGE, f"replace={position}: more than at={at}, where the text ends")
+        self._spend(min(self.limits.characters_burst, max(0, position - self.open_text.position) + len(text)))
+        return self.open_text.replace(position, text)
+
+    def check_answered(self) -> None:
+        """Refuse what may not follow a replacement before it is answered.
+
+        Raises:
+            Refused: it is not.
+        """
+        if self.open_text.replacing is not None:
+            position, _ = self.open_text.replacing
+            raise Refused(Close.BAD_MESSAGE, f"wait for the answer to replace={position} before more is sent")
+
+    def has_replaced(self) -> None:
+        """The engine has made the replacement."""
+        self.received = self.open_text.position + len(self.open_text.text)
+        self.replaced += 1
+        self.texted = monotonic()
+        while self._arrived and self._arrived[-1][0] >= self.received:
+            self._arrived.pop()
+        self._arrived.append((self.received, self.texted))
+
+    def refusal(self, earliest: int) -> dict[str, Any]:
+        """What a client is told whose replacement came too late."""
+        told = f"replace: what is before {earliest} has been translated: give a position from {earliest} on"
+        return {"type": "error", "code": "replace", "fatal": False, "message": told, "earliest": earliest}
+
     def ack(self) -> dict[str, Any]:
         """How far the text has arrived, and how much more may come."""
         self.credit_told = self.characters.held
-        return {"type": "ack", "at": self.received, "credit": int(self.credit_told)}
+        told = {"type": "ack", "at": self.received, "credit": int(self.credit_told)}
+        return told | {"replaced": self.replaced} if self.replaced else told
 
     # --- its frames --------------------------------------------------------------------------------------------------
 

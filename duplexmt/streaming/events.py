@@ -37,6 +37,14 @@ class End:
     calls: int = field(default=0, compare=False)  # of the model, for this translation
 
 
+@dataclass(slots=True)
+class Replaced:
+    """The source of a live text is another one from a position on; what was written stays."""
+
+    stream: int  # the sentence at hand, or the next one
+    tokens: int  # that it had read last, its end token among them, and that are taken back; `Read`s follow anew
+
+
 Event = Read | Write | End
 
 

@@ -11,12 +11,13 @@ What a text leads to depends on nothing else: neither on how it was cut on its w
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
 from ..policy.knobs import check_theta
 from .engine import Engine
-from .events import End, Event, Read, Write
+from .events import End, Event, Read, Replaced, Write
 from .live_text import LineEnd, LiveText, Part, SentenceBegin, SentenceEnd, Settled, TextEnd
 from .stream import Stream
 
@@ -25,7 +26,7 @@ from .stream import Stream
 class LiveEvent:
     """An event of a live text."""
 
-    event: Event  # its `stream` is the number of the sentence
+    event: Event | Replaced  # its `stream` is the number of the sentence
     characters: int  # that had arrived when the last visible token was settled, since the last line or sentence end
     position: int = field(default=0, compare=False)  # the same in the whole text
     theta: float | None = field(default=None, compare=False)  # by which it was decided
@@ -41,6 +42,7 @@ class Boundary:
 
 
 Found = LiveEvent | LineEnd | TextEnd | Boundary  # what a step brings for a text
+TAKEN_UP = "read", "written", "reads", "over", "begun"  # of a sentence, where another one takes its place
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class Sentence:
     written: list[int] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)  # tokens read when each was written
     over: bool = False
+    begun: bool = False  # to be read, even if all of that was taken back
 
 
 def longest_sentence(engine: Engine) -> int:
@@ -178,6 +181,8 @@ class LiveTranslator:
 
     Attributes:
         text: see there.
+        last: boundary, from which on the text may still be replaced.
+        untold: what the next step tells first.
         sentence: the one at hand.
         stream: of the sentence, unless it waits for one.
         sentences: number of sentences begun.
@@ -187,6 +192,8 @@ class LiveTranslator:
     def __init__(self, driver: LiveDriver, text: LiveText, theta: float | None, source_length: int | None) -> None:
         self.driver, self.text, self.source_length = driver, text, source_length
         self.inputs: deque[Iterator[Part | None]] = deque()
+        self.last = Boundary(0, {"text": text.state(), "sentences": 0, "line_has_begun": False})
+        self.untold = list[Found]()
         self.sentence: Sentence | None = None
         self.stream: Stream | None = None
         self.sentences = 0
@@ -194,33 +201,43 @@ class LiveTranslator:
         self._theta = theta
         self._taken_up: dict[str, Any] | None = None  # how far the next sentence had come elsewhere
 
-    # --- alone: what a part of the text leads to, until all texts of the driver wait ---------------------------------
-
-    def feed(self, text: str) -> Iterator[LiveEvent]:
-        """Take characters that have arrived; the events they bring about."""
-        return self._run(self.text.take(text))
-
-    def pause(self) -> Iterator[LiveEvent]:
-        """Let go what is held back: nothing has arrived for a while."""
-        return self._run(self.text.pause())
-
-    def finish(self) -> Iterator[LiveEvent]:
-        """End the sentence, if there is one."""
-        return self._run(self.text.finish())
-
-    def _run(self, parts: Iterator[Part | None]) -> Iterator[LiveEvent]:
-        self.give(parts)
-        while self.driver.goes_on:
-            for translator, found in self.driver.step():
-                if translator is self and isinstance(found, LiveEvent):
-                    yield found
-
-    # --- beside others -----------------------------------------------------------------------------------------------
-
     def give(self, parts: Iterator[Part | None]) -> None:
         """Have the driver's next steps take this, after what was given before: `text.take(…)`, say."""
         self.inputs.append(parts)
         self.driver.due[self] = None
+
+    def replace(self, position: int, text: str) -> range | None:
+        """Have the text from a position on be another one, whatever of it was given, taken or read.
+
+        What was written of the sentence at hand stays, and the model goes on from it as if it had stood there with only
+        those tokens read that are settled by the text up to the position.
+
+        Returns the positions from the sentence at hand on where it is none of them, and all stays.
+        """
+        sentence, parts, part, back = self.sentence, list[Part | None](), None, 0
+        is_over = sentence is not None and sentence.over and sentence.source_ended
+        last = self._boundary() if is_over else self.last
+        places = range(last.position, last.position + len("".join(self.text.given)) + 1)
+        if position not in places:
+            return places
+        if is_over:
+            self.untold.append(last)
+        elif sentence is not None:
+            self._taken_up = {name: getattr(sentence, name) for name in TAKEN_UP}
+        self.close()
+        self._stand_at(last)
+        again = self.text.again(last.state["text"], position)
+        for part in again:
+            parts.append(part)
+            if isinstance(part, SentenceEnd | LineEnd):
+                break
+        if (up := self._taken_up) is not None and not isinstance(part, SentenceEnd) and not up["over"]:
+            back = max(0, up["read"] - len(self.text.tokens))
+            up["read"] -= back
+            up["reads"] = [min(read, up["read"]) for read in up["reads"]]
+        self.untold.append(LiveEvent(Replaced(self.sentences, back), self.text.characters, position, self.theta))
+        self.give(chain(parts, again, self.text.take(text)))
+        return None
 
     @property
     def theta(self) -> float | None:
@@ -234,22 +251,21 @@ class LiveTranslator:
             self.stream.theta = theta
         self._want_stream()
 
-    def restore(
-        self, state: dict[str, Any] | None, read: int, written: list[int], reads: list[int], over: bool
-    ) -> None:
+    def restore(self, state: dict[str, Any] | None, **sentence: Any) -> None:
         """Go on with a text that another driver has begun, before anything is given.
 
         Args:
             state: of its last `Boundary`; None where there was none yet.
-            read: tokens read of the sentence after that.
-            written: tokens written there.
-            reads: tokens read when each of these was written.
-            over: whether its translation is.
+            sentence: `TAKEN_UP` of the one after that.
         """
-        self._taken_up = {"read": read, "written": list(written), "reads": list(reads), "over": over}
+        self._taken_up = sentence
         if state is not None:
-            self.sentences, self.line_has_begun = state["sentences"], state["line_has_begun"]
-            self.give(self.text.restore(state["text"]))
+            self.text.restore(state["text"])
+            self._stand_at(Boundary(self.text.position, state))
+
+    def _stand_at(self, boundary: Boundary) -> None:
+        self.sentence, self.last = None, boundary
+        self.sentences, self.line_has_begun = boundary.state["sentences"], boundary.state["line_has_begun"]
 
     def close(self) -> None:
         """Leave the driver, whatever is still to come."""
@@ -260,8 +276,10 @@ class LiveTranslator:
 
     # --- the driver's side -------------------------------------------------------------------------------------------
 
-    def take(self, until: float) -> "Iterator[LineEnd | TextEnd | Boundary]":
+    def take(self, until: float) -> "Iterator[Found]":
         """Take what was given until the sentence's end, which has to be written first, or until time is up."""
+        while self.untold:
+            yield self.untold.pop(0)
         while self.inputs:
             if self.sentence is not None and self.sentence.source_ended:
                 if not self.sentence.over:
@@ -289,19 +307,28 @@ class LiveTranslator:
                 if self.stream is not None:
                     self.stream.end()
                 self._want_stream()
-            elif isinstance(part, LineEnd):
+            elif isinstance(part, LineEnd | TextEnd):
+                yield from self._without_source(part.position)
                 self.line_has_begun = False
                 yield part
-                yield self._boundary()
-            elif isinstance(part, TextEnd):
-                yield part
+                if isinstance(part, LineEnd):
+                    yield self._boundary()
             if perf_counter() > until:
                 self.driver.due[self] = None
                 return
 
     def _boundary(self) -> Boundary:
         state = {"text": self.text.state(), "sentences": self.sentences, "line_has_begun": self.line_has_begun}
-        return Boundary(self.text.position, state)
+        before, self.last = self.last, Boundary(self.text.position, state)
+        self.text.forget(self.last.position - before.position)
+        return self.last
+
+    def _without_source(self, position: int) -> Iterator[LiveEvent]:
+        """End the sentence, where it has begun and the line that now ends has no text for it any more."""
+        up, self._taken_up = self._taken_up, None
+        if up is not None and up["begun"] and not up["over"]:
+            yield LiveEvent(End(self.sentences, "no_source"), 0, position, self.theta)
+            self.sentences += 1
 
     def _want_stream(self) -> None:
         """Queue up, should the sentence go on without a stream."""
@@ -345,8 +372,8 @@ class LiveTranslator:
         sentence = self.sentence
         text = getattr(event, "text", "")
         if isinstance(event, Read):
-            text = self.text.between if not sentence.read and sentence.follows_another else ""
-            sentence.read += 1
+            text = self.text.between if not sentence.begun and sentence.follows_another else ""
+            sentence.read, sentence.begun = sentence.read + 1, True
         elif isinstance(event, Write):
             sentence.written.append(event.token)
             sentence.reads.append(sentence.read)

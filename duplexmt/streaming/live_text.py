@@ -10,7 +10,7 @@ is read when the next begins, and in its last quarter what follows a clause mark
 """
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
@@ -136,6 +136,7 @@ class LiveText:
         tokens: of the sentence at hand, so far.
         context: the tokens of the sentence before.
         passed_over: invisible characters of the line so far.
+        given: all characters since the last `forget`, taken or not, and "" for a pause.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class LiveText:
         self.returned = self.line_is_open = False  # whether the last character was \r; whether it was no line end
         self.tokens, self.context = list[int](), list[int]()
         self.sentences = self.new_sentences()
+        self.given = deque[str]()
         self._begin()
 
     def _begin(self, text: str = "", places: Iterable[int] = ()) -> None:
@@ -173,6 +175,15 @@ class LiveText:
 
     def take(self, text: str) -> Iterator[Part | None]:
         """Take characters that have arrived."""
+        self.given += text
+        return self._take_text(text)
+
+    def pause(self) -> Iterator[Part | None]:
+        """Let go what is held back, and end a sentence that is complete: nothing has arrived for a while."""
+        self.given.append("")
+        return self._pause()
+
+    def _take_text(self, text: str) -> Iterator[Part | None]:
         for character in text:
             if character in LINE_ENDS:
                 yield from self.finish()
@@ -186,13 +197,12 @@ class LiveText:
                 yield from self._take(self.sentences.take(character) if self.cut else character)
                 yield None
 
-    def pause(self) -> Iterator[Part | None]:
-        """Let go what is held back, and end a sentence that is complete: nothing has arrived for a while."""
+    def _pause(self) -> Iterator[Part | None]:
         yield from self._take(chain(self.sentences.take() if self.cut else (), [""]))
 
     def finish(self) -> Iterator[Part | None]:
         """End the sentence, if there is one, and what belongs together."""
-        yield from self.pause()
+        yield from self._pause()
         self.sentences = self.new_sentences()
         yield from self._end_sentence()
 
@@ -300,10 +310,24 @@ class LiveText:
         sentence = [self.sentences.line, self.sentences.text, self.sentences.over]
         return {name: copy(getattr(self, name)) for name in KEPT} | {"sentence": sentence}
 
-    def restore(self, state: dict[str, Any]) -> Iterator[Part | None]:
-        """Stand where another one stood, to take what comes after its `position`."""
+    def restore(self, state: dict[str, Any]) -> None:
+        """Stand where another one stood, or this one has stood, to take what comes after its `position`."""
         for name in KEPT:
             setattr(self, name, state[name])
-        self.passed_over = Counter(self.passed_over)
+        self.passed_over, self.tokens, self.sentences = Counter(self.passed_over), [], self.new_sentences()
         self.sentences.line, self.sentences.text, self.sentences.over = state["sentence"]
-        yield None
+        self.given.clear()
+        self._begin()
+
+    def forget(self, characters: int) -> None:
+        """So many will not be taken again."""
+        while characters > 0:
+            characters -= len(self.given.popleft())
+
+    def again(self, state: dict[str, Any], position: int) -> Iterator[Part | None]:
+        """Stand where this one stood at the last `forget`, and take what was given since, up to a position."""
+        given, at = [*self.given], state["position"]
+        self.restore(state)
+        counted = [at := at + len(one) for one in given]
+        kept = given[: bisect_right(counted, position)]
+        return chain.from_iterable([self.take(one) if one else self.pause() for one in kept])

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -29,12 +29,12 @@ from ..policy.knobs import Adaptive, check_run_as, check_theta
 from ..streaming.engine import Engine
 from ..streaming.events import End
 from ..streaming.live import LiveDriver, LiveEvent, LiveTranslator
-from ..streaming.live_text import LINE_ENDS, LineEnd, Part
+from ..streaming.live_text import LINE_ENDS, LineEnd
 
 log = logging.getLogger("duplexmt")
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.6, divergence="paper")  # as conf/adaptive/default.yaml has them
-Parts = Iterator[Part | None]
-Tell = Callable[[Any], object]  # takes what parts of a text bring, one by one, errors too; and then these parts
+Give = Callable[[LiveTranslator], None]  # gives a text what has come for it; ValueError where that cannot be
+Tell = Callable[[Any], object]  # takes what a text brings, one by one, errors too; and then what gave it
 
 
 def load(
@@ -109,7 +109,7 @@ class Translator:
         self._thread = ThreadPoolExecutor(1, "duplexmt")
         self._lock, self._works = Lock(), False
         self._asked: list[Callable[[], None]] = []
-        self._told: dict[LiveTranslator, Parts] = {}  # texts at work, and what they take; the thread's alone
+        self._told: dict[LiveTranslator, Give] = {}  # texts at work, and what they were given; the thread's alone
         # Whom to tell of each text that was given something: another θ may make one write that nobody waits for.
         self._tells: WeakKeyDictionary[LiveTranslator, Tell] = WeakKeyDictionary()
         self.max_sentence_tokens = self._join(None, lambda message: None).text.limit  # and its checks
@@ -131,20 +131,20 @@ class Translator:
         engine busy."""
         if isinstance(texts, str):
             raise ValueError(f"texts={texts[:40]!r}: give a list of texts, such as [{texts[:10]!r}]")
-        waiting: deque[tuple[str, Stream, Parts]] = deque()
+        waiting: deque[tuple[str, Stream, Give]] = deque()
         number, coming = 0, iter(texts)
         try:
             while True:
                 for text in islice(coming, 2 * self._driver.engine.max_streams - len(waiting)):
                     what = f"text {(number := number + 1)}"
                     stream = self.stream(theta, on_warning=partial(log.warning, "%s: %s", what))
-                    parts: Parts = chain(stream._taken(text), stream._ended())
-                    waiting.append((text, stream, parts))
-                    stream._begin(parts, stream._found.put)
+                    give = stream._ended(text)
+                    waiting.append((text, stream, give))
+                    stream._begin(give, stream._found.put)
                 if not waiting:
                     return
-                text, stream, parts = waiting[0]
-                translation = stream._answer(parts)
+                text, stream, give = waiting[0]
+                translation = stream._answer(give)
                 waiting.popleft()
                 for event in stream.events:
                     end = event.event if isinstance(event, LiveEvent) else None
@@ -195,14 +195,17 @@ class Translator:
             raise ValueError(f"theta={theta}: only a grid has a θ; this model is run as another system: leave it out")
         return check_theta(theta, "theta")
 
-    def _give(self, live: LiveTranslator, parts: Parts, tell: Tell) -> None:
-        """Have a text take parts, and tell what comes of it until it waits for more."""
+    def _give(self, live: LiveTranslator, give: Give, tell: Tell) -> None:
+        """Have a text given something, and tell what comes of it until it waits for more."""
 
-        def give() -> None:
-            self._told[live], self._tells[live] = parts, tell
-            live.give(parts)
+        def do() -> None:
+            self._told[live], self._tells[live] = give, tell
+            try:
+                give(live)
+            except CannotReplace as refusal:
+                self._tell(live, refusal)
 
-        self._ask(give)
+        self._ask(do)
 
     def _forget(self, live: LiveTranslator) -> None:
         def forget() -> None:
@@ -261,6 +264,19 @@ class Translator:
             self._tell(live, self._told.pop(live))
 
 
+class CannotReplace(ValueError):
+    """The source may not be replaced from that position on; the stream goes on."""
+
+
+def _replace(position: int, text: str, live: LiveTranslator) -> None:
+    if places := live.replace(position, text):
+        earliest, end = places[0], places[-1]
+        raise CannotReplace(
+            f"replace={position}: must be from {earliest} to {end}: what is before {earliest} has been translated, and "
+            f"the text ends at {end}"
+        )
+
+
 class _Text:
     """What streams have in common: a text, and what it has brought."""
 
@@ -297,25 +313,35 @@ class _Text:
         self._over = True
         self._translator._forget(self._live)
 
-    def _taken(self, text: str) -> Parts:
+    def _taken(self, text: str, replace: int | None = None) -> Give:
         if not isinstance(text, str):
             raise ValueError(f"{text!r}: a text is a str; decode bytes first")
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueError(
                 f"{text[:40]!r} has lone surrogates, which are no characters: decode it with errors='replace'"
             )
-        return self._live.text.take(text)
+        if replace is None:
+            return lambda live: live.give(live.text.take(text))
+        if isinstance(replace, bool) or not isinstance(replace, int):
+            raise ValueError(f"replace={replace!r}: must be a position in the text, a whole number")
+        return partial(_replace, replace, text)
 
-    def _ended(self) -> Parts:
-        return self._live.text.end()
+    def _ended(self, text: str = "") -> Give:
+        take = self._taken(text)
 
-    def _begin(self, parts: Parts, tell: Tell) -> None:
+        def give(live: LiveTranslator) -> None:
+            take(live)
+            live.give(live.text.end())
+
+        return give
+
+    def _begin(self, give: Give, tell: Tell) -> None:
         if self._over:
             raise ValueError("the stream is finished or closed: open another one for further text")
         if self._returned:
             self.events = []
         self._returned, self._error = False, None
-        self._translator._give(self._live, parts, tell)
+        self._translator._give(self._live, give, tell)
 
     def _note(self, one: Any) -> None:
         if isinstance(one, str):
@@ -329,7 +355,8 @@ class _Text:
 
     def _written(self) -> str:
         if self._error is not None:
-            self.close()
+            if not isinstance(self._error, CannotReplace):  # after which all is as it was
+                self.close()
             raise self._error
         self._returned = True
         return "".join(event.text for event in self.events)
@@ -344,17 +371,23 @@ class Stream(_Text):
 
     _queue = SimpleQueue
 
-    def feed(self, text: str) -> str:
+    def feed(self, text: str, *, replace: int | None = None) -> str:
         """Take characters that have arrived; returns what is written until more is needed.
 
+        Args:
+            text: that follows what was fed before; or, with `replace`, the source from that position of the whole text
+                on, in place of what was fed for it. What was written of the sentence at hand stays.
+            replace: not before the sentence at hand.
+
         Raises:
-            ValueError: for what is no text, after `finish`, and where memory is short.
+            ValueError: for what is no text, after `finish`, and where memory is short; for a position that may not be
+                replaced, after which the stream goes on as it was.
         """
-        return self._run(self._taken(text))
+        return self._run(self._taken(text, replace))
 
     def pause(self) -> str:
         """Nothing has arrived for a while: let go what is held back, and end a sentence that is complete."""
-        return self._run(self._live.text.pause())
+        return self._run(lambda live: live.give(live.text.pause()))
 
     def finish(self) -> str:
         """The text is complete: returns the rest of its translation."""
@@ -368,12 +401,12 @@ class Stream(_Text):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _run(self, parts: Parts) -> str:
-        self._begin(parts, self._found.put)
-        return self._answer(parts)
+    def _run(self, give: Give) -> str:
+        self._begin(give, self._found.put)
+        return self._answer(give)
 
-    def _answer(self, parts: Parts) -> str:
-        while (one := self._found.get()) is not parts:
+    def _answer(self, give: Give) -> str:
+        while (one := self._found.get()) is not give:
             self._note(one)
         return self._written()
 
@@ -384,13 +417,13 @@ class AsyncStream(_Text):
 
     _queue = asyncio.Queue
 
-    async def feed(self, text: str) -> str:
+    async def feed(self, text: str, *, replace: int | None = None) -> str:
         """See `Stream.feed`."""
-        return await self._run(self._taken(text))
+        return await self._run(self._taken(text, replace))
 
     async def pause(self) -> str:
         """See `Stream.pause`."""
-        return await self._run(self._live.text.pause())
+        return await self._run(lambda live: live.give(live.text.pause()))
 
     async def finish(self) -> str:
         """See `Stream.finish`."""
@@ -404,9 +437,9 @@ class AsyncStream(_Text):
     async def __aexit__(self, *exception: object) -> None:
         self.close()
 
-    async def _run(self, parts: Parts) -> str:
+    async def _run(self, give: Give) -> str:
         loop = asyncio.get_running_loop()
-        self._begin(parts, lambda one: loop.call_soon_threadsafe(self._found.put_nowait, one))
-        while (one := await self._found.get()) is not parts:  # what a call that was cancelled did not take comes first
+        self._begin(give, lambda one: loop.call_soon_threadsafe(self._found.put_nowait, one))
+        while (one := await self._found.get()) is not give:  # what a call that was cancelled did not take comes first
             self._note(one)
         return self._written()

@@ -116,6 +116,18 @@ def translated(text, max_target_tokens=ENGINE["max_target_tokens"], languages="z
     return out
 
 
+def source_of(events):
+    """The source that is left, by sentence, as its tokens were told."""
+    read = {}
+    for event in events:
+        tokens = read.setdefault(event["sentence"], []) if "sentence" in event else []
+        if event["event"] == "read":
+            tokens.append(event["token"])
+        elif event["event"] == "replaced" and event["tokens"]:
+            del tokens[-event["tokens"] :]
+    return ["".join(tokens) for tokens in read.values() if tokens]
+
+
 class ThreadProcess:
     """Stands for the engine's process."""
 

@@ -16,7 +16,7 @@ from duplexmt.serving.client import AsyncClient, Client, ServerError, is_this_ma
 from duplexmt.streaming.policies import Theta
 
 from ..helpers import SENTENCES
-from .live_server import ENGINE, TOKENIZER, Speaker, serving, translated, until
+from .live_server import ENGINE, TOKENIZER, Speaker, serving, source_of, translated, until
 from .scripted_server import serving as scripted_serving
 
 CHINESE = [source for source, _ in SENTENCES]
@@ -111,6 +111,85 @@ def test_connections_that_are_cut_anywhere_and_an_engine_that_dies_change_no_tex
     assert asyncio.run(several()) == [translated(text)] * 3
     for cutter in cutters:
         cutter.close()
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(200, 3000), max_size=6), st.randoms(use_true_random=False))
+def test_replacements_are_made_once_wherever_connections_are_cut_and_whenever_the_engine_dies(server, lengths, draw):
+    kills = iter(range(3))
+
+    async def speak(cutter):
+        text, found = "我", []
+        async with AsyncClient(cutter.address) as client:
+            client.send(text)
+            for _ in range(12):
+                place, new = draw.randint(0, len(text)), draw.choice(["昨天", "买", "了书", "我们", ""])
+                text = text[:place] + new if len(text) > 6 or draw.random() < 0.6 else text + new
+                client.send(new, replace=place) if text == text[:place] + new else client.send(new)
+                await asyncio.sleep(draw.choice([0, 0.02, 0.1]))
+                if draw.random() < 0.1 and next(kills, None) is not None:
+                    server.kill.set()
+            while True:
+                kept = [session.open_text for session in server.hub.sessions.values() if not session.done]
+                if any(one.text == text and one.replacing is None for one in kept):
+                    break
+                await asyncio.sleep(0.01)
+            client.send("。")
+            client.end()
+            found = [event async for event in client]
+        return text, found
+
+    cutter = Cutter(server.port, lengths)
+    text, found = asyncio.run(asyncio.wait_for(speak(cutter), 60))
+    assert "refused" not in [event["event"] for event in found]
+    assert f"{text}。".startswith("".join(source_of(found)))
+    cutter.close()
+
+
+def test_what_is_over_stays_and_what_follows_is_replaced(server):
+    with Client(server.address) as client:
+        client.send("我们走。\n你昨天")
+        events = iter(client)
+        found = []
+        while "line" not in [event["event"] for event in found]:
+            found.append(next(events))
+        with pytest.raises(ValueError, match="replace=2: must be from 5, before which all is translated, to 8"):
+            client.send("去。", replace=2)
+        client.send("他", replace=5)
+        client.send("今天去。")
+        client.end()
+        found += events
+    assert source_of(found) == ["我们走。", "他今天去。"]
+
+
+@pytest.mark.parametrize(
+    ("new", "read"),
+    [("他们走。\n她们昨天去。", "她们昨天去。"), ("他们走。\n她", "她"), ("他", ""), ("他们都走了。", "。")],
+)
+def test_a_replacement_that_comes_too_late_is_told_from_where_the_text_could_be_replaced(
+    server, monkeypatch, new, read
+):
+    take = AsyncClient._take
+
+    def late(self, message, is_first):
+        """It does not hear what is over."""
+        if message["type"] == "events" and not heard.is_set():
+            message["events"] = [event for event in message["events"] if event["event"] not in ("end", "line")]
+        take(self, message, is_first)
+
+    heard = threading.Event()
+    monkeypatch.setattr(AsyncClient, "_take", late)
+    with Client(server.address) as client:
+        client.send("我们走。\n你昨天")
+        until(lambda: any(one.open_text.position == 5 for one in server.hub.sessions.values() if not one.done))
+        client.send(new, replace=0)
+        until(lambda: client._client._replaced == 1 or (client._client._sent, client._client._at) == (8, 8))
+        heard.set()
+        client.send("")
+        client.end()
+        found = list(client)
+    assert [event["source"] for event in found if event["event"] == "refused"] == [5]
+    assert source_of(found)[1:] == ([read] if read else [])
 
 
 def test_theta_and_pauses_hold_over_lost_connections(server):

@@ -8,13 +8,16 @@ import types
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from .live_server import serving, translated, until
+from duplexmt.serving.session import Session
+
+from .live_server import serving, source_of, translated, until
 
 TEXTS = ["我们走。", "我昨天买了一本书。你昨天去哪儿了？", "两行\n第二行。", ""]
 WORDS = ["我", "昨天", "买", "了", "一", "本", "书", "。"]
@@ -218,12 +221,59 @@ def test_what_is_no_message_is_refused_with_a_reason(server, messages, code):
     assert socket.close_code == 4400
 
 
-def test_committed_words_that_change_are_told_and_cost_no_session(server):
-    with connect(f"ws://127.0.0.1:{server.port}/v1/recogniser") as socket:
+def updates(server, *each):
+    """Each is an utterance's words, one update after the other; the answers, and the text that the server has read."""
+    read = []
+    with connect(f"ws://127.0.0.1:{server.port}/v1/recogniser") as socket, pytest.MonkeyPatch.context() as patch:
+        add = Session.add
+        patch.setattr(Session, "add", lambda self, events: (read.extend(events), add(self, events))[1])
         socket.send('{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}')
-        for number, words in enumerate((["我", "昨天"], ["我", "今天"], ["我", "昨天", "走"])):
-            socket.send(json.dumps({"type": "update", "seq": number, "utterance_id": 0, "is_final": number == 2,
-                                    "words": [[word, 0, 0] for word in words]}))  # fmt: skip
-        told = [json.loads(socket.recv(20)) for _ in range(4)]
-    assert [one["type"] for one in told] == ["init_ok", "translation", "error", "translation"]
-    assert told[-1]["committed_text"] == translated("我昨天走\n").strip()
+        assert json.loads(socket.recv(20))["type"] == "init_ok"
+        told = []
+        for utterance, versions in enumerate(each):
+            for words in versions:
+                socket.send(json.dumps({
+                    "type": "update", "seq": len(told), "utterance_id": utterance, "is_final": words is versions[-1],
+                    "words": [[word, 0, 0] for word in words],
+                }))  # fmt: skip
+                told.append(json.loads(socket.recv(20)))
+    assert [one["type"] for one in told] == ["translation"] * len(told)
+    return told, source_of(read)
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        [["我", "昨天"], ["我", "今天"], ["我", "昨天", "走"]],
+        [
+            ["我", "昨天", "买", "了"],
+            ["我", "今天", "买", "了", "书"],
+            ["我"],
+            ["我", "今天", "买", "了", "一", "本", "书"],
+        ],
+        [["你", "昨天"], ["他", "昨天"], ["她", "昨天", "去"]],
+        [["我"], [], ["他", "走"]],
+        [["R", "and", "D"], ["R", "与", "D"], ["R", "and", "B"]],
+    ],
+)
+def test_committed_words_that_change_are_read_anew_and_what_was_written_stays(server, versions):
+    told, read = updates(server, versions, [["我们走"]])
+    written = [one["committed_text"] for one in told]
+    assert all(after.startswith(before) for before, after in pairwise(written[: len(versions)]))
+    words = versions[-1]
+    assert (" " if words[0].isascii() else "").join(words).startswith(read[0])  # a guard may end it before
+    assert read[1:] == ["我们走"]
+    assert written[-1] == translated("我们走\n").strip()
+
+
+def test_words_of_a_sentence_that_is_over_stay_as_they_were(server):
+    first, other = ["我们", "走", "。", "你", "昨天", "去"], ["他们", "走", "。", "他", "今天", "去", "吗"]
+    told, read = updates(server, [first, other, [*other, "？"]])
+    assert read == ["我们走。", "他今天去吗？"]
+    assert told[-1]["committed_text"].startswith(told[0]["committed_text"])
+
+
+def test_the_first_word_of_what_is_left_needs_no_space_that_is_over(server):
+    _, read = updates(server, [["我们走。", "R", "B"], ["我们走。", "昨", "B"], ["他们走。", "R", "C"]])
+    assert read[0] == "我们走。"
+    assert len(read) == 2

@@ -20,7 +20,7 @@ from duplexmt.serving.server import listen
 from duplexmt.serving.settings import EngineSettings
 
 from ..helpers import SENTENCES
-from .live_server import ENGINE, Killed, Speaker, serving, translated, until
+from .live_server import ENGINE, Killed, Speaker, serving, source_of, translated, until
 
 START = {"type": "start"}
 TEXT = "".join(source for source, _ in SENTENCES[:3]) + "\n" + SENTENCES[3][0] + " Tea or coffee?\r\n\n我们走"
@@ -662,3 +662,144 @@ def test_an_end_after_a_gap_is_no_end(server):
     back = speaker.again(server.address)
     back.say(type="text", at=2, text="走。")
     assert back.whole() == translated("我们走。")
+
+
+# --- sources that change their mind ----------------------------------------------------------------------------------
+
+
+def replaced(speaker, position, text):
+    """Replace, and hear until it is answered."""
+    speaker.say(type="text", at=speaker.at, text=text, replace=position)
+    while True:
+        message = speaker.hear()
+        if message.get("code") == "replace" or ("replaced" in message and message["at"] == position + len(text)):
+            return message
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_text_is_replaced_and_what_was_read_is_read_anew(server, at_once):
+    speaker = begun(server, "我们昨天")
+    if not at_once:
+        speaker.until("events")
+    answer = replaced(speaker, 2, "今天走。")
+    assert (answer["at"], answer["replaced"]) == (6, 1)
+    written = speaker.text
+    speaker.whole()
+    assert speaker.text.startswith(written)
+    events = [event for event in speaker.events if event["event"] == "replaced"]
+    assert [(event["sentence"], event["source"], event["text"]) for event in events] == [(0, 2, "")]
+    assert source_of(speaker.events) == ["我们今天走。"]
+    no_streams(server)
+
+
+def test_what_has_not_begun_is_simply_other_text(server):
+    speaker = begun(server)
+    speaker.say(type="text", at=0, text="")
+    assert replaced(speaker, 0, "我昨天买了一本书。")["replaced"] == 1
+    assert speaker.whole() == translated("我昨天买了一本书。")
+
+
+def test_a_position_whose_sentence_is_over_is_refused_and_the_session_goes_on(server):
+    speaker = begun(server, "我们走。\n你昨天")
+    while "line" not in [event["event"] for event in speaker.events]:
+        speaker.hear()
+    answer = replaced(speaker, 2, "去。")
+    assert (answer["fatal"], answer["earliest"]) == (False, 5)
+    assert "from 5 on" in answer["message"]
+    assert replaced(speaker, 5, "我")["replaced"] == 1
+    speaker.say(type="text", at=6, text="昨天买了一本书。")
+    speaker.whole()
+    assert source_of(speaker.events) == ["我们走。", "我昨天买了一本书。"]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"at": 5, "replace": 2, "text": "x"}, "at=5 of a replacement: the text has 4"),
+        ({"at": 3, "replace": 2, "text": "x"}, "at=3 of a replacement"),
+        ({"at": 4, "replace": 5, "text": "x"}, "replace=5: more than at=4"),
+        ({"at": 4, "replace": 0, "text": "走" * 2001}, "2001 characters: 2000 at most"),
+    ],
+)
+def test_a_replacement_that_is_none_is_refused_by_name(server, message, told):
+    speaker = begun(server, "我们昨天")
+    speaker.say(type="text", **message)
+    assert speaker.rest() in (4400, 1009)
+    assert told in speaker.error["message"]
+
+
+def test_nothing_of_the_text_may_follow_before_the_answer(server, monkeypatch):
+    for message in ({"type": "text", "at": 4, "text": "走"}, {"type": "flush"}, {"type": "end"}):
+        speaker = begun(server, "我们昨天")
+        with monkeypatch.context() as patch:
+            patch.setattr(server.hub.link, "ask", lambda **values: None)  # the engine does not hear of it
+            speaker.say(type="text", at=4, replace=2, text="今天")
+            speaker.say(type="ping")
+            speaker.until("pong")
+            speaker.say(**message)
+            assert speaker.rest() == 4400
+        assert "wait for the answer to replace=2" in speaker.error["message"]
+
+
+def test_no_replacement_after_the_end(server):
+    speaker = begun(server, "我们昨天")
+    speaker.say(type="end")
+    speaker.say(type="text", at=4, replace=2, text="今天")
+    assert speaker.rest() in (1000, 4400)
+
+
+def test_a_replacement_costs_what_is_taken_anew(monkeypatch):
+    with serving(monkeypatch, characters_per_second=0.001, characters_burst=20) as server:
+        speaker = begun(server, "我们昨天")
+        assert replaced(speaker, 3, "日")["credit"] == 20 - 4 - 3 - 1
+        speaker.say(type="text", at=4, replace=4, text="买了一本书很有意思")
+        assert speaker.rest() == 4429
+
+
+def test_it_is_answered_once_however_connections_are_lost(server):
+    speaker = begun(server, "我们昨天")
+    speaker.say(type="text", at=4, replace=2, text="今天走。")
+    speaker.drop()
+    until(lambda: all(session.connection is None for session in server.hub.sessions.values()))
+    again = speaker.again(server.address)
+    ack = again.until("ack")
+    if "replaced" not in ack:  # it was lost with the connection
+        again.say(type="text", at=4, replace=2, text="今天走。")
+        while "replaced" not in ack:
+            ack = again.until("ack")
+    assert (ack["at"], ack["replaced"]) == (6, 1)
+    again.whole()
+    assert source_of(again.events) == ["我们今天走。"]
+
+
+def test_a_replacement_that_the_engine_dies_of_is_made_by_the_next_one(monkeypatch):
+    with serving(monkeypatch) as server:
+        for number in range(6):
+            speaker = begun(server, "我们走。我昨天")
+            speaker.until("events")
+            starts = server.hub.link.starts
+            if number % 2:
+                server.kill.set()
+            speaker.say(type="text", at=7, replace=5, text="今天买了书。")
+            if not number % 2:
+                server.kill.set()
+            answer = speaker.until("ack")
+            while "replaced" not in answer:
+                answer = speaker.until("ack")
+            speaker.whole()
+            assert source_of(speaker.events) == ["我们走。", "我今天买了书。"]
+            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.model is not None)
+
+
+def test_watchers_are_told_of_replacements(server):
+    watcher, speaker = watching(server), Speaker(server.address, START | {"channel": CHANNEL})
+    speaker.until("ack")
+    speaker.say(type="text", at=0, text="我们昨天")
+    speaker.until("events")
+    speaker.at = 4
+    replaced(speaker, 2, "今天走。")
+    speaker.whole()
+    while watcher.events != speaker.events:
+        watcher.hear()
+    assert "replaced" in [event["event"] for event in watcher.events]
+    watcher.drop()

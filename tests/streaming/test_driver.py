@@ -137,7 +137,8 @@ def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happen
     while True:
         driver = driver_of(tokens)
         translator = join(driver, limit)
-        translator.restore(state, read, written, reads, over)
+        so_far = {"read": read, "written": [*written], "reads": [*reads], "over": over, "begun": read > 0}
+        translator.restore(state, **so_far)
         translator.give(translator.text.take(given_since))
         lost = draw.randint(1, 40)  # steps from now
         while driver.goes_on or parts:
@@ -176,7 +177,8 @@ def test_a_sentence_that_is_given_again_character_by_character_waits_for_all_tha
         written = [events[number].token for number in writes]
         driver = driver_of(text_seconds=0.0)
         translator = join(driver)
-        translator.restore(None, sum(isinstance(event, Read) for event in events), written, reads, False)
+        read = sum(isinstance(event, Read) for event in events)
+        translator.restore(None, read=read, written=written, reads=reads, over=False, begun=read > 0)
         translator.give(translator.text.take(text))
         translator.give(translator.text.end())
         found = stepped(driver, {})[translator]

@@ -19,7 +19,7 @@ from duplexmt.streaming.live import LiveDriver, longest_sentence
 from duplexmt.streaming.pipe import arriving, decoded
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
-from .live_texts import cut_at_random, live_text
+from .live_texts import cut_at_random, feed, finish, live_text, pause
 
 TOKENIZER = tiny_tokenizer(460)
 TOKENS = stream_tokens(TOKENIZER)
@@ -46,7 +46,7 @@ def translator_of(language="zh", segmentation="tokens", tokens=TOKENS, theta=0.5
 
 
 def fed(translator, chunks):
-    return [live for chunk in chunks for live in translator.feed(chunk)] + list(translator.finish())
+    return [live for chunk in chunks for live in feed(translator, chunk)] + list(finish(translator))
 
 
 def tokens_read(live, end=TOKENS.end):
@@ -86,7 +86,7 @@ def test_invisible_characters_cost_no_cleaning():
 
     translator = translator_of(invisible=partial(invisible, language="zh"))
     translator.text.source.settled_text = counted
-    list(translator.feed("我" + "\u200d" * 20_000 + "们"))
+    list(feed(translator, "我" + "\u200d" * 20_000 + "们"))
     assert cleaned == ["我", "我们"]
 
 
@@ -123,9 +123,9 @@ def test_no_sentence_is_taken_to_be_longer_than_any_may_be():
     announced = []
     for source_length in (12, 100_000):
         translator = driver.join(live_text(TOKENIZER, max_sentence_tokens=12), source_length=source_length)
-        list(translator.feed(CHINESE[0]))
+        list(feed(translator, CHINESE[0]))
         announced.append(translator.source_length)
-        list(translator.finish())
+        list(finish(translator))
     assert announced == [12, 12]
 
 
@@ -153,7 +153,7 @@ def test_what_is_held_back_counts_as_delay():
 def test_with_characters_nothing_is_held_back():
     translator = translator_of(segmentation="characters", theta=1.0)
     for number, character in enumerate("他没有看见那个人", start=1):
-        list(translator.feed(character))
+        list(feed(translator, character))
         assert len(translator.text.tokens) == len(
             SourceTokens(TOKENIZER, "characters").ids(["他没有看见那个人"[:number]])[0]
         )
@@ -161,11 +161,11 @@ def test_with_characters_nothing_is_held_back():
 
 def test_a_pause_lets_go_what_is_held_back_and_the_sentence_goes_on():
     translator = translator_of(theta=1.0)
-    list(translator.feed("The m"))
+    list(feed(translator, "The m"))
     before = len(translator.text.tokens)
-    assert tokens_read(translator.pause())
+    assert tokens_read(pause(translator))
     assert len(translator.text.tokens) > before
-    assert list(translator.pause()) == []
+    assert list(pause(translator)) == []
     live = fed(translator, ["an."])
     assert {entry.event.stream for entry in live} == {0}
     assert TOKENIZER.decode(translator.text.context) == "The m" + "an."
@@ -175,8 +175,8 @@ def test_a_pause_lets_go_what_is_held_back_and_the_sentence_goes_on():
 def test_a_pause_where_a_word_ends_changes_no_token(pause_at):
     text = "the man standing there"
     translator = translator_of("en", theta=1.0)
-    list(translator.feed(text[:pause_at]))
-    list(translator.pause())
+    list(feed(translator, text[:pause_at]))
+    list(pause(translator))
     found = tokens_read(fed(translator, [text[pause_at:]]))
     assert len(found) == 1 or translator.sentences == 1
     whole = SourceTokens(TOKENIZER).ids([text])[0]
@@ -287,7 +287,7 @@ def test_translators_share_an_engine():
     found = [[], []]
     for characters in zip(*CHINESE[:2], strict=False):
         for events, translator, character in zip(found, translators, characters, strict=True):
-            events += translator.feed(character)
+            events += feed(translator, character)
     for events, translator, text in zip(found, translators, CHINESE[:2], strict=True):
         events += fed(translator, [text[min(map(len, CHINESE[:2])) :]])
     assert found == alone
@@ -304,12 +304,12 @@ def test_a_sentence_at_the_limit_is_not_cut():
 def test_the_sentence_before_is_read_first_where_the_model_was_trained_so():
     translator = translator_of(tokens=CONTEXT)
     for number, text in enumerate(CHINESE[:3]):
-        list(translator.feed(text))
+        list(feed(translator, text))
         previous = SourceTokens(TOKENIZER).ids([CHINESE[number - 1]])[0] if number else []
         expected = ([TOKENS.end] * 4 + previous)[-4:]
         if translator.stream is not None:
             assert translator.stream.source[:4] == expected
-        list(translator.finish())
+        list(finish(translator))
 
 
 def test_a_translation_stopped_by_a_guard_ignores_the_rest_of_its_sentence():
@@ -342,7 +342,7 @@ def test_nothing_is_kept_of_sentences_that_have_ended():
 def test_a_text_without_end_is_not_kept_either():
     translator = translator_of(segmentation="characters", max_sentence_tokens=10, theta=1.0)
     for _ in range(20):
-        list(translator.feed("长"))
+        list(feed(translator, "长"))
         assert len(translator.text.source.text) <= 11
 
 
@@ -350,9 +350,9 @@ def test_a_text_without_end_is_not_kept_either():
 def test_characters_that_settle_no_token_are_not_kept_without_end(held, monkeypatch):
     monkeypatch.setattr("duplexmt.streaming.live_text.MOST_HELD", 20)
     translator = translator_of(theta=1.0)
-    live = list(translator.feed("他没有"))
+    live = list(feed(translator, "他没有"))
     for _ in range(30):
-        live += translator.feed(held)
+        live += feed(translator, held)
         assert len(translator.text.source.text) <= 20 + len("他没有")
     live += fed(translator, ["看见"])
     text = TOKENIZER.decode([token for sentence in tokens_read(live) for token in sentence])

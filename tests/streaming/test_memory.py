@@ -16,7 +16,7 @@ from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
 from duplexmt.streaming.live import LiveDriver
 from tests.helpers import spoken_grid, tiny_tokenizer
-from tests.streaming.live_texts import live_text
+from tests.streaming.live_texts import feed, live_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ def resident_after(sentences: int) -> list[float]:
         text = "".join(draw.choice(pairs).source for _ in range(10))
         while text:
             size = draw.randint(1, 9)
-            for live in translator.feed(text[:size]):
+            for live in feed(translator, text[:size]):
                 ended += isinstance(live.event, End)
                 if isinstance(live.event, End) and ended % (sentences // 10) == 0:
                     gc.collect()
