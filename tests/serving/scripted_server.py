@@ -53,7 +53,7 @@ class Session:
         self.in_pieces = in_pieces
         self.text, self.frames = "", []
         self.sentence, self.read, self.written, self.line_is_open = 0, 0, 0, False
-        self.connection, self.forgotten, self.answered = None, None, 0
+        self.connection, self.forgotten, self.answered, self.replaced = None, None, 0, 0
 
     @property
     def key(self):
@@ -82,6 +82,20 @@ class Session:
     def tokens(text, in_pieces):
         """The texts that the tokens of a text make complete."""
         return [""] * (len(text.encode()) - 1) + [text] if text in in_pieces else [text]
+
+    def replace(self, position, text):
+        """Other text from a position on; False where that is over."""
+        if position < self.boundary(len(self.frames)):
+            return False
+        kept = "".join(character for character in self.text[self.boundary(len(self.frames)) : position])
+        read = sum(len(self.tokens(character, self.in_pieces)) for character in kept)
+        back, self.read = max(0, self.read - read), min(self.read, read)
+        self.text = self.text[:position]
+        self.frames.append([])
+        self.happens(event="replaced", sentence=self.sentence, text="", tokens=back)
+        self.replaced += 1
+        self.take(position, text)
+        return True
 
     def step(self, event, **fields):
         """A read or a write; p(EMIT) lies between θ and the end of the scale it must be at."""
@@ -231,7 +245,8 @@ class ScriptedServer:
         more = {"limits": self.limits, "models": self.models} | ({"snapshot": snapshot} if snapshot else {})
         await send("ready", session=session.name, key=session.key, model=session.model, expires=self.lasts, **more)
         await send("engine", **self.engine)
-        await send("ack", at=len(session.text), credit=self.credit)
+        counted = {"replaced": session.replaced} if session.replaced else {}
+        await send("ack", at=len(session.text), credit=self.credit, **counted)
         while True:
             while not self.keeps and seen < len(session.frames):
                 await send("events", seq=seen + 1, events=session.frames[seen])
@@ -240,9 +255,16 @@ class ScriptedServer:
             message = await self.receive(connection)
             if self.stalls:
                 continue
-            if message.type == "text":
+            if message.type == "text" and message.replace is not None:
+                if not session.replace(message.replace, message.text):
+                    told = {"earliest": session.boundary(len(session.frames))}
+                    await send("error", code="replace", fatal=False, message="it is over", **told)
+                    continue
+                await send("ack", at=len(session.text), credit=self.credit, replaced=session.replaced)
+            elif message.type == "text":
                 session.take(message.at, message.text)
-                await send("ack", at=len(session.text), credit=self.credit)
+                counted = {"replaced": session.replaced} if session.replaced else {}
+                await send("ack", at=len(session.text), credit=self.credit, **counted)
             elif message.type == "set":
                 session.theta = message.theta
                 await send("set", id=message.id, seq=len(session.frames))

@@ -8,7 +8,7 @@ import pytest
 from duplexmt.drawing.captions import CaptionFile, Clock
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SENTENCE, SOURCE, STATE, WRITTEN, connected, numbers, type_in, until
+from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
 from .scripted_server import MODEL
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -111,7 +111,97 @@ def test_so_many_characters_wait_and_the_source_is_scrolled_to_the_first_of_them
     assert page.run(top) == 100
 
 
-def test_one_speaks_after_a_yes_only_and_what_is_certain_is_sent(browser, scripted):
+def listening(browser, scripted):
+    """A page that has been allowed to listen."""
+    page = connected(browser, scripted)
+    click(page, "speak")
+    click(page, "ask-yes")
+    until(page, "window.started", 1)
+    return page
+
+
+def test_what_a_recogniser_says_is_sent_at_once_and_replaced_when_it_changes_its_mind(browser, scripted):
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
+    try:
+        page = listening(browser, scripted)
+        page.run("say('站在', false)")
+        until(page, WRITTEN, numbers(0))
+        until(page, SOURCE, "站在")
+        page.run("say('站在那边的', false)")
+        until(page, WRITTEN, numbers(3))
+        page.run("say('站在这边的男', false)")
+        page.run("say('站到这边的男人', false)")
+        page.run("say('站到这边的男人', true)")
+        until(page, WRITTEN, f"{numbers(7)}.")
+        assert scripted.session.text == "站到这边的男人\n"
+        assert page.run(SOURCE) == "站到这边的男人"
+        assert page.run(PALE) == ""
+        assert scripted.session.replaced in (1, 2), "one waits for the answer to the one before"
+        columns = [read for read, _ in page.run(UNDER)]
+        assert "".join(columns[:7]) == "站到这边的男人"
+        assert "".join(written for _, written in page.run(UNDER)).split() == f"{numbers(7)}.".split()
+        page.run("say('我们', false)")
+        until(page, SOURCE, "站到这边的男人\n我们")
+        page.run("ear.onend({})")  # without a last word on it
+        page.run("say('走', true)")
+        until(page, SOURCE, "站到这边的男人\n我们\n走")
+        until(page, "document.getElementById('waits').textContent", "")
+        page.open(scripted.address)
+        until(page, SOURCE, "站到这边的男人\n我们\n走")
+        assert page.complaints() == []
+    finally:
+        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+
+def test_a_replacement_is_asked_for_again_where_the_connection_was_lost(browser, scripted):
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
+    try:
+        page = listening(browser, scripted)
+        page.run("say('站在那边', false)")
+        until(page, WRITTEN, numbers(2))
+        scripted.stalls = True
+        page.run("say('站在这边的', false)")
+        time.sleep(0.3)
+        scripted.stalls = False
+        scripted.cut()
+        page.run("say('站在这里的人', true)")
+        until(page, WRITTEN, f"{numbers(6)}.")
+        assert scripted.session.text == "站在这里的人\n"
+        assert page.run(SOURCE) == "站在这里的人"
+    finally:
+        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+
+def test_what_is_typed_amid_an_utterance_stays_where_it_is(browser, scripted):
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
+    try:
+        page = listening(browser, scripted)
+        page.run("say('站在', false)")
+        until(page, SOURCE, "站在")
+        type_in(page, "，")
+        page.run("say('站在那边', false)")
+        page.run("say('站在这里', true)")
+        until(page, SOURCE, "站在，这里")
+        until(page, WRITTEN, f"{numbers(5)}.")
+        assert scripted.session.text == "站在，这里\n"
+    finally:
+        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+
+def test_a_caption_screen_takes_back_source_that_is_replaced(browser, scripted):
+    page = connected(browser, scripted)
+    shown = page.run("""import('./captions.js').then(({Captions}) => {
+        const captions = new Captions(document.body, {source: true});
+        for (const token of ['站', '在', '那']) captions.event({event: 'read', sentence: 0, text: '', token});
+        captions.event({event: 'write', sentence: 0, text: 'one', token: 'one'});
+        captions.event({event: 'replaced', sentence: 0, text: '', tokens: 2});
+        captions.event({event: 'read', sentence: 0, text: '', token: '这'});
+        return [captions.source.textContent, captions.translation.textContent];
+    })""")  # fmt: skip
+    assert shown == ["站这", "one"]
+
+
+def test_one_speaks_after_a_yes_only_and_by_enter_what_is_certain_is_sent(browser, scripted):
     script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
     try:
         page = connected(browser, scripted)
@@ -126,6 +216,7 @@ def test_one_speaks_after_a_yes_only_and_what_is_certain_is_sent(browser, script
         click(page, "ask-yes")
         until(page, "window.started", 1)
         assert page.run("[ear.lang, ear.continuous, ear.interimResults]") == ["zh-CN", True, True]
+        choose(page, "line")
         page.run("say('站在', false)")
         assert page.run("document.getElementById('heard').textContent") == "站在"
         assert page.run(SOURCE) == ""

@@ -788,7 +788,7 @@ def test_a_replacement_that_the_engine_dies_of_is_made_by_the_next_one(monkeypat
                 answer = speaker.until("ack")
             speaker.whole()
             assert source_of(speaker.events) == ["我们走。", "我今天买了书。"]
-            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.model is not None)
+            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.is_ready)
 
 
 def test_watchers_are_told_of_replacements(server):

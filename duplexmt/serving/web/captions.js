@@ -16,17 +16,22 @@ export class Captions {
     this.translation.lang = target;
   }
 
-  event({ event, sentence, text, token }) {
+  event({ event, sentence, text, token, tokens }) {
     clearTimeout(this.timer);
     if (this.clear) this.timer = setTimeout(() => this.empty(), 1000 * this.clear);
-    if (event === "read") this.add(this.source, sentence, token);
+    if (event === "replaced") for (let left = tokens; left > 0; left -= 1) this.lineOf(this.source, sentence)?.lastChild?.remove();
+    else if (event === "read") this.add(this.source, sentence, token);
     else if (event !== "line") this.add(this.translation, sentence, text);
   }
 
-  // Each sentence begins a line.
+  lineOf(pane, sentence) {
+    return pane.lastChild?.dataset.sentence === String(sentence) ? pane.lastChild.lastChild : null;
+  }
+
+  // Each sentence begins a line; each source token is a node, so that it can be taken back.
   add(pane, sentence, text) {
-    if (!text) return;
-    if (pane.lastChild?.dataset.sentence !== String(sentence)) pane.append(html("p", { "data-sentence": sentence }, html("bdi")));
+    if (!text && !this.lineOf(pane, sentence)) return;
+    if (!this.lineOf(pane, sentence)) pane.append(html("p", { "data-sentence": sentence }, html("bdi")));
     pane.lastChild.lastChild.append(text);
     while (pane.childElementCount > this.lines) pane.firstChild.remove();
   }

@@ -9,7 +9,7 @@ const FIRST_WAIT = 500, LONGEST_WAIT = 15_000; // ms, doubled from try to try
 const Close = { TOO_BIG: 1009, RESTART: 1012, BAD_MESSAGE: 4400, TOKEN: 4401, UNKNOWN: 4404, IDLE: 4408, REPLACED: 4409 };
 const REASONS = { 1013: "the server is busy", 4413: "this connection was too slow", 4429: "that was too much at once" };
 const ENGINE = { starting: "the engine is starting", failed: "the engine cannot start" };
-const BEGINNING = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, displaced: false };
+const BEGINNING = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, displaced: false, replaced: 0, stale: null, asked: null };
 const NEW = { ...BEGINNING, text: [], theta: null, model: null, models: [], channel: null, ends: 0, left: 0, grace: 0 };
 
 // A name that nobody guesses; `randomUUID` is there by https only.
@@ -27,6 +27,8 @@ export class Connection {
     // which others watch; by the clock, when the session `ends`, and when this page `left` it, which it must not for
     // `grace` ms
     Object.assign(this, NEW, memory.session);
+    // how often text was `replaced`; from where on the server has other text than we, and which: `stale`; `asked`, the
+    // replacement that it has not answered: {place, text, had}
     this.channel ??= secret();
     this.toSet = false; // whether θ is to be sent
     this.numbers = 0; // of `set` messages
@@ -82,6 +84,7 @@ export class Connection {
     this.engine = { state: "ready" }; // as last told on it
     this.allowed = null; // how far it lets us send; null until it has said so
     this.sent = null; // how far we have sent
+    this.told = null; // the replacement it was asked for on this connection
   }
 
   // Give up this connection, and try again later.
@@ -198,8 +201,10 @@ export class Connection {
     this.tell.state(state === "ready" ? { state: "open" } : { state, message: ENGINE[state], reason });
   }
 
-  accepted({ at, credit }) {
-    const first = this.sent === null;
+  accepted({ at, credit, replaced = 0 }) {
+    const first = this.sent === null, { asked } = this;
+    if (replaced !== this.replaced) Object.assign(this, { replaced, asked: null, sent: first ? null : at });
+    else if (first && asked) this.asked = at > asked.place ? { ...asked, had: asked.had.slice(0, at - asked.place) } : null;
     if (first && at > this.base) this.pause(); // the connection before may have been lost in a pause
     this.at = at;
     this.allowed = at + credit;
@@ -231,8 +236,23 @@ export class Connection {
   }
 
   failed(failure) {
+    if (failure.code === "replace") {
+      this.stays(failure.earliest);
+      return this.pump();
+    }
     this.failure = failure;
     if (!failure.fatal) this.tell.notice(failure.message);
+  }
+
+  // What the server has of the text up to here stays as it is.
+  stays(earliest) {
+    if (!this.asked) return;
+    let { place, had } = this.asked;
+    if (this.stale?.place < place) ({ place, had } = { place: this.stale.place, had: this.stale.had.slice(0, place - this.stale.place).concat(had) });
+    const low = Math.max(place, this.base), from = Math.max(earliest, low), rest = had.slice(from - place);
+    this.text = this.text.slice(0, low - this.base).concat(had.slice(low - place, from - place), this.text.slice(from - this.base));
+    Object.assign(this, { asked: null, stale: rest.length ? { place: from, had: rest } : null });
+    this.save();
   }
 
   ponged() {
@@ -253,6 +273,29 @@ export class Connection {
     this.save();
     if (this.asleep) this.wake();
     this.pump();
+  }
+
+  // Take other text in place of the last so many code points of it; what is over stays.
+  revise(count, text) {
+    const end = this.base + this.text.length, place = Math.max(this.base, end - count), { stale } = this;
+    if (place < (stale?.place ?? end)) {
+      this.stale = { place, had: this.text.slice(place - this.base, (stale?.place ?? end) - this.base).concat(stale?.had ?? []) };
+    }
+    this.text = this.text.slice(0, place - this.base);
+    this.write(Array.from(text).slice(place - (end - count)).join(""));
+  }
+
+  // The next replacement that the server is to be asked for, where there is credit for it.
+  replacement() {
+    const { stale } = this, open = this.allowed - this.sent;
+    if (!this.asked && stale) {
+      const text = this.text.slice(stale.place - this.base).slice(0, this.limits.message_characters);
+      if (stale.place >= this.base && Math.min(stale.place - this.base + text.length, this.limits.characters_burst) > open) return null;
+      this.asked = { place: stale.place, text: text.join(""), had: stale.had.slice(0, this.sent - stale.place) };
+      this.stale = null;
+      if (stale.place < this.base) this.stays(this.base); // it has been translated meanwhile
+    }
+    return this.asked === this.told ? null : this.asked;
   }
 
   set(theta) {
@@ -276,7 +319,7 @@ export class Connection {
 
   // Should nothing follow for a while, the server lets go what it holds back.
   pause() {
-    this.after("flush", PAUSE * this.slowness, () => this.send({ type: "flush" }));
+    this.after("flush", PAUSE * this.slowness, () => (this.asked || this.stale ? this.pause() : this.send({ type: "flush" })));
   }
 
   // How many times longer it waits than where RATE messages a second are allowed.
@@ -287,12 +330,18 @@ export class Connection {
   // Send what there is to send: at once, or EVERY ms (times slowness) after the last sending.
   pump() {
     if (this.allowed === null || this.timers.pump) return;
+    if (!this.asked && this.stale?.place >= this.sent) this.stale = null; // it has none of that
+    const replacement = this.replacement(), waits = this.asked || this.stale; // then nothing else of the text may be sent
     const from = this.sent - this.base, most = Math.min(this.limits.message_characters, this.allowed - this.sent);
-    const part = this.text.slice(from, from + Math.max(0, most));
-    if (!part.length && !this.toSet) return;
+    const part = waits ? [] : this.text.slice(from, from + Math.max(0, most));
+    if (!part.length && !this.toSet && !replacement) return;
     if (this.toSet) this.send({ type: "set", id: (this.numbers += 1), theta: this.theta });
     this.toSet = false;
-    if (part.length) {
+    if (replacement) {
+      this.told = replacement;
+      this.send({ type: "text", at: this.sent, text: replacement.text, replace: replacement.place });
+      this.pause();
+    } else if (part.length) {
       this.send({ type: "text", at: this.sent, text: part.join("") });
       this.sent += part.length;
       this.pause();

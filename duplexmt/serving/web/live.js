@@ -25,6 +25,7 @@ const sentences = new Map(); // by number, those that are not over yet
 
 const show = {
   source: (text) => view.source(text),
+  revised: ([count, text]) => view.revise(count, text),
   missed: (text) => {
     sentences.clear(); // what came of them meanwhile is not known
     view.missed(text);
@@ -40,6 +41,7 @@ const show = {
     captions?.event(event);
     transcript.add(event.text, event.sentence, event.at);
     if (event.event === "line") return view.newLine(event.source);
+    if (event.event === "replaced" && !sentences.has(event.sentence)) return view.unreadFrom(event.source);
     if (!sentences.has(event.sentence)) sentences.set(event.sentence, new Sentence());
     const sentence = sentences.get(event.sentence);
     sentence.add(event);
@@ -71,7 +73,7 @@ function notice(message) {
   at("notice").hidden = !message;
 }
 
-const microphone = new Microphone({ said: (text) => type(`${text}\n`), heard: showHeard, changed: showMicrophone });
+const microphone = new Microphone({ said: speak, over: endUtterance, heard: showHeard, changed: showMicrophone });
 
 let state = { state: "connecting" };
 function showState(now) {
@@ -144,6 +146,30 @@ function type(text) {
   connection.write(sound);
 }
 
+// What a recogniser makes of an utterance, again and again; as it may be sent, by character or word.
+let spoken = [], apart = 0; // code points of it that were sent; of those, how many before a person has typed
+function speak(text, isFinal) {
+  const certain = isFinal ? text : text.slice(0, WHOLE[at("unit").value](text)), end = isFinal ? "\n" : "";
+  const now = Array.from(certain).slice(apart), differs = spoken.findIndex((one, place) => one !== now[place]);
+  const same = differs < 0 ? spoken.length : differs, rest = now.slice(same).join("").toWellFormed() + end;
+  if (!isFinal && !now.length) return;
+  if (same < spoken.length) {
+    const count = spoken.length - same;
+    tell([["revised", [count, rest]]]);
+    connection.revise(count, rest);
+  } else if (rest) type(rest);
+  spoken = now;
+  if (isFinal) [spoken, apart] = [[], 0];
+}
+function endUtterance() {
+  if (spoken.length) type("\n");
+  [spoken, apart] = [[], 0];
+}
+function typed(text) {
+  [spoken, apart] = [[], apart + spoken.length];
+  type(text);
+}
+
 let wasTooLong = false;
 function isTooLong(text, what) {
   const tooLong = text.length > MOST, told = `${what} has ${text.length.toLocaleString("en")} characters: at most ${MOST.toLocaleString("en")} are taken.`;
@@ -165,7 +191,7 @@ const WHOLE = {
   character: (text) => text.length, line: (text) => text.lastIndexOf("\n") + 1,
   word: (text) => wholeWords(text, connection.model?.source_language ?? "en"),
 };
-const take = listen(at("type"), (text) => WHOLE[at("unit").value](text), type);
+const take = listen(at("type"), (text) => WHOLE[at("unit").value](text), typed);
 at("unit").addEventListener("change", () => {
   memory.settings.unit = at("unit").value;
   at("type").placeholder = wayOf(at("unit").value);
@@ -203,7 +229,7 @@ function confirmed(question, yes) {
 }
 for (const answer of ["yes", "no"]) at(`ask-${answer}`).addEventListener("click", () => at("ask").close(answer));
 
-const typist = new Typist(type, () => {
+const typist = new Typist(typed, () => {
   at("play").textContent = typist.active ? "■ stop" : "▸ start";
 });
 

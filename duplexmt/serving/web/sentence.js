@@ -1,4 +1,4 @@
-// What has been read and written of one sentence, gathered from its events. Nothing in it is changed later, only added.
+// What has been read and written of one sentence, gathered from its events. Nothing in it is changed later, only added, but source that was replaced.
 import { averageLagging } from "./latency.js";
 
 export class Sentence {
@@ -9,7 +9,8 @@ export class Sentence {
     this.delays = []; // source tokens read when each target token was written
   }
 
-  add({ event, token, end, p_emit: p, theta, delay, reason }) {
+  add({ event, token, end, p_emit: p, theta, delay, reason, tokens }) {
+    if (event === "replaced") return this.takeBack(tokens);
     if (!this.columns.length && event !== "read") {
       this.part = true; // its beginning was not seen
       this.columns.push({ source: "…", last: false, written: [], left: null });
@@ -28,6 +29,14 @@ export class Sentence {
       this.decisions.push({ wrote: true, text: token, p, theta, forced: column.last });
       this.delays.push(delay);
     } else this.over = reason;
+  }
+
+  // The last so many source tokens were replaced; what was written stands under the one before.
+  takeBack(tokens) {
+    const back = tokens ? this.columns.splice(-tokens) : [], written = back.flatMap((column) => column.written);
+    this.read -= back.filter((column) => !column.last).length;
+    if (written.length && !this.columns.length) this.columns.push({ source: "…", last: false, written: [], left: null });
+    this.columns.at(-1)?.written.push(...written);
   }
 
   get written() {

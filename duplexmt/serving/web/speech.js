@@ -1,4 +1,4 @@
-// The browser's own recogniser, where it has one: what it has made up its mind about is text.
+// The browser's own recogniser, where it has one: it changes its mind until it is certain.
 
 export const Recogniser = window.SpeechRecognition ?? window.webkitSpeechRecognition;
 const REASONS = {
@@ -8,9 +8,10 @@ const REASONS = {
 };
 
 export class Microphone {
-  // said(text): certain; heard(text): not yet; changed(why): whether it listens, and why it ended, if not by itself.
-  constructor({ said, heard, changed }) {
-    Object.assign(this, { said, heard, changed, recogniser: null });
+  // said(text, isFinal): of an utterance, all there is now; over(): it was left; heard(text): what is not certain;
+  // changed(why): whether it listens, and why it ended, if not by itself.
+  constructor({ said, over, heard, changed }) {
+    Object.assign(this, { said, over, heard, changed, recogniser: null });
   }
 
   get listens() {
@@ -22,12 +23,18 @@ export class Microphone {
     const recogniser = Object.assign(new Recogniser(), { lang: language, continuous: true, interimResults: true });
     const ours = (act) => (event) => this.recogniser === recogniser && act(event);
     recogniser.onresult = ours(({ resultIndex, results }) => {
-      const news = [...results].slice(resultIndex);
-      for (const one of news) if (one.isFinal && one[0].transcript.trim()) this.said(one[0].transcript.trim());
-      this.heard(news.filter((one) => !one.isFinal).map((one) => one[0].transcript).join(""));
+      for (const one of [...results].slice(resultIndex)) {
+        if (one.isFinal && one[0].transcript.trim()) this.said(one[0].transcript.trim(), true);
+      }
+      const open = [...results].filter((one) => !one.isFinal).map((one) => one[0].transcript).join("");
+      this.heard(open);
+      this.said(open.trim(), false);
     });
     recogniser.onerror = ours(({ error }) => REASONS[error] && this.stop(REASONS[error])); // silence, say, is none
-    recogniser.onend = ours(() => recogniser.start()); // after a silence it ends by itself
+    recogniser.onend = ours(() => {
+      this.over();
+      recogniser.start(); // after a silence it ends by itself
+    });
     this.recogniser = recogniser;
     recogniser.start();
     this.changed();
@@ -38,6 +45,7 @@ export class Microphone {
     const { recogniser } = this;
     this.recogniser = null;
     recogniser.stop();
+    this.over();
     this.heard("");
     this.changed(why);
   }

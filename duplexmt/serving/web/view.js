@@ -6,7 +6,7 @@ import { drawDecisions, drawStaircase } from "./staircase.js";
 
 const ENDS = {
   max_target_tokens: "cut off at the length limit", repetition: "cut off where it repeated itself",
-  failed: "cut off because the server could not go on with it",
+  failed: "cut off because the server could not go on with it", no_source: "cut off, as its text was taken back",
 };
 const BREATH = 600; // ms without a further word
 const number = (value) => (value === null ? "—" : value.toFixed(2));
@@ -82,6 +82,34 @@ export class View {
     this.redraw();
   }
 
+  // Other text in place of the last so many code points of the line.
+  revise(count, text) {
+    let left = count;
+    for (; left && this.unread.length; left -= 1, this.waiting -= 1) {
+      const last = this.unread.at(-1);
+      last.data = Array.from(last.data).slice(0, -1).join("");
+      if (last.data) continue;
+      last.remove();
+      this.unread.pop();
+    }
+    const read = this.lines.source?.firstChild;
+    if (left && read) read.textContent = Array.from(read.textContent).slice(0, -left).join("");
+    this.read -= left;
+    this.source(text);
+  }
+
+  // The model has read the source of the line no farther than this.
+  unreadFrom(offset) {
+    const read = this.lines.source?.firstChild, back = Array.from(read?.textContent ?? "").slice(-Math.max(0, this.read - offset));
+    if (this.read <= offset || !back.length) return;
+    read.textContent = read.textContent.slice(0, -back.join("").length);
+    const shown = new Text(back.join(""));
+    read.nextSibling.prepend(shown);
+    this.unread.unshift(shown);
+    this.read -= back.length;
+    this.waiting += back.length;
+  }
+
   // Where the model reads next, if anything waits for it.
   next() {
     if (!this.unread[0]?.isConnected) return null; // nothing waits, or a line end
@@ -104,8 +132,9 @@ export class View {
   }
 
   // An event of a sentence that has just taken it.
-  event(sentence, { event, text, source }) {
+  event(sentence, { event, text, source, tokens }) {
     if (this.sentence !== sentence) this.begin(sentence);
+    if (event === "replaced") return this.takeBack(sentence, source, tokens);
     this.readUntil(source);
     if (text) this.line("translation").append(text);
     this.speakLater(event === "write");
@@ -114,6 +143,17 @@ export class View {
       this.whole.push(sentence.lagging);
       if (ENDS[sentence.over]) this.gap(`This translation was ${ENDS[sentence.over]}.`);
     }
+    this.redraw();
+  }
+
+  // The last so many source tokens were replaced; what was written stands under the one before.
+  takeBack(sentence, source, tokens) {
+    this.unreadFrom(source);
+    const back = tokens ? this.columns.splice(-tokens) : [], text = back.map((column) => column.textContent).join("");
+    for (const column of back) column.parentElement.remove();
+    if (text && !this.columns.length) this.column(sentence.columns[0]);
+    if (text) this.columns.at(-1).append(text);
+    this.columns.at(-1)?.parentElement.classList.add("newest");
     this.redraw();
   }
 
