@@ -257,7 +257,8 @@ class Raw:
             except TimeoutError:
                 if time.monotonic() > until:
                     raise
-                await self.say(type="ping")  # who is silent for long is taken for gone, whatever he hears
+                with suppress(ConnectionClosed):  # by the server; what it has said before is still to be heard
+                    await self.say(type="ping")  # who is silent for long is taken for gone, whatever he hears
                 continue
             self.heard.append(message)
             if message["type"] == "events":
