@@ -80,21 +80,33 @@ def test_int8_and_float32_are_told_apart_when_they_are_scored_together(packed, t
     assert succeeded(done).stdout
 
 
-def test_the_model_in_the_box_is_small_has_its_scores_and_knows_no_path_of_another_machine():
-    box = ROOT / "models" / "zh-en"
-    assert sum(file.stat().st_size for file in box.iterdir()) <= pack.LARGEST
+@pytest.mark.parametrize(
+    ("name", "scores", "pairs"),
+    [
+        ("zh-en", "data (tatoeba)", ("repository:data", "runs/box")),
+        ("de-en", "de-en", ("repository:data/de-en", "runs/box-de")),
+    ],
+)
+def test_a_model_in_the_box_is_small_has_its_scores_and_knows_no_path_of_another_machine(name, scores, pairs):
+    box = ROOT / "models" / name
+    assert sum(file.stat().st_size for file in box.iterdir()) <= 15e6
     card, manifest = ((box / name).read_text(encoding="utf-8") for name in ("README.md", "duplexmt.json"))
-    assert "## Scores: data (tatoeba), test split, 4000 sentences" in card
+    assert f"## Scores: {scores}, test split, 4000 sentences" in card
     info = json.loads(manifest)
     corpora = [info["data"], *info["trained_before"]]
-    assert {(data["path"], data["prepared"]) for data in corpora} == {("repository:data", "runs/box")}
+    assert {(data["path"], data["prepared"]) for data in corpora} == {pairs}
     assert not re.search(r'"/\w', manifest)
+    assert len(info["samples"]["sentences"]) == 6
 
 
 @pytest.mark.slow
-def test_the_model_in_the_box_translates():
-    done = succeeded(run("translate.py", f"model_folder='{ROOT / 'models' / 'zh-en'}'", "text=你能不能帮我一个忙？"))
-    assert "help me" in done.stdout
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [("zh-en", "你能不能帮我一个忙？", "help me"), ("de-en", "Ich habe gestern ein Buch gekauft.", "bought a book")],
+)
+def test_a_model_in_the_box_translates(name, text, words):
+    done = succeeded(run("translate.py", f"model_folder='{ROOT / 'models' / name}'", f"text={text}"))
+    assert words in done.stdout
 
 
 def test_quantize_is_int8_or_nothing():
