@@ -43,15 +43,15 @@ test-image: setup  ## the steps of Dockerfile in a fresh Debian, as root, with d
 report: setup  ## one HTML file about FOLDER: a run, a model or an evaluation, or the latest run; ARGS="--results FOLDER"
 	$(BIN)/python -m duplexmt.report $(FOLDER) $(ARGS)
 
-SIZE ?= small
+WITH_PYTHON := PATH="$(CURDIR)/$(BIN):$$PATH"
 experiment: setup  ## base → grid, wait-k, offline → results: SIZE=mini|small|medium DATA=folder of pairs, or those of data/; goes on where it was
-	$(BIN)/python benchmarks/experiment.py --size $(SIZE) $(if $(DATA),--data $(DATA)) $(ARGS)
+	$(WITH_PYTHON) benchmarks/experiment.sh $(ARGS)
 
 model-de: setup  ## the model in the box for German, models/de-en, likewise
-	$(BIN)/python benchmarks/box_model.py --model de-en $(ARGS)
+	$(WITH_PYTHON) benchmarks/box_model.sh de-en $(ARGS)
 
 model: setup  ## the model in the box, models/zh-en, again from data/: base → grid → packed → evaluated; goes on where it was
-	$(BIN)/python benchmarks/box_model.py $(ARGS)
+	$(WITH_PYTHON) benchmarks/box_model.sh zh-en $(ARGS)
 
 ROOT ?= wmt21
 corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as they are free to download

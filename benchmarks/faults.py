@@ -31,8 +31,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from duplexmt.data.builtin import builtin_corpus
-
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "DUPLEXMT_FAULT"  # in the environment of all processes of a command
 SMALL = [
@@ -428,33 +426,11 @@ def others(quick: bool) -> Iterator[Case]:
         succeeded(call([*command, f"output={folder / 'parts'}"]))
         same(folder / "whole", folder / "parts")
 
-    def experiment(case: Case, folder: Path, draw: random.Random) -> None:
-        pairs = builtin_corpus(3000, 0, 0, seed=1)["train"]
-        (folder / "data").mkdir(parents=True)
-        with gzip.open(folder / "data" / "grammar.zh-en.tsv.gz", "wt", encoding="utf-8") as file:
-            file.writelines(f"{pair.source}\t{pair.target}\n" for pair in pairs)
-        few = ["data.train_size=300", "data.validation_size=20", "data.test_size=20", "data.vocab_size=1000"]
-        few += ["trainer.max_steps=6", "training.checkpoint_every_n_steps=2"]
-        few += ["data.held_out=[grammar]", "data.exclude=[]", f"data.prepared={folder / 'prepared'}"]
-        driver = ["benchmarks/experiment.py", "--data", str(folder / "data"), "--size", "mini", "--jobs", "1"]
-        driver += ["--systems", "grid,offline", *few, "--out"]
-        whole = succeeded(call([*driver, str(folder / "parts")]))
-        (folder / "parts").rename(folder / "whole")  # models name the folder of their base
-        for _ in range(6):
-            done = call([*driver, str(folder / "parts")], draw.uniform(0.05, 0.5) * whole.seconds)
-            if done.killed:
-                case.fault(kill=True)
-        succeeded(call([*driver, str(folder / "parts")]))
-        (evaluation,) = (path.name for path in (folder / "whole").glob("evaluation*") if path.is_dir())
-        for stage in ("base", "grid", "offline", evaluation):
-            same(folder / "whole" / stage, folder / "parts" / stage)
-
     yield Case("two runs on one folder", twice)
     if not quick:
         yield Case("clock set back", clock)
         yield Case("kill sweep", sweep)
         yield Case("kill data_prep", data_prep)
-        yield Case("kill experiment", experiment)
 
 
 def all_cases(quick: bool) -> list[Case]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import box_model
 from duplexmt.config import DataConfig
 from duplexmt.kernels.int8 import exact_products
 from duplexmt.model_folder import pack
@@ -19,7 +18,7 @@ from tests.model_folder import test_artifact
 from .commands import run, succeeded
 from .helpers import SENTENCES, spoken_grid
 from .test_config import checked
-from .test_experiment import arguments_of
+from .test_experiment import composed, printed
 
 ROOT = Path(__file__).parents[1]
 TEXT = "今天天气很好，我们去公园吧。"
@@ -117,8 +116,10 @@ def test_quantize_is_int8_or_nothing():
 
 
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
-    *trainings, theta, packing, tatoeba, captions = box_model.stages("zh-en", tmp_path, 3.0, None, ["training.seed=2"])
-    tokenizer, base, everyday, grid = trained = [checked("train", *arguments_of(stage)) for stage in trainings]
+    commands = printed("box_model.sh", "zh-en", "training.seed=2", OUT=tmp_path, INTO=tmp_path / "into")
+    trainings, evaluations = ["tokenizer", "base", "everyday", "grid"], ["theta", "tatoeba", "captions"]
+    assert [name for name, (program, _) in commands.items() if program == "train.py"] == trainings
+    tokenizer, base, everyday, grid = trained = [composed(commands[name]) for name in trainings]
     assert [cfg.system.name for cfg in trained] == ["offline", "offline", "offline", "grid"]
     assert base.data.tokenizer == str(tmp_path / "tokenizer" / "model")
     assert everyday.model.backbone == everyday.data.tokenizer == str(tmp_path / "base" / "model")
@@ -130,41 +131,19 @@ def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
         data = cfg.data
         assert (data.path, data.max_tokens, data.train_size, data.test_size) == ("repository:data", 64, None, 4000)
         assert cfg.training.seed == 2
-    assert checked("evaluate", *arguments_of(theta)).target_al == 3
-    assert packing.folder == tmp_path / "packed"
-    for stage, held_out in ((tatoeba, "tatoeba"), (captions, "3am-captions")):
-        cfg = checked("evaluate", *arguments_of(stage))
-        assert (cfg.model_folders, cfg.data.held_out) == ([str(tmp_path / "packed")], [held_out])
+    theta, *scored = [composed(commands[name]) for name in evaluations]
+    assert (theta.target_al, theta.limit, theta.model_folders) == (3, 500, [str(tmp_path / "grid" / "model")])
+    for cfg, held_out in zip(scored, ("tatoeba", "3am-captions"), strict=True):
+        assert (cfg.model_folders, cfg.data.held_out, cfg.limit) == ([str(tmp_path / "packed")], [held_out], None)
 
 
 def test_every_command_of_make_model_de_is_one_that_is_accepted(tmp_path):
-    *trainings, theta, _, evaluated = box_model.stages("de-en", tmp_path, 3.0, None, [])
-    base, grid = trained = [checked("train", *arguments_of(stage)) for stage in trainings]
+    commands = printed("box_model.sh", "de-en", OUT=tmp_path, INTO=tmp_path / "into", AL="2.5", LIMIT=7)
+    base, grid = trained = [composed(commands[name]) for name in ("base", "grid")]
     assert [cfg.system.name for cfg in trained] == ["offline", "grid"]
     assert grid.model.backbone == grid.data.tokenizer == str(tmp_path / "base" / "model")
     assert {(cfg.data.path, cfg.data.source_language) for cfg in trained} == {("repository:data/de-en", "de")}
     assert (base.data.test_size, grid.training.rows, grid.model.anchor) == (4000, 4, 128)
-    assert checked("evaluate", *arguments_of(theta)).target_al == 3
-    assert checked("evaluate", *arguments_of(evaluated)).data.held_out == ["tatoeba"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--limit", "0"], "--limit 0: must be at least 1"),
-        (["--al", "nan"], "--al nan: must be above 0"),
-        (["--al", "0"], "--al 0: must be above 0"),
-    ],
-)
-def test_what_no_evaluation_would_take_is_refused_before_anything_is_trained(tmp_path, capsys, arguments, told):
-    with pytest.raises(SystemExit, match="2"):
-        box_model.main(["--out", str(tmp_path / "out"), *arguments])
-    assert told in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_for_the_stages_that_is_a_file_is_named_in_one_line(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    with pytest.raises(SystemExit, match="2"):
-        box_model.main(["--out", str(tmp_path / "file")])
-    assert capsys.readouterr().err == f"error: [Errno 17] File exists: '{tmp_path / 'file'}'\n"
+    assert composed(commands["theta"]).target_al == 2.5
+    scored = composed(commands["tatoeba_de"])
+    assert (scored.data.held_out, scored.limit) == (["tatoeba"], 7)

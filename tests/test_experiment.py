@@ -1,8 +1,8 @@
-"""The chain base → fine-tunings → evaluation: what is skipped, resumed or started, whatever was killed before."""
+"""Chains of commands as shell scripts (benchmarks/*.sh): what is run, skipped or resumed, and that each is accepted."""
 
-import fcntl
-import json
+import gzip
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,340 +12,308 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import experiment
+from duplexmt.data.builtin import builtin_corpus
 
 from .test_config import checked, leaves
 
 ROOT = Path(__file__).parents[1]
-
-
 NAMES = ["grid", "grid-past_paper", "grid-after_waitk", "wait1", "wait3", "wait5", "wait7", "waitmulti", "offline"]
+OF_CHAINS = ("OUT", "INTO", "DATA", "BASE", "SIZE", "JOBS", "SEEDS", "SYSTEMS", "QUALITY", "LIMIT", "AL", "DRY_RUN")
+PYTHON = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
-def touched(file):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch()
+def around(variables):
+    """The environment of a chain, in one thread and with the Python of these tests."""
+    kept = {name: value for name, value in os.environ.items() if name not in OF_CHAINS}
+    ours = {"PATH": PYTHON, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    return kept | ours | {name: str(value) for name, value in variables.items()}
 
 
-def chain(out, **options):
-    asked = experiment.parsed(["--data", "/corpora", "--size", "mini"])
-    for name, value in options.items():
-        setattr(asked, name, value)
-    return experiment.stages(out, asked)
+def chain(script, *arguments, **variables):
+    command = ["bash", str(ROOT / "benchmarks" / script), *arguments]
+    return subprocess.run(command, env=around(variables), capture_output=True, text=True, check=False)
 
 
-def test_stages_are_the_base_the_papers_systems_and_what_is_made_of_them(tmp_path):
-    base, systems, after = chain(tmp_path)
-    assert [stage.name for stage in base] == ["base"]
-    assert [stage.name for stage in systems] == NAMES
-    assert [stage.name for stage in after] == ["evaluation", "timing"]
+def printed(script, *arguments, **variables):
+    """Of each folder the command that fills it, with its settings, without Hydra's own."""
+    done = chain(script, *arguments, DRY_RUN=1, JOBS=1, **variables)
+    assert done.returncode == 0, done.stderr
+    commands = {}
+    for python, program, *settings in map(shlex.split, done.stdout.splitlines()):
+        assert python == "python"
+        folder = settings[-1].rpartition("/")[2].rstrip("'")
+        commands.setdefault(folder, (program, [each for each in settings if not each.startswith("hydra.")]))
+    return commands
 
 
-def arguments_of(stage):
-    """Its settings without what Hydra takes for itself, unquoted as its grammar does."""
-    return [each for each in stage.fresh[1:] if not each.startswith("hydra.")]
+def experiment(out, *arguments, **variables):
+    return printed("experiment.sh", *arguments, **({"OUT": out, "SIZE": "mini", "DATA": "/corpora"} | variables))
+
+
+def composed(command):
+    """The settings of a command, as its program checks them."""
+    return checked(command[0].removesuffix(".py"), *command[1])
+
+
+def differing(one, other):
+    one, other = (dict(leaves(asdict(composed(command)))) for command in (one, other))
+    return {name for name in one if one[name] != other[name]}
 
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
-def test_every_command_is_one_that_train_and_evaluate_accept(tmp_path, size):
-    tmp_path /= "it's [mine], a=b"  # a folder that Hydra's grammar could misread
-    (base,), systems, (evaluation, _) = chain(tmp_path, size=size, limit=7, extra=["training.seed=2"])
-    assert checked("train", *arguments_of(base)).system.name == "offline"
-    for stage, (name, k) in zip(
-        systems,
-        [*[("grid", None)] * 3, *(("waitk", k) for k in (1, 3, 5, 7, "multi")), ("offline", None)],
-        strict=True,
-    ):
-        cfg = checked("train", *arguments_of(stage))
-        assert (cfg.system.name, cfg.system.k) == (name, k)
-        first = "waitmulti" if stage.name == "grid-after_waitk" else "base"
-        assert cfg.model.backbone == cfg.data.tokenizer == str(tmp_path / first / "model")
+def test_every_command_of_the_experiment_is_one_that_is_accepted(tmp_path, size):
+    out = tmp_path / "it's [mine], a=b"  # a folder that Hydra's grammar could misread
+    commands = experiment(out, "training.seed=2", SIZE=size, LIMIT=7)
+    order = ["base", *[name for name in NAMES if name != "grid-after_waitk"], "grid-after_waitk"]
+    assert [*commands] == [*order, "evaluation-limit-7", "timing-limit-7"]
+    assert composed(commands["base"]).system.name == "offline"
+    for name in NAMES:
+        cfg = composed(commands[name])
+        kind, _, k = name.partition("wait") if name.startswith("wait") else (name.partition("-")[0], "", None)
+        assert (cfg.system.name, str(cfg.system.k)) == (kind or "waitk", str(k))
+        first = "waitmulti" if name == "grid-after_waitk" else "base"
+        assert cfg.model.backbone == cfg.data.tokenizer == str(out / first / "model")
         assert (cfg.data.path, cfg.training.seed) == ("/corpora", 2)
-    cfg = checked("evaluate", *arguments_of(evaluation))
-    assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
+    cfg = composed(commands["evaluation-limit-7"])
+    assert cfg.model_folders == [str(out / name / "model") for name in NAMES]
     assert (cfg.agreement, cfg.limit, cfg.claims, cfg.quality.comet) == ([2, 3, 4], 7, True, None)
+    program, settings = commands["timing-limit-7"]
+    assert (program, settings[:3]) == (
+        "-m",
+        ["duplexmt.analysis.timing", str(out / "evaluation-limit-7"), str(out / "grid" / "model")],
+    )
 
 
 @pytest.mark.parametrize(("size", "pairs"), [("mini", 60_000), ("small", None), ("medium", None)])
 def test_without_a_folder_the_pairs_are_those_of_the_repository(tmp_path, size, pairs):
-    (base,), systems, _ = chain(tmp_path, size=size, data=None)
-    assert checked("train", *arguments_of(base)).data.train_size == pairs
-    for stage in (base, *systems):
-        data = checked("train", *arguments_of(stage)).data
+    commands = experiment(tmp_path, SIZE=size, DATA="")
+    assert composed(commands["base"]).data.train_size == pairs
+    for name in ("base", *NAMES):
+        data = composed(commands[name]).data
         assert (data.path, data.held_out, data.test_size) == ("repository:data", ["tatoeba", "3am-captions"], 4000)
 
 
-def test_a_variant_is_a_grid_trained_alike_but_for_its_settings_and_evaluated_beside_it(tmp_path):
-    _, systems, (evaluation, _) = chain(tmp_path, variant=[["io_off", "model.input_attends_output=false"]])
-    grid, variant, *others = systems
-    assert (variant.name, variant.folder) == ("grid-io_off", tmp_path / "grid-io_off")
-    assert [stage.name for stage in others] == NAMES[1:]
-    one, other = (checked("train", *arguments_of(stage)) for stage in (grid, variant))
-    assert one.model.input_attends_output
-    assert not other.model.input_attends_output
-    other.model.input_attends_output = True
-    assert one == other
-    assert str(variant.folder / "model") in checked("evaluate", *arguments_of(evaluation)).model_folders
-
-
-def test_the_grid_past_the_paper_is_trained_as_the_papers_but_for_what_its_file_says(tmp_path):
-    _, (paper, past, *_), _ = chain(tmp_path, size="medium")
-    paper, past = (dict(leaves(asdict(checked("train", *arguments_of(stage))))) for stage in (paper, past))
-    assert {name for name in paper if paper[name] != past[name]} == {
+def test_the_grids_past_the_paper_are_trained_as_the_papers_but_for_what_their_files_say(tmp_path):
+    commands = experiment(tmp_path, SIZE="medium")
+    assert differing(commands["grid"], commands["grid-past_paper"]) == {
         "model.attention", "model.input_attends_output", "model.emit_hidden", "policy.lam",
         "training.lm_cells", "training.emit_loss", "training.emit_learning_rate", "training.rows",
     }  # fmt: skip
-
-
-def test_a_policy_after_wait_k_is_trained_as_the_grid_past_the_paper_for_fewer_steps_at_other_rates(tmp_path):
-    _, (_, past, after, *_), _ = chain(tmp_path, size="medium")
-    past, after = (dict(leaves(asdict(checked("train", *arguments_of(stage))))) for stage in (past, after))
-    assert {name for name in past if past[name] != after[name]} == {
+    assert differing(commands["grid-past_paper"], commands["grid-after_waitk"]) == {
         "name", "model.backbone", "data.tokenizer", "training.learning_rate", "training.warmup_steps",
         "training.emit_learning_rate", "trainer.max_steps",
     }  # fmt: skip
-    assert after["training.learning_rate"] == past["training.learning_rate"] / 5
+    past, after = (composed(commands[name]).training for name in ("grid-past_paper", "grid-after_waitk"))
+    assert after.learning_rate == past.learning_rate / 5
 
 
 def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(tmp_path):
-    _, once, _ = chain(tmp_path)
-    (base,), systems, (evaluation, _) = chain(tmp_path, seeds=[1, 2, 3])
-    assert [stage.name for stage in systems[:9]] == [stage.name for stage in once]  # a run of one seed is gone on with
-    assert [stage.name for stage in systems[9:11]] == ["grid-seed2", "grid-past_paper-seed2"]
-    assert len({stage.folder for stage in systems}) == len(systems) == 27
-    assert [stage.after for stage in systems if stage.after] == ["waitmulti", "waitmulti-seed2", "waitmulti-seed3"]
-    assert f"model.backbone='{tmp_path / 'waitmulti-seed3' / 'model'}'" in systems[20].fresh
-    first, *_ = found = [checked("train", *arguments_of(stage)) for stage in systems[::9]]
-    assert [cfg.training.seed for cfg in found] == [1, 2, 3]
-    for cfg in found:
-        cfg.training.seed = 1
-        assert cfg == first
-    assert not any(argument.startswith("training.seed") for argument in base.fresh)
-    cfg = checked("evaluate", *arguments_of(evaluation))
+    once, commands = experiment(tmp_path), experiment(tmp_path, SEEDS="1,2,13")
+    models = [name + suffix for suffix in ("", "-seed2", "-seed13") for name in NAMES]
+    assert {*commands} == {"base", *models, "evaluation-seeds-1-2-13", "timing-seeds-1-2-13"}
+    assert all(commands[name] == once[name] for name in ("base", *NAMES)), "a run of one seed is gone on with"
+    assert differing(commands["wait3"], commands["wait3-seed13"]) == {"training.seed"}
+    assert composed(commands["wait3-seed13"]).training.seed == 13
+    assert composed(commands["grid-after_waitk-seed2"]).model.backbone == str(tmp_path / "waitmulti-seed2" / "model")
+    cfg = composed(commands["evaluation-seeds-1-2-13"])
     assert cfg.over_seeds
-    assert cfg.model_folders == [str(stage.folder / "model") for stage in systems]
-    assert evaluation.folder != chain(tmp_path)[2][0].folder  # that of one seed stays what it is
-    for seeds, own in (([1], ""), ([2], "-seeds-2"), ([1, 2], "-seeds-1-2"), ([1, 2, 3], "-seeds-1-2-3")):
-        names = [stage.folder.name for stage in chain(tmp_path, seeds=seeds)[2]]
-        assert names == [f"evaluation{own}", f"timing{own}"]
-    _, (another, *_), (evaluation, timing) = chain(tmp_path, seeds=[4])
-    assert another.name == "grid-seed4"
-    assert str(another.folder / "model") in timing.fresh
-    assert not checked("evaluate", *arguments_of(evaluation)).over_seeds
-
-
-def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_their_own(tmp_path):
-    options = {"variant": [["io_off", "model.input_attends_output=false"]]}
-    _, systems, (evaluation, timing) = chain(tmp_path, systems=["offline", "grid-io_off", "wait3"], **options)
-    assert [stage.name for stage in systems] == ["grid-io_off", "wait3", "offline"]
-    models = [str(stage.folder / "model") for stage in systems]
-    assert checked("evaluate", *arguments_of(evaluation)).model_folders == models
-    assert models[0] in timing.fresh
-    without = "grid-grid-past_paper-grid-after_waitk-wait1-wait5-wait7-waitmulti"
-    assert evaluation.folder.name == f"evaluation-with-io_off-without-{without}"
-    assert chain(tmp_path, **options)[2][0].folder.name == "evaluation-with-io_off"
-    assert chain(tmp_path)[2][0].folder.name == "evaluation"
-
-
-def test_without_an_offline_or_multi_path_model_there_is_no_local_agreement(tmp_path):
-    some = [2, 3, 4]
-    for systems, agreements in ((["grid", "wait3"], []), (["grid", "offline"], some), (["grid", "waitmulti"], some)):
-        _, _, (evaluation, _) = chain(tmp_path, systems=systems)
-        assert checked("evaluate", *arguments_of(evaluation)).agreement == agreements
-
-
-def test_other_sentences_and_metrics_are_evaluated_in_a_folder_of_their_own(tmp_path):
-    for options, own in (({"limit": 100}, "-limit-100"), ({"quality": "neural"}, "-quality-neural")):
-        assert [stage.folder.name for stage in chain(tmp_path, **options)[2]] == [f"evaluation{own}", f"timing{own}"]
-
-
-def test_a_stage_that_was_begun_with_other_settings_is_refused_and_one_without_any_noted_goes_on(tmp_path):
-    _, (grid, *_), _ = chain(tmp_path, extra=["training.learning_rate=1e-3"])
-    _, (other, *_), _ = chain(tmp_path, extra=["training.learning_rate=1e-4"])
-    _, (fewer, *_), _ = chain(tmp_path)
-    touched(grid.folder / grid.complete)
-    other.refuse_other_settings()  # nothing is noted
-    grid.record.write_text(json.dumps(grid.settings()), encoding="utf-8")
-    grid.refuse_other_settings()
-    (grid.folder / grid.complete).unlink()
-    other.refuse_other_settings()  # it ended before it had anything to go on from
-    touched(grid.folder / grid.begun)
-    with pytest.raises(ValueError, match=r"begun with training\.learning_rate=1e-3, not with training.*=1e-4: give"):
-        other.refuse_other_settings()
-    with pytest.raises(ValueError, match=r"begun with training\.learning_rate=1e-3, not with fewer settings"):
-        fewer.refuse_other_settings()
-    moved = tmp_path.rename(tmp_path.with_name("moved"))
-    _, (grid, *_), _ = chain(moved, extra=["training.learning_rate=1e-3"])
-    grid.refuse_other_settings()
-
-
-def test_a_system_runs_once_the_one_it_starts_from_is_complete(tmp_path, monkeypatch, capsys):
-    begun = []
-
-    def run(stage, threads):
-        if stage.after:
-            assert (tmp_path / stage.after / stage.complete).exists()
-        begun.append(stage.name)
-        time.sleep(0.2 if stage.name == "waitmulti" else 0)
-        touched(stage.folder / stage.complete)
-        touched(stage.folder / "results.md")
-        return 1.0
-
-    monkeypatch.setattr(experiment, "run", run)
-    experiment.main(["--out", str(tmp_path), "--jobs", "9"])
-    assert begun[0] == "base"
-    assert set(begun[1:-3]) == set(NAMES) - {"grid-after_waitk"}
-    assert begun[-3:] == ["grid-after_waitk", "evaluation", "timing"]
-    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])["seconds"]) == set(begun)
+    assert cfg.model_folders == [str(tmp_path / name / "model") for name in models]
+    assert checked("train").training.seed == 1, "the one without a suffix"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("systems", "agreement"),
+    [("grid,wait3", []), ("wait3,grid-past_paper,offline", [2, 3, 4]), ("grid,waitmulti", [2, 3, 4])],
+)
+def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_their_own(tmp_path, systems, agreement):
+    commands, names = experiment(tmp_path, SYSTEMS=systems), systems.split(",")
+    own = "-of-" + "-".join(names)
+    assert [*commands] == ["base", *names, f"evaluation{own}", f"timing{own}"]
+    cfg = composed(commands[f"evaluation{own}"])
+    assert cfg.model_folders == [str(tmp_path / name / "model") for name in names]
+    assert cfg.agreement == agreement, "local agreement needs an offline or a multi-path model"
+
+
+def test_a_model_trained_beside_them_is_evaluated_and_a_base_that_is_there_is_used(tmp_path):
+    (tmp_path / "grid-io_off" / "model").mkdir(parents=True)
+    commands = experiment(tmp_path, SYSTEMS="grid-io_off,offline", BASE=tmp_path / "other")
+    assert [*commands][:1] == ["offline"]
+    assert composed(commands["offline"]).model.backbone == str(tmp_path / "other" / "model")
+    folders = composed(commands["evaluation-of-grid-io_off-offline"]).model_folders
+    assert folders == [str(tmp_path / name / "model") for name in ("grid-io_off", "offline")]
+
+
+@pytest.mark.parametrize(
+    ("script", "variables", "arguments", "told"),
     [
-        (["--systems", "grid,wait2"], f"--systems: there is no wait2; choose of {','.join(NAMES)}"),
-        (["--systems", "grid-io_off"], "there is no grid-io_off"),
-        (["--systems", "grid-after_waitk,wait3"], "grid-after_waitk starts from waitmulti; name waitmulti, too"),
-        (["--systems", "wait3,offline"], "--systems wait3,offline: one must be a grid"),
-        (["--seeds", "1,1"], "--seeds 1,1: each once"),
-        (["--seeds", "1,3", "training.seed=2"], "not both"),
-        (["--seeds", "1,x"], "invalid numbers value: '1,x'"),
-        (["--variant", "a", "x=1", "--variant", "a", "x=2"], "--variant a: there is another grid-a"),
-        (["--variant", "past_paper", "policy.lam=1"], "--variant past_paper: there is another grid-past_paper"),
-        (["--jobs", "0"], "--jobs 0: must be at least 1"),
-        (["--limit", "0"], "--limit 0: must be at least 1"),
+        ("experiment.sh", {"SYSTEMS": "grid,wait2"}, [], f"there is no wait2; choose of {','.join(NAMES)}, or train"),
+        ("experiment.sh", {"SYSTEMS": "grid-after_waitk,wait3"}, [], "grid-after_waitk starts from waitmulti; add it"),
+        ("experiment.sh", {"SYSTEMS": "wait3,offline"}, [], "SYSTEMS=wait3,offline: one must be a grid"),
+        ("experiment.sh", {"SEEDS": "1,3"}, ["training.seed=2"], "not both"),
+        ("experiment.sh", {"SEEDS": "1,x"}, [], "SEEDS=1,x: must be whole numbers"),
+        ("experiment.sh", {"QUALITY": "best"}, [], "QUALITY=best: must be basic or neural"),
+        ("experiment.sh", {"JOBS": "0"}, [], "JOBS=0: must be a whole number, at least 1"),
+        ("experiment.sh", {}, ["--jobs", "1"], "--jobs: must be a setting of the trainings, KEY=VALUE"),
+        ("box_model.sh", {"LIMIT": "0"}, ["zh-en"], "LIMIT=0: must be a whole number, at least 1"),
+        ("box_model.sh", {"AL": "nan"}, ["zh-en"], "AL=nan: must be a number above 0"),
+        ("box_model.sh", {"AL": "0"}, ["de-en"], "AL=0: must be a number above 0"),
+        ("box_model.sh", {}, [], "which model? benchmarks/box_model.sh zh-en, or de-en"),
+        ("box_model.sh", {}, ["data.train_size=9"], "which model?"),
     ],
 )
-def test_what_cannot_be_trained_or_compared_is_refused_before_anything_is_trained(tmp_path, capsys, arguments, told):
-    with pytest.raises(SystemExit, match="2"):
-        experiment.main(["--data", str(tmp_path), "--out", str(tmp_path / "out"), *arguments])
-    assert told in capsys.readouterr().err
+def test_what_cannot_be_trained_or_compared_is_refused_before_anything_is(tmp_path, script, variables, arguments, told):
+    done = chain(script, *arguments, OUT=tmp_path / "out", INTO=tmp_path / "into", **variables)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert told in done.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_the_seed_without_a_name_is_the_configurations():
-    assert checked("train").training.seed == experiment.SEED
+# --- stages, by a program in the place of Python's ---------------------------------------------------------------
 
-
-def test_a_base_that_is_there_is_used_and_not_pretrained(tmp_path):
-    base, systems, _ = chain(tmp_path / "out", base=tmp_path / "other")
-    assert base == []
-    for stage in systems:
-        first = "out/waitmulti" if stage.after else "other"
-        assert f"model.backbone='{tmp_path / first / 'model'}'" in stage.fresh
-
-
-def test_a_stage_is_started_resumed_or_skipped_by_what_lies_in_its_folder(tmp_path):
-    (base,), _, (evaluation, _) = chain(tmp_path)
-    assert base.command() == base.fresh
-    touched(base.folder / "model.partial" / "duplexmt.json")  # killed before the model folder got its name
-    assert base.command() == base.fresh
-    touched(base.folder / "checkpoints" / "last.ckpt")
-    assert base.command() == ["train.py", f"resume='{tmp_path / 'base'}'"]
-    touched(base.folder / "model" / "duplexmt.json")
-    assert base.command() is None
-    assert evaluation.command() == evaluation.fresh
-    touched(evaluation.folder / "decoding.json")
-    assert evaluation.command() == ["evaluate.py", f"resume='{tmp_path / 'evaluation'}'"]
-    touched(evaluation.folder / "results.json")  # not the last of them
-    assert evaluation.command() is not None
-    touched(evaluation.folder / "scored.json")
-    assert evaluation.command() is None
-
-
-def counting(folder, fails=0):
-    """A stage that counts to 3, a line of its file a step, and goes on where it was killed; it fails before `fails`."""
-    code = (
-        "import os, sys, time, pathlib; folder = pathlib.Path(sys.argv[1]); folder.mkdir(exist_ok=True)\n"
-        "begun = folder / 'begun'; done = begun.read_text() if begun.exists() else ''\n"
-        "for step in range(len(done), 3):\n"
-        "    if step < int(sys.argv[2]): sys.exit('no such file: step')\n"
-        "    done += sys.argv[3]; begun.write_text(done); time.sleep(float(sys.argv[4]))\n"
-        "(folder / 'complete').write_text(done)\n"
-    )
-    fresh, resumed = (["-c", code, str(folder), str(fails), letter, "0"] for letter in "fr")
-    return experiment.Stage("count", folder, fresh, resumed, complete="complete", begun="begun")
-
-
-def test_a_stage_killed_in_the_middle_goes_on_and_runs_no_second_time(tmp_path, capsys):
-    stage = counting(tmp_path / "count")
-    stage.fresh[-1] = "60"
-    killed = subprocess.Popen([sys.executable, *stage.fresh])
-    begun = stage.folder / "begun"
-    while not (begun.exists() and begun.read_text() == "f"):
-        time.sleep(0.02)
-        assert killed.poll() is None
-    killed.kill()
-    killed.wait()
-    assert experiment.run(stage, threads=1) is not None
-    assert (tmp_path / "count" / "complete").read_text() == "frr"
-    assert experiment.run(stage, threads=1) is None
-    assert capsys.readouterr().out.splitlines()[-1] == "count: complete"
-
-
-def test_a_stage_that_fails_is_named_with_the_end_of_its_log(tmp_path):
-    with pytest.raises(ValueError, match=r"count ended with status 1 before it was complete[\s\S]*no such file: step"):
-        experiment.run(counting(tmp_path / "count", fails=3), threads=1)
-
-
-def test_a_stage_still_at_work_after_its_driver_was_killed_is_not_started_twice(tmp_path):
-    stage = counting(tmp_path / "count")
-    stage.fresh[-1] = "60"
-    code = (
-        "import json, pathlib, sys; from benchmarks import experiment\n"
-        "stage = experiment.Stage(*(pathlib.Path(v) if i == 1 else v for i, v in enumerate(json.loads(sys.argv[1]))))\n"
-        "experiment.run(stage, 1)\n"
-    )
-    values = [stage.name, str(stage.folder), stage.fresh, stage.resumed, stage.complete, stage.begun]
-    command = [sys.executable, "-c", code, json.dumps(values)]
-    driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
-    try:
-        while not (stage.folder / "begun").exists():
-            time.sleep(0.02)
-            assert driver.poll() is None
-        driver.kill()  # the driver alone: its child works on
-        driver.wait()
-        with pytest.raises(ValueError, match="count is still at work, from an earlier start"):
-            experiment.run(stage, threads=1)
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-
-
-def test_a_stage_at_work_keeps_the_note_of_what_it_was_begun_with(tmp_path):
-    stage, other = counting(tmp_path / "count"), counting(tmp_path / "count", fails=1)
-    stage.record.write_text(json.dumps(stage.settings()), encoding="utf-8")
-    with open(tmp_path / "count.log", "a") as log:
-        fcntl.flock(log, fcntl.LOCK_EX)
-        with pytest.raises(ValueError, match="count is still at work"):
-            experiment.run(other, threads=1)
-    assert json.loads(stage.record.read_text(encoding="utf-8")) == stage.settings()
-
-
-INTERRUPTED = """
-import signal, sys, time
-from pathlib import Path
-
-signal.signal(signal.SIGINT, lambda *_: None)  # as train.py: a note, and a checkpoint when the step is done
-Path(sys.argv[1], "begun").touch()
-time.sleep(1.5)
-Path(sys.argv[1], "saved").touch()
+PROGRAM = """#!/usr/bin/env bash
+# Makes what train.py and evaluate.py do of a folder, and notes begin and end; FAIL is a stage that fails once begun.
+set -eu
+folder=${*: -1}
+for word in "$@"; do
+    case $word in hydra.run.dir=*|resume=*) folder=${word#*=\\'}; folder=${folder%\\'} ;; esac
+done
+name=${folder##*/}
+echo "> $name $1 ${*: -1}" >> "$NOTES"
+mkdir -p "$folder/checkpoints" "$folder/model"
+touch "$folder/checkpoints/last.ckpt" "$folder/decoding.json" "$folder/results.md" "$folder/timing.md"
+if [[ $name == "${FAIL:-}" ]]; then echo "no such file: it"; exit 1; fi
+[[ $name != "${SLOW:-}" ]] || { trap 'sleep 0.5; echo "saved $name" >> "$NOTES"; exit 130' INT; sleep 60 & wait $!; }
+sleep 0.1
+touch "$folder/model/duplexmt.json" "$folder/scored.json"
+echo "< $name" >> "$NOTES"
 """
 
 
-def test_ctrl_c_waits_for_the_checkpoint_of_the_stage_at_work(tmp_path):
-    (tmp_path / "stage.py").write_text(INTERRUPTED)
-    code = (
-        "import pathlib, signal, sys; from benchmarks import experiment\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what a shell starts with & inherits none
-        "out = pathlib.Path(sys.argv[1])\n"
-        "fresh = [str(out / 'stage.py'), str(out)]\n"
-        "experiment.run(experiment.Stage('base', out / 'base', fresh, [], 'done', 'begun'), 1)\n"
-    )
-    driver = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True
-    )
-    while not (tmp_path / "begun").exists():
+@pytest.fixture
+def notes(tmp_path):
+    """What a chain runs, by a program that only makes the files; a file of notes."""
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text(PROGRAM, encoding="utf-8")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}{os.pathsep}{PYTHON}", "NOTES": tmp_path / "notes", "OUT": tmp_path / "out"}
+
+
+def taken(notes):
+    lines = notes["NOTES"].read_text(encoding="utf-8").splitlines() if notes["NOTES"].exists() else []
+    notes["NOTES"].unlink(missing_ok=True)
+    return lines
+
+
+def test_systems_run_side_by_side_once_those_that_they_start_from_are_complete_and_a_second_time_none(notes):
+    done = chain("experiment.sh", JOBS=3, **notes)
+    assert done.returncode == 0, done.stderr
+    lines, most, running = taken(notes), 0, set()
+    for line in lines:
+        running ^= {line.split()[1]}
+        most = max(most, len(running))
+    assert most == 3
+    assert [line.split()[1] for line in lines[:2]] == ["base", "base"]
+    names = [line.split()[1] for line in lines if line[0] == ">"]
+    assert {*names[1:-3]} == {*NAMES} - {"grid-after_waitk"}
+    assert names[-3:] == ["grid-after_waitk", "evaluation", "timing"]
+    assert lines.index("< waitmulti") < lines.index(next(line for line in lines if "after_waitk" in line))
+    done = chain("experiment.sh", JOBS=3, **notes)
+    assert taken(notes) == []
+    assert done.stdout.count(": complete") == 11
+
+
+@pytest.mark.parametrize("stage", ["base", "wait3", "evaluation"])
+def test_a_stage_that_fails_is_named_with_the_end_of_its_log_and_the_same_command_resumes_it(notes, stage):
+    done = chain("experiment.sh", FAIL=stage, **notes)
+    assert done.returncode != 0
+    out = notes["OUT"]
+    assert f"no such file: it\nerror: {out}/{stage} is not complete (its log is {out}/{stage}.log)" in done.stderr
+    lines = taken(notes)
+    assert not any("grid-after_waitk" in line for line in lines) or stage == "evaluation"
+    assert stage != "wait3" or "< offline" in lines, "the others are finished"
+    done = chain("experiment.sh", **notes)
+    assert done.returncode == 0, done.stderr
+    program = "evaluate.py" if stage == "evaluation" else "train.py"
+    assert f"> {stage} {program} resume='{out}/{stage}'" in taken(notes)
+
+
+def test_a_stage_that_was_begun_with_other_settings_is_refused_wherever_its_folder_is_by_now(notes):
+    assert chain("experiment.sh", "training.learning_rate=1e-3", FAIL="base", **notes).returncode == 2
+    for settings in (["training.learning_rate=1e-4"], []):
+        done = chain("experiment.sh", *settings, **notes)
+        assert done.returncode == 2
+        assert f"{notes['OUT']}/base was begun with other settings" in done.stderr
+    notes["OUT"] = notes["OUT"].rename(notes["OUT"].with_name("moved"))
+    assert chain("experiment.sh", "training.learning_rate=1e-3", **notes).returncode == 0
+    (notes["OUT"] / "base.settings").unlink()  # nothing is noted
+    (notes["OUT"] / "grid.settings").unlink()
+    done = chain("experiment.sh", SYSTEMS="grid", **notes)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("stage", ["base", "wait1"])
+def test_ctrl_c_waits_for_the_checkpoint_of_the_stages_at_work(notes, stage):
+    command = ["bash", str(ROOT / "benchmarks" / "experiment.sh")]
+    free = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), "start_new_session": True}
+    begun = subprocess.Popen(command, env=around(notes | {"SLOW": stage}), stderr=subprocess.DEVNULL, **free)
+    limit = time.monotonic() + 120
+    while not (notes["OUT"] / stage / "timing.md").exists():
+        assert begun.poll() is None
+        assert time.monotonic() < limit
         time.sleep(0.02)
-        assert driver.poll() is None
-    os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: to all of them
-    assert b"KeyboardInterrupt" in driver.communicate()[1]
-    assert (tmp_path / "saved").exists()
+    time.sleep(0.3)
+    os.killpg(begun.pid, signal.SIGINT)  # as a terminal does: to all of them
+    assert begun.wait(timeout=120) != 0
+    assert f"saved {stage}" in taken(notes)
+
+
+def test_a_model_is_packed_with_the_scores_of_what_was_packed_and_samples_chosen_by_the_first(notes, tmp_path):
+    into, out = tmp_path / "into", notes["OUT"]
+    done = chain("box_model.sh", "zh-en", INTO=into, **notes)
+    assert done.returncode == 0, done.stderr
+    commands = [shlex.split(line) for line in done.stdout.splitlines()]
+    scores = [f"{out}/tatoeba", f"{out}/captions"]
+    assert [command[2:] for command in commands if command[1] == "-m"] == [
+        ["duplexmt.model_folder.pack", f"{out}/grid/model", f"{out}/packed"],
+        ["duplexmt.model_folder.pack", f"{out}/grid/model", f"{into}", "--results", *scores],
+        ["duplexmt.evaluation.samples", scores[0], f"{into}"],
+    ]
+    assert [command[1] for command in commands] == [
+        *["train.py"] * 4,
+        "evaluate.py",
+        "-m",
+        *["evaluate.py"] * 2,
+        "-m",
+        "-m",
+    ]
+
+
+@pytest.mark.slow
+def test_a_chain_killed_in_a_training_and_in_the_evaluation_goes_on_to_its_table(tmp_path):
+    pairs = builtin_corpus(1000, 0, 0, seed=1)["train"]
+    (tmp_path / "data").mkdir()
+    with gzip.open(tmp_path / "data" / "grammar.zh-en.tsv.gz", "wt", encoding="utf-8") as file:
+        file.writelines(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+    few = ["data.train_size=300", "data.validation_size=20", "data.test_size=20", "data.vocab_size=1000"]
+    few += ["trainer.max_steps=6", "training.checkpoint_every_n_steps=2", "data.held_out=[grammar]", "data.exclude=[]"]
+    few += ["data.batch_size=2", "trainer.devices=1", f"data.prepared={tmp_path / 'prepared'}"]
+    out = tmp_path / "out"
+    variables = {"OUT": out, "DATA": tmp_path / "data", "SIZE": "mini", "JOBS": 1, "LIMIT": 2, "SYSTEMS": "grid"}
+    command = ["bash", str(ROOT / "benchmarks" / "experiment.sh"), *few]
+    evaluation = out / "evaluation-of-grid-limit-2"
+    for moment in (out / "base" / "checkpoints" / "last.ckpt", evaluation / "decoding.json"):
+        begun = subprocess.Popen(command, env=around(variables), start_new_session=True, stdout=subprocess.DEVNULL)
+        while not moment.exists():
+            time.sleep(0.02)
+            assert begun.poll() is None, (moment, [log.read_text() for log in out.glob("*.log")])
+        os.killpg(begun.pid, signal.SIGKILL)
+        begun.wait()
+    done = chain("experiment.sh", *few, **variables)
+    assert done.returncode == 0, done.stderr
+    assert f"resume='{evaluation}'" in done.stdout.replace("'\\''", "'")
+    table = (evaluation / "results.md").read_text(encoding="utf-8")
+    assert table in done.stdout
+    assert "| grid |" in table
+    assert (out / "timing-of-grid-limit-2" / "timing.md").is_file()

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# The models in the box, made again from the pairs in the box: `make model`, `make model-de`.
+#
+#     benchmarks/box_model.sh zh-en                        # into models/zh-en
+#     benchmarks/box_model.sh de-en                        # into models/de-en
+#     OUT=runs/trial INTO=runs/trial/zh-en LIMIT=20 benchmarks/box_model.sh zh-en data.train_size=2000   # a trial
+#
+# The trainings, the last one a grid (conf/experiment/box_*.yaml); the θ at which it lags by AL (3) tokens on validation
+# pairs; packing (float16); the packed model's scores on held-out pairs, all or LIMIT. At last the model is packed into
+# INTO, with these scores in its card, and samples chosen by the first of them. stages.sh says what else holds.
+model=${1:-}
+shift || true
+# shellcheck source=benchmarks/stages.sh
+source "$(dirname "${BASH_SOURCE[0]}")/stages.sh"
+[[ ${AL:-3} =~ ^[0-9]*\.?[0-9]*$ && ${AL:-3} == *[1-9]* ]] || die "AL=$AL: must be a number above 0"
+INTO=${INTO:-$PWD/models/$model}
+
+of() { quoted "$OUT/$1/model"; }
+
+case $model in
+zh-en)
+    OUT=${OUT:-$PWD/runs/box-model} tests=(tatoeba captions)
+    train tokenizer experiment=box_tokenizer "$@"
+    train base experiment=box_base "data.tokenizer=$(of tokenizer)" "$@"
+    train everyday experiment=box_everyday "model.backbone=$(of base)" "$@"
+    train grid experiment=box_grid "model.backbone=$(of everyday)" "$@"
+    ;;
+de-en)
+    OUT=${OUT:-$PWD/runs/box-model-de-en} tests=(tatoeba_de)
+    train base experiment=box_de_base "$@"
+    train grid experiment=box_de_grid "model.backbone=$(of base)" "$@"
+    ;;
+*) die "which model? benchmarks/box_model.sh zh-en, or de-en" ;;
+esac
+evaluate theta "model_folder=$(of grid)" "target_al=${AL:-3}" "limit=${LIMIT:-500}"
+[[ -e $OUT/packed/duplexmt.json ]] || run -m duplexmt.model_folder.pack "$OUT/grid/model" "$OUT/packed"
+for data in "${tests[@]}"; do
+    evaluate "$data" "model_folder=$(quoted "$OUT/packed")" "data=$data" 'policy.theta=[0.3,0.5,0.7,0.9]' \
+        ${LIMIT:+"limit=$LIMIT"}
+done
+run -m duplexmt.model_folder.pack "$OUT/grid/model" "$INTO" --results "${tests[@]/#/$OUT/}"
+run -m duplexmt.evaluation.samples "$OUT/${tests[0]}" "$INTO"
