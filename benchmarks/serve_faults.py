@@ -364,7 +364,7 @@ async def mistake(campaign: Campaign, draw: random.Random, code: int, named: str
     async def send(socket: ClientConnection) -> None:
         await socket.send(frame, text=True)
 
-    speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken, mistake=send, after=draw.uniform(0.0, 1.0))
+    speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken, mistake=send, after=draw.uniform(0.0, 0.5))
     await campaign.whole(speaker)
     at_once = code in (TOO_BIG, INVALID)  # uvicorn then closes the socket, too: if the client still sends, it is reset,
     codes = [code, 1006] if at_once else [code]  # and the close frame may be lost

@@ -26,7 +26,8 @@ def main(model: str, theta: str, text: str, out: str) -> None:
     heard: Parts = [(number / RATE, character) for number, character in enumerate(text, 1)]
     with duplexmt.load(model).stream(theta=float(theta)) as stream:
         written = [(seconds, stream.feed(character)) for seconds, character in heard]
-        written.append(((len(text) + 1) / RATE, stream.finish().strip("\n")))
+        written.append(((len(text) + 1) / RATE, stream.finish()))
+    written = [(seconds, "".join(filter(str.isprintable, part))) for seconds, part in written]  # XML has no others
     whole, translation = written[-1][0] + PAUSE, "".join(part for _, part in written)
     lines = line(48, "heard", heard, whole) + line(104, "written meanwhile", written, whole)
     size = f'width="{40 + 12 * max(2 * len(text), len(translation))}" height="118"'

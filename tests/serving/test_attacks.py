@@ -326,7 +326,7 @@ def test_an_engine_that_is_lost_is_not_written_to(monkeypatch, caplog):
 
         starts = link.starts
         loop.call_soon_threadsafe(lose)
-        until(lambda: link.starts > starts and link.model is not None)
+        until(lambda: link.starts > starts and link.is_ready)
         assert "socket.send()" not in caplog.text
         speaker.say(type="end")
         assert speaker.rest() == 1000

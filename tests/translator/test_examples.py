@@ -64,7 +64,8 @@ def test_moving_picture(example, tmp_path, translator):
     *_, heard, _, written = picture.iter("{http://www.w3.org/2000/svg}text")
     assert "".join(heard.itertext()) == text
     with translator.stream(theta=0.3) as stream:
-        assert "".join(written.itertext()) == (stream.feed(text) + stream.finish()).strip("\n")
+        translation = stream.feed(text) + stream.finish()
+    assert "".join(written.itertext()) == "".join(filter(str.isprintable, translation))
     times = [float(one.get("keyTimes").split(";")[1]) for one in heard.iter("{http://www.w3.org/2000/svg}animate")]
     assert times == sorted({*times})
 
