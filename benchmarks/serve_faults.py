@@ -106,7 +106,7 @@ class Campaign:
         self.faults: Counter[str] = Counter()
         self.failures: list[str] = []
         self.compared = self.changed = self.bystanders = self.affected = self.replacements = 0
-        self.engine_is_mine = asyncio.Lock()
+        self.engine_is_mine, self.referring = asyncio.Lock(), asyncio.Lock()
         self.over = False
         self.served: Served
 
@@ -195,7 +195,8 @@ class Campaign:
         """Have one speak, who must be shown all of the translation, and nothing else."""
         await speaker.run()
         told = f"done={speaker.done}, closes {speaker.closes}, {speaker.errors[-1:]}"
-        expected = speaker.expected(self.reference) if speaker.done else None
+        async with self.referring:  # in a thread: others are served meanwhile
+            expected = await asyncio.to_thread(speaker.expected, self.reference) if speaker.done else None
         self.replacements += len(getattr(speaker, "made", ()))
         self.compare(speaker.written, speaker.text, told, well=speaker.done, expected=expected)
 
