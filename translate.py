@@ -124,7 +124,7 @@ def source_of(
     from data_prep.rules import UNSPACED
     from duplexmt.drawing.captions import read_cues
     from duplexmt.metrics.units import text_unit
-    from duplexmt.streaming.pipe import decoded
+    from duplexmt.translator.pipe import decoded
 
     if cfg.input is not None and cfg.input.lower().endswith(SUBTITLES):
         with open(cfg.input, "rb") as file:
@@ -137,7 +137,7 @@ def source_of(
 
 def chunks_of(cfg: TranslateSettings, warn_of: Callable[[int, str], None]) -> Iterator[str | None]:
     """The characters of the text, the input or standard input as they arrive; None for a pause."""
-    from duplexmt.streaming.pipe import arriving, decoded
+    from duplexmt.translator.pipe import arriving, decoded
 
     if cfg.text is not None:  # in an argument Python lets bytes that are not UTF-8 pass as surrogates
         yield from decoded([cfg.text.encode("utf-8", "surrogateescape")], warn_of)

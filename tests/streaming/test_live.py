@@ -16,7 +16,7 @@ from duplexmt.data.tokenizer import SourceTokens, StreamTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.live import LiveDriver, longest_sentence
-from duplexmt.streaming.pipe import arriving, decoded
+from duplexmt.translator.pipe import arriving, decoded
 
 from ..helpers import SENTENCES, spoken_grid, tiny_tokenizer
 from .live_texts import cut_at_random, feed, finish, live_text, pause
