@@ -111,6 +111,14 @@ def test_so_many_characters_wait_and_the_source_is_scrolled_to_the_first_of_them
     assert page.run(top) == 100
 
 
+@pytest.fixture
+def speaking(browser):
+    """A browser that has the stand-in for a recogniser."""
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
+    yield browser
+    browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+
 def listening(browser, scripted):
     """A page that has been allowed to listen."""
     page = connected(browser, scripted)
@@ -120,72 +128,60 @@ def listening(browser, scripted):
     return page
 
 
-def test_what_a_recogniser_says_is_sent_at_once_and_replaced_when_it_changes_its_mind(browser, scripted):
-    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
-    try:
-        page = listening(browser, scripted)
-        page.run("say('站在', false)")
-        until(page, WRITTEN, numbers(0))
-        until(page, SOURCE, "站在")
-        page.run("say('站在那边的', false)")
-        until(page, WRITTEN, numbers(3))
-        page.run("say('站在这边的男', false)")
-        page.run("say('站到这边的男人', false)")
-        page.run("say('站到这边的男人', true)")
-        until(page, WRITTEN, f"{numbers(7)}.")
-        assert scripted.session.text == "站到这边的男人\n"
-        assert page.run(SOURCE) == "站到这边的男人"
-        assert page.run(PALE) == ""
-        assert scripted.session.replaced in (1, 2), "one waits for the answer to the one before"
-        columns = [read for read, _ in page.run(UNDER)]
-        assert "".join(columns[:7]) == "站到这边的男人"
-        assert "".join(written for _, written in page.run(UNDER)).split() == f"{numbers(7)}.".split()
-        page.run("say('我们', false)")
-        until(page, SOURCE, "站到这边的男人\n我们")
-        page.run("ear.onend({})")  # without a last word on it
-        page.run("say('走', true)")
-        until(page, SOURCE, "站到这边的男人\n我们\n走")
-        until(page, "document.getElementById('waits').textContent", "")
-        page.open(scripted.address)
-        until(page, SOURCE, "站到这边的男人\n我们\n走")
-        assert page.complaints() == []
-    finally:
-        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+def test_what_a_recogniser_says_is_sent_at_once_and_replaced_when_it_changes_its_mind(speaking, scripted):
+    page = listening(speaking, scripted)
+    page.run("say('站在', false)")
+    until(page, WRITTEN, numbers(0))
+    until(page, SOURCE, "站在")
+    page.run("say('站在那边的', false)")
+    until(page, WRITTEN, numbers(3))
+    page.run("say('站在这边的男', false)")
+    page.run("say('站到这边的男人', false)")
+    page.run("say('站到这边的男人', true)")
+    until(page, WRITTEN, f"{numbers(7)}.")
+    assert scripted.session.text == "站到这边的男人\n"
+    assert page.run(SOURCE) == "站到这边的男人"
+    assert page.run(PALE) == ""
+    assert scripted.session.replaced in (1, 2), "one waits for the answer to the one before"
+    columns = [read for read, _ in page.run(UNDER)]
+    assert "".join(columns[:7]) == "站到这边的男人"
+    assert "".join(written for _, written in page.run(UNDER)).split() == f"{numbers(7)}.".split()
+    page.run("say('我们', false)")
+    until(page, SOURCE, "站到这边的男人\n我们")
+    page.run("ear.onend({})")  # without a last word on it
+    page.run("say('走', true)")
+    until(page, SOURCE, "站到这边的男人\n我们\n走")
+    until(page, "document.getElementById('waits').textContent", "")
+    page.open(scripted.address)
+    until(page, SOURCE, "站到这边的男人\n我们\n走")
+    assert page.complaints() == []
 
 
-def test_a_replacement_is_asked_for_again_where_the_connection_was_lost(browser, scripted):
-    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
-    try:
-        page = listening(browser, scripted)
-        page.run("say('站在那边', false)")
-        until(page, WRITTEN, numbers(2))
-        scripted.stalls = True
-        page.run("say('站在这边的', false)")
-        time.sleep(0.3)
-        scripted.stalls = False
-        scripted.cut()
-        page.run("say('站在这里的人', true)")
-        until(page, WRITTEN, f"{numbers(6)}.")
-        assert scripted.session.text == "站在这里的人\n"
-        assert page.run(SOURCE) == "站在这里的人"
-    finally:
-        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+def test_a_replacement_is_asked_for_again_where_the_connection_was_lost(speaking, scripted):
+    page = listening(speaking, scripted)
+    page.run("say('站在那边', false)")
+    until(page, WRITTEN, numbers(2))
+    scripted.stalls = True
+    page.run("say('站在这边的', false)")
+    time.sleep(0.3)
+    scripted.stalls = False
+    scripted.cut()
+    page.run("say('站在这里的人', true)")
+    until(page, WRITTEN, f"{numbers(6)}.")
+    assert scripted.session.text == "站在这里的人\n"
+    assert page.run(SOURCE) == "站在这里的人"
 
 
-def test_what_is_typed_amid_an_utterance_stays_where_it_is(browser, scripted):
-    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
-    try:
-        page = listening(browser, scripted)
-        page.run("say('站在', false)")
-        until(page, SOURCE, "站在")
-        type_in(page, "，")
-        page.run("say('站在那边', false)")
-        page.run("say('站在这里', true)")
-        until(page, SOURCE, "站在，这里")
-        until(page, WRITTEN, f"{numbers(5)}.")
-        assert scripted.session.text == "站在，这里\n"
-    finally:
-        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+def test_what_is_typed_amid_an_utterance_stays_where_it_is(speaking, scripted):
+    page = listening(speaking, scripted)
+    page.run("say('站在', false)")
+    until(page, SOURCE, "站在")
+    type_in(page, "，")
+    page.run("say('站在那边', false)")
+    page.run("say('站在这里', true)")
+    until(page, SOURCE, "站在，这里")
+    until(page, WRITTEN, f"{numbers(5)}.")
+    assert scripted.session.text == "站在，这里\n"
 
 
 def test_a_caption_screen_takes_back_source_that_is_replaced(browser, scripted):
@@ -201,41 +197,35 @@ def test_a_caption_screen_takes_back_source_that_is_replaced(browser, scripted):
     assert shown == ["站这", "one"]
 
 
-def test_one_speaks_after_a_yes_only_and_by_enter_what_is_certain_is_sent(browser, scripted):
-    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)["identifier"]
-    try:
-        page = connected(browser, scripted)
-        click(page, "speak")
-        assert "Some browsers send the sound to their maker" in page.run(
-            "document.getElementById('ask-text').textContent"
-        )
-        click(page, "ask-no")
-        page.run("new Promise(done => setTimeout(done, 200))")
-        assert page.run("[document.getElementById('ask').open, window.started]") == [False, None]
-        click(page, "speak")
-        click(page, "ask-yes")
-        until(page, "window.started", 1)
-        assert page.run("[ear.lang, ear.continuous, ear.interimResults]") == ["zh-CN", True, True]
-        choose(page, "line")
-        page.run("say('站在', false)")
-        assert page.run("document.getElementById('heard').textContent") == "站在"
-        assert page.run(SOURCE) == ""
-        page.run("say('站在那边', true)")
-        until(page, WRITTEN, f"{numbers(4)}.")
-        assert scripted.session.text == "站在那边\n"
-        page.run("ear.onerror({error: 'no-speech'}), ear.onend({})")
-        assert page.run("window.started") == 2, "a silence ends the recogniser, and not the listening"
-        click(page, "speak")
-        assert page.run("window.stopped")
-        assert page.run("document.getElementById('speak').textContent") == "microphone"
-        click(page, "speak")  # which asks no more
-        until(page, "window.started", 3)
-        page.run("ear.onerror({error: 'network'})")
-        told = "It does not listen: the browser's recogniser cannot be reached."
-        until(page, "document.getElementById('notice').textContent", told)
-        assert page.complaints() == []
-    finally:
-        browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+def test_one_speaks_after_a_yes_only_and_by_enter_what_is_certain_is_sent(speaking, scripted):
+    page = connected(speaking, scripted)
+    click(page, "speak")
+    assert "Some browsers send the sound to their maker" in page.run("document.getElementById('ask-text').textContent")
+    click(page, "ask-no")
+    page.run("new Promise(done => setTimeout(done, 200))")
+    assert page.run("[document.getElementById('ask').open, window.started]") == [False, None]
+    click(page, "speak")
+    click(page, "ask-yes")
+    until(page, "window.started", 1)
+    assert page.run("[ear.lang, ear.continuous, ear.interimResults]") == ["zh-CN", True, True]
+    choose(page, "line")
+    page.run("say('站在', false)")
+    assert page.run("document.getElementById('heard').textContent") == "站在"
+    assert page.run(SOURCE) == ""
+    page.run("say('站在那边', true)")
+    until(page, WRITTEN, f"{numbers(4)}.")
+    assert scripted.session.text == "站在那边\n"
+    page.run("ear.onerror({error: 'no-speech'}), ear.onend({})")
+    assert page.run("window.started") == 2, "a silence ends the recogniser, and not the listening"
+    click(page, "speak")
+    assert page.run("window.stopped")
+    assert page.run("document.getElementById('speak').textContent") == "microphone"
+    click(page, "speak")  # which asks no more
+    until(page, "window.started", 3)
+    page.run("ear.onerror({error: 'network'})")
+    told = "It does not listen: the browser's recogniser cannot be reached."
+    until(page, "document.getElementById('notice').textContent", told)
+    assert page.complaints() == []
 
 
 def test_to_begin_anew_is_asked_about_where_there_is_something_to_lose(page, scripted):
