@@ -411,6 +411,7 @@ class Corrected(AsyncClient):
         super().__init__(url, **values)
         self.made: list[tuple[int, str, str]] = []
         self.connections = 0
+        self._heard_something = asyncio.Event()
 
     def _acknowledged_text(self, at: int, replaced: int, is_first: bool) -> None:
         self.connections += is_first
@@ -423,7 +424,12 @@ class Corrected(AsyncClient):
         """Replace, and wait until that is so."""
         self.send(text, replace=place)
         while self._asked is not None or self._stale is not None:
-            await asyncio.sleep(0.01)
+            self._heard_something.clear()
+            await self._heard_something.wait()
+
+    def _take(self, message: dict[str, Any], is_first: bool) -> None:
+        super()._take(message, is_first)
+        self._heard_something.set()
 
 
 @dataclass
