@@ -20,6 +20,7 @@ from ..decoder.cache import TARGET, Append, DecoderCache, Run
 from ..decoder.layout import SOURCE
 from ..decoder.model import DecoderModel
 from ..model_folder.artifact import choose_device, load_model_folder
+from ..model_folder.hub import writable
 from ..model_folder.manifest import read_manifest, write_manifest
 from ..policy.heatmap import losses_of_head
 
@@ -112,7 +113,8 @@ def main() -> None:
     try:
         if arguments.pairs < 1:
             raise ValueError(f"--pairs {arguments.pairs}: must be at least 1")
-        loaded = load_model_folder(arguments.model_folder, choose_device("auto"))
+        folder = writable(arguments.model_folder)
+        loaded = load_model_folder(folder, choose_device("auto"))
         if not isinstance(loaded.model, DecoderModel) or loaded.model.rows:
             raise ValueError(f"{arguments.model_folder} holds a grid: AlignAtt is for wait-k and offline models")
         settings = corpus_settings(loaded.info["data"]) | {"tokenizer": loaded.tokenizer}
@@ -121,7 +123,7 @@ def main() -> None:
         targets = token_ids(loaded.tokenizer, [pair.target for pair in pairs])
         tokens = [*zip(sources, targets, strict=True)]
         heads, shares = best_heads(loaded.model, loaded.tokens, tokens, arguments.heads)
-        write_manifest(arguments.model_folder, read_manifest(arguments.model_folder) | {"alignment_heads": heads})
+        write_manifest(folder, read_manifest(folder) | {"alignment_heads": heads})
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

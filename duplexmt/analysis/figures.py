@@ -25,6 +25,7 @@ from ..drawing.step_figures import emission_figure, emission_markdown, staircase
 from ..drawing.training_figure import read_run_curves, training_figure
 from ..evaluation.scoring import run_of
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
+from ..model_folder.hub import model_at
 from ..policy.knobs import check_lam
 from ..streaming.events import Event, Write
 from ..streaming.systems import build_system
@@ -34,20 +35,20 @@ THETAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def sentence(
-    model_folder: Path,
+    model_folder: str | Path,
     source: str,
     target: str,
     out: Path,
     *,
     thetas: Sequence[float] = THETAS,
     lam: float | None = None,
-    beside: Sequence[Path] = (),
+    beside: Sequence[str | Path] = (),
     max_target_tokens: int = 64,
 ) -> list[Path]:
     """Write the figures of one sentence pair into `out`.
 
     Args:
-        model_folder: of a grid model.
+        model_folder: of a grid model, or a name on the hub.
         source: a text, which is cleaned as the model's training cleaned its sources.
         target: a text, whose tokens are the grid's columns.
         out: folder of the figures.
@@ -86,8 +87,9 @@ def sentence(
     paths[-1].write_text(emission_markdown(steps), encoding="utf-8", newline="\n")
 
     delays = {f"grid, θ = {name}": delays_of(events) for name, events in runs.items()}
-    folders = {str(folder.resolve()) for folder in (model_folder, *beside)}
-    for folder in beside:
+    homes = [model_at(folder).resolve() for folder in (model_folder, *beside)]
+    folders = {str(home) for home in homes}
+    for folder, home in zip(beside, homes[1:], strict=True):
         other = load_model_folder(folder, device)
         if other.sources.ids([source])[0] != source_ids or other.tokenizer.get_vocab() != loaded.tokenizer.get_vocab():
             raise ValueError(f"--beside {folder}: splits the source into other tokens; compare models of one tokenizer")
@@ -97,7 +99,7 @@ def sentence(
             name = "" if setting is None else f"{setting:g}"
             label = {"waitk": f"wait-{name}", "grid": f"grid, θ = {name}"}.get(system, system)
             if label in delays:
-                label = f"{label} ({run_of(str(folder.resolve()), folders)})"
+                label = f"{label} ({run_of(str(home), folders)})"
             delays[label] = delays_of(decode(other, system, setting, source_ids, max_target_tokens))
     names = [token_text(loaded.tokenizer, token, loaded.tokens.end) for token in source_ids]
     return [*paths, *staircase_figure(names, delays, out)]
@@ -133,12 +135,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("sentence")
-    one.add_argument("model_folder", type=Path)
+    one.add_argument("model_folder")
     one.add_argument("--source", required=True)
     one.add_argument("--target", required=True)
     one.add_argument("--theta", dest="thetas", type=float, nargs="+", default=THETAS)
     one.add_argument("--lam", type=float)
-    one.add_argument("--beside", type=Path, nargs="+", default=[])
+    one.add_argument("--beside", nargs="+", default=[])
     one.add_argument("--max-target-tokens", type=int, default=64)
     commands.add_parser("training").add_argument("run_folder", type=Path)
     commands.add_parser("schematics")

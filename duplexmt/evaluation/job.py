@@ -9,6 +9,7 @@ from typing import Any
 from ..corpus.overlap import warn_of_overlap
 from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
+from ..model_folder.hub import writable
 from ..model_folder.manifest import read_manifest, record_operating_point
 from .decoding import Decoding, Point, Setting, TestSet
 from .pairs import read_test_pairs
@@ -87,7 +88,7 @@ class Job:
                 all hypotheses of a θ are empty.
         """
         target = self.cfg.target_al
-        (model_folder, *others) = [path.resolve() for path in self.model_folders()]
+        (model_folder, *others) = [writable(path).resolve() for path in self.model_folders()]
         loaded = self.load(model_folder)
         if others or loaded.info["system"] != "grid":
             raise ValueError(f"target_al={target:g} needs one model folder of the grid: only it has a θ")

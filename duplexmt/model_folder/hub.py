@@ -44,6 +44,23 @@ def model_at(model_folder: str | Path) -> Path:
     return folder
 
 
+def writable(model_folder: str | Path) -> Path:
+    """Where a model folder is that something is to be noted in.
+
+    Raises:
+        ValueError: for one of the hub, whose copy here is no place for notes; and what `model_at` refuses.
+    """
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder = model_at(model_folder)
+    if folder.absolute().is_relative_to(Path(HF_HUB_CACHE).absolute()):
+        raise ValueError(
+            f"{model_folder}: what is found is noted in the model folder, and this one is the hub's copy: make one of "
+            "your own first (python -m duplexmt.model_folder.pack {model_folder} FOLDER), and give that folder"
+        )
+    return folder
+
+
 def base_at(name: str) -> str:
     """What a training begins with: a folder; a name Hugging Face's own loaders know; or, where the hub has a model
     folder of that name, or a revision is given, the folder it was fetched into.

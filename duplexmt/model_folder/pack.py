@@ -21,13 +21,14 @@ from data_prep.files import write_whole
 
 from ..corpus.box import PREFIX, ROOT
 from .artifact import check_replaceable, load_model_folder, save_model_folder
+from .hub import model_at
 from .manifest import MANIFEST, found_out, read_manifest, write_manifest
 
 LARGEST = 20e6  # bytes: what a repository bears
 COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "AP", "FRL")
 
 
-def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: float = LARGEST) -> Path:
+def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, largest: float = LARGEST) -> Path:
     """Write the model folder to give away, all or nothing; one already there is replaced. The card has the results of
     evaluations.
 
@@ -41,7 +42,7 @@ def pack(source: Path, into: Path, results: Sequence[Path] = (), *, largest: flo
     loaded = load_model_folder(source)
     info = loaded.info
     for folder in results:
-        check_evaluated(folder, source, info)
+        check_evaluated(folder, model_at(source), info)
     size = 2 * sum(weight.numel() for weight in loaded.model.parameters())
     if size > largest:
         raise ValueError(
@@ -235,7 +236,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", type=Path, help="a trained model folder")
+    parser.add_argument("source", help="a trained model folder, or owner/name on the hub")
     parser.add_argument("into", type=Path, help="folder to write, such as models/zh-en")
     parser.add_argument("--results", type=Path, nargs="+", default=[], help="folders of evaluations, for the card")
     parser.add_argument("--largest", type=float, default=LARGEST / 1e6, help="MB of weights (%(default)g)")

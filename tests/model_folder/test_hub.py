@@ -11,12 +11,14 @@ import pytest
 from huggingface_hub import constants
 
 import duplexmt
+from duplexmt.analysis.figures import sentence
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder import push
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.model_folder.box import chosen_model
-from duplexmt.model_folder.hub import base_at, model_at
+from duplexmt.model_folder.hub import base_at, model_at, writable
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
+from duplexmt.model_folder.pack import pack
 
 from ..helpers import spoken_grid, tiny_tokenizer
 from . import stand_in_hub
@@ -73,6 +75,19 @@ def test_a_name_is_a_model_of_the_hub_wherever_a_folder_is_taken(hub, folder, tm
     translations = [duplexmt.load(one, device="cpu").translate([TEXT]) for one in ("alice/zh-en", folder)]
     assert translations[0] == translations[1] != [""]
     assert_same_outputs(load_model_folder("alice/zh-en").model, load_model_folder(folder).model)
+    assert contents(pack("alice/zh-en", tmp_path / "packed")) == contents(pack(folder, tmp_path / "own"))
+    drawn = sentence("alice/zh-en", TEXT, "He did not see him.", tmp_path / "drawn", beside=["alice/zh-en@main"])
+    assert all(path.stat().st_size for path in drawn)
+
+
+@pytest.mark.parametrize("name", ["alice/zh-en", "alice/zh-en@main"])
+def test_nothing_is_noted_in_the_copy_of_what_the_hub_has(hub, folder, tmp_path, name):
+    hub.commit("alice/zh-en", contents(folder))
+    with pytest.raises(ValueError, match=f"{name.replace('@', '.*')}: what is found is noted in the model folder"):
+        writable(name)
+    with pytest.raises(ValueError, match="the hub's copy"):
+        writable(model_at(name))
+    assert writable(pack(name, tmp_path / "own")) == tmp_path / "own"
 
 
 def evaluate_folders(*names):
