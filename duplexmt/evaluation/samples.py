@@ -38,12 +38,11 @@ def record_samples(evaluation: Path, model_folder: Path) -> dict[str, Any]:
     right = [same for same in zip(*records, strict=True) if all(map(is_right, same))]
     if not right:
         raise ValueError(f"{evaluation}: no sentence is translated as its reference at each setting: no samples")
-    test = decoding.test
     samples = {
         "chosen": (
-            f"Chosen by score: of {test['sentences']:,} sentences that the model had not seen ({test['name']}), "
-            f"{len(right)} come out just as a person had translated them, however early it writes. These are the "
-            "longest. Many others come out wrong."
+            f"Chosen by score: of {decoding.test['sentences']:,} sentences that the model had not seen, {len(right)} "
+            "come out just as a person had translated them, however early it writes. These are the longest. Many others "
+            "come out wrong."
         ),
         "sentences": [record["source"] for record in varied(same[0] for same in right)],
     }

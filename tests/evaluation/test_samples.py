@@ -37,7 +37,7 @@ def test_samples_are_right_at_each_setting_the_longest_first_and_not_alike(monke
     samples.record_samples(tmp_path, tmp_path)
     recorded = read_manifest(tmp_path)["samples"]
     assert recorded["sentences"] == ["2。", "3。", "4。"], "1 shares two words with 3, 0 begins as 2, 5 is wrong once"
-    assert "of 4,000 sentences that the model had not seen (talks, test split), 5 come out" in recorded["chosen"]
+    assert "of 4,000 sentences that the model had not seen, 5 come out" in recorded["chosen"]
 
 
 def test_a_model_that_is_never_right_has_none(monkeypatch, tmp_path):

@@ -192,7 +192,7 @@ def test_the_keyboard_goes_through_the_page_in_its_order_and_one_sees_where(page
         )
         outline = page.run("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid", visited[-1]
-    text = ["skip", "source", "type", "unit", "speak", "anew", "copy", "txt", "vtt", "translation"]
+    text = ["skip", "anew", "source", "type", "unit", "speak", "copy", "txt", "vtt", "translation"]
     controls = ["sample", "play", "speed", "SUMMARY", "SUMMARY", "theta", "words", "staircase", "decisions", "SUMMARY"]
     assert visited == [*text, *controls]
 

@@ -355,7 +355,7 @@ def test_whatever_is_told_of_a_session_fits_the_window_and_can_be_operated(brows
     scripted.cut(4409)
     until(page, STATE, "ended")
     assert page.outside(".scroll", ".skip", ".hidden") == []
-    buttons = ["continue here", "microphone", "begin anew", "copy", "TXT", "VTT", "Text file", "▸ start"]
+    buttons = ["continue here", "begin anew", "microphone", "copy", "TXT", "VTT", "Text file", "▸ start"]
     assert page.roles()["button"][: len(buttons)] == buttons
     page.run("document.querySelector('.skip').focus()")
     page.press("Tab")
