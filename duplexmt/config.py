@@ -140,6 +140,7 @@ class DataConfig:
     max_tokens: int | None = 32  # of either text, without end and seed token
     train_size: int | None = None  # uniform sample; null: all
     joined_tokens: int | None = None  # also train on two short pairs as one, of at most so many tokens; null: on none
+    copies: float = 0  # also train on so many pairs for each one with something drawn to be copied (corpus/copies.py)
     validation_size: int = 1000
     test_size: int = 1000
     batch_size: int = 16  # pairs, on each device
@@ -181,11 +182,14 @@ class DataConfig:
         _check_limit("data.max_tokens", self.max_tokens, null="no limit")
         _check_limit("data.train_size", self.train_size, null="all pairs")
         _check_limit("data.joined_tokens", self.joined_tokens, null="no joined pairs")
-        if self.joined_tokens is not None and self.corpus == "builtin":
-            raise ValueError(
-                f"data.joined_tokens={self.joined_tokens}: the built-in corpus aligns single sentences, and would "
-                "lack the alignment of joined ones; leave it out, or train on pairs of your own"
-            )
+        if not 0 <= self.copies <= 1:
+            raise ValueError(f"data.copies={self.copies}: must be a share of the training pairs, from 0 (none) to 1")
+        for name in ("joined_tokens", "copies"):
+            if (given := getattr(self, name)) and self.corpus == "builtin":
+                raise ValueError(
+                    f"data.{name}={given}: the built-in corpus aligns single sentences, and would lack the alignment "
+                    "of those made of them; leave it out, or train on pairs of your own"
+                )
         if self.joined_tokens is not None and self.max_tokens is not None and self.joined_tokens > self.max_tokens:
             raise ValueError(
                 f"data.joined_tokens={self.joined_tokens}: joined texts may not be longer than "

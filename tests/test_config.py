@@ -499,6 +499,13 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("train", ["data.joined_tokens=0"], r"data\.joined_tokens=0: must be at least 1, or null"),
         ("train", ["data.context_tokens=8"], r"data\.context_tokens=8: data=builtin has no sentence before a source"),
         ("train", ["data.joined_tokens=8"], r"data\.joined_tokens=8: the built-in corpus aligns single"),
+        ("train", ["data.copies=0.1"], r"data\.copies=0\.1: the built-in corpus aligns single"),
+        (
+            "train",
+            ["data=pairs", "data.path=a", "data.copies=-0.1"],
+            r"data\.copies=-0\.1: must be a share of the train",
+        ),
+        ("train", ["data=pairs", "data.path=a", "data.copies=1.5"], r"data\.copies=1\.5: must be a share of the train"),
         ("train", ["data=pairs", "data.path=a", "data.joined_tokens=33"], r"joined_tokens=33: .*data\.max_tokens=32"),
         ("train", ["data.batch_size=0"], r"data\.batch_size=0: must be at least 1"),
         ("train", ["data.batch_cells=0"], r"data\.batch_cells=0: must be at least 1, or null"),

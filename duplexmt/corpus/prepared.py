@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 from data_prep import Report, read_and_split
-from data_prep.corpus import draw
+from data_prep.corpus import CountTokens, draw, fits
 from data_prep.reading import Pair
 
 from ..data.builtin import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
+from .copies import copies
 from .joined import joined_pairs
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
@@ -37,6 +39,14 @@ class PreparedCorpus:
         """How source texts become tokens."""
         return SourceTokens(self.tokenizer, self.segmentation)
 
+    @property
+    def counters(self) -> tuple[CountTokens, CountTokens]:
+        """What counts the tokens of source texts, and of target texts."""
+        return (
+            lambda texts: [len(ids) for ids in self.sources.ids(texts)],
+            lambda texts: [len(ids) for ids in token_ids(self.tokenizer, texts)],
+        )
+
     def summary(self) -> str:
         """What was read and left out, by reason, and the size of each split."""
         sizes = ", ".join(f"{len(pairs):,} {name}" for name, pairs in self.splits.items())
@@ -61,6 +71,8 @@ def prepare_corpus(**settings: Any) -> PreparedCorpus:
     asked = CorpusSettings(**settings)
     try:
         corpus = KINDS[asked.corpus](asked)
+        if asked.copies:
+            add_copies(asked, corpus)
         if asked.joined_tokens is not None:
             add_joined(asked, corpus, asked.joined_tokens)
         return corpus
@@ -71,14 +83,19 @@ def prepare_corpus(**settings: Any) -> PreparedCorpus:
         raise ValueError(f"{where}: {error}") from error
 
 
+def add_copies(asked: CorpusSettings, corpus: PreparedCorpus) -> None:
+    """Add training pairs with something drawn on both sides, as far as they are short enough; see `copies`."""
+    train = corpus.splits["train"]
+    made = copies(train, asked.copies, (asked.source_language, asked.target_language), asked.seed)
+    short = list(compress(made, fits(made, asked.max_tokens, *corpus.counters)))
+    corpus.report.add("train", "copies", len(short))
+    corpus.splits["train"] = train + short
+
+
 def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None:
     """Add training pairs made of two each, of at most `most` tokens; see `joined_pairs`."""
-    pairs = joined_pairs(
-        corpus.splits["train"], most, (asked.source_language, asked.target_language),
-        lambda texts: [len(ids) for ids in corpus.sources.ids(texts)],
-        lambda texts: [len(ids) for ids in token_ids(corpus.tokenizer, texts)],
-        asked.seed,
-    )  # fmt: skip
+    languages = asked.source_language, asked.target_language
+    pairs = joined_pairs(corpus.splits["train"], most, languages, *corpus.counters, asked.seed)
     corpus.report.add("train", "joined", len(pairs))
     corpus.splits["train"] = corpus.splits["train"] + pairs
 

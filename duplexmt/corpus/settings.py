@@ -37,6 +37,7 @@ class CorpusSettings:
     context_tokens: int = 0
     context_separator: str = ""
     joined_tokens: int | None = None
+    copies: float = 0
 
     @property
     def separator(self) -> str | None:

@@ -199,8 +199,8 @@ OWED = """## Data, and whom it is owed to
 The pairs are in the repository's folder data/. Each corpus keeps its licence."""
 
 SHARE_ALIKE = """ Some are share-alike (xquad, xsid,
-python-packaging-guide); whether such terms reach the weights of a model is not settled. The authors of this software
-claim no further rights in the weights; who must be sure keeps to CC BY-SA 4.0, or trains without these corpora
+python-packaging-guide, cc-cedict); whether such terms reach the weights of a model is not settled. The authors of this
+software claim no further rights in the weights; who must be sure keeps to CC BY-SA 4.0, or trains without these corpora
 (`data.sources`)."""
 
 COMMANDS = """## Make it again

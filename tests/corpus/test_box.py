@@ -52,8 +52,8 @@ def keys(pairs):
 
 
 def test_the_box_is_small_and_has_no_other_file():
-    assert sum(path.stat().st_size for path in DATA.rglob("*.*")) <= 14e6
-    others = {"README.md", "LICENSES.md", "everyday.zh.txt", "de-en"}
+    assert sum(path.stat().st_size for path in DATA.rglob("*.*")) <= 15e6
+    others = {"README.md", "LICENSES.md", "everyday.zh.txt", "everyday50.zh.txt", "de-en"}
     assert {path.name for path in DATA.iterdir()} == others | {path.name for path in FILES.values()}
     assert {path.name for path in GERMAN.parent.iterdir()} == {"README.md", GERMAN.name}
 
@@ -67,7 +67,7 @@ def test_the_readme_says_of_each_file_how_many_pairs_it_has_and_whose_they_are(f
     (row,) = re.findall(rf"^\| \[{re.escape(file.name)}\].*$", readme, flags=re.MULTILINE)
     assert f"| {len(lines):,} | {file.stat().st_size / 1e6:.2f} |" in row
     section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", readme, flags=re.MULTILINE | re.DOTALL)[1]
-    assert re.search(r"- Origin: .*@[0-9a-f]{7}", section, flags=re.DOTALL)
+    assert re.search(r"- Origin: (.*@[0-9a-f]{7}|CC-CEDICT, release 20|written for this)", section, flags=re.DOTALL)
     assert "- Attribution: " in section
     licence = re.search(r"- Licence: \[(CC BY|CC BY-SA|MIT|Apache|BSD).*?\]\((.*?)\)", section)[2]
     anchors = re.findall(r"^## (.*)$", (DATA / "LICENSES.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -104,10 +104,37 @@ def test_german_holds_out_5000_pairs_that_share_no_text_with_the_others(tmp_path
         assert not any(texts[one][side] & texts[other][side] for side in (0, 1))
 
 
-def test_the_everyday_sentences_are_in_no_training_pair(splits):
-    everyday = (DATA / "everyday.zh.txt").read_text(encoding="utf-8").splitlines()
-    assert len(everyday) == len({text_key(line) for line in everyday}) == 20
-    assert not {text_key(line) for line in everyday} & keys(splits["permissive"]["train"])[0]
+@pytest.mark.parametrize("split", ["train", "test", "validation"])
+def test_the_everyday_sentences_are_in_no_pair(splits, split):
+    names = ("everyday.zh.txt", "everyday50.zh.txt")
+    twenty, fifty = ((DATA / name).read_text(encoding="utf-8").splitlines() for name in names)
+    assert (len(twenty), len(fifty)) == (20, 50)
+    everyday = {text_key(line) for line in [*twenty, *fifty]}
+    assert len(everyday) == 70
+    assert not everyday & keys(splits["permissive"][split])[0]
+
+
+def read(name):
+    with gzip.open(FILES[name], "rt", encoding="utf-8") as lines:
+        return [line.rstrip("\n").split("\t") for line in lines]
+
+
+def test_the_dictionary_has_short_glosses_of_words_and_no_preset_trains_on_it(splits):
+    entries = read("cc-cedict")
+    assert len({tuple(entry) for entry in entries}) == len(entries)
+    assert all(2 <= len(word) <= 8 and 1 <= len(gloss.split()) <= 5 for word, gloss in entries)
+    assert not [gloss for _, gloss in entries if re.search(r"[][(){}/;|0-9]|^to |\b(sb|sth|etc)\b", gloss)]
+    assert {("饺子", "dumpling"), ("堵车", "traffic jam"), ("便宜", "cheap")} <= {tuple(entry) for entry in entries}
+    assert ["饺子", "dumpling"] not in [[pair.source, pair.target] for pair in splits["permissive"]["train"]]
+
+
+def test_greetings_are_short_and_those_trained_on_say_what_they_mean(splits):
+    greetings = {source: target for source, target in read("greetings")}
+    assert len(greetings) == len(read("greetings")) > 150
+    assert max(map(len, greetings)) <= 12
+    assert greetings["你好。"] == "Hello."
+    trained = {pair.source for pair in splits["permissive"]["train"]}
+    assert len(greetings.keys() & trained) > len(greetings) / 2, "the others share a text with held-out pairs"
 
 
 def test_a_path_of_the_repository_is_found_from_anywhere(monkeypatch, tmp_path):

@@ -1,0 +1,76 @@
+"""How benchmarks/copied_whole.py counts what a translation has to copy, and that its sentences are a fair test."""
+
+import json
+import re
+import sys
+
+import pytest
+
+import duplexmt
+from benchmarks.copied_whole import SENTENCES, kept, kept_whole, main, sentences
+from duplexmt.corpus import copies
+
+
+def test_there_are_200_sentences_always_the_same_50_of_each_kind():
+    found = sentences()
+    assert found == sentences()
+    assert [each.kind for each in found] == [kind for kind in SENTENCES for _ in range(50)]
+    assert len({each.text for each in found}) > 190
+    assert all(copied in each.text for each in found for copied in each.copied)
+    assert not any("{" in each.text or "|" in each.text for each in found)
+
+
+def test_no_sentence_and_no_name_is_one_that_training_draws():
+    trained = [re.sub(r"\{\w+\}", "", source) for source, _ in copies.SENTENCES["zh", "en"]]
+    for text in (text.strip() for texts in SENTENCES.values() for text in re.split(r"[|\n]", texts)):
+        assert not text or re.sub(r"\{\w+\}", "", text) not in trained
+    names = {word for each in sentences() if each.kind == "name" for copied in each.copied for word in copied.split()}
+    assert not names & set(copies.GIVEN.split())
+
+
+@pytest.mark.parametrize(
+    ("translation", "copied", "whole"),
+    [
+        ("It costs 15 yuan.", "15", True),
+        ("It was in 2015.", "15", False),
+        ("It costs 15,000 yuan.", "15", False),
+        ("It costs 1.15 yuan.", "15", False),
+        ("At 7:05, he left.", "7:05", True),
+        ("See www.a.com.", "www.a.com", True),
+        ("See www.a.community.", "www.a.com", False),
+        ("See https://a.com/b.", "https://a.com", False),
+        ("Write to anna@a.de, please.", "anna@a.de", True),
+        ("Write to hanna@a.de.", "anna@a.de", False),
+        ("Anna Kelmar's book", "Anna Kelmar", True),
+        ("Anna kelmar's book", "Anna Kelmar", False),
+        ("", "15", False),
+    ],
+)
+def test_a_thing_is_kept_where_it_stands_letter_by_letter_and_alone(translation, copied, whole):
+    assert kept(translation, copied) == whole
+
+
+def test_a_sentence_counts_where_all_of_it_is_kept():
+    found = sentences()
+    shares = kept_whole(found, [each.text for each in found])
+    assert shares == dict.fromkeys([*SENTENCES, "all"], 100.0)
+    lost = [each.text if each.kind != "name" else each.copied[0] for each in found]
+    shares = kept_whole(found, lost)
+    alone = sum(len(each.copied) == 1 for each in found if each.kind == "name")
+    assert (shares["name"], shares["all"]) == (2 * alone, (150 + alone) / 2)
+
+
+def test_the_command_ends_with_a_line_of_json(monkeypatch, capsys):
+    class Stand:
+        theta = 0.5
+
+        def translate(self, texts, theta):
+            return ["" if "@" in text else f"So {text}" for text in texts]
+
+    monkeypatch.setattr(duplexmt, "load", lambda folder: Stand(), raising=False)
+    monkeypatch.setattr(sys, "argv", ["it", "somewhere", "--show"])
+    main()
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert json.loads(last)["email"] == 0
+    assert json.loads(last)["theta"] == 0.5
+    assert sum("@" in line for line in lines) == 50, "what is lost"
