@@ -21,7 +21,8 @@ case $model in
 zh-en)
     OUT=${OUT:-$PWD/runs/box-model} tests=(tatoeba captions)
     train tokenizer experiment=box_tokenizer "$@"
-    train base experiment=box_base "data.tokenizer=$(of tokenizer)" "$@"
+    train english experiment=box_english "data.tokenizer=$(of tokenizer)" "$@"
+    train base experiment=box_base "model.backbone=$(of english)" "$@"
     train everyday experiment=box_everyday "model.backbone=$(of base)" "$@"
     train grid experiment=box_grid "model.backbone=$(of everyday)" "$@"
     ;;

@@ -20,6 +20,7 @@ from duplexmt.corpus.settings import CorpusSettings
 DATA = ROOT / "data"
 FILES = {path.name.split(".")[0]: path for path in sorted(DATA.glob("*.tsv.gz"))}
 GERMAN = DATA / "de-en" / "tatoeba.de-en.tsv.gz"
+CHINESE_HELD_OUT = DATA / "de-en" / "held-out.zh-en.tsv.gz"
 HELD_OUT = ("tatoeba", "3am-captions")
 register_schemas()
 
@@ -55,7 +56,7 @@ def test_the_box_is_small_and_has_no_other_file():
     assert sum(path.stat().st_size for path in DATA.rglob("*.*")) <= 15e6
     others = {"README.md", "LICENSES.md", "everyday.zh.txt", "everyday50.zh.txt", "de-en"}
     assert {path.name for path in DATA.iterdir()} == others | {path.name for path in FILES.values()}
-    assert {path.name for path in GERMAN.parent.iterdir()} == {"README.md", GERMAN.name}
+    assert {path.name for path in GERMAN.parent.iterdir()} == {"README.md", GERMAN.name, CHINESE_HELD_OUT.name}
 
 
 @pytest.mark.parametrize("file", [*FILES.values(), GERMAN], ids=lambda file: file.name)
@@ -73,6 +74,12 @@ def test_the_readme_says_of_each_file_how_many_pairs_it_has_and_whose_they_are(f
     anchors = re.findall(r"^## (.*)$", (DATA / "LICENSES.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     known = {f"LICENSES.md#{heading.lower().replace(' ', '-').replace('.', '')}" for heading in anchors}
     assert licence in known or licence.startswith("https://creativecommons.org/licenses/")
+
+
+def test_the_german_pairs_have_beside_them_what_the_chinese_ones_hold_out(splits):
+    with gzip.open(CHINESE_HELD_OUT, "rt", encoding="utf-8", newline="\n") as opened:
+        pairs = [tuple(line.rstrip("\n").split("\t")) for line in opened]
+    assert pairs == [pair[:2] for split in ("test", "validation") for pair in splits["permissive"][split]]
 
 
 def test_permissive_holds_out_4000_pairs_each_and_trains_on_the_rest(splits):
