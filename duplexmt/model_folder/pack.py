@@ -25,7 +25,7 @@ from .hub import model_at
 from .manifest import MANIFEST, found_out, read_manifest, write_manifest
 
 LARGEST = 20e6  # bytes: what a repository bears
-COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "AP", "FRL")
+COLUMNS = ("system", "setting", "BLEU", "BLEU ±", "chrF", "chrF ±", "AL", "YAAL", "YAAL %", "SWF")
 
 
 def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, largest: float = LARGEST) -> Path:
