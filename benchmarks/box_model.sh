@@ -7,7 +7,8 @@
 #
 # The trainings, the last one a grid (conf/experiment/box_*.yaml); the θ at which it lags by AL (3) tokens on validation
 # pairs; packing (float16); the packed model's scores on held-out pairs, all or LIMIT. At last the model is packed into
-# INTO, with these scores in its card, and samples chosen by the first of them. stages.sh says what else holds.
+# INTO, with these scores and everyday sentences in its card, and samples chosen by the first of them. stages.sh says
+# what else holds.
 model=${1:-}
 shift || true
 # shellcheck source=benchmarks/stages.sh
@@ -41,3 +42,12 @@ for data in "${tests[@]}"; do
 done
 run -m duplexmt.model_folder.pack "$OUT/grid/model" "$INTO" --results "${tests[@]/#/$OUT/}"
 run -m duplexmt.evaluation.samples "$OUT/${tests[0]}" "$INTO"
+everyday=data/everyday.${model%-*}.txt
+if [[ -f $everyday && -z ${DRY_RUN:-} ]]; then
+    translated=$(python translate.py "model_folder=$(quoted "$INTO")" < "$everyday")
+    {
+        printf '\n%s\n' '## Everyday sentences, as they come' 'They were chosen before any model was trained.' ''
+        printf '| source | translation |\n| --- | --- |\n'
+        paste -d '|' "$everyday" <(echo "$translated") | sed 's/|/ | /; s/^/| /; s/$/ |/'
+    } >> "$INTO/README.md"
+fi
