@@ -117,19 +117,22 @@ def test_quantize_is_int8_or_nothing():
 
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
     commands = printed("box_model.sh", "zh-en", "training.seed=2", OUT=tmp_path, INTO=tmp_path / "into")
-    trainings, evaluations = ["tokenizer", "base", "everyday", "grid"], ["theta", "tatoeba", "captions"]
+    trainings, evaluations = ["tokenizer", "english", "base", "everyday", "grid"], ["theta", "tatoeba", "captions"]
     assert [name for name, (program, _) in commands.items() if program == "train.py"] == trainings
-    tokenizer, base, everyday, grid = trained = [composed(commands[name]) for name in trainings]
-    assert [cfg.system.name for cfg in trained] == ["offline", "offline", "offline", "grid"]
-    assert base.data.tokenizer == str(tmp_path / "tokenizer" / "model")
+    tokenizer, english, base, everyday, grid = trained = [composed(commands[name]) for name in trainings]
+    assert [cfg.system.name for cfg in trained] == ["offline"] * 4 + ["grid"]
+    assert english.data.tokenizer == str(tmp_path / "tokenizer" / "model")
+    assert base.model.backbone == base.data.tokenizer == str(tmp_path / "english" / "model")
     assert everyday.model.backbone == everyday.data.tokenizer == str(tmp_path / "base" / "model")
     assert grid.model.backbone == grid.data.tokenizer == str(tmp_path / "everyday" / "model")
     assert tokenizer.data.sources == everyday.data.sources == grid.data.sources
-    assert base.data.sources is None, "all of data/"
+    files = {path.name.split(".")[0] for path in (ROOT / "data").glob("*.tsv.gz")}
+    assert {*base.data.sources} == files, "all of data/"
     assert grid.training.rows == 4
     for cfg in trained:
         data = cfg.data
-        assert (data.path, data.max_tokens, data.train_size, data.test_size) == ("repository:data", 64, None, 4000)
+        assert data.path == ("repository:data/de-en" if cfg is english else "repository:data")
+        assert (data.max_tokens, data.train_size, data.test_size) == (64, None, 4000)
         assert cfg.training.seed == 2
     theta, *scored = [composed(commands[name]) for name in evaluations]
     assert (theta.target_al, theta.limit, theta.model_folders) == (3, 500, [str(tmp_path / "grid" / "model")])
