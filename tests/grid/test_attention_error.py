@@ -28,11 +28,7 @@ def layers(model, kind):
     return list(layer_inputs(with_attention(model, kind), *inputs()))
 
 
-@pytest.mark.parametrize("attention", ["approximate", "exact"])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"input_attends_output": False}, {"softmax": "separate"}, {"anchor": 3}, {"anchor": "visible_length"}],
-)
+@pytest.mark.parametrize(("attention", "options"), [("approximate", {}), ("exact", {"softmax": "separate"})])
 def test_the_run_layer_by_layer_is_the_models_own(attention, options):
     model = tiny_grid(seed=3, **options).double()
     source, target = inputs()
@@ -41,13 +37,6 @@ def test_the_run_layer_by_layer_is_the_models_own(attention, options):
     *_, (layer, _, O) = layers(model, attention)
     assert layer is None
     torch.testing.assert_close(O.normed.transpose(0, 1) if O.normed.shape[0] == Y else O.normed, output)
-
-
-def test_other_attention_leaves_the_model_as_it_is_and_shares_its_weights():
-    model = tiny_grid()
-    other = with_attention(model, "exact")
-    assert (model.attention, other.attention) == ("approximate", "exact")
-    assert other.emit_head.weight is model.emit_head.weight
 
 
 @pytest.mark.parametrize("softmax", ["joint", "separate"])
@@ -66,53 +55,7 @@ def test_contexts_in_the_papers_terms_are_those_of_the_grids_attention(softmax):
                 torch.testing.assert_close(after, following.states)
 
 
-def test_layer_0_is_exact_everywhere():
-    model = tiny_grid(seed=2).double()
-    layer, I, O = layers(model, "approximate")[0]
-    for exact, approximate in zip(
-        *(both_streams(model, layer, I, O, approximate=kind) for kind in (False, True)), strict=True
-    ):
-        torch.testing.assert_close(approximate.context, exact.context)
-        assert score_errors(exact.cross_scores, approximate.cross_scores).abs().max() < 1e-12
-
-
-def test_given_the_same_states_a_source_cell_is_exact_in_column_0_and_a_target_cell_in_row_0_and_no_other():
-    model = tiny_grid(seed=2).double()
-    layer, I, O = layers(model, "exact")[1]
-    for exact, approximate in zip(
-        *(both_streams(model, layer, I, O, approximate=kind) for kind in (False, True)), strict=True
-    ):
-        wrong = (exact.context - approximate.context).norm(dim=(-2, -1))
-        assert wrong[:, 0].max() < 1e-12
-        assert wrong[:, 1:].min() > 1e-4
-
-
-def test_errors_add_up_from_the_second_layer_on_and_spare_cell_0_0_only():
-    model = tiny_grid(tiny_backbone(layers=4, seed=2), seed=2).double()
-    difference = [
-        [(a - b).norm(dim=-1) for a, b in ((I.states, I_.states), (O.states, O_.states))]
-        for (_, I, O), (_, I_, O_) in zip(layers(model, "approximate")[:4], layers(model, "exact")[:4], strict=True)
-    ]
-    for stream in (0, 1):
-        assert difference[0][stream].max() == 0  # embeddings
-        assert difference[1][stream].max() < 1e-10  # layer 0
-        assert difference[2][stream][:, 0].max() < 1e-10  # layer 1: column 0 of the source, row 0 of the target
-        assert difference[2][stream][:, 1:].min() > 1e-5
-        assert difference[3][stream][0, 0] < 1e-10
-        assert difference[3][stream].flatten()[1:].min() > 1e-6
-
-
-def test_with_input_attending_nothing_the_source_stream_and_row_0_stay_exact_at_all_layers():
-    model = tiny_grid(tiny_backbone(layers=4, seed=2), seed=2, input_attends_output=False).double()
-    for (_, I, O), (layer, I_, O_) in zip(layers(model, "approximate"), layers(model, "exact"), strict=True):
-        torch.testing.assert_close(I.states, I_.states)
-        if layer is not None:
-            torch.testing.assert_close(O.states[:, 0], O_.states[:, 0])
-    assert (O.states - O_.states).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("model_type", ["qwen2", "llama", "mistral"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("model_type", "seed"), [("qwen2", 0), ("llama", 1), ("mistral", 2)])
 def test_the_corrected_bound_is_never_violated_and_not_by_a_wide_margin_kept(model_type, seed):
     model = tiny_grid(tiny_backbone(model_type, seed=seed), seed=seed).double()
     largest = 0.0
