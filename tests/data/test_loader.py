@@ -1,7 +1,6 @@
 """The order of training pairs: every claim of `StepLoader`."""
 
 from bisect import bisect_left, insort
-from collections import Counter
 from itertools import islice
 
 import pytest
@@ -44,7 +43,7 @@ def steps_of_all_devices(pairs, batch_size, accumulate, world_size, **options):
     ]
 
 
-@pytest.mark.parametrize(("count", "batch_size", "accumulate"), [(24, 4, 1), (50, 4, 2), (7, 1, 3), (5, 16, 1)])
+@pytest.mark.parametrize(("count", "batch_size", "accumulate"), [(50, 4, 2), (5, 16, 1)])
 def test_every_pair_is_seen_exactly_once_an_epoch(count, batch_size, accumulate):
     loader = StepLoader(examples(count), batch_size, seed=1, accumulate=accumulate, pool=16)
     for epoch in range(2):
@@ -84,12 +83,7 @@ def test_a_step_has_the_same_pairs_whatever_devices_and_accumulation_share_it(co
         assert steps_of_all_devices(pairs, batch_size, accumulate, world_size, pool=24) == one
 
 
-def test_pairs_left_over_make_steps_larger_by_at_most_one_pair_more_than_each_other():
-    sizes = Counter(len(step) for step in steps_of_all_devices(examples(61), 4, 1, 2, pool=24))
-    assert sizes == {8: 2, 9: 5}  # 61 pairs, 7 steps of 8
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_batches_of_a_step_differ_by_at_most_one_pair_and_none_is_empty(world_size):
     devices = [orders(StepLoader(examples(53), 3, 5, 2, rank, world_size)) for rank in range(world_size)]
     for begin in range(0, len(devices[0]), 2):
@@ -221,14 +215,16 @@ def test_by_cells_batches_and_devices_are_balanced():
     assert sum(abs(one - other) for one, other in zip(*cells, strict=True)) < 0.05 * total
 
 
-@pytest.mark.parametrize(("world_size", "accumulate"), [(1, 1), (2, 1), (1, 2)])
-@pytest.mark.parametrize("batch_cells", [1, 100, 165, 1000, 10**9])  # a pair has 165 cells in the mean
+@pytest.mark.parametrize(
+    ("batch_cells", "world_size", "accumulate"),  # a pair has 165 cells in the mean
+    [(1, 2, 1), (165, 1, 1), (1000, 1, 2), (10**9, 1, 1)],
+)
 def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_cells, world_size, accumulate):
     pairs = examples(203, longest=20)
     options = {"batch_cells": batch_cells, "pool": 50, "world_size": world_size, "accumulate": accumulate}
     loaders = [StepLoader(pairs, 1, seed=1, rank=rank, **options) for rank in range(world_size)]
     count = len(loaders[0])
-    for epoch in range(6):
+    for epoch in range(3):
         taken = []
         for loader in loaders:
             loader.set_epoch(epoch)
@@ -237,13 +233,6 @@ def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_c
             assert all(batches)
             taken += [pair for batch in batches for pair in batch]
         assert sorted(taken) == list(range(203))
-
-
-def test_by_cells_a_step_may_take_more_pairs_than_a_pool():
-    cells = cells_of_two_devices(2000, 30_000)
-    assert sum(map(sum, cells)) / len(cells[0]) == pytest.approx(60_000, rel=0.1)
-    for one, other in zip(*cells, strict=True):
-        assert abs(one - other) <= 21 * 22
 
 
 def test_batches_alike_in_length_still_come_in_random_order():
@@ -352,8 +341,7 @@ def test_packed_a_step_has_the_same_pairs_whatever_devices_and_accumulation_shar
         assert steps == one
 
 
-@pytest.mark.parametrize("ahead", [0, 2])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(("ahead", "accumulate"), [(0, 2), (2, 1)])
 def test_packed_and_resumed_at_any_batch_an_epoch_goes_on_exactly(ahead, accumulate):
     def loader():
         return packed(examples(120, longest=30), 256, accumulate=accumulate, ahead=ahead)
