@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from duplexmt.analysis import figures
 from duplexmt.analysis.figures import main, sentence, training
 from duplexmt.analysis.sentence_grid import sentence_grid, token_text
 from duplexmt.data.batch import collate
@@ -48,6 +49,16 @@ def test_p_emit_is_shown_as_decoding_compares_it_with_a_threshold():
     torch.testing.assert_close(torch.tensor(grid.emit), torch.stack(decided))
 
 
+def test_p_emit_is_0_where_decoding_reads_whatever_the_threshold():
+    model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
+    without = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05).emit
+    model.k_min = 2
+    found = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05).emit
+    for x, (row, usual) in enumerate(zip(found, without, strict=True)):
+        for y, (p, before) in enumerate(zip(row, usual, strict=True)):
+            assert p == (0.0 if x + 1 - y < 2 and x < len(found) - 1 else before)
+
+
 def test_rows_and_columns_of_prefixes_are_left_out():
     tokens = StreamTokens(TOKENS.end, TOKENS.seed, source_prefix=(5, 6), target_prefix=(7,))
     grid = sentence_grid(spoken_grid(), tokens, tiny_tokenizer(), ids("我好"), ids("a cat"), lam=0.0)
@@ -78,6 +89,14 @@ def test_all_figures_of_a_sentence_are_written(folder, tmp_path):
     }
     assert all(path.stat().st_size > 100 for path in paths)
     assert (tmp_path / "out" / "emission.md").read_text().count("\n") == 4
+
+
+def test_models_beside_have_names_of_their_own(folder, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "staircase_figure", lambda names, delays, out: drawn.extend(delays) or [])
+    beside = [save(tmp_path / name, spoken_grid(seed=4), tokens=TOKENS) for name in ("one", "two")]
+    sentence(folder, SOURCE, TARGET, tmp_path, thetas=(0.5, 1.0), beside=beside, max_target_tokens=2)
+    assert drawn == [f"grid, θ = {rest}" for rest in ("0.5", "1", "0.5 (one)", "1 (one)", "0.5 (two)", "1 (two)")]
 
 
 def test_a_source_is_drawn_as_the_models_training_cleaned_its_own(tmp_path):

@@ -9,6 +9,7 @@ from benchmarks.held_out import examples
 from duplexmt.data.batch import collate
 from duplexmt.data.builtin import CASE_STUDY, builtin_corpus
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.grid.cells import Cells
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.guide import guide
 from tests.helpers import spoken_grid, tiny_tokenizer
@@ -50,6 +51,32 @@ def test_measures_over_batches_are_those_of_all_cells(loaded):
         guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
         decided = loaded.model.emit_logits(guided.hidden).argmax(-1) == 1
     assert found["emit_agreement"] == pytest.approx((decided == guided.mask).double().mean().item())
+
+
+def test_decisions_are_those_of_decoding_where_a_certainty_is_recorded(loaded, monkeypatch):
+    pairs = builtin_corpus(27, 1, 1, 1)["train"]
+    monkeypatch.setattr(loaded.model, "certainty", 3.0)
+    with torch.no_grad():
+        guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
+        decided = loaded.model.decide(guided.hidden)[0] > 0.5
+    assert bool((decided != (loaded.model.emit_logits(guided.hidden).argmax(-1) == 1)).any()), "or it shows nothing"
+    found = policy_measures(loaded, pairs, lam=0.05)["emit_agreement"]
+    assert found == pytest.approx((decided == guided.mask).double().mean().item())
+
+
+def test_decisions_are_those_of_decoding_where_a_k_min_is_recorded(loaded, monkeypatch):
+    pairs = builtin_corpus(27, 1, 1, 1)["train"]
+    with torch.no_grad():
+        guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
+        p_emit = loaded.model.decide(guided.hidden)[0]
+    cells = Cells.of(guided.cells.shapes)
+    last = guided.source_lengths[cells.source_pair][cells.source_token] - 1
+    x, y = cells.x[cells.source_token], cells.y[cells.target_token]
+    decided = (p_emit > 0.5) & ((x + 1 - y >= 3) | (x == last))
+    assert bool((decided != (p_emit > 0.5)).any()), "or it shows nothing"
+    monkeypatch.setattr(loaded.model, "k_min", 3)
+    found = policy_measures(loaded, pairs, lam=0.05)["emit_agreement"]
+    assert found == pytest.approx((decided == guided.mask).double().mean().item())
 
 
 def test_a_path_that_reads_everything_is_never_early_and_one_that_reads_little_is(loaded):

@@ -60,6 +60,30 @@ def test_a_grids_losses_are_those_of_its_full_logits():
 
 
 @torch.no_grad()
+def test_a_threshold_is_compared_with_what_decoding_compares_it_with():
+    model = tiny_grid(tiny_backbone(layers=2), seed=1)
+    lags = []
+    for certainty in (0.0, 100.0):
+        model.certainty = certainty
+        (example,) = EXAMPLES[:1]
+        hidden = model(torch.tensor([example.source]), torch.tensor([example.target[:-1]]))[0]
+        rows = threshold_rows([model.decide(row)[0].tolist() for row in hidden], 0.5)
+        found = path_losses(SimpleNamespace(model=model, tokens=TOKENS), [example], [0.5])
+        lags.append(found[0]["AL"])
+        assert lags[-1] == lagging(rows, len(example.source))
+    assert lags[0] != lags[1], "a certainty that changes no path shows nothing"
+
+
+@torch.no_grad()
+def test_with_theta_0_a_recorded_least_lag_is_the_path_of_wait_k():
+    model = tiny_grid(tiny_backbone(layers=2), seed=1)
+    model.k_min = 3
+    found = {row["setting"]: row for row in path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, [0.0])}
+    assert found["θ=0"]["AL"] == found["k=3"]["AL"] != found["k=1"]["AL"]
+    assert found["θ=0"]["loss"] == found["k=3"]["loss"]
+
+
+@torch.no_grad()
 @pytest.mark.filterwarnings("error")  # such as writing to a tensor whose entries share memory
 @pytest.mark.parametrize("k", [2, None])
 def test_a_baselines_loss_is_that_of_its_schedule(k):

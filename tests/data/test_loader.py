@@ -51,11 +51,6 @@ def test_every_pair_is_seen_exactly_once_an_epoch(count, batch_size, accumulate)
         assert seen(loader) == list(range(count))
 
 
-def test_length_is_the_number_of_batches_of_this_device():
-    loader = StepLoader(examples(50), 4, seed=1, accumulate=2, world_size=2)
-    assert len(loader) == len(orders(loader)) == 6  # 50 pairs are 3 steps of 16 or 17, each of 2 batches a device
-
-
 def test_an_order_depends_on_seed_and_epoch_and_not_on_the_epochs_before():
     loaders = [StepLoader(examples(40), 4, seed) for seed in (3, 4)]
     epochs = []
@@ -67,12 +62,6 @@ def test_an_order_depends_on_seed_and_epoch_and_not_on_the_epochs_before():
     fresh = StepLoader(examples(40), 4, seed=3)
     fresh.set_epoch(2)
     assert orders(fresh) == epochs[4]
-
-
-def test_lightning_finds_set_epoch_on_the_sampler():
-    loader = StepLoader(examples(40), 4, seed=3)
-    loader.sampler.set_epoch(7)
-    assert loader.epoch == 7
 
 
 @pytest.mark.parametrize("count", [48, 61, 9], ids=["whole steps", "pairs left over", "less than two steps"])
@@ -157,13 +146,6 @@ def test_inside_an_epoch_of_other_batches_no_run_goes_on_even_if_they_are_as_man
         now.load_state_dict(begun.state_dict())
 
 
-def test_by_cells_the_number_of_pairs_a_batch_says_nothing():
-    begun, now = (StepLoader(examples(20), size, seed=1, batch_cells=200) for size in (1, 2))
-    list(islice(begun, 1))
-    now.load_state_dict(begun.state_dict())
-    assert now.state_dict() == begun.state_dict()
-
-
 def test_a_checkpoint_that_knows_the_number_of_batches_alone_still_loads():
     resumed = StepLoader(examples(8), 2, seed=1)
     resumed.load_state_dict({"epoch": 3, "seen": 1, "batches": 4})
@@ -233,12 +215,6 @@ def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_c
             assert all(batches)
             taken += [pair for batch in batches for pair in batch]
         assert sorted(taken) == list(range(203))
-
-
-def test_batches_alike_in_length_still_come_in_random_order():
-    lengths = [batch.source.shape[1] for batch in StepLoader(examples(200, longest=30), 8, seed=1)]
-    assert lengths != sorted(lengths)
-    assert lengths != sorted(lengths, reverse=True)
 
 
 def test_a_pair_counts_as_many_cells_as_are_computed_of_it():
@@ -360,12 +336,6 @@ def test_packed_and_resumed_at_any_batch_an_epoch_goes_on_exactly(ahead, accumul
         assert head + orders(resumed) == expected
         resumed.set_epoch(4)
         assert seen(resumed) == list(range(120))
-
-
-def test_packed_otherwise_an_epoch_under_way_is_not_gone_on_with():
-    begun, now = packed(examples(200), 256), packed(examples(200), 512)
-    with pytest.raises(ValueError, match=r"tokens_per_step=256 \(now 512\)"):
-        now.load_state_dict(begun.state_dict() | {"seen": 1})
 
 
 def test_what_goes_wrong_in_the_thread_that_makes_batches_ends_the_loop():

@@ -103,25 +103,6 @@ def test_blocks_are_whole_lines_numbered_in_order_and_depend_on_the_text_alone(t
     assert [block.sides for block in read_blocks("test", packed, tmp_path / "gz", 1000)] == [b.sides for b in blocks]
 
 
-def test_a_line_longer_than_a_block_is_a_block_of_its_own(tmp_path):
-    long = "字" * 2_000
-    pairs = [("短", "short"), (long, "long"), ("短", "short again")]
-    assert pairs_of(TSV, write(tmp_path, tsv(pairs)), 1000) == pairs
-    formats.write_parts(tmp_path, formats.un(side(pairs, 0), side(pairs, 1)))
-    assert pairs_of(TAR, tmp_path, 1000) == pairs
-
-
-def test_several_files_of_a_source_are_read_in_order_and_lines_numbered_through(tmp_path):
-    write(tmp_path, tsv(PAIRS[:3]), "b.tsv")
-    write(tmp_path, tsv(PAIRS[3:5]), "a.tsv")
-    source = Source("tsv", ["b.tsv", "a.tsv"], 0, 1, columns=2)
-    assert pairs_of(source, tmp_path) == PAIRS[:5]
-    assert [(block.first, block.place) for block in read_blocks("test", source, tmp_path, 1 << 20)] == [
-        (0, "b.tsv"),
-        (3, "a.tsv"),
-    ]
-
-
 # --- lines that are no pair ------------------------------------------------------------------------------------------
 
 
@@ -326,13 +307,6 @@ def test_a_missing_file_says_where_it_is_to_be_had(tmp_path):
         find_files("test", Source("tsv", ["corpus.tsv*"], 0, 1, columns=2), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"corpus\.tsv.*step=download.*sources=\["):
         find_files("test", TSV, tmp_path)
-
-
-def test_a_file_without_any_newline_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("data_prep.streams.LONGEST_LINE", 100_000)
-    write(tmp_path, b"x" * (3 << 20))
-    with pytest.raises(ValueError, match="a line of over"):
-        pairs_of(TSV, tmp_path, 1000)
 
 
 @pytest.mark.parametrize(

@@ -136,12 +136,6 @@ def test_quoted_fields_are_whole_wherever_a_megabyte_ends(tmp_path):
     ]
 
 
-def test_the_first_mark_may_come_late(tmp_path):
-    rows = [("wort " * 10, "word " * 10)] * 30_000 + PAIRS[1:3]
-    text = pandas.DataFrame(rows).to_csv(sep="\t", index=False, header=False)
-    assert both(write(tmp_path, text), block_bytes=1 << 20)[-2:] == FLAT[1:3]
-
-
 # --- header and index -------------------------------------------------------------------------------------------------
 
 HEADERS = [
@@ -194,14 +188,6 @@ def test_numbers_that_are_asked_for_or_no_index_stay(tmp_path):
 
 
 # --- line ends --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
-@pytest.mark.parametrize("closed", [False, True])
-def test_forty_pairs_are_forty_whatever_ends_their_lines(tmp_path, end, closed):
-    pairs = [(f"第{number}\u2028句\x85", f"line\x0b {number}\x0c") for number in range(40)]
-    text = end.join("\t".join(pair) for pair in pairs) + end * closed
-    assert both(write(tmp_path, text)) == pairs
 
 
 def test_line_ends_of_several_kinds_in_one_file_are_alike(tmp_path):
