@@ -1,7 +1,5 @@
 """Heads that align: what they are measured by, and what is kept of them in the model folder."""
 
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
@@ -14,6 +12,7 @@ from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.streaming.systems import build_system
 
+from ..commands import run
 from ..helpers import SENTENCES, tiny_prefix, tiny_tokenizer
 from ..streaming import slow_policies as slow
 from ..streaming.test_grid_system import PREFIXED
@@ -75,8 +74,7 @@ def test_the_command_keeps_them_in_the_model_folder_where_alignatt_finds_them(tm
     assert rule_of("alignatt", adaptive, load_model_folder(folder)) == {"heads": None}
 
     def command(*arguments):
-        command = [sys.executable, "-m", "duplexmt.analysis.alignment_heads", str(folder), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return run("duplexmt.analysis.alignment_heads", str(folder), *arguments)
 
     done = command("--pairs", "5", "--heads", "2")
     assert done.returncode == 0, done.stderr

@@ -48,13 +48,6 @@ def test_pairs_of_an_evaluation_are_its_sentences_and_first_references(loaded, t
         held_out_pairs(loaded, 2, str(tmp_path / "killed"))
 
 
-def test_held_out_pairs_of_the_built_in_corpus_bring_their_gold(loaded):
-    data = {"corpus": "builtin", "train_size": 5, "validation_size": 2, "test_size": 4, "seed": 1}
-    loaded.info["data"] |= data
-    assert len([pair.links for pair in held_out_pairs(loaded, None)]) == 4
-    del loaded.info["data"]["corpus"]
-
-
 def test_a_side_without_tokens_is_named(loaded):
     with pytest.raises(ValueError, match="pair 2 has a target without tokens"):
         examples(loaded, as_pairs([SENTENCES[0], ("我好。", "")]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import where_waiting_pays
-from benchmarks.where_waiting_pays import crossing, main, parts_of, thirds
+from benchmarks.where_waiting_pays import crossing, main, thirds
 from duplexmt.evaluation.scoring import Scores
 
 from ..scripted import evaluated, point
@@ -16,11 +16,6 @@ from ..scripted import evaluated, point
 def test_thirds_have_as_many_sentences_as_can_be_and_lose_none():
     assert thirds([5, 1, 3, 3, 9, 2, 4]) == {"low": [1, 5], "middle": [2, 3, 6], "high": [0, 4]}
     assert sorted(i for part in thirds([1.0] * 8).values() for i in part) == list(range(8))
-
-
-def test_a_third_without_sentences_is_left_out():
-    assert list(parts_of({"length": [4]})) == [("length", "middle", [0], "4 … 4")]
-    assert [indices for _, _, indices, _ in parts_of({"length": [9, 4]})] == [[1], [0]]
 
 
 @pytest.mark.parametrize(
@@ -72,23 +67,6 @@ def test_systems_of_other_tokens_are_not_compared_and_a_third_of_empty_hypothese
     shown = capsys.readouterr().out.splitlines()
     assert "  grid θ=0.5: BLEU 20.00, chrF 30.00, AL —" in shown
     assert json.loads(shown[-1])["comparisons"] == [], "4 tokens of the one are 8 of the other"
-
-
-def test_trainings_that_their_seeds_tell_apart_are_one_system_in_each_third(tmp_path, monkeypatch, capsys):
-    evaluated(tmp_path / "one", [point(setting=theta) for theta in (0.5, 0.9)])
-    evaluated(tmp_path / "two", [point(setting=0.5, folder="runs/two/model", model="m2")])
-    call = ["it", "--over-seeds", "--resamples", "50", str(tmp_path / "one"), str(tmp_path / "two")]
-    monkeypatch.setattr(sys, "argv", call)
-    with pytest.raises(SystemExit):
-        main()
-    assert "grid at 0.9 were decoded with different models" in capsys.readouterr().err
-    evaluated(tmp_path / "three", [point(setting=0.9, folder="runs/two/model", model="m2")])
-    call.append(str(tmp_path / "three"))
-    main()
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [(row["third"], row["setting"]) for row in found["rows"]] == [
-        (third, setting) for third in ("low", "middle", "high") for setting in ("θ=0.5", "θ=0.9")
-    ]
 
 
 def test_what_is_no_evaluation_is_named(tmp_path, monkeypatch, capsys):

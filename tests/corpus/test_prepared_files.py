@@ -2,8 +2,6 @@
 
 import multiprocessing
 import shutil
-import subprocess
-import sys
 import time
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from data_prep.prepare import read_manifest
 from duplexmt.corpus import prepared_files as corpora
 from duplexmt.corpus.prepared import prepare_corpus
-from tests.commands import ROOT, run, succeeded
+from tests.commands import run, succeeded
 from tests.data_prep.formats import write_wmt21
 from tests.helpers import tiny_tokenizer
 from tests.training.test_data import DATA
@@ -73,11 +71,11 @@ def test_a_prepared_corpus_needs_its_raw_files_no_more_and_an_evaluation_no_name
 
 def test_what_the_command_prepared_beforehand_is_taken(settings, monkeypatch):
     root = settings["root"]
-    command = [
-        sys.executable, "-m", "data_prep", f"root={root}", f"tokenizer={settings['tokenizer']}", "processes=1",
+    done = run(
+        "data_prep", f"root={root}", f"tokenizer={settings['tokenizer']}", "processes=1",
         "sample.max_tokens=60", "sample.train_size=200", "sample.validation_size=20", "sample.test_size=10",
-    ]  # fmt: skip
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    )  # fmt: skip
+    succeeded(done)
     monkeypatch.setattr(corpora, "prepare", lambda *_, **__: pytest.fail("prepared again"))
     prepared = prepare_corpus(**settings | {"prepared": f"{root}/prepared-paper"})
     assert len(prepared.splits["train"]) == 200

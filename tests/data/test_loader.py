@@ -1,7 +1,6 @@
 """The order of training pairs: every claim of `StepLoader`."""
 
 from bisect import bisect_left, insort
-from collections import Counter
 from itertools import islice
 
 import pytest
@@ -44,17 +43,12 @@ def steps_of_all_devices(pairs, batch_size, accumulate, world_size, **options):
     ]
 
 
-@pytest.mark.parametrize(("count", "batch_size", "accumulate"), [(24, 4, 1), (50, 4, 2), (7, 1, 3), (5, 16, 1)])
+@pytest.mark.parametrize(("count", "batch_size", "accumulate"), [(50, 4, 2), (5, 16, 1)])
 def test_every_pair_is_seen_exactly_once_an_epoch(count, batch_size, accumulate):
     loader = StepLoader(examples(count), batch_size, seed=1, accumulate=accumulate, pool=16)
     for epoch in range(2):
         loader.set_epoch(epoch)
         assert seen(loader) == list(range(count))
-
-
-def test_length_is_the_number_of_batches_of_this_device():
-    loader = StepLoader(examples(50), 4, seed=1, accumulate=2, world_size=2)
-    assert len(loader) == len(orders(loader)) == 6  # 50 pairs are 3 steps of 16 or 17, each of 2 batches a device
 
 
 def test_an_order_depends_on_seed_and_epoch_and_not_on_the_epochs_before():
@@ -70,12 +64,6 @@ def test_an_order_depends_on_seed_and_epoch_and_not_on_the_epochs_before():
     assert orders(fresh) == epochs[4]
 
 
-def test_lightning_finds_set_epoch_on_the_sampler():
-    loader = StepLoader(examples(40), 4, seed=3)
-    loader.sampler.set_epoch(7)
-    assert loader.epoch == 7
-
-
 @pytest.mark.parametrize("count", [48, 61, 9], ids=["whole steps", "pairs left over", "less than two steps"])
 def test_a_step_has_the_same_pairs_whatever_devices_and_accumulation_share_it(count):
     pairs = examples(count)
@@ -84,12 +72,7 @@ def test_a_step_has_the_same_pairs_whatever_devices_and_accumulation_share_it(co
         assert steps_of_all_devices(pairs, batch_size, accumulate, world_size, pool=24) == one
 
 
-def test_pairs_left_over_make_steps_larger_by_at_most_one_pair_more_than_each_other():
-    sizes = Counter(len(step) for step in steps_of_all_devices(examples(61), 4, 1, 2, pool=24))
-    assert sizes == {8: 2, 9: 5}  # 61 pairs, 7 steps of 8
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_batches_of_a_step_differ_by_at_most_one_pair_and_none_is_empty(world_size):
     devices = [orders(StepLoader(examples(53), 3, 5, 2, rank, world_size)) for rank in range(world_size)]
     for begin in range(0, len(devices[0]), 2):
@@ -163,13 +146,6 @@ def test_inside_an_epoch_of_other_batches_no_run_goes_on_even_if_they_are_as_man
         now.load_state_dict(begun.state_dict())
 
 
-def test_by_cells_the_number_of_pairs_a_batch_says_nothing():
-    begun, now = (StepLoader(examples(20), size, seed=1, batch_cells=200) for size in (1, 2))
-    list(islice(begun, 1))
-    now.load_state_dict(begun.state_dict())
-    assert now.state_dict() == begun.state_dict()
-
-
 def test_a_checkpoint_that_knows_the_number_of_batches_alone_still_loads():
     resumed = StepLoader(examples(8), 2, seed=1)
     resumed.load_state_dict({"epoch": 3, "seen": 1, "batches": 4})
@@ -221,14 +197,16 @@ def test_by_cells_batches_and_devices_are_balanced():
     assert sum(abs(one - other) for one, other in zip(*cells, strict=True)) < 0.05 * total
 
 
-@pytest.mark.parametrize(("world_size", "accumulate"), [(1, 1), (2, 1), (1, 2)])
-@pytest.mark.parametrize("batch_cells", [1, 100, 165, 1000, 10**9])  # a pair has 165 cells in the mean
+@pytest.mark.parametrize(
+    ("batch_cells", "world_size", "accumulate"),  # a pair has 165 cells in the mean
+    [(1, 2, 1), (165, 1, 1), (1000, 1, 2), (10**9, 1, 1)],
+)
 def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_cells, world_size, accumulate):
     pairs = examples(203, longest=20)
     options = {"batch_cells": batch_cells, "pool": 50, "world_size": world_size, "accumulate": accumulate}
     loaders = [StepLoader(pairs, 1, seed=1, rank=rank, **options) for rank in range(world_size)]
     count = len(loaders[0])
-    for epoch in range(6):
+    for epoch in range(3):
         taken = []
         for loader in loaders:
             loader.set_epoch(epoch)
@@ -237,19 +215,6 @@ def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_c
             assert all(batches)
             taken += [pair for batch in batches for pair in batch]
         assert sorted(taken) == list(range(203))
-
-
-def test_by_cells_a_step_may_take_more_pairs_than_a_pool():
-    cells = cells_of_two_devices(2000, 30_000)
-    assert sum(map(sum, cells)) / len(cells[0]) == pytest.approx(60_000, rel=0.1)
-    for one, other in zip(*cells, strict=True):
-        assert abs(one - other) <= 21 * 22
-
-
-def test_batches_alike_in_length_still_come_in_random_order():
-    lengths = [batch.source.shape[1] for batch in StepLoader(examples(200, longest=30), 8, seed=1)]
-    assert lengths != sorted(lengths)
-    assert lengths != sorted(lengths, reverse=True)
 
 
 def test_a_pair_counts_as_many_cells_as_are_computed_of_it():
@@ -352,8 +317,7 @@ def test_packed_a_step_has_the_same_pairs_whatever_devices_and_accumulation_shar
         assert steps == one
 
 
-@pytest.mark.parametrize("ahead", [0, 2])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(("ahead", "accumulate"), [(0, 2), (2, 1)])
 def test_packed_and_resumed_at_any_batch_an_epoch_goes_on_exactly(ahead, accumulate):
     def loader():
         return packed(examples(120, longest=30), 256, accumulate=accumulate, ahead=ahead)
@@ -372,12 +336,6 @@ def test_packed_and_resumed_at_any_batch_an_epoch_goes_on_exactly(ahead, accumul
         assert head + orders(resumed) == expected
         resumed.set_epoch(4)
         assert seen(resumed) == list(range(120))
-
-
-def test_packed_otherwise_an_epoch_under_way_is_not_gone_on_with():
-    begun, now = packed(examples(200), 256), packed(examples(200), 512)
-    with pytest.raises(ValueError, match=r"tokens_per_step=256 \(now 512\)"):
-        now.load_state_dict(begun.state_dict() | {"seen": 1})
 
 
 def test_what_goes_wrong_in_the_thread_that_makes_batches_ends_the_loop():

@@ -128,7 +128,7 @@ def test_a_value_that_breaks_its_rule_is_refused(values, message):
         Cleaning(**{"source_language": "zh", "target_language": "en"} | values)
 
 
-@pytest.mark.parametrize("part", ["1", "1 ", "0000 ", "& ", "a , ", "。", "0"])
+@pytest.mark.parametrize("part", ["1 ", "0000 ", "& ", "a , "])
 def test_a_million_characters_take_no_longer_than_their_number(part):
     text = part * (1_000_000 // len(part)) + "1"
     start = time.process_time()

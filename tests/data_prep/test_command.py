@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from data_prep.sampling import Sampling
 from data_prep.settings import CONF, preparation
 from data_prep.tokens import token_counter
 from duplexmt.data.tokenizer import load_tokenizer, token_ids
+from tests.commands import run as run_command
 from tests.helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
 
 TEXTS = [text for pair in SENTENCES for text in pair] + ["", " ", "don't 2021年", "<|im_start|>a</s>", "e\u0301"]
@@ -32,8 +31,7 @@ TEXTS = [text for pair in SENTENCES for text in pair] + ["", " ", "don't 2021年
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_line(argument, told):
-    command = [sys.executable, "-m", "data_prep", argument]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    done = run_command("data_prep", argument)
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1

@@ -20,7 +20,7 @@ PIECES = [
 TEXTS = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.text(max_size=12))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS, st.sampled_from(["zh", "en", "fr", "de", "ja", "ko"]))
 @example("a &am", "en")
 @example("6 % 5", "en")
@@ -43,7 +43,7 @@ def test_what_is_settled_is_a_prefix_of_the_cleaned_whole(text, language):
         before = settled
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([*"他們坏主意乾隆於後看書, x", "沒有"]), max_size=12).map("".join))
 def test_what_is_simplified_as_it_is_read_stays_so(text):
     whole = simplify_as_read(text)
@@ -62,7 +62,7 @@ NUMBER = r"#\s*(?:x\s*[0-9a-f]{0,6}|[0-9]{0,7})"
 OPEN_ESCAPE = re.compile(rf"&(?:[\s;&]|{NUMBER}|{'|'.join(NAMED)})*(?:{_BEGUN})?\Z", re.IGNORECASE)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.sampled_from([*"&&##xXabcdef0123456789; pomulqtsſİ", *NAMED, "#x", "&#x", "mid", "bul"]), max_size=9
@@ -75,7 +75,7 @@ def test_an_escape_is_open_where_the_expression_says_so(text):
     assert _open_escape(text) == (match.start() if match else len(text))
 
 
-@pytest.mark.parametrize("part", ["# ", "&", "&#x", "#xaamp", "&amp;", " ", "&# "])
+@pytest.mark.parametrize("part", ["# ", "&#x", "#xaamp", " "])
 def test_what_is_settled_takes_linear_time(part):
     for end in ("z", ""):
         begin = time.process_time()

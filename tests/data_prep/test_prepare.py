@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import logging
 import os
 import random
 import signal
@@ -19,21 +18,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_prep import files
-from data_prep.blocks import read_block, write_block
-from data_prep.clean_corpus import source_blocks
-from data_prep.cleaning import clean
+from data_prep.blocks import write_block
 from data_prep.duplicates import repeated
 from data_prep.files import locked
 from data_prep.prepare import clean as clean_sources
 from data_prep.prepare import prepare, read_manifest, sample, workers
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.ranking import ranks
-from data_prep.report import Example, Report
+from data_prep.report import Report
 from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
-from data_prep.shards import of_a_shard
 from data_prep.splitting import text_key
 from data_prep.tokens import TokenCounter, token_counter
+from tests.commands import run as run_command
+from tests.commands import succeeded
 from tests.data_prep.formats import PAIRS, tsv, write_wmt21
 
 CHARACTERS = TokenCounter(lambda texts: [len(text) for text in texts], "characters", "0")
@@ -138,18 +136,6 @@ def test_a_damaged_shard_is_named_when_it_is_read(raw, tmp_path, how):
         pairs_of_split(tmp_path, "train")
 
 
-def test_clean_blocks_hold_what_the_rules_make_of_each_line(raw, tmp_path):
-    run(raw, tmp_path, cleaning="paper")
-    rules = plan(raw, tmp_path, cleaning="paper").cleaning
-    found = [
-        (row["source"], row["target"])
-        for path in source_blocks(tmp_path / "clean" / "paracrawl")
-        for row in read_block(path, ["source", "target"]).to_pylist()
-    ]
-    fates = [clean(*pair, rules) for pair in PAIRS[:100]]
-    assert found == [(fate.source, fate.target) for fate in fates]
-
-
 def test_duplicates_are_dropped_across_sources_the_first_one_stays(tmp_path):
     pairs = [(f"第{n}句", f"Sentence {n}.") for n in range(20)]
     near = [(f"第{n}句！", f"sentence {n}") for n in range(5)]
@@ -239,11 +225,6 @@ def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, monkeypatch, 
     assert sum(sizes) == manifest["splits"]["train"]["pairs"] == len(read_split(tmp_path / "two", "train"))
 
 
-def test_consecutive_blocks_fill_shards_and_none_are_one_empty_shard():
-    assert of_a_shard([300_000, 300_000, 500_000, 1]) == [slice(0, 2), slice(2, 3), slice(3, 4)]
-    assert of_a_shard([]) == [slice(0, 0)]
-
-
 @pytest.mark.parametrize("at_once", [7, 1 << 20])
 @pytest.mark.parametrize("factor", [1, 0x9E3779B97F4A7C15])  # alike in their first bits, or nowhere
 def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_at_once(tmp_path, monkeypatch, at_once, factor):
@@ -285,33 +266,22 @@ def test_killed_at_random_moments_and_started_again_a_run_comes_to_the_same_byte
         sys.executable, "-m", "data_prep", f"root={raw}", "cleaning=strict", "sample.train_size=300", "processes=2",
         "sample.validation_size=30", "sample.max_tokens=null", "tokenizer=null", "block_bytes=600",
     ]  # fmt: skip
-    start = time.monotonic()
+    start, killed = time.monotonic(), tmp_path / "killed"
     subprocess.run([*command, f"output={tmp_path / 'whole'}"], cwd=ROOT, check=True)
     duration, draw = time.monotonic() - start, random.Random(0)
-    for _ in range(4):
-        process = subprocess.Popen([*command, f"output={tmp_path / 'killed'}"], cwd=ROOT, start_new_session=True)
-        time.sleep(draw.uniform(0.3, 1) * duration)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    subprocess.run([*command, f"output={tmp_path / 'killed'}"], cwd=ROOT, check=True)
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-
-
-@pytest.mark.slow
-def test_workers_of_a_killed_run_end_and_hold_up_nobody(raw, tmp_path):
-    command = [
-        sys.executable, "-m", "data_prep", f"root={raw}", "cleaning=strict", "sample.train_size=300", "processes=2",
-        "sample.validation_size=30", "sample.max_tokens=null", "tokenizer=null", "block_bytes=600",
-        f"output={tmp_path}",
-    ]  # fmt: skip
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    while not list(tmp_path.glob("clean/*/*.arrow")):
+    first = subprocess.Popen([*command, f"output={killed}"], cwd=ROOT, start_new_session=True)
+    while not list(killed.glob("clean/*/*.arrow")):
         time.sleep(0.002)
-    process.kill()  # none of its workers
+    first.kill()  # none of its workers, which end, and hold up nobody
+    first.wait()
+    process = subprocess.Popen([*command, f"output={killed}"], cwd=ROOT, start_new_session=True)
+    time.sleep(draw.uniform(0.4, 0.9) * duration)
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    subprocess.run(command, cwd=ROOT, check=True)
+    subprocess.run([*command, f"output={killed}"], cwd=ROOT, check=True)
+    assert contents(killed) == contents(tmp_path / "whole")
     end = time.monotonic() + 10
-    while sessions_of(process.pid):
+    while sessions_of(first.pid):
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -319,10 +289,12 @@ def test_workers_of_a_killed_run_end_and_hold_up_nobody(raw, tmp_path):
 @pytest.mark.slow
 def test_jobs_of_a_launcher_that_share_out_the_sources_come_to_the_same_bytes(raw, tmp_path):
     def data_prep(output, sources, *arguments):
-        command = [sys.executable, "-m", "data_prep", *arguments]
-        command += [f"sources={sources}", f"root={raw}", f"output={output}"]
         sizes = ["tokenizer=null", "sample.max_tokens=null", "sample.train_size=50", "sample.validation_size=5"]
-        subprocess.run([*command, *sizes, "block_bytes=1500", "processes=1"], cwd=ROOT, check=True)
+        given = [*arguments, f"sources={sources}", f"root={raw}", f"output={output}", *sizes, "block_bytes=1500"]
+        if "-m" in arguments:  # joblib starts processes in a way of its own
+            subprocess.run([sys.executable, "-m", "data_prep", *given, "processes=1"], cwd=ROOT, check=True)
+        else:
+            succeeded(run_command("data_prep", *given, "processes=1"))
 
     jobs = ["-m", "step=clean", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir='{tmp_path}'"]
     data_prep(tmp_path / "jobs", "[un],[paracrawl]", *jobs)
@@ -433,22 +405,3 @@ def test_unknown_names_are_refused_with_the_known_ones(raw, tmp_path):
         run(raw, tmp_path, processes=0)
     with pytest.raises(ValueError, match="needs a tokenizer"):
         prepare(plan(raw, tmp_path), None, processes=1, command="test")
-
-
-def test_reports_add_up_and_keep_the_examples_of_the_lowest_ranks():
-    one, two = Report({"dropped": {"a": 2}}), Report({"faulty": {"b": 1}, "dropped": {"a": 1}})
-    one.add_examples("dropped", "a", [Example(rank, "x", "y") for rank in range(100, 160)])
-    two.add_examples("dropped", "a", [Example(5, "first", "z" * 999 + "\tw")])
-    one.merge(two)
-    assert one.counts == {"dropped": {"a": 3}, "faulty": {"b": 1}}
-    kept = one.examples["dropped"]["a"]
-    assert len(kept) == 50
-    assert kept[0][:2] == (5, "first")
-    assert len(kept[0].before) == 300 + 2
-    assert Report.from_dict(one.as_dict()) == one
-
-
-def test_the_log_says_what_was_kept(raw, tmp_path, caplog):
-    with caplog.at_level(logging.INFO, "data_prep"):
-        run(raw, tmp_path)
-    assert "news_commentary: 100 of 200 lines kept" in caplog.messages

@@ -57,20 +57,10 @@ def test_pairs_come_back_as_written_plain_or_compressed(tmp_path: Path, packing:
     assert read(path, "zh", "en")[0] == read(path, 1, 2)[0] == expected
 
 
-def test_tsv_fields_may_be_any_two_columns(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "Hi.\t你好。\tCC-BY\nBye.\t再见。\tCC-BY\n".encode())
-    assert read(path, 1, 0)[0] == [("你好。", "Hi."), ("再见。", "Bye.")]
-
-
 def test_byte_order_mark_and_crlf_leave_no_trace(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b"\xef\xbb\xbf" + tsv(PAIRS).replace(b"\n", b"\r\n"))
     assert read(path)[0] == PAIRS
     assert read(write(tmp_path / "b.csv", b"\xef\xbb\xbfzh,en\r\na,b\r\n"), "zh", "en")[0] == [("a", "b")]
-
-
-def test_a_last_line_without_newline_is_read(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "a.tsv", tsv(PAIRS)[:-1]))[0] == PAIRS
-    assert read(write(tmp_path / "b.tsv", b"\xef\xbb\xbfa\tb"))[0] == [("a", "b")]
 
 
 def test_lines_longer_than_a_chunk_are_whole(tmp_path: Path) -> None:
@@ -168,11 +158,6 @@ def test_a_field_that_a_jsonl_lacks_is_an_error_that_lists_those_it_has(
         read(write(path, b'["de", "en"]\n'), "de", "en")
 
 
-def test_a_pair_of_surrogates_in_json_is_a_character(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", b'{"s": "a", "t": "\\ud83d\\ude80"}\n')
-    assert read(path, "s", "t")[0] == [("a", "🚀")]
-
-
 def test_quotation_marks_within_and_around_fields_of_a_csv_are_read_as_they_stand(tmp_path: Path) -> None:
     lines = [b"s,t", b'5" pipe,"two', b'lines"', b"a,b", b'c,"' + b"d" * 200_000 + b'"']
     pairs, report = read(write(tmp_path / "a.csv", b"\n".join(lines)), "s", "t")
@@ -199,15 +184,9 @@ def test_two_stray_quotation_marks_do_not_make_a_pair_of_the_lines_between(tmp_p
     assert report.examples["read"]["several_lines"][0][1:3] == ("a.csv:9", "k\tl\nm,n\no,p")
 
 
-def test_one_stray_tab_in_the_first_line_does_not_set_the_column_count(tmp_path: Path) -> None:
-    pairs, report = read(write(tmp_path / "a.tsv", b"a\tb\tc\n" + b"d\te\n" * 5))
-    assert len(pairs) == 5
-    assert report.counts["read"]["wrong_column_count"] == 1
-
-
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
 def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path: Path, packing: str) -> None:
-    content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(500_000)))
+    content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(100_000)))
     path = write(tmp_path / f"cut.tsv{packing}", content[: len(content) // 2])
     report = Report()
     pairs: list[tuple[str, str]] = []

@@ -69,11 +69,16 @@ def test_a_zip_that_lies_unpacked_beside_itself_is_not_read_twice(tmp_path, suff
 # --- formats -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block_bytes", [1, 100, 3000, 1 << 20])
+@pytest.fixture(scope="module")
+def wmt21(tmp_path_factory):
+    write_wmt21(root := tmp_path_factory.mktemp("wmt21"))
+    return root
+
+
+@pytest.mark.parametrize("block_bytes", [1, 3000])
 @pytest.mark.parametrize(("index", "name"), list(enumerate(WMT21)))
-def test_a_published_format_comes_to_its_pairs_wherever_blocks_are_cut(tmp_path, index, name, block_bytes):
-    write_wmt21(tmp_path)
-    found = pairs_of(WMT21[name], tmp_path, block_bytes)
+def test_a_published_format_comes_to_its_pairs_wherever_blocks_are_cut(wmt21, index, name, block_bytes):
+    found = pairs_of(WMT21[name], wmt21, block_bytes)
     if name == "ccmt":  # the one with \r\n, GB18030 and spaces
         assert found[:50] == part(5)[:50]
         assert [(zh.replace(" ", ""), en) for zh, en in found[50:]] == [
@@ -96,25 +101,6 @@ def test_blocks_are_whole_lines_numbered_in_order_and_depend_on_the_text_alone(t
     write(tmp_path / "gz", gzip.compress(data[:5000]) + gzip.compress(data[5000:]), "corpus.tsv.gz")
     packed = Source("tsv", ["corpus.tsv.gz"], 0, 1, columns=2)
     assert [block.sides for block in read_blocks("test", packed, tmp_path / "gz", 1000)] == [b.sides for b in blocks]
-
-
-def test_a_line_longer_than_a_block_is_a_block_of_its_own(tmp_path):
-    long = "字" * 2_000
-    pairs = [("短", "short"), (long, "long"), ("短", "short again")]
-    assert pairs_of(TSV, write(tmp_path, tsv(pairs)), 1000) == pairs
-    formats.write_parts(tmp_path, formats.un(side(pairs, 0), side(pairs, 1)))
-    assert pairs_of(TAR, tmp_path, 1000) == pairs
-
-
-def test_several_files_of_a_source_are_read_in_order_and_lines_numbered_through(tmp_path):
-    write(tmp_path, tsv(PAIRS[:3]), "b.tsv")
-    write(tmp_path, tsv(PAIRS[3:5]), "a.tsv")
-    source = Source("tsv", ["b.tsv", "a.tsv"], 0, 1, columns=2)
-    assert pairs_of(source, tmp_path) == PAIRS[:5]
-    assert [(block.first, block.place) for block in read_blocks("test", source, tmp_path, 1 << 20)] == [
-        (0, "b.tsv"),
-        (3, "a.tsv"),
-    ]
 
 
 # --- lines that are no pair ------------------------------------------------------------------------------------------
@@ -164,7 +150,7 @@ CELL = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(CELL, min_size=1, max_size=4), max_size=8), st.booleans())
 def test_a_block_is_read_as_it_is_line_by_line(rows, mend):
     if mend:  # as most blocks are: every line of three columns
@@ -200,7 +186,7 @@ def test_a_carriage_return_that_both_sides_have_ends_a_line_and_a_stray_one_is_a
     assert sum(block.sides[0].count(b"\n") for block in blocks) == 7
 
 
-@pytest.mark.parametrize(("encoding", "name"), [("utf-16", "UTF-16"), ("utf-16-le", "UTF-16LE"), ("big5", "BIG5")])
+@pytest.mark.parametrize(("encoding", "name"), [("utf-16-le", "UTF-16LE"), ("big5", "BIG5")])
 def test_a_source_in_another_encoding_is_refused_by_its_name(tmp_path, encoding, name):
     pairs = [
         ("我們去公園吧", "Let's go"),
@@ -225,12 +211,12 @@ def test_sides_of_a_line_aligned_file_may_be_bad_alone_and_hold_tabs(tmp_path):
 
 
 def test_bytes_that_are_no_gb18030_make_their_line_invalid_and_no_other(tmp_path):
-    zh = "汉字\n".encode("gb18030") * 300_000 + b"\xff\xff\n" + "末\n".encode("gb18030")
+    zh = "汉字\n".encode("gb18030") * 250_000 + b"\xff\xff\n" + "末\n".encode("gb18030")
     write(tmp_path, zh, "x_cn.txt")
-    write(tmp_path, b"word\n" * 300_002, "x_en.txt")
+    write(tmp_path, b"word\n" * 250_002, "x_en.txt")
     blocks = list(read_blocks("test", PAIRED, tmp_path, 1 << 20))
     assert [(b.first + f.line, f.reason) for b in blocks for f in columns_of(b, PAIRED).faults] == [
-        (300_000, "invalid_utf8")
+        (250_000, "invalid_utf8")
     ]
     assert columns_of(blocks[-1], PAIRED).source[-1].as_py() == "末"
 
@@ -238,7 +224,7 @@ def test_bytes_that_are_no_gb18030_make_their_line_invalid_and_no_other(tmp_path
 # --- damage and mistakes -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", [1, 9, 300, None])
+@pytest.mark.parametrize("cut", [1, 300, None])
 def test_a_gzip_file_cut_short_or_with_a_flipped_bit_is_refused_by_name(tmp_path, cut):
     write_wmt21(tmp_path)
     path = tmp_path / "en-zh-v1.txt.gz"
@@ -274,8 +260,7 @@ def test_an_archive_without_the_file_says_what_it_holds(tmp_path):
         pairs_of(TAR, tmp_path)
 
 
-@pytest.mark.parametrize(("zh", "en"), [(600, 599), (599, 600), (0, 600), (600, 0)])
-@pytest.mark.parametrize("block_bytes", [1, 500, 1 << 20])
+@pytest.mark.parametrize(("zh", "en", "block_bytes"), [(600, 599, 1), (599, 600, 500), (0, 600, 1 << 20)])
 def test_sides_of_different_length_are_refused_with_both_lengths(tmp_path, zh, en, block_bytes):
     write_parts(tmp_path, formats.un(side(PAIRS[:zh], 0), side(PAIRS[:en], 1)))
     with pytest.raises(ValueError, match=rf"sides of .* have {zh} and {en} lines"):
@@ -322,13 +307,6 @@ def test_a_missing_file_says_where_it_is_to_be_had(tmp_path):
         find_files("test", Source("tsv", ["corpus.tsv*"], 0, 1, columns=2), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"corpus\.tsv.*step=download.*sources=\["):
         find_files("test", TSV, tmp_path)
-
-
-def test_a_file_without_any_newline_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("data_prep.streams.LONGEST_LINE", 100_000)
-    write(tmp_path, b"x" * (3 << 20))
-    with pytest.raises(ValueError, match="a line of over"):
-        pairs_of(TSV, tmp_path, 1000)
 
 
 @pytest.mark.parametrize(

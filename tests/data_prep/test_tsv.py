@@ -48,10 +48,14 @@ def write(folder, content, name="a.tsv"):
 # --- quotation marks --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("index", [False, True])
-@pytest.mark.parametrize("header", [False, True])
-@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("index", "header", "quoting", "end"),
+    [
+        (False, False, csv.QUOTE_MINIMAL, "\n"), (True, True, csv.QUOTE_MINIMAL, "\r\n"),
+        (False, True, csv.QUOTE_ALL, "\n"), (True, False, csv.QUOTE_ALL, "\r\n"),
+        (True, True, csv.QUOTE_NONNUMERIC, "\n"),
+    ],
+)  # fmt: skip
 def test_what_pandas_writes_comes_back(tmp_path, index, header, quoting, end):
     table = pandas.DataFrame(PAIRS, columns=["de", "en"])
     text = table.to_csv(sep="\t", index=index, header=header, quoting=quoting, lineterminator=end)
@@ -132,12 +136,6 @@ def test_quoted_fields_are_whole_wherever_a_megabyte_ends(tmp_path):
     ]
 
 
-def test_the_first_mark_may_come_late(tmp_path):
-    rows = [("wort " * 10, "word " * 10)] * 30_000 + PAIRS[1:3]
-    text = pandas.DataFrame(rows).to_csv(sep="\t", index=False, header=False)
-    assert both(write(tmp_path, text), block_bytes=1 << 20)[-2:] == FLAT[1:3]
-
-
 # --- header and index -------------------------------------------------------------------------------------------------
 
 HEADERS = [
@@ -192,14 +190,6 @@ def test_numbers_that_are_asked_for_or_no_index_stay(tmp_path):
 # --- line ends --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
-@pytest.mark.parametrize("closed", [False, True])
-def test_forty_pairs_are_forty_whatever_ends_their_lines(tmp_path, end, closed):
-    pairs = [(f"第{number}\u2028句\x85", f"line\x0b {number}\x0c") for number in range(40)]
-    text = end.join("\t".join(pair) for pair in pairs) + end * closed
-    assert both(write(tmp_path, text)) == pairs
-
-
 def test_line_ends_of_several_kinds_in_one_file_are_alike(tmp_path):
     assert both(write(tmp_path, "a\tb\rc\td\ne\tf\r\ng\th\r")) == [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")]
 
@@ -212,14 +202,14 @@ CELL = st.text("ab\"',字 \u2028\x85\x0b", min_size=1, max_size=4)
 ROWS = st.lists(st.tuples(CELL, CELL, st.sampled_from(["\n", "\r\n", "\r"])), max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(ROWS, st.integers(1, 60))
 def test_both_readers_read_the_same_whatever_marks_and_line_ends_a_file_has(tmp_path_factory, rows, block_bytes):
     path = write(tmp_path_factory.mktemp("tsv"), "".join(f"{one}\t{other}{end}" for one, other, end in rows))
     both(path, block_bytes=block_bytes)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.tuples(st.text('ab"\t\n ,字', min_size=1, max_size=6), st.text('xy"\t\n', min_size=1, max_size=6)),

@@ -55,13 +55,14 @@ def assert_equal(pairs, rules):
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_columns_equal_pairs_on_every_combination_of_adversarial_lines(rules):
-    assert_equal([(source, target) for source in LINES for target in LINES], rules)
+def test_columns_equal_pairs_on_combinations_of_adversarial_lines(rules):
+    pairs = [(source, target) for source in LINES for target in LINES]
+    assert_equal(pairs if rules is STRICT else pairs[::7], rules)
 
 
-@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("rules", [PAPER, STRICT])
 def test_columns_equal_pairs_on_the_grammars_sentences(rules):
-    pairs = [(pair.source, pair.target) for pair in builtin_corpus(500, 1, 1, 1)["train"]]
+    pairs = [(pair.source, pair.target) for pair in builtin_corpus(300, 1, 1, 1)["train"]]
     spaced = [(" ".join(source), target.replace(",", " ,").replace(".", " .")) for source, target in pairs]
     assert_equal([*pairs, *spaced], rules)
 
@@ -73,13 +74,13 @@ TEXT = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=20), st.sampled_from(RULES))
 def test_columns_equal_pairs_on_any_text(pairs, rules):
     assert_equal(pairs, rules)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(TEXT, max_size=20))
 def test_keys_of_a_column_are_those_of_its_texts(texts):
     assert text_keys(pa.array(texts, pa.string())).to_pylist() == list(map(text_key, texts))
@@ -113,7 +114,7 @@ SENTENCE = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=30), st.sampled_from(RULES))
 def test_columns_equal_pairs_on_noisy_sentences(pairs, rules):
     assert_equal(pairs, rules)

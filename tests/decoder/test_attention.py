@@ -14,15 +14,14 @@ from duplexmt.decoder.model import DecoderModel
 from duplexmt.kernels import triton_use as kernels
 from tests.accelerator import accelerator, moved
 from tests.helpers import tiny_backbone
-from tests.kernels.test_wrong_kernels import FAULTS, Scaled
+from tests.kernels.test_wrong_kernels import Scaled
 
 from .oracle import drawn_layout, some_tokens
 
-LIMITS = [(None, None), (3, None), (None, 2.0), (4, 1.0)]  # window, soft cap
+LIMITS = [(None, None), (4, 1.0)]  # window, soft cap
 LONG_ROWS = [[torch.arange(1, 4), torch.full((3,), 150)], [torch.full((90,), 21), torch.full((200,), 40)]]
 LAYOUTS = {
-    "small": drawn_layout(0)[0],
-    "others": drawn_layout(5, anchor=12)[0],
+    "small": drawn_layout(5, anchor=12)[0],
     "several blocks": Layout.of([(150, 3), (40, 200)], LONG_ROWS, 128),
 }
 
@@ -171,7 +170,7 @@ def test_a_right_kernel_is_used_where_streams_are_long_and_nothing_is_said(on_gp
     assert [name for name, *_ in kernels.proven] == [KERNEL]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", ["gradients", "exception"])
 def test_a_wrong_kernel_is_found_at_once_said_once_and_left_out(on_gpu, caplog, fault):
     expected, _ = on_gpu(None, device="cpu")
     for calls in (1, 0):

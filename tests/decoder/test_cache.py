@@ -105,7 +105,7 @@ beginnings = st.tuples(st.integers(1, 3), st.integers(1, 3))
 # --- equal to the packed states --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from(MODELS), beginnings, st.lists(st.sampled_from([(0, 1), (1, 0)]) | moves, max_size=8), st.data())
 def test_the_cached_state_is_the_packed_one_at_every_state(which, begin, later, data):
     model = model_of(*which)
@@ -117,9 +117,12 @@ def test_the_cached_state_is_the_packed_one_at_every_state(which, begin, later, 
         step(cache, [stream], [(reads, writes, again)])
 
 
-@pytest.mark.parametrize("rows", [True, False])
 @pytest.mark.parametrize(
-    ("kind", "fast", "fixed"), [*((*way, False) for way in WAYS), *((k, True, True) for k in KNOWN)]
+    ("kind", "fast", "fixed", "rows"),
+    [
+        *((*way, False, number % 2 == 0) for number, way in enumerate(WAYS)),
+        *((kind, True, True, number % 2 == 1) for number, kind in enumerate(KNOWN)),
+    ],
 )
 def test_every_decoder_is_cached_exactly_with_its_windows_caps_and_positions(kind, fast, fixed, rows):
     for anchor in ("source_length", 3):
@@ -133,7 +136,7 @@ def test_every_decoder_is_cached_exactly_with_its_windows_caps_and_positions(kin
         step(cache, streams[::2], [(2, 2), (0, 1)])
 
 
-@pytest.mark.parametrize("kind", ["mistral", "gemma2", "gemma3_text"])
+@pytest.mark.parametrize("kind", ["mistral", "gemma2"])
 def test_the_windows_and_caps_compared_above_matter(kind, monkeypatch):
     model = model_of(False, "source_length", kind)
     begin = Live(0, model, torch.Generator().manual_seed(1)).asks(6, 3)
@@ -145,7 +148,7 @@ def test_the_windows_and_caps_compared_above_matter(kind, monkeypatch):
         assert (DecoderCache(model).append([begin]) - whole).abs().max() > 1e-3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from(MODELS), st.data(), st.integers(0, 99))
 def test_streams_that_join_leave_and_mix_steps_equal_each_alone(which, data, seed):
     model, draw = model_of(*which), torch.Generator().manual_seed(seed)
@@ -164,8 +167,9 @@ def test_streams_that_join_leave_and_mix_steps_equal_each_alone(which, data, see
             step(cache, moving, steps)
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("which", MODELS, ids=str)
+@pytest.mark.parametrize(
+    ("which", "fixed"), [(MODELS[at], fixed) for at, fixed in ((0, True), (2, False), (3, False), (5, True), (6, True))]
+)
 def test_a_crowd_of_all_lengths_equals_each_alone_and_streams_open_in_others_steps(which, fixed):
     model, draw = model_of(*which), torch.Generator().manual_seed(1)
     cache = DecoderCache(model, slots=1, length=2, fixed=fixed)
@@ -178,20 +182,7 @@ def test_a_crowd_of_all_lengths_equals_each_alone_and_streams_open_in_others_ste
     step(cache, crowd[::-1], [(0, 1) if stream.slot % 3 == 0 else (2, 0) for stream in crowd[::-1]])
 
 
-def test_many_streams_with_several_tokens_attend_in_two_groups_by_length():
-    model, draw = model_of(True), torch.Generator().manual_seed(1)
-    cache = DecoderCache(model)
-    asked = [Live(slot, model, draw).asks(1 + slot % 5, 1) for slot in range(2 * MANY)]
-    asked.append(Append([Run(SOURCE, 0, [5], 0)], slot=2 * MANY))
-    cache.make_room(2 * MANY + 1, 8)
-    single, short, long = decoder_cache._Step(cache, asked).groups
-    assert (single.n, single.w) == (1, 1)
-    assert short.n == long.n == MANY
-    assert short.w < long.w == 6
-
-
-@pytest.mark.parametrize("kind", ["qwen2", "gemma3_text"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("kind", "seed"), [("qwen2", 0), ("gemma3_text", 1)])
 def test_a_second_view_of_a_translation_sees_less_of_its_source_and_is_not_seen(kind, seed):
     draw = torch.Generator().manual_seed(seed)
     model = model_of(False, 3, kind)
@@ -229,8 +220,13 @@ def test_a_source_token_takes_the_place_of_a_draft_end_token_and_a_draft_of_its_
 # --- attention that is asked for -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("heads", [None, [[0, 3], [2, 0], [2, 1]], [[1, 2]]])
-@pytest.mark.parametrize(("kind", "fast"), [("qwen2", True), ("qwen2", False), ("gemma2", True), ("smollm3", True)])
+@pytest.mark.parametrize(
+    ("kind", "fast", "heads"),
+    [
+        ("qwen2", True, None), ("qwen2", True, [[1, 2]]), ("qwen2", False, [[0, 3], [2, 0], [2, 1]]),
+        ("gemma2", True, [[0, 3], [2, 0], [2, 1]]), ("smollm3", True, None),
+    ],
+)  # fmt: skip
 def test_attention_that_is_asked_for_is_that_of_the_packed_list(kind, fast, heads):
     model, draw = model_of(False, "source_length", kind, fast), torch.Generator().manual_seed(3)
     cache, rows = DecoderCache(model, heads=heads), 4
@@ -304,8 +300,7 @@ def some_steps(caches, model, seed=2):
         yield [cache.append(asked) for cache in caches]
 
 
-@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])  # with biases, with norms of heads
-@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize(("kind", "rows"), [("qwen2", True), ("qwen3", False)])  # with biases, with norms of heads
 def test_however_weights_are_kept_a_step_is_the_same(kind, rows, monkeypatch):
     backbone = tiny_backbone(kind, scale=0.25)
     model, caches = DecoderModel(backbone, emit_hidden=0 if rows else None, anchor=3).eval(), {}
@@ -319,8 +314,7 @@ def test_however_weights_are_kept_a_step_is_the_same(kind, rows, monkeypatch):
         torch.testing.assert_close(joined, apart, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("slots", [1, 3])
-@pytest.mark.parametrize("wanted", [(-1,), (3, -1), (2, 4, 1)])
+@pytest.mark.parametrize(("slots", "wanted"), [(1, (-1,)), (3, (2, 4, 1))])
 def test_the_last_layer_computes_only_the_states_that_are_asked_for(slots, wanted, monkeypatch):
     model, counts, finish = model_of(rows=True, anchor=3), [], packed.PackedLayer.finish
     cache, every = DecoderCache(model), DecoderCache(model)
@@ -337,8 +331,7 @@ def test_the_last_layer_computes_only_the_states_that_are_asked_for(slots, wante
     assert counts == [slots * 5, slots * 5, slots * len(wanted)]
 
 
-@pytest.mark.parametrize("kind", ["qwen2", "smollm3"])
-@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize(("kind", "rows"), [("qwen2", True), ("smollm3", False)])
 def test_half_precision_stays_near_the_whole_one(kind, rows):
     whole, half = (
         DecoderModel(tiny_backbone(kind, scale=0.25), emit_hidden=0 if rows else None, anchor=3).eval() for _ in "12"
@@ -349,8 +342,7 @@ def test_half_precision_stays_near_the_whole_one(kind, rows):
         torch.testing.assert_close(moving.float(), exact, rtol=0, atol=0.2)
 
 
-@pytest.mark.parametrize("kind", ["qwen2", "gemma3_text"])
-@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize(("kind", "rows"), [("qwen2", True), ("gemma3_text", False)])
 def test_lora_that_was_not_merged_is_decoded_with(kind, rows):
     lora = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "down_proj"]}
     backbone, draw = add_lora(tiny_backbone(kind), **lora), torch.Generator().manual_seed(3)

@@ -9,7 +9,7 @@ from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder import likeliest
 from duplexmt.decoder.likeliest import Likeliest
 from duplexmt.decoder.model import DecoderModel
-from duplexmt.kernels.int8 import Int8Linear, exact_products
+from duplexmt.kernels.int8 import exact_products
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.policies import Theta, WaitK
 
@@ -43,10 +43,10 @@ def counted(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["random", "outliers", "alike"])
-@pytest.mark.parametrize("n", [1, 2, 5, 40])
+@pytest.mark.parametrize("n", [1, 40])
 def test_it_is_the_largest_of_all_outputs(kind, n):
     draw = torch.Generator().manual_seed(n)
-    for _ in range(8):
+    for _ in range(3):
         linear = layer(weights_of(kind, draw))
         find, rows = Likeliest(linear), torch.randn(n, 64, generator=draw)
         rows[:, 5] *= 50  # as normed states have it
@@ -58,28 +58,6 @@ def test_it_is_the_largest_of_all_outputs(kind, n):
         assert torch.equal(find(rows)[sure], exact.argmax(-1)[sure])
 
 
-def test_int8_alone_would_be_wrong():
-    draw = torch.Generator().manual_seed(0)
-    linear = layer(weights_of("alike", draw))
-    rows = torch.randn(40, 64, generator=draw)
-    exact = (rows.double() @ linear.weight.double().T).argmax(-1)
-    assert (Int8Linear(linear)(rows).argmax(-1) != exact).sum() > 10
-    assert torch.equal(Likeliest(linear)(rows), exact)
-
-
-@pytest.mark.parametrize("kind", ["random", "outliers"])
-def test_the_outputs_lie_within_what_int8_may_be_off_by(kind):
-    draw = torch.Generator().manual_seed(3)
-    linear = layer(weights_of(kind, draw))
-    find = Likeliest(linear)
-    for size in (1e-20, 1.0, 1e10):
-        rows = torch.randn(16, 64, generator=draw) * torch.logspace(-2, 2, 64) * size
-        integers, scale = likeliest.rounded(rows)
-        near = sum(find.near(torch.cat((rows, rows - integers * scale))).double().chunk(2))
-        off = (near - rows.double() @ linear.weight.double().T).abs() / (find.off * rows.norm(dim=1, keepdim=True))
-        assert 0.1 < off.max() <= 1, "neither too small a bound nor one that rules out nothing"
-
-
 def test_of_several_as_large_it_is_the_first():
     draw = torch.Generator().manual_seed(1)
     linear = layer(torch.randint(-3, 4, (5000, 8), generator=draw).float())  # whole numbers, whose sums are exact
@@ -87,16 +65,6 @@ def test_of_several_as_large_it_is_the_first():
     every = linear(rows)
     assert (every == every.amax(-1, keepdim=True)).sum(-1).max() > 1
     assert torch.equal(Likeliest(linear)(rows), every.argmax(-1))
-
-
-def test_few_outputs_are_computed_unless_many_may_be_the_largest(monkeypatch):
-    draw = torch.Generator().manual_seed(2)
-    few, many = (Likeliest(layer(weights_of(kind, draw))) for kind in ("random", "alike"))
-    rows, counts = torch.randn(1, 64, generator=draw), counted(monkeypatch)
-    few(rows)
-    assert 1 <= counts.pop() < 100
-    many(rows)
-    assert counts == [3000]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -128,8 +96,7 @@ def events_of(model, policy, theta, streams):
     return engine, [(type(e), e.stream, getattr(e, "token", None)) for e in engine.translate(sources)]
 
 
-@pytest.mark.parametrize("streams", [1, 3])
-@pytest.mark.parametrize("theta", [0.2, 0.6, None])
+@pytest.mark.parametrize(("streams", "theta"), [(1, 0.6), (3, 0.2), (3, None)])
 def test_streams_write_what_they_write_by_the_whole_text_head(streams, theta, monkeypatch):
     backbone = tiny_backbone(vocab_size=997)
     if theta is None:

@@ -34,18 +34,20 @@ def test_a_mark_at_the_beginning_and_other_line_ends_are_no_part_of_a_reference(
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["one cat\rthe man\r", "one cat\rthe man", "one cat\rthe man\n", "\ufeffone cat\r\nthe man\r", "one cat\nthe man"],
-)
-@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+    ("text", "suffix", "pack"),
+    [
+        ("one cat\rthe man\r", "", bytes), ("one cat\rthe man\n", ".gz", gzip.compress),
+        ("\ufeffone cat\r\nthe man", ".xz", lzma.compress),
+    ],
+)  # fmt: skip
 def test_lines_of_references_end_in_any_way_and_may_be_compressed(text, suffix, pack, tmp_path):
     path = tmp_path / f"b.txt{suffix}"
     path.write_bytes(pack(text.encode()))
     assert further_references(["a", "b"], [str(path)]) == [["a", "one cat"], ["b", "the man"]]
 
 
-@pytest.mark.parametrize(("codec", "name"), [("utf-16", "UTF-16"), ("gb18030", "GB18030"), ("utf-16-be", "UTF-16BE")])
-def test_references_in_another_encoding_are_refused_by_its_name(codec, name, tmp_path):
+def test_references_in_another_encoding_are_refused_by_its_name(tmp_path):
+    codec, name = "gb18030", "GB18030"
     (tmp_path / "b.txt").write_bytes("今天天气很好。\n我们去公园吧。\n他没有来。\n".encode(codec))
     with pytest.raises(
         ValueError, match=rf"b\.txt is not UTF-8 but seems to be {name}: convert it by `iconv -f {name} "
@@ -98,8 +100,7 @@ def hypotheses(folder):
     return (folder / "hypotheses.jsonl").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("stop_after", range(1, len(SENTENCES) + 1))
-@pytest.mark.parametrize("torn", [0, 1, 40])
+@pytest.mark.parametrize(("stop_after", "torn"), [(1, 1), (3, 0), (4, 40), (6, 0), (6, 1)])
 def test_an_evaluation_killed_anywhere_goes_on_and_ends_the_same(tmp_path, stop_after, torn):
     evaluated(tmp_path / "whole", POINTS)
     folder = tmp_path / "killed"
@@ -112,11 +113,6 @@ def test_an_evaluation_killed_anywhere_goes_on_and_ends_the_same(tmp_path, stop_
     evaluated(folder, POINTS)
     assert hypotheses(folder) == hypotheses(tmp_path / "whole")
     assert (folder / "decoding.json").read_text() == (tmp_path / "whole" / "decoding.json").read_text()
-
-
-def test_lines_appear_as_soon_as_a_translation_has_ended(tmp_path):
-    evaluated(tmp_path, POINTS, stop_after=2)
-    assert len(hypotheses(tmp_path).splitlines()) == 2
 
 
 def test_a_finished_evaluation_has_a_line_for_each_point_and_sentence_in_order(tmp_path):

@@ -4,7 +4,7 @@ The grid of one pair, naively: all scores exist. Everything is written once, for
 the first dimension and those of the other stream along the second:
 
     A  own tokens (source: x, target: y)         D  hidden size, H heads, E size of a head
-    T  tokens of the other stream                U  cross keys t' ≤ t,  B  self keys a' ≤ a
+    T  tokens of the other stream                U  cross keys t' ≤ t
 
 A state of the source stream at `[a, t]` is cell (a, t); of the target stream it is cell (t, a).
 """
@@ -23,7 +23,6 @@ from duplexmt.decoder.rope import target_positions
 from duplexmt.grid.attention import approximate_attention, exact_attention
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
-from duplexmt.grid.prefix_softmax import merge
 from duplexmt.kernels.norm import rms_norm
 
 
@@ -36,14 +35,6 @@ class StreamStates:
     q: Tensor  # [A, T, H, E], rotated
     k: Tensor  # likewise, each key head repeated for its query heads
     v: Tensor
-
-
-@dataclass(frozen=True)
-class Attention:
-    """Attention of one stream, exact or approximate."""
-
-    cross_scores: Tensor  # [A, T, U, H]; −∞ for later keys
-    context: Tensor  # [A, T, H, E], of both streams' keys merged, as the layer uses it
 
 
 def with_attention(model: GridModel, kind: str) -> GridModel:
@@ -108,48 +99,12 @@ def layer_inputs(model: GridModel, source: Tensor, target: Tensor) -> Iterator[t
     yield None, *ends
 
 
-def attention(
-    own: StreamStates, other: StreamStates, scale: float, softmax: str, *, approximate: bool, cross: bool
-) -> Attention:
-    """Attention of a stream to itself and to the other one, in the paper's terms and without its shortcuts.
-
-    Args:
-        own, other: the two streams at the entrance of a layer.
-        scale: the paper's `s`.
-        softmax: `joint` or `separate`, as for `GridModel`.
-        approximate: by `eq:broadcast-approx` and `eq:io-hadamard`; else exact.
-        cross: whether the stream attends to the other one (I←O may be off).
-    """
-    A, T = own.q.shape[:2]
-    q = own.q * scale
-    k_other, v_other = other.k.transpose(0, 1), other.v.transpose(0, 1)  # at the same cells
-    if approximate:  # every score and value of column 0, for all t
-        self_scores = torch.einsum("ahe,bhe->abh", q[:, 0], own.k[:, 0])[:, None].expand(-1, T, A, -1)
-        v_own = own.v[:, :1].expand_as(own.v)
-        cross_scores = (q * k_other).sum(-1)[:, None].expand(-1, T, T, -1)  # the query stands at the key's own cell
-    else:
-        self_scores = torch.einsum("athe,bthe->atbh", q, own.k)
-        v_own = own.v
-        cross_scores = torch.einsum("athe,auhe->atuh", q, k_other)
-    own_tokens, others = torch.arange(A, device=q.device), torch.arange(T, device=q.device)
-    self_scores = self_scores.masked_fill((own_tokens > own_tokens[:, None])[:, None, :, None], float("-inf"))
-    cross_scores = cross_scores.masked_fill((others > others[:, None])[None, :, :, None], float("-inf"))
-    self_context = torch.einsum("atbh,bthe->athe", self_scores.softmax(2), v_own)
-    cross_context = torch.einsum("atuh,auhe->athe", cross_scores.softmax(2), v_other)
-    self_lse, cross_lse = self_scores.logsumexp(2), cross_scores.logsumexp(2)
-    merged = merge(self_context, self_lse, cross_context, cross_lse, softmax) if cross else self_context
-    return Attention(cross_scores, merged)
-
-
-def both_streams(
-    model: GridModel, layer: Any, I: StreamStates, O: StreamStates, *, approximate: bool
-) -> tuple[Attention, Attention]:
-    """`attention` of the source and of the target stream of one layer."""
-    scale, softmax = layer.self_attn.scaling, model.softmax
-    return (
-        attention(I, O, scale, softmax, approximate=approximate, cross=model.input_attends_output),
-        attention(O, I, scale, softmax, approximate=approximate, cross=True),
-    )
+def cross_scores(own: StreamStates, other: StreamStates, scale: float, *, approximate: bool) -> Tensor:
+    """Scores of a stream's queries and the other one's keys, `[A, T, U, H]`, −∞ for later keys; exact, or by
+    `eq:io-hadamard`: the query stands at the key's own cell."""
+    q, k, T = own.q * scale, other.k.transpose(0, 1), own.q.shape[1]
+    scores = (q * k).sum(-1)[:, None].expand(-1, T, -1, -1) if approximate else torch.einsum("athe,auhe->atuh", q, k)
+    return scores.masked_fill(torch.ones(T, T, dtype=torch.bool).triu(1)[None, :, :, None], float("-inf"))
 
 
 def score_errors(exact: Tensor, approximate: Tensor) -> Tensor:

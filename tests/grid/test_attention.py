@@ -12,7 +12,7 @@ from duplexmt.grid.scan import joint_scan
 
 from . import twin
 
-BATCHES = [[(1, 1)], [(1, 5)], [(4, 1)], [(3, 4)], [(2, 3), (5, 2), (1, 1), (3, 1), (2, 4)]]
+BATCHES = [([(1, 3), (1, 1), (3, 1)], (3, 3)), ([(3, 2), (2, 3)], (4, 2)), ([(2, 3)], (4, 1))]
 MODES = list(itertools.product((False, True), (True, False), ("joint", "separate")))
 
 
@@ -31,8 +31,7 @@ def gradients(results, weights, inputs):
 
 
 @pytest.mark.parametrize(("exact", "io", "softmax"), MODES)
-@pytest.mark.parametrize("shapes", BATCHES, ids=str)
-@pytest.mark.parametrize("heads", [(4, 2), (3, 3), (4, 1)])
+@pytest.mark.parametrize(("shapes", "heads"), BATCHES, ids=str)
 def test_fast_attention_and_its_gradients_equal_the_loop_written_twin(exact, io, softmax, shapes, heads):
     cells = Cells.of(shapes)
     inputs = random_qkv(len(cells), *heads)
@@ -79,7 +78,7 @@ def test_joint_softmax_is_one_softmax_over_both_sets_of_keys():
         torch.testing.assert_close(joint[t], torch.einsum("hs,she->he", weights, values))
 
 
-@pytest.mark.parametrize("heads", [(4, 2), (3, 3), (2, 1)])
+@pytest.mark.parametrize("heads", [(4, 2), (3, 3)])
 def test_the_scan_and_its_gradients_equal_prefix_softmax_and_merge(heads):
     cells = Cells.of([(3, 4), (1, 1), (6, 2)])
     for lines in (cells.rows, cells.columns):
@@ -118,12 +117,6 @@ def test_prefix_softmax_survives_scores_that_overflow_a_plain_exponential():
     assert lse.flatten().tolist() == [1000.0, 1000.0, 1000.0, 2000.0]
     (gradient,) = torch.autograd.grad(context.sum(), scores)
     assert torch.isfinite(gradient).all()
-
-
-def test_half_precision_statistics_are_kept_in_float32():
-    q, k, v = (torch.randn(3, 2, 4, dtype=torch.float16) for _ in range(3))
-    context, lse = causal_attention(q, k, v, 0.5)
-    assert (context.dtype, lse.dtype) == (torch.float16, torch.float32)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -1,6 +1,5 @@
 """The incremental cache equals the full grid, after any sequence of reads and writes."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +12,6 @@ from duplexmt.grid import cache as grid_cache
 from duplexmt.grid import step_attention
 from duplexmt.grid.cache import GridCache
 from duplexmt.grid.model import GridModel
-from duplexmt.grid.prefix_softmax import prefix_softmax
 from duplexmt.kernels import packed
 from tests.helpers import tiny_backbone
 
@@ -72,7 +70,7 @@ def step_streams(cache, streams, emits):
         stream.assert_equal(state)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(GRID_OPTIONS), st.lists(st.booleans(), max_size=14), st.integers(0, 99))
 def test_cached_step_equals_full_grid_at_every_state(options, emits, seed):
     model = model_with(options)
@@ -83,7 +81,7 @@ def test_cached_step_equals_full_grid_at_every_state(options, emits, seed):
         step_streams(cache, [stream], [emit])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.sampled_from(GRID_OPTIONS), st.data(), st.integers(0, 99))
 def test_streams_that_join_leave_and_mix_steps_equal_the_full_grid_of_each_alone(options, data, seed):
     model = model_with(options)
@@ -133,18 +131,6 @@ def test_a_sliding_window_shorter_than_the_streams_is_refused_while_decoding():
         cache.step([0], [emit], [7])
     with pytest.raises(ValueError, match=r"3 \+ 2 tokens exceed the backbone's sliding window of 4"):
         cache.step([0], [False], [7])
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 99))
-def test_a_steps_prefix_softmax_is_that_of_the_grid(streams, cells, seed):
-    draw = torch.Generator().manual_seed(seed)
-    score = 20 * torch.randn(streams, cells, 2, 3, generator=draw, dtype=torch.float64)  # 2 key heads, 3 queries each
-    v = torch.randn(streams, cells, 2, 5, generator=draw, dtype=torch.float64)
-    context, lse = step_attention.prefix_softmax(score, v)
-    expected, expected_lse = prefix_softmax(score.flatten(-2), v)
-    torch.testing.assert_close(context.flatten(2, 3), expected, rtol=0, atol=1e-12)
-    torch.testing.assert_close(lse.flatten(2), expected_lse, rtol=0, atol=1e-12)
 
 
 def test_self_attention_as_one_operation_equals_the_operations_it_stands_for(monkeypatch):
@@ -204,17 +190,8 @@ def test_a_cache_larger_than_the_memory_is_refused_before_it_is_allocated():
         cache.open([1], [5], [6], [9])
 
 
-def test_memory_that_only_holds_files_counts_as_free(monkeypatch):
-    sysconf = os.sysconf
-    monkeypatch.setattr(os, "sysconf", lambda name: 1 if name == "SC_AVPHYS_PAGES" else sysconf(name))
-    cache, _ = opened(GridModel(tiny_backbone(), anchor=3).eval(), 3)
-    cache.make_room(8, 64)
-    assert grid_cache.free_bytes(torch.device("cpu")) > 2**26
-
-
-@pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])  # with biases, with norms of heads
-def test_however_weights_are_kept_a_step_is_the_same(model_type, monkeypatch):
-    model = GridModel(tiny_backbone(model_type, scale=0.25), anchor=3).float().eval()
+def test_however_weights_are_kept_a_step_is_the_same(monkeypatch):
+    model = GridModel(tiny_backbone("qwen3", scale=0.25), anchor=3).float().eval()  # with norms of heads
     caches = {}
     for how, (smallest, free) in {"reordered": (0, 2**40), "joined": (2**40, 2**40), "apart": (0, 1000)}.items():
         monkeypatch.setattr(packed, "SMALLEST", smallest)
@@ -227,9 +204,8 @@ def test_however_weights_are_kept_a_step_is_the_same(model_type, monkeypatch):
         torch.testing.assert_close(hidden["joined"], hidden["apart"], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("io", [True, False])
-def test_half_precision_stays_near_the_whole_one_alone_and_in_company(io):
-    whole, half = (GridModel(tiny_backbone(scale=0.25), input_attends_output=io, anchor=3).eval() for _ in range(2))
+def test_half_precision_stays_near_the_whole_one_alone_and_in_company():
+    whole, half = (GridModel(tiny_backbone(scale=0.25), anchor=3).eval() for _ in range(2))
     half.emit_head.load_state_dict(whole.emit_head.state_dict())
     (exact, _), (moving, _) = opened(whole, 3), opened(half.bfloat16(), 3)
     for step in random_moves(torch.Generator().manual_seed(1), 3, 8):

@@ -19,9 +19,7 @@ from tests.helpers import tiny_backbone
 OPTIONS = [
     {"attention": attention, "input_attends_output": io, "softmax": softmax, "anchor": anchor}
     for attention in ("approximate", "exact")
-    for io in (True, False)
-    for softmax in ("joint", "separate")
-    for anchor in ("source_length", 0, 40)
+    for io, softmax, anchor in ((True, "joint", "source_length"), (True, "separate", 0), (False, "joint", 40))
 ]
 
 
@@ -47,7 +45,7 @@ def tokens(*shape, seed=0):
                                        "original_max_position_embeddings": 16}}),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize(("X", "Y"), [(1, 1), (1, 6), (7, 1), (5, 7)])
+@pytest.mark.parametrize(("X", "Y"), [(1, 1), (4, 5)])
 def test_exact_grid_without_io_equals_hugging_face_at_every_row(model_type, values, X, Y):
     model = grid(model_type, values=values, attention="exact", input_attends_output=False)
     source, target = tokens(2, X, seed=X), tokens(2, Y, seed=Y + 50)
@@ -60,8 +58,8 @@ def test_exact_grid_without_io_equals_hugging_face_at_every_row(model_type, valu
         torch.testing.assert_close(logits[:, x], expected[:, x + 1 :], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("X", "Y"), [(1, 1), (6, 1), (4, 5)])
-def test_with_naive_positions_every_row_is_a_causal_model_on_the_tokens_in_a_row(X, Y):
+def test_with_naive_positions_every_row_is_a_causal_model_on_the_tokens_in_a_row():
+    X, Y = 4, 5
     model = grid(attention="exact", input_attends_output=False, anchor="visible_length")
     source, target = tokens(2, X, seed=X), tokens(2, Y, seed=Y + 50)
     logits = model.text_logits(model(source, target))
@@ -145,15 +143,6 @@ def test_autocast_stays_near_float32(dtype, tolerance, attention):
     assert 0 < error < tolerance
 
 
-@pytest.mark.parametrize("attention", ["approximate", "exact"])
-def test_switching_io_off_changes_every_cell_but_those_of_one_layer(attention):
-    source, target = tokens(1, 4), tokens(1, 4)
-    for layers, same in ((1, True), (3, False)):  # one layer's target states read layer-0 source states only
-        on = grid(layers=layers, attention=attention, input_attends_output=True)(source, target)
-        off = grid(layers=layers, attention=attention, input_attends_output=False)(source, target)
-        assert torch.allclose(on, off) is same
-
-
 def test_a_sliding_window_shorter_than_the_streams_is_refused():
     model = grid("mistral", values={"sliding_window": 8})
     model(tokens(1, 4), tokens(1, 4))
@@ -172,11 +161,6 @@ def test_a_sliding_window_is_that_of_a_pair_whatever_stands_beside_it():
     assert states((6, 2), (2, 6)).isfinite().all()
     with pytest.raises(ValueError, match=r"6 \+ 3 tokens exceed the backbone's sliding window of 8"):
         states((6, 3), (2, 6))
-
-
-def test_an_unused_sliding_window_setting_is_no_limit():
-    model = grid("qwen2", values={"sliding_window": 4, "use_sliding_window": False})
-    assert model(tokens(1, 6), tokens(1, 6)).shape == (1, 6, 6, 32)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +204,7 @@ def gradients_of(model, source, target, lengths=None):
     return torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
 
 
-@pytest.mark.parametrize("recompute", ["elementwise", "layers"])
-@pytest.mark.parametrize("io", [True, False])
+@pytest.mark.parametrize(("recompute", "io"), [("elementwise", True), ("layers", False)])
 def test_recomputing_in_the_backward_pass_changes_no_gradient(recompute, io):
     model = grid(input_attends_output=io)
     expected = gradients_of(model, tokens(2, 4), tokens(2, 5))
@@ -245,8 +228,11 @@ def test_recomputing_keeps_less_for_the_backward_pass():
 
 
 @pytest.mark.slow
-def test_compiled_blocks_give_the_same_and_compile_once_for_all_layers_and_sizes():
+def test_compiled_blocks_give_the_same_and_compile_once_for_all_layers_and_sizes(monkeypatch):
+    """Up to the graphs; code of them is made in `decoder/test_model.py`."""
     from torch._dynamo.utils import counters
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
 
     torch._dynamo.reset()
     counters.clear()
@@ -262,13 +248,12 @@ def test_compiled_blocks_give_the_same_and_compile_once_for_all_layers_and_sizes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("io", [True, False])
-def test_all_versions_of_a_block_that_a_run_needs_are_compiled(io, monkeypatch):
+def test_all_versions_of_a_block_that_a_run_needs_are_compiled(monkeypatch):
     """Probes, training, the cells of accumulated batches, and validation, in mixed precision with LoRA."""
     torch._dynamo.reset()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     backbone = add_lora(tiny_backbone(layers=3), rank=2, alpha=4, dropout=0.0, target_modules=["q_proj", "up_proj"])
-    model = GridModel(backbone, input_attends_output=io).train()
+    model = GridModel(backbone).train()
     # PyTorch's own limit, and what it is again afterwards.
     with torch._dynamo.config.patch(recompile_limit=8, fail_on_recompile_limit_hit=True):
         model.compile_blocks()

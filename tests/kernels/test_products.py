@@ -37,29 +37,6 @@ def test_intels_processors_and_those_without_avx512_multiply_by_their_blas(monke
     assert products.onednn_is_faster.__wrapped__() is faster
 
 
-def test_a_processor_says_whose_it_is(monkeypatch, tmp_path):
-    file = tmp_path / "cpuinfo"
-    monkeypatch.setattr(products, "Path", lambda _: file)
-    for vendor in ("GenuineIntel", "AuthenticAMD"):
-        monkeypatch.setattr("platform.processor", lambda vendor=vendor: f"Intel64 Family 6, {vendor}")
-        assert products.of_intel() is (vendor == "GenuineIntel")  # elsewhere than on Linux
-    for vendor in ("GenuineIntel", "AuthenticAMD"):
-        file.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n", encoding="utf-8")
-        assert products.of_intel() is (vendor == "GenuineIntel")
-
-
-@pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
-def test_onednn_takes_float32_on_a_cpu_and_nothing_else(monkeypatch, faster_by_onednn):
-    used = []
-    monkeypatch.setattr("duplexmt.kernels.products.F.linear", lambda rows, *_: used.append(rows.dtype) or rows)
-    for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        product(torch.ones(3, 4, dtype=dtype), torch.ones(5, 4, dtype=dtype))
-    product(torch.ones(0, 4), torch.ones(5, 4))  # nothing to multiply
-    by_onednn = [] if faster_by_onednn else [torch.float32]
-    assert used == [*by_onednn, torch.float64, torch.bfloat16, torch.float32]
-    assert not has_onednn(torch.device("meta"))
-
-
 @pytest.mark.usefixtures("faster_by_onednn")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("transposed", [True, False])
@@ -99,7 +76,7 @@ def test_products_without_autocast_keep_their_type():
 
 @pytest.mark.usefixtures("faster_by_onednn")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize(("n", "D_out", "D_in"), [(0, 4, 8), (1, 8, 4), (300, 64, 24), (300, 24, 64), (300, 16, 16)])
+@pytest.mark.parametrize(("n", "D_out", "D_in"), [(0, 4, 8), (300, 64, 24), (300, 24, 64)])
 def test_gradients_of_weights_are_those_of_autograd(n, D_out, D_in, dtype):
     torch.manual_seed(0)
     inputs, outputs = torch.randn(n, D_in).to(dtype), torch.randn(n, D_out).to(dtype)
@@ -133,14 +110,6 @@ def test_rows_of_a_product_in_bfloat16_are_a_round_number(rows, round_number):
     assert len(more) == round_number
     assert torch.equal(more[:rows], states.bfloat16() if round_number > rows else states)
     assert not more[rows:].any()
-
-
-def test_few_numbers_of_rows_are_left_and_few_are_added():
-    with torch.autocast("cpu", torch.bfloat16):
-        sizes = [(n, len(rounded(torch.empty(n, 1)))) for n in range(256, 4097)]
-    assert all(n <= more <= n * 17 / 16 for n, more in sizes)
-    if has_onednn(torch.device("cpu")):
-        assert len({more for _, more in sizes}) <= 4 * 16 + 1
 
 
 @pytest.mark.usefixtures("faster_by_onednn")

@@ -33,11 +33,6 @@ def test_chinese_is_scored_by_characters() -> None:
     assert bleu == pytest.approx(100 * exp(1 - 6 / 5) * prod((1, 3 / 4, 2 / 3, 1 / 2)) ** 0.25)
 
 
-def test_a_perfect_translation_scores_a_hundred() -> None:
-    texts = ["The weather is fine today.", "It will rain tomorrow, they say."]
-    assert scores(texts, texts, "en") == pytest.approx((100, 100))
-
-
 @pytest.mark.parametrize(
     ("language", "text"),
     [
@@ -81,11 +76,6 @@ def test_any_of_several_references_counts_and_their_number_may_vary() -> None:
     assert scores(*both)[0] == pytest.approx(100)
     assert signature(*both).startswith("nrefs:var|")
     assert signature(hypotheses[:1], [["a dog", hypotheses[0]]], "en").startswith("nrefs:2|")
-
-
-def test_one_reference_in_a_list_scores_as_the_reference_itself() -> None:
-    hypotheses, references = ["the cat sat on a mat", "rain"], ["the cat sat on the mat", "it rains"]
-    assert scores(hypotheses, [[text] for text in references], "en") == scores(hypotheses, references, "en")
 
 
 def test_empty_hypotheses_are_scored_as_empty() -> None:

@@ -87,15 +87,6 @@ def test_words_in_and_characters_out_use_the_same_rule() -> None:
     assert delays == [1, 1, 3]
 
 
-def test_an_empty_hypothesis_has_no_delays_in_words_either() -> None:
-    assert delays_in_characters_and_words(SOURCE, SOURCE_ENDS, "", [], []) == []
-
-
-def test_offline_delays_stay_the_source_length_in_characters() -> None:
-    delays = delays_in_characters_and_words(SOURCE, SOURCE_ENDS, TARGET, TARGET_ENDS, [3] * 4)
-    assert average_lagging(delays, count_units(SOURCE, "character"), count_units(TARGET, "word")) == 5
-
-
 def test_a_word_s_last_token_is_the_first_that_completes_it() -> None:
     assert last_tokens(TARGET, TARGET_ENDS, "word") == [0, 2, 3]
     assert last_tokens(TARGET, [14], "word") == [0, 0, 0]

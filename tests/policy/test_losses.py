@@ -63,8 +63,7 @@ def test_logits_exist_for_a_chunk_at_a_time_and_backwards_for_masked_cells_only(
     assert sizes == ([5, 5, 5, 5, 4, 4, 4] if chunk == 5 else [24])
 
 
-@pytest.mark.parametrize("cells", [1, 7, 24, 100])
-@pytest.mark.parametrize("summed", [1, 3, 100])
+@pytest.mark.parametrize(("cells", "summed"), [(1, 100), (7, 3), (100, 1)])
 def test_kept_logits_may_lie_in_several_tensors_and_several_be_multiplied_at_a_time(cells, summed, monkeypatch):
     hidden, head, labels = small_cells()
     monkeypatch.setattr("duplexmt.policy.heatmap.FEWEST", 1)
@@ -77,21 +76,6 @@ def test_kept_logits_may_lie_in_several_tensors_and_several_be_multiplied_at_a_t
     expected = torch.autograd.grad(full[mask].sum(), inputs)
     for a, b in zip(torch.autograd.grad(pieces[mask].sum(), inputs), expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
-
-
-def test_of_however_many_entries_hundreds_of_cells_are_multiplied_at_a_time(monkeypatch):
-    """A vocabulary of which one cell has more logits than are to be reused or summed."""
-    hidden, head, labels = torch.randn(600, 8, requires_grad=True), torch.nn.Linear(8, 30), torch.arange(600) % 30
-    for name in ("REUSED", "SUMMED"):
-        monkeypatch.setattr(f"duplexmt.policy.heatmap.{name}", 1)
-    sizes = []
-    for name in ("times", "weight_gradient"):
-        product = getattr(heatmap, name)
-        watched = lambda a, *rest, of=product: (sizes.append(len(a)), of(a, *rest))[1]  # noqa: E731
-        monkeypatch.setattr(heatmap, name, watched)
-    loss_heatmap(hidden, head.weight, head.bias, labels, 1000).sum().backward()
-    assert len(sizes) == 3 * 3, "logits (kept), gradients of the states and of the weight"
-    assert set(sizes) <= {200, 208}, "where oneDNN computes them, to a multiple of 16"
 
 
 @pytest.fixture
@@ -113,7 +97,7 @@ def full_losses(states, weight, labels):
 
 
 @pytest.mark.parametrize("way", ["PyTorch's linear_cross_entropy", "Apple's cut-cross-entropy"])
-@pytest.mark.parametrize("learnt", [None, 8, 20])
+@pytest.mark.parametrize("learnt", [None, 8])
 def test_the_losses_may_come_in_other_ways_and_the_gradients_stay_ours(monkeypatch, way, learnt):
     hidden, head, labels = small_cells(torch.float32, bias=False)
 
@@ -172,16 +156,7 @@ def test_the_fastest_way_is_found_once_for_each_form(ways):
     assert list(kernels.chosen.values()) == [heatmap.PIECES]
 
 
-def test_where_nothing_is_trained_no_way_is_tried(ways):
-    hidden, head, labels = small_cells(torch.float32, bias=False)
-    ways(broken=None)
-    with torch.no_grad():
-        losses = loss_heatmap(hidden, head.weight, None, labels, 7)
-    torch.testing.assert_close(losses, full_losses(hidden, head.weight, labels))
-    assert kernels.chosen == {}
-
-
-@pytest.mark.parametrize("fault", ["values", "nan", "exception", "exception later"])
+@pytest.mark.parametrize("fault", ["values", "exception", "exception later"])
 def test_a_way_that_is_wrong_is_left_out_and_said_once(ways, caplog, fault):
     hidden, head, labels = small_cells(torch.float32, bias=False)
 
@@ -210,8 +185,9 @@ def test_other_ways_are_for_a_gpu_for_heads_without_bias_and_as_precise_as_ours(
     assert heatmap.possible_ways(hidden.bfloat16(), None) == ["Apple's cut-cross-entropy"]
 
 
-@pytest.mark.parametrize("chunk", [5, 100])
-@pytest.mark.parametrize(("learnt", "waited"), [(None, {"nonzero": 1}), (24, {}), (30, {}), (8, {})])
+@pytest.mark.parametrize(
+    ("chunk", "learnt", "waited"), [(5, None, {"nonzero": 1}), (100, 24, {}), (5, 30, {}), (100, 8, {}), (5, 8, {})]
+)
 def test_where_it_is_known_how_many_are_learnt_a_gpu_is_not_waited_for(monkeypatch, chunk, learnt, waited):
     monkeypatch.setenv("DUPLEXMT_TRITON", "0")
     hidden, head, labels = small_cells()
@@ -227,14 +203,6 @@ def test_where_it_is_known_how_many_are_learnt_a_gpu_is_not_waited_for(monkeypat
         assert waits == waited
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(torch.tensor(one.tolist(), dtype=torch.float64), other, rtol=0, atol=1e-12)
-
-
-def test_nothing_is_kept_where_there_is_no_backward_pass():
-    hidden, head, labels = small_cells()
-    with torch.no_grad():
-        assert not loss_heatmap(hidden, head.weight, head.bias, labels, 100).requires_grad
-    frozen = loss_heatmap(hidden.detach(), head.weight.detach(), None, labels, 100)
-    assert frozen.grad_fn is None
 
 
 def test_under_autocast_products_are_in_half_precision_and_losses_in_float32():

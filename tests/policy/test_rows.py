@@ -16,7 +16,7 @@ from duplexmt.policy.path import best_path
 from duplexmt.policy.plan import row_plan
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import WHOLE, DrawnRows, drawn_points, drawn_rows, mean_cells, reach, stretches
-from duplexmt.policy.visits import decoding_shares, delay_shares
+from duplexmt.policy.visits import delay_shares
 
 from .brute_force import best_row_exits
 from .test_path import heatmaps
@@ -127,27 +127,6 @@ def test_a_decision_learnt_from_some_rows_is_that_of_one_row_against_the_next():
         rows = of_parts(parts, choice, [3] * 4)
         found = emit_advantages(rows.spread(rows.of_all(full), 1e3), *lengths, 0.2)
         torch.testing.assert_close(found, expected)
-
-
-def test_each_token_weighs_the_same_whichever_rows_were_drawn():
-    lengths = torch.tensor([9, 4]), torch.tensor([5, 3])
-    rows = drawn_rows([1, 2], [(9, 5), (4, 3)], 3, epoch=1)
-    shares = decoding_shares(rows.spread(torch.rand(2, 3, 5), 0.0), *lengths)
-    sums = rows.summed(shares)
-    torch.testing.assert_close(sums.sum(1), shares.sum(1))
-    for b, X in enumerate((9, 4)):
-        for i, part in enumerate(stretches(X, 3)):
-            torch.testing.assert_close(sums[b, i], shares[b, list(part)].sum(0))
-
-
-def test_where_all_rows_are_drawn_values_sums_and_weights_are_those_of_the_full_grid():
-    lengths = torch.tensor([5, 3]), torch.tensor([4, 6])
-    rows = drawn_rows([1, 2], [(5, 4), (3, 6)], 5, epoch=0)
-    p_emit = torch.rand(2, 5, 6)
-    there = (torch.arange(5) < lengths[0][:, None])[:, :, None] & (torch.arange(6) < lengths[1][:, None])[:, None]
-    assert torch.equal(rows.spread(p_emit, 0.0) * there, p_emit * there)
-    full = decoding_shares(p_emit, *lengths)
-    assert torch.equal(rows.summed(full) * there, full)
 
 
 @pytest.mark.parametrize("rows", [1, 0, -3, 2.5, True, "4"])

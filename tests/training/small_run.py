@@ -6,7 +6,6 @@ With K it is wait-k or `rows`, else the grid. A batch size of 128 and more is th
 of the first run are in FOLDER/0/gradients.pt, its loss in FOLDER/0/loss.pt.
 """
 
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,8 @@ from duplexmt.training.module import GridTranslation
 from duplexmt.training.prefix_module import PrefixTranslation
 from duplexmt.training.probes import ProbeCallback, choose_probes
 from duplexmt.training.sample import SimultaneousSample
+from tests.commands import run as run_module
+from tests.commands import succeeded
 from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_prefix, tiny_tokenizer
 
 # Settings of a quiet run, for `build_trainer`.
@@ -151,9 +152,7 @@ def small_probes(folder, system="grid", setting=0.5):
 
 def gradients_of_two_processes(folder, *runs):
     """Folders in which two processes left the gradients of their first step: `BATCH_SIZE,ACCUMULATE[,K]` each."""
-    command = [sys.executable, "-m", "tests.training.small_run", "2", str(folder), *runs]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_module("tests.training.small_run", "2", str(folder), *runs))
     return [folder / str(number) for number in range(len(runs))]
 
 

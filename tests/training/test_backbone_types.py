@@ -46,9 +46,13 @@ def logits_of(model):
         return [model.text_logits(states), *([model.emit_logits(states)] if model.rows else [])]
 
 
-@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
-@pytest.mark.parametrize("system", ["rows", "waitk"])
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    ("kind", "system", "lora"),
+    [
+        ("gemma2", "rows", False), ("gemma2", "waitk", True), ("gemma3_text", "rows", True),
+        ("smollm3", "waitk", False), ("phi", "rows", True), ("phi3", "waitk", True),
+    ],
+)  # fmt: skip
 def test_steps_of_training_survive_saving_and_give_the_same_logits(kind, system, lora, tmp_path):
     base = base_of(kind, tmp_path / "base")
     backbone = pretrained_backbone(base, len(tiny_tokenizer()))
@@ -84,7 +88,7 @@ def test_lora_of_layers_a_type_has_not_is_refused_with_those_it_has(tmp_path):
             add_lora(tiny_backbone(kind), rank=2, alpha=4, dropout=0.0, target_modules=["gate_proj", "o_proj", "fc2"])
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", ["gemma2", "phi"])
 def test_frozen_weights_in_half_precision_train(kind):
     backbone = tiny_backbone(kind, vocab_size=len(tiny_tokenizer()), scale=0.15, **TYPES[kind])
     backbone = add_lora(backbone, rank=4, alpha=8, dropout=0.0, target_modules=["all-linear"])
@@ -104,15 +108,8 @@ QUIET = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "given"),
-    [
-        ("gemma2", ["model.attention=exact", "model.input_attends_output=false", "training.rows=3"]),
-        ("smollm3", ["system=waitk", "system.k=multi"]),
-        ("phi", ["system=offline", "model.adaptation=lora", "model.lora.target_modules=[all-linear]"]),
-    ],
-)
-def test_the_command_trains_what_a_folder_holds(kind, given, tmp_path):
+def test_the_command_trains_what_a_folder_holds(tmp_path):
+    kind, given = "gemma2", ["model.attention=exact", "model.input_attends_output=false", "training.rows=3"]
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{source}\t{target}\n" for source, target in SENTENCES), encoding="utf-8")
     base = base_of(kind, tmp_path / "base")
@@ -122,16 +119,3 @@ def test_the_command_trains_what_a_folder_holds(kind, given, tmp_path):
     assert loaded.model.causal_lm.config.model_type == kind
     info = json.loads((tmp_path / "run" / "model" / "duplexmt.json").read_text(encoding="utf-8"))
     assert loaded.model.options == info["grid" if info["system"] == "grid" else "prefix"]
-
-
-@pytest.mark.slow
-def test_the_command_refuses_a_type_by_name_before_anything_is_trained(tmp_path):
-    shape = "hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4"
-    done = run(
-        "train.py",
-        "system=waitk",
-        f"model.architecture={{model_type: cohere, {shape}}}",
-        f"hydra.run.dir='{tmp_path / 'run'}'",
-    )
-    assert done.returncode == 2
-    assert "backbone of type 'cohere': its logits differ" in done.stderr

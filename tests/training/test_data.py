@@ -113,13 +113,6 @@ def test_a_device_this_machine_lacks_is_refused_in_one_line(tmp_path):
         built_trainer(tmp_path, accelerator="gpu")
 
 
-def test_a_test_sentence_of_invisible_characters_is_counted_and_left_out(tmp_path):
-    path = tsv(tmp_path / "test.tsv", [("\u200b", "hello"), *SENTENCES[:2]])
-    got, report = read_evaluation_file(path, **FIELDS)
-    assert got == as_pairs(SENTENCES[:2])
-    assert report.counts["evaluation.clean"]["empty_side"] == 1
-
-
 def module_of(prepared):
     return GridDataModule(prepared, stream_tokens(prepared.tokenizer), batch_size=4, seed=1)
 
@@ -153,19 +146,6 @@ def test_segmentation_and_context_decide_the_examples_and_the_length_limit(tmp_p
         assert list(example.source) == [*context[-4:], *sentence, tokens.end]
     lengths = [len(example.source) for example in datamodule.examples("train")]
     assert datamodule.typical_source_length == round(sum(lengths) / len(lengths))
-
-
-def test_a_pair_without_a_source_behind_the_sentence_before_is_counted_and_left_out(tmp_path):
-    pairs = [(f"上一句{number}。|||{source}", target) for number, (source, target) in enumerate(SENTENCES)]
-    bare = [(f"上一句{number}。||| ", f"Nothing {number}.") for number in range(5)]
-    settings = {"path": tsv(tmp_path / "all.tsv", [*pairs, *bare]), "max_tokens": None}
-    prepared = prepare_corpus(**DATA | settings, context_tokens=4, context_separator="|||")
-    assert sum(map(len, prepared.splits.values())) == len(SENTENCES)
-    assert prepared.report.counts["train.read"] == {"one_sided": len(bare), "pairs": len(SENTENCES)}
-    fields = {"source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en"}
-    read, report = read_evaluation_file(settings["path"], **fields, context_separator="|||")
-    assert len(read) == len(SENTENCES)
-    assert report.counts["evaluation.read"]["one_sided"] == len(bare)
 
 
 def test_sources_of_a_test_file_are_simplified_as_those_of_training_were_and_references_stay(tmp_path):

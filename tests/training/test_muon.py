@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 import torch
 import torch.distributed as dist
-from torch.multiprocessing import spawn
+from torch.multiprocessing import start_processes
 
 from duplexmt.training import muon
 from duplexmt.training.muon import Muon, orthogonal
@@ -94,12 +94,11 @@ def share(rank, port, folder):
     dist.destroy_process_group()
 
 
-@pytest.mark.slow
 def test_two_processes_share_the_work_and_take_the_same_steps(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    spawn(share, args=(port, tmp_path), nprocs=2)
+    start_processes(share, args=(port, tmp_path), nprocs=2, start_method="fork")
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
     matrices = weights()
     alone = step(Muon(matrices, lr=0.1), matrices)

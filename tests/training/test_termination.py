@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +12,11 @@ import pytest
 import torch
 
 from duplexmt.training.termination import StopOnTermination
+from tests.commands import run
 
 from .small_run import built_trainer, small_data, small_module
 
 pytestmark = pytest.mark.usefixtures("ctrl_c_taken")
-
-ROOT = Path(__file__).parents[2]
 
 
 class Terminate(L.Callback):
@@ -81,10 +79,8 @@ def test_a_handler_that_was_there_before_is_left_alone(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", ["0", "1"])  # SIGTERM to both: tests/test_entry_points.py
-def test_all_processes_stop_whichever_of_them_was_asked(tmp_path, ranks):
-    command = [sys.executable, "-m", "tests.training.test_termination", str(tmp_path), ranks]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+def test_all_processes_stop_though_only_the_second_was_asked(tmp_path):  # both: tests/test_entry_points.py
+    done = run("tests.training.test_termination", str(tmp_path), "1")
     assert done.returncode != 0
     assert "SIGTERM: stopped after step 2" in done.stderr
     assert torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 2

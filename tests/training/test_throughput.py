@@ -10,14 +10,13 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.flop_counter import FlopCounterMode
 
 from duplexmt.data.batch import collate
-from duplexmt.decoder.backbone import add_lora, freeze_in
+from duplexmt.decoder.backbone import add_lora
 from duplexmt.grid.model import build_grid
 from duplexmt.training import throughput
 from duplexmt.training.precision import half_precision, settled_precision
 from duplexmt.training.processes import choose_strategy, share_batches
 from duplexmt.training.run import build_trainer
-from duplexmt.training.throughput import linear_layers, matmul_rate, step_flops
-from tests.accelerator import accelerator
+from duplexmt.training.throughput import matmul_rate, step_flops
 from tests.helpers import tiny_backbone, tiny_prefix, tiny_tokenizer
 
 from .small_run import PLAIN, built_trainer, small_data, small_module, small_prefix_module
@@ -36,9 +35,10 @@ def counted_flops(module, batch, monkeypatch):
     return sum(value for operation, value in counts.items() if operation in linear), loss
 
 
-@pytest.mark.parametrize("attention", ["approximate", "exact"])
-@pytest.mark.parametrize("io", [True, False])
-@pytest.mark.parametrize("lora", [True, False])
+@pytest.mark.parametrize(
+    ("attention", "io", "lora"),
+    [("approximate", True, False), ("approximate", False, True), ("exact", True, True), ("exact", False, False)],
+)
 def test_step_flops_are_those_pytorch_counts(attention, io, lora, monkeypatch):
     backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()), tie_word_embeddings=False)
     model = build_grid(add_lora(backbone, **LORA) if lora else backbone, attention=attention, input_attends_output=io)
@@ -65,21 +65,6 @@ def test_a_schedules_step_flops_are_those_pytorch_counts(kind, monkeypatch):
     assert counted == pytest.approx(module.step_flops(batch), rel=0.04)
 
 
-@pytest.mark.parametrize("rows", [None, 4])
-def test_of_drawn_words_the_text_head_learns_one_or_two_cells_of_each_token(rows, monkeypatch):
-    counts = {}
-    for lm_cells in ("visits", "drawn_visits"):
-        backbone = tiny_backbone(vocab_size=4000, tie_word_embeddings=False)  # of which the head is most
-        model = build_grid(backbone, attention="exact", input_attends_output=False)
-        module = small_module(model, lm_cells=lm_cells, rows=rows)
-        batch = collate(small_data(12).examples("train"))
-        found, loss = counted_flops(module, batch, monkeypatch)
-        counts[lm_cells] = found - 3 * 2 * loss.valid_cells.item() * model.emit_head.weight.numel()
-        if rows is not None or lm_cells == "drawn_visits":  # of all rows as many cells as of a mask count: half
-            assert counts[lm_cells] == pytest.approx(module.step_flops(batch), rel=0.08)
-    assert counts["drawn_visits"] < 0.8 * counts["visits"]
-
-
 def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
     trainer = built_trainer(tmp_path, every=100, max_epochs=1, log_every_n_steps=2, limit_val_batches=0)
     trainer.fit(small_module(), small_data(2))
@@ -96,36 +81,8 @@ def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
         assert 0 < mfu < 1.5
 
 
-def test_of_some_rows_their_cells_count(tmp_path):
-    backbone = tiny_backbone(vocab_size=len(tiny_tokenizer()))
-    module = small_module(build_grid(backbone, attention="exact", input_attends_output=False), rows=2)
-    trainer = built_trainer(tmp_path, every=100, max_epochs=1, log_every_n_steps=2, limit_val_batches=0)
-    data = small_data(2)
-    trainer.fit(module, data)
-    with open(tmp_path / "metrics" / "version_0" / "metrics.csv") as file:
-        rows = [row for row in csv.DictReader(file) if row["speed/pairs_per_second"]]
-    most = max(2 * example.shape[1] for example in data.examples("train"))
-    for row in rows:
-        assert 0 < float(row["speed/cells_per_second"]) <= most * float(row["speed/pairs_per_second"]) * 1.01
-
-
 def test_the_devices_matrix_rate_is_measured():
     assert 1e9 < matmul_rate(torch.device("cpu"), torch.float32, seconds=0.05) < 1e14
-
-
-def test_the_rate_of_a_fast_device_is_not_that_of_launching_and_waiting(monkeypatch):
-    now, a_product, a_wait = [0.0], 1.0, 0.2
-
-    def passing(seconds):
-        return lambda *_: now.__setitem__(0, now[0] + seconds)
-
-    monkeypatch.setattr(throughput, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(throughput, "product", passing(a_product))
-    monkeypatch.setattr(torch.cuda, "synchronize", passing(a_wait))
-    gpu = torch.device("cuda")
-    with accelerator():
-        rate = matmul_rate(gpu, torch.float16)
-    assert 0.95 < rate / (2 * 4096**3 / a_product) <= 1
 
 
 def test_rates_are_those_of_whole_optimiser_steps(monkeypatch):
@@ -144,13 +101,6 @@ def test_rates_are_those_of_whole_optimiser_steps(monkeypatch):
     for number in range(30):
         monitor.on_train_batch_end(trainer, module, None, SimpleNamespace(shapes=((1, 1),)), number)
     assert logged["speed/pairs_per_second"] == pytest.approx(3 / 5)
-
-
-def test_linear_layers_are_found_inside_lora():
-    model = add_lora(tiny_backbone(layers=1), **LORA)
-    names = [name for name, _ in linear_layers(model.get_base_model().model.layers[0])]
-    assert "self_attn.q_proj.lora_A.default" in names
-    assert "mlp.down_proj" in names
 
 
 @pytest.mark.parametrize(
@@ -178,7 +128,7 @@ def test_a_run_of_a_version_that_kept_no_precision_asks_for_it(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*fp16 is not supported on CPU", "ignore:.*for historical reasons")
-@pytest.mark.parametrize("precision", ["16-mixed", "16", "bf16", "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16"])
 def test_frozen_weights_are_of_the_type_that_a_cpu_computes_in(precision, tmp_path):
     trainer = built_trainer(tmp_path, precision=precision)
     assert half_precision(trainer.precision) == torch.bfloat16
@@ -193,13 +143,6 @@ def test_several_devices_run_ddp_with_a_static_graph_unless_batches_are_accumula
             assert not chosen._ddp_kwargs["find_unused_parameters"]
     assert choose_strategy("auto", 1, 1, 1) == "auto"
     assert choose_strategy("ddp_fork", 2, 1, 1) == "ddp_fork"
-
-
-def test_frozen_weights_are_kept_in_half_precision_and_trained_ones_are_not():
-    model = add_lora(tiny_backbone(), **LORA)
-    freeze_in(torch.bfloat16, model)
-    kinds = {(weight.requires_grad, weight.dtype) for weight in model.parameters()}
-    assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
 
 
 @pytest.mark.parametrize(
@@ -257,16 +200,6 @@ def test_processes_of_torchrun_that_would_each_train_alone_are_refused(tmp_path,
     with pytest.raises(ValueError, match=r"torchrun has started 2 processes, and trainer\.devices=1 wants one"):
         build(1)
     assert build(2).world_size == 2
-
-
-def test_validation_does_not_count_as_training_time(monkeypatch):
-    now = iter([10.0, 17.0])
-    monkeypatch.setattr(throughput.time, "perf_counter", lambda: next(now))
-    monitor = throughput.ThroughputMonitor(1)
-    monitor.begin = 4.0
-    monitor.on_validation_start(None, None)
-    monitor.on_validation_end(None, None)
-    assert monitor.begin == 11.0
 
 
 def test_wandb_where_it_is_not_installed_is_refused_before_anything_is_trained(tmp_path, monkeypatch):

@@ -52,8 +52,7 @@ def test_the_scores_of_a_model_folder_are_those_of_its_own_weights(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "interval", "batches"),
     [
-        ([], 3, 2), ([], 1000, 2), (["trainer.accumulate_grad_batches=2"], 3, 2), (["data.batch_size=8"], 5, 4),
-        (["data.batch_size=8", "trainer.accumulate_grad_batches=4"], 5, 4),
+        ([], 3, 2), (["data.batch_size=8", "trainer.accumulate_grad_batches=4"], 5, 4),
     ],
 )  # fmt: skip
 def test_more_batches_between_validations_than_an_epoch_has_are_refused_before_anything_is_written(
@@ -67,7 +66,7 @@ def test_more_batches_between_validations_than_an_epoch_has_are_refused_before_a
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("interval", ["2", "0.01", "1.0", "00:00:10:00"])
+@pytest.mark.parametrize("interval", ["2", "0.01", "00:00:10:00"])
 def test_as_many_batches_between_validations_as_an_epoch_has_or_a_share_or_a_time_are_no_mistake(interval, tmp_path):
     assert "validation/BLEU" in run(tmp_path, f"trainer.val_check_interval={interval}")
 
@@ -82,6 +81,16 @@ def test_what_is_recorded_of_a_training_does_not_depend_on_how_often_it_was_resu
     before = recorded()
     assert before["epochs"] == 1
     assert recorded(f"resume={tmp_path}") == before
+
+
+@pytest.mark.parametrize("system", ["waitk", "grid"])
+def test_a_run_on_packed_lists_records_their_length(tmp_path, system):
+    run(tmp_path / "run", f"system={system}", "data.batch_tokens=512", "training.sample_size=0", "trainer.max_steps=2")
+    recorded = json.loads((tmp_path / "run" / "model" / "duplexmt.json").read_text(encoding="utf-8"))["data"]
+    assert recorded["batch_tokens"] == 512
+    if system == "grid":
+        with pytest.raises(ValueError, match=r"data\.batch_tokens=512: exact attention of rows that read each other"):
+            run(tmp_path / "no", "model.attention=exact", "data.batch_tokens=512")
 
 
 def test_a_training_that_has_diverged_leaves_no_model(tmp_path):

@@ -1,7 +1,7 @@
 """The training loop: gradients over devices and accumulation, resuming, precision, prefixes, LoRA, loggers."""
 
-import zlib
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import lightning as L
@@ -21,7 +21,7 @@ from duplexmt.policy.guide import guide
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
-from duplexmt.training.base import FROZEN, OVERFLOWS_IN_A_ROW, checksums
+from duplexmt.training.base import FROZEN, OVERFLOWS_IN_A_ROW
 from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 
 from .small_run import (
@@ -32,6 +32,8 @@ from .small_run import (
     saved,
     small_data,
     small_module,
+    small_prefix_module,
+    small_row_module,
     small_sample,
     small_trainer,
 )
@@ -72,20 +74,32 @@ def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, e
     assert_same(first_gradients(tmp_path, 12, **settings), expected, 1e-12 if lm_cells == "mask" else 1e-7)
 
 
-@pytest.mark.parametrize(("emit_loss", "lm_cells"), [("mask", "mask"), ("regret", "mask"), ("mask", "visits")])
-@pytest.mark.parametrize(("batch_size", "accumulate"), [(6, 2), (4, 3), (1, 12)])
-def test_accumulated_batches_give_the_gradients_of_one_large_batch(
-    tmp_path, batch_size, accumulate, emit_loss, lm_cells
-):
-    losses = {"emit_loss": emit_loss, "lm_cells": lm_cells}
-    parts = first_gradients(tmp_path, batch_size, accumulate, **losses)
-    assert_same(parts, first_gradients(tmp_path, 12, **losses), 1e-12 if lm_cells == "mask" else 1e-7)
+@pytest.mark.parametrize(
+    ("batch_size", "accumulate", "made", "values"),
+    [
+        (4, 3, small_module, {}),
+        (1, 12, small_module, {"emit_loss": "regret", "lm_cells": "visits"}),
+        (1, 12, small_row_module, {}),
+        (4, 3, small_prefix_module, {"k": "multi"}),
+    ],
+    ids=["mask", "visits", "drawn words", "multi-path"],
+)
+def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate, made, values):
+    parts = first_gradients(tmp_path, batch_size, accumulate, made=made, **values)
+    # Shares are in float32, and so are the numbers by which Lightning divides.
+    assert_same(parts, first_gradients(tmp_path, 12, made=made, **values), 1e-6 if made is small_row_module else 1e-7)
 
 
 @pytest.mark.slow
 def test_two_processes_give_the_gradients_of_one(tmp_path):
-    for folder in gradients_of_two_processes(tmp_path, "6,1", "3,2"):
-        assert_same(torch.load(folder / "gradients.pt", weights_only=True), first_gradients(folder, 12))
+    """Of padded batches, and of packed lists, of which one process takes all pairs at once without packing."""
+    multi = partial(small_prefix_module, k="multi")
+    runs = {"3,2": small_module, "3,2,multi": multi, "512,1,multi": multi, "1024,1,rows": small_row_module}
+    for folder, made in zip(gradients_of_two_processes(tmp_path, *runs), runs.values(), strict=True):
+        (one := folder / "one").mkdir()
+        assert_same(torch.load(folder / "gradients.pt", weights_only=True), first_gradients(one, 12, made=made), 1e-8)
+        two, alone = (torch.load(place / "loss.pt", weights_only=True) for place in (folder, one))
+        torch.testing.assert_close(two, alone, rtol=1e-7, atol=0)
         # The first process has looked at a probe meanwhile, before the step and after it.
         assert [path.name for path in sorted((folder / "probes").iterdir())] == ["step-000000", "step-000001"]
 
@@ -143,7 +157,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("accumulate", "optimizer", "stop"),  # in the first epoch, at its end (4 steps of 3 pairs), in the second
-    [(1, "adam", 2), (1, "adam", 4), (1, "adam", 5), (2, "adam", 2), (2, "adam", 4), (1, "muon", 5)],
+    [(1, "adam", 4), (2, "adam", 2), (1, "muon", 5)],
 )
 def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(
     tmp_path, undisturbed, accumulate, optimizer, stop
@@ -171,7 +185,7 @@ class PowerCutError(Exception):
     pass
 
 
-@pytest.mark.parametrize(("accumulate", "batches"), [(1, 3), (1, 4), (1, 6), (2, 3), (2, 4)])
+@pytest.mark.parametrize(("accumulate", "batches"), [(1, 6), (2, 3)])
 def test_under_the_default_schedule_a_killed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(
     tmp_path, undisturbed, accumulate, batches
 ):
@@ -183,9 +197,8 @@ def test_under_the_default_schedule_a_killed_run_ends_with_exactly_the_weights_o
     assert_same_weights(undisturbed(**settings), resumed)
 
 
-@pytest.mark.parametrize("before", [{"max_steps": 2}, {"max_steps": 6}])
-def test_a_run_is_not_resumed_inside_an_epoch_of_other_batches(tmp_path, before):
-    fit(tmp_path, **before, max_epochs=-1)
+def test_a_run_is_not_resumed_inside_an_epoch_of_other_batches(tmp_path):
+    fit(tmp_path, max_steps=6, max_epochs=-1)
     with pytest.raises(ValueError, match=r"after 2 of an epoch's 4 batches, and .*: batches=4 \(now 12\), pairs_per"):
         fit(tmp_path, accumulate=2, resume=True, max_epochs=-1, max_steps=9)
 
@@ -222,8 +235,7 @@ def test_every_epoch_ends_with_a_checkpoint_from_which_more_epochs_can_follow(tm
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ({"max_epochs": 2, "max_steps": 100}, {"max_epochs": 3, "max_steps": 100}),
-        ({"max_epochs": 2}, {"max_epochs": -1, "max_steps": 12}),
+        ({"max_epochs": 2, "max_steps": 100}, {"max_epochs": -1, "max_steps": 12}),
         ({"max_epochs": -1, "max_steps": 8}, {"max_epochs": 3}),
     ],
 )
@@ -232,14 +244,6 @@ def test_a_run_goes_on_exactly_whether_epochs_or_steps_end_it(tmp_path, undistur
     fit(tmp_path / "parts", every=1000, **before)
     resumed, steps = fit(tmp_path / "parts", every=1000, resume=True, **after)
     assert steps == 12
-    assert_same_weights(whole, resumed)
-
-
-def test_a_run_stopped_at_ends_of_epochs_and_between_goes_on_exactly(tmp_path, undisturbed):
-    whole = undisturbed(max_epochs=3)
-    for stop in (4, 8, 10, 12):
-        resumed, steps = fit(tmp_path / "parts", resume=stop > 4, max_epochs=-1, max_steps=stop)
-        assert steps == stop
     assert_same_weights(whole, resumed)
 
 
@@ -317,17 +321,6 @@ def test_a_run_goes_on_with_the_optimizer_it_was_begun_with(tmp_path):
             small_module(**other).on_load_checkpoint(kept)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_checksums_are_of_every_byte_by_type(dtype):
-    weights = [torch.arange(6.0).reshape(2, 3).T.to(dtype), torch.tensor(1.0, dtype=dtype)]
-    expected = zlib.crc32(b"".join(weight.contiguous().view(-1).view(torch.uint8).numpy() for weight in weights))
-    assert checksums([*weights, torch.zeros(1, dtype=torch.int64)]) == {
-        str(dtype): expected, "torch.int64": zlib.crc32(bytes(8))
-    }  # fmt: skip
-    weights[0][1, 1] += 1
-    assert checksums(weights) != {str(dtype): expected}
-
-
 def test_lora_trains_adapters_text_head_and_emit_head_and_nothing_else_then_survives_saving(tmp_path):
     """A tiny tied Qwen2 on disk goes through from_pretrained, LoRA, one training step, save and load."""
     base = tiny_backbone(vocab_size=len(tiny_tokenizer()), tie_word_embeddings=True)
@@ -381,14 +374,6 @@ def test_training_learns_a_dozen_sentences():
     before = total()
     small_trainer(max_epochs=30).fit(module, small_data(12))
     assert total() < before / 2
-
-
-@pytest.mark.parametrize("precision", ["bf16-mixed", "32"])
-def test_each_precision_trains(precision):
-    module = small_module(spoken_grid(seed=2))
-    trainer = small_trainer(precision=precision, max_steps=2, limit_val_batches=1.0)
-    trainer.fit(module, small_data(6))
-    assert torch.isfinite(trainer.callback_metrics["validation/lm_loss"])
 
 
 def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
