@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from data_prep import Report, read_and_split
 from data_prep.corpus import draw
 from data_prep.reading import Pair
+from data_prep.relatives import Relatives
 
 from ..data.builtin import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
@@ -79,6 +81,9 @@ def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None
         lambda texts: [len(ids) for ids in token_ids(corpus.tokenizer, texts)],
         asked.seed,
     )  # fmt: skip
+    held_out = () if asked.train_on_relatives else chain(corpus.splits["test"], corpus.splits["validation"])
+    relatives = Relatives(held_out, (asked.source_language, asked.target_language))
+    pairs = relatives.others(pairs)
     corpus.report.add("train", "joined", len(pairs))
     corpus.splits["train"] = corpus.splits["train"] + pairs
 
@@ -116,7 +121,7 @@ def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
     parts = read_and_split(
         main, asked.validation_path, asked.test_path, **asked.reading, source_language=asked.source_language,
         target_language=asked.target_language, validation_size=asked.validation_size, test_size=asked.test_size,
-        seed=asked.seed, report=report,
+        seed=asked.seed, report=report, train_on_relatives=asked.train_on_relatives,
     )  # fmt: skip
     return _with_tokenizer(asked, parts, report)
 

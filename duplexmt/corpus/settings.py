@@ -37,6 +37,7 @@ class CorpusSettings:
     context_tokens: int = 0
     context_separator: str = ""
     joined_tokens: int | None = None
+    train_on_relatives: bool = False
 
     @property
     def separator(self) -> str | None:
