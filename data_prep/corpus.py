@@ -7,11 +7,12 @@ splits["train"] = draw("train", ...)   the first n training pairs that are short
 
 import os
 from collections.abc import Callable, Sequence
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 from data_prep.cleaning import check_order
 from data_prep.reading import Pair, PathLike, read_pairs
+from data_prep.relatives import Relatives
 from data_prep.report import Report
 from data_prep.rules import check_language, clean_pair, clean_side
 from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out, in_random_order, nothing_left, unshared
@@ -37,8 +38,9 @@ def read_and_split(
     seed: int = 0,
     report: Report,
     context_separator: str | None = None,
+    train_on_relatives: bool = False,
 ) -> Splits:
-    """Cleaned pairs without exact duplicates, by split; no text of one is in another.
+    """Cleaned pairs without exact duplicates, by split; no text of one is in another, and no training pair a relative.
 
     "test" and "validation" are in the order of their files, or of their ranks; "train" is in a random order. A path may
     be a list of paths, which are read one after the other.
@@ -47,6 +49,7 @@ def read_and_split(
         validation, test: files of their own, taken whole; without them the split is cut from the pairs of `train`.
         validation_size, test_size: how many pairs are cut.
         context_separator: between the sentence before and the source in the source column; None where there is none.
+        train_on_relatives: whether near repetitions of held-out pairs (`relatives`) are trained on.
 
     Raises:
         ValueError: unknown language code, negative size, too few pairs to hold out, no clean pair in one of the inputs,
@@ -96,7 +99,9 @@ def read_and_split(
     for name, found in hold_out(by_rank({"train": pairs}, seed), sizes, held, seed).items():
         splits[name] = [each.pair for each in found]
         held.add(splits[name])
-    splits["train"] = in_random_order(unshared("train", pairs, {"shares_held_out": held}, report), seed)
+    held_out = () if train_on_relatives else chain(splits["test"], splits["validation"])
+    free = unshared("train", pairs, {"shares_held_out": held}, report, Relatives(held_out, languages))
+    splits["train"] = in_random_order(free, seed)
     if not splits["train"]:
         raise nothing_left("train", report)
     return {name: splits[name] for name in ("train", "validation", "test")}

@@ -108,7 +108,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
         return manifest
     corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool.map)
     count = counter.count if counter else None
-    drawn = draw(corpus, plan.sample, count, pool)
+    drawn = draw(corpus, plan.sample, count, pool, plan.cleaning.languages)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     made = {
@@ -118,7 +118,10 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     if plan.sample.train_size is None:
         held = Texts(each.pair for each in drawn.held_out)
         shards = of_a_shard([int(mask.sum()) for mask in corpus.masks])
-        write = partial(write_the_rest, held=held, max_tokens=plan.sample.max_tokens, count_tokens=count)
+        relatives = drawn.relatives(plan.sample, plan.cleaning.languages)
+        write = partial(
+            write_the_rest, held=held, relatives=relatives, max_tokens=plan.sample.max_tokens, count_tokens=count
+        )
         where = pool if count is None else _Here()  # a tokenizer has threads of its own
         waiting = [
             where.submit(
@@ -173,6 +176,7 @@ def _finished(output: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     if not (output / "splits" / "manifest.json").is_file():
         return None
     manifest = read_manifest(output)
+    manifest["settings"]["sample"].setdefault("train_on_relatives", True)  # made before December 2026
     changed = [key for key in settings if manifest["settings"].get(key) != settings[key]]
     if changed:
         raise ValueError(

@@ -15,6 +15,14 @@ import unicodedata
 UNSPACED = frozenset({"ja", "zh"})
 """Languages whose script puts no space anywhere."""
 
+UNPARTED = UNSPACED | {"th", "lo", "km", "my", "bo", "dz"}
+"""Languages whose words no spaces part."""
+
+# Vowel signs of Indian and South-East Asian scripts, which tell words apart, are no `\w` of Python's.
+_SIGNS = "".join(chr(code) for code in range(0x0900, 0x1800) if unicodedata.category(chr(code)).startswith("M"))
+LETTERS = re.compile(rf"(?:[^\W_]|[{_SIGNS}])+")
+NOT_LETTERS = re.compile(rf"(?:[^\w{_SIGNS}]|_)+")
+
 # Han, kana, bopomofo and their marks, in full and half width; not the letters and digits of full width.
 WIDE = (
     "\u2e80-\u2fdf\u2ff0-\u2fff\u3001-\u312f\u3190-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe00-\ufe02\ufe10-\ufe1f"

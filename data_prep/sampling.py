@@ -23,6 +23,7 @@ from data_prep.corpus import CountTokens, fits
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
 from data_prep.reading import Pair
+from data_prep.relatives import Relatives
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.shards import SPLIT_SCHEMA, Made, write_shard
 from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out
@@ -37,7 +38,8 @@ _RANKS = 1 << 64
 class Sampling:
     """Sizes of the splits, and how many tokens either side of a pair may have.
 
-    `train_size` None takes all pairs, `max_tokens` None is no limit.
+    `train_size` None takes all pairs, `max_tokens` None is no limit. `train_on_relatives` keeps training pairs that are
+    relatives of held-out ones (`relatives`), as splits did before December 2026.
 
     Raises:
         ValueError: a size below 0, no training pairs, no tokens.
@@ -47,6 +49,7 @@ class Sampling:
     validation_size: int
     test_size: int
     max_tokens: int | None
+    train_on_relatives: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("train_size", 1), ("validation_size", 0), ("test_size", 0), ("max_tokens", 1)):
@@ -137,11 +140,22 @@ class Sample:
         """All pairs but those to train on."""
         return [pair for split in HELD_OUT for pair in self.splits[split]]
 
+    def relatives(self, wanted: Sampling, languages: tuple[str, str]) -> Relatives:
+        """Of the held-out pairs; of none where they may be trained on."""
+        return Relatives(() if wanted.train_on_relatives else (each.pair for each in self.held_out), languages)
 
-def draw(corpus: CleanedCorpus, wanted: Sampling, count_tokens: CountTokens | None, pool: Executor) -> Sample:
+
+def draw(
+    corpus: CleanedCorpus,
+    wanted: Sampling,
+    count_tokens: CountTokens | None,
+    pool: Executor,
+    languages: tuple[str, str],
+) -> Sample:
     """Draw the splits; with `train_size` None only those held out.
 
-    Held-out pairs have texts of their own, up to case, spaces and punctuation, and no training pair has one of theirs.
+    Held-out pairs have texts of their own, up to case, spaces and punctuation; no training pair has one of theirs or is
+    a relative.
 
     Raises:
         ValueError: fewer pairs than asked for.
@@ -149,35 +163,41 @@ def draw(corpus: CleanedCorpus, wanted: Sampling, count_tokens: CountTokens | No
     sizes = {"test": {"": wanted.test_size}, "validation": {"": wanted.validation_size}}
     expected = 4 * (wanted.test_size + wanted.validation_size) + 2 * (wanted.train_size or 0)
 
-    def fitting(counts: Counter[str]) -> Iterator[Candidate]:
+    def fitting(counts: Counter[str], relatives: Relatives) -> Iterator[tuple[Candidate, bool]]:
         candidates = in_random_order(corpus, pool.map, expected)
         while batch := list(islice(candidates, _BATCH)):
-            for pair, fit in zip(batch, fits(batch, wanted.max_tokens, count_tokens, count_tokens), strict=True):
+            related = relatives.among([pair.source for pair in batch], [pair.target for pair in batch])
+            fit = fits(batch, wanted.max_tokens, count_tokens, count_tokens)
+            for pair, fitting, relative in zip(batch, fit, related, strict=True):
                 counts["looked_at"] += 1
-                if fit:
-                    yield pair
+                if fitting:
+                    yield pair, relative
                 else:
                     counts["too_long"] += 1
 
-    splits = hold_out(fitting(Counter()), sizes, Texts(), corpus.seed)
-    sample = Sample(splits, Counter(looked_at=0, too_long=0, shares_held_out=0))
+    free = fitting(Counter(), Relatives((), languages))
+    splits = hold_out((pair for pair, _ in free), sizes, Texts(), corpus.seed)
+    sample = Sample(splits, Counter(looked_at=0, too_long=0, shares_held_out=0, relative_of_held_out=0))
     if wanted.train_size is None:
         return sample
     known, held = Texts(pair.pair for pair in sample.held_out), set(sample.held_out)
     train = sample.splits["train"] = []
-    for pair in fitting(sample.counts):
+    for pair, relative in fitting(sample.counts, sample.relatives(wanted, languages)):
         if len(train) == wanted.train_size:
             break
         if pair in held:
             continue
         if known.share(pair.pair):
             sample.counts["shares_held_out"] += 1
+        elif relative:
+            sample.counts["relative_of_held_out"] += 1
         else:
             train.append(pair)
     if len(train) < wanted.train_size:
         raise ValueError(
             f"too few pairs: of all {corpus.pairs:,} clean ones {sample.counts['too_long']:,} have over "
-            f"{wanted.max_tokens} tokens, {sample.counts['shares_held_out']:,} a text of a held-out pair; "
+            f"{wanted.max_tokens} tokens, {sample.counts['shares_held_out']:,} a text of a held-out pair, "
+            f"{sample.counts['relative_of_held_out']:,} are nearly one (sample.train_on_relatives=true keeps these); "
             f"{wanted.train_size - len(train):,} are lacking; ask for fewer, or raise sample.max_tokens"
         )
     return sample
@@ -194,10 +214,11 @@ def write_the_rest(
     blocks: Sequence[tuple[str, Path]],
     masks: Sequence[np.ndarray],
     held: Texts,
+    relatives: Relatives,
     max_tokens: int | None,
     count_tokens: CountTokens | None,
 ) -> Made:
-    """A shard of all pairs that fit and share no text with the held-out ones."""
+    """A shard of all pairs that fit, share no text with the held-out ones and are no relatives."""
     keys = [pa.array(sorted(texts), pa.string()) for texts in (held.sources, held.targets)]
 
     def tables() -> Iterator[tuple[pa.Table, Counter[str]]]:
@@ -215,6 +236,10 @@ def write_the_rest(
                 shared = known[0] | known[1]
                 counts["shares_held_out"] = int(shared.sum())
                 table = _of_mask(table, ~shared)
+            if relatives.pairs:
+                related = relatives.among(*(table[side].to_pylist() for side in ("source", "target")))
+                counts["relative_of_held_out"] = int(related.sum())
+                table = _of_mask(table, ~related)
             yield table.append_column("corpus", pa.repeat(name, len(table))).select(SPLIT_SCHEMA.names), counts
 
     return write_shard(path, tables())

@@ -7,25 +7,21 @@ for. So neither the order of lines and files nor other files have a say in it. W
 pair, up to case, spaces and punctuation (`text_key`), is not trained on.
 """
 
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
 from data_prep.reading import Pair
+from data_prep.relatives import Relatives
 from data_prep.report import Report
+from data_prep.rules import NOT_LETTERS
 
 HELD_OUT = ("test", "validation")
-
-# Vowel signs of Indian and South-East Asian scripts, which tell words apart, are no `\w` of Python's.
-_SIGNS = "".join(chr(code) for code in range(0x0900, 0x1800) if unicodedata.category(chr(code)).startswith("M"))
-_NOT_WORD = re.compile(rf"[^\w{_SIGNS}]+")
 
 
 def text_key(text: str) -> str:
     """What makes two texts the same for a split: letters and digits, without case ("Hello, Tom!" is "hellotom")."""
-    return _NOT_WORD.sub("", text).replace("_", "").casefold()
+    return NOT_LETTERS.sub("", text).casefold()
 
 
 def rank(text: str, seed: int) -> int:
@@ -117,8 +113,10 @@ def hold_out(
     return held
 
 
-def unshared(name: str, pairs: Iterable[Pair], known: Mapping[str, Texts], report: Report) -> list[Pair]:
-    """The pairs of a corpus that share no text with the `known` ones; the others are counted, by whose they share."""
+def unshared(
+    name: str, pairs: Iterable[Pair], known: Mapping[str, Texts], report: Report, relatives: Relatives | None = None
+) -> list[Pair]:
+    """The pairs of a corpus that share no text with the `known` ones, nor are `relatives`; the others are counted."""
     free: list[Pair] = []
     for pair in pairs:
         source, target = text_key(pair.source), text_key(pair.target)
@@ -128,6 +126,11 @@ def unshared(name: str, pairs: Iterable[Pair], known: Mapping[str, Texts], repor
             free.append(pair)
         else:
             report.add(name, reason)
+    if relatives is not None:
+        others = relatives.others(free)
+        if len(others) < len(free):
+            report.add(name, "relative_of_held_out", len(free) - len(others))
+        free = others
     report.add(name, "kept", len(free))
     return free
 
@@ -139,7 +142,9 @@ def in_random_order(pairs: Iterable[Pair], seed: int) -> list[Pair]:
 
 def nothing_left(name: str, report: Report, where: str = "") -> ValueError:
     """The error for a split without a pair, which says what became of all."""
+    told = report.summary()
     return ValueError(
-        f"no {name} pair is left{where and f' of {where}'}; what became of them:\n{report.summary()}\n"
-        "Check the path, source_field and target_field, the languages, and whether max_tokens is too small."
+        f"no {name} pair is left{where and f' of {where}'}; what became of them:\n{told}\n"
+        "Check the path, source_field and target_field, the languages, and whether max_tokens is too small"
+        + ("; train_on_relatives=true keeps near repetitions of held-out pairs." if "relative_of" in told else ".")
     )

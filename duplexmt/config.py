@@ -141,6 +141,7 @@ class DataConfig:
     train_size: int | None = None  # uniform sample; null: all
     joined_tokens: int | None = None  # also train on two short pairs as one, of at most so many tokens; null: on none
     copies: float = 0  # also train on so many pairs for each one with something drawn to be copied (corpus/copies.py)
+    train_on_relatives: bool = False  # true: on near repetitions of held-out pairs, too, to repeat an older table
     validation_size: int = 1000
     test_size: int = 1000
     batch_size: int = 16  # pairs, on each device
@@ -743,6 +744,7 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
     """
     if given.corpus != "recorded":
         return given
+    recorded = {"train_on_relatives": True} | recorded  # which models made before December 2026 were
     defaults = DataConfig(corpus="recorded")
     named = {argument.partition("=")[0].lstrip("+") for argument in arguments}
     changed = {

@@ -23,6 +23,7 @@ from data_prep.cores import usable_cores
 from data_prep.files import locked
 from data_prep.prepare import clean, workers
 from data_prep.reading import Pair
+from data_prep.relatives import Relatives
 from data_prep.sampling import Sampling, without_duplicates
 from data_prep.settings import Corpus, preparation
 from data_prep.sources import Source
@@ -86,24 +87,26 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
         for reasons in (found.counts.get(kind, {}) for kind in ("faulty", "dropped")):
             for reason, count in reasons.items():
                 report.add(name, reason, count)
-    forbidden = Texts()
+    tested: list[Pair] = []
     for name, file in tests.items():
-        texts = texts_of(file, asked, plan.cleaning, report)
-        refuse_copies(name, texts, blocks)
-        forbidden.sources |= texts.sources
-        forbidden.targets |= texts.targets
+        pairs = test_pairs(file, asked, plan.cleaning, report)
+        refuse_copies(name, Texts(pairs), blocks)
+        tested += pairs
+    forbidden = Texts(tested)
     own = {name: pairs_of([block for owner, block in blocks if owner == name]) for name in held_out}
     sizes = {split: dict.fromkeys(held_out, getattr(asked, f"{split}_size")) for split in ("test", "validation")}
     held = hold_out(by_rank(own, asked.seed), sizes, forbidden, asked.seed)
     splits = {name: [each.pair for each in found] for name, found in held.items()}
-    for name, pairs in splits.items():
-        report.add(name, "held_out", len(pairs))
+    for name, found in splits.items():
+        report.add(name, "held_out", len(found))
     corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, asked.seed)
     report.merge(duplicates)
     known = {"shares_test_file": forbidden, "shares_held_out": Texts(chain.from_iterable(splits.values()))}
     free: list[Pair] = []
+    near = () if asked.train_on_relatives else chain(tested, chain.from_iterable(splits.values()))
+    relatives = Relatives(near, plan.cleaning.languages)
     for (name, block), mask in zip(corpus.blocks, corpus.masks, strict=True):
-        free += unshared(name, compress(pairs_of([block]), mask), known, report)
+        free += unshared(name, compress(pairs_of([block]), mask), known, report, relatives)
     if not free:
         raise nothing_left("train", report)
     return splits | {"train": in_random_order(free, asked.seed)}
@@ -156,15 +159,15 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name.casefold(), pattern.casefold())
 
 
-def texts_of(file: Path, asked: CorpusSettings, rules: Cleaning, report: Report) -> Texts:
-    """The texts of a test file, whatever cleaning would say of its pairs; where it simplifies, simplified ones, too."""
-    texts = Texts()
+def test_pairs(file: Path, asked: CorpusSettings, rules: Cleaning, report: Report) -> list[Pair]:
+    """The pairs of a test file, whatever cleaning would say of them; where it simplifies, simplified ones, too."""
+    found: dict[Pair, None] = {}
     for pair in read_pairs(file, **asked.reading, report=report, stage=f"{file.name} (test file)"):
         sides = [clean_side(text, language) for text, language in zip(pair, rules.languages, strict=False)]
-        texts.add([Pair(*sides)])
+        found[Pair(*sides)] = None
         both = zip(sides, rules.simplifies, strict=True)
-        texts.add([Pair(*(simplify(text) if simplifies else text for text, simplifies in both))])
-    return texts
+        found[Pair(*(simplify(text) if simplifies else text for text, simplifies in both))] = None
+    return list(found)
 
 
 def pairs_of(blocks: Iterable[Path]) -> Iterator[Pair]:

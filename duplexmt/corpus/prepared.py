@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 from data_prep import Report, read_and_split
 from data_prep.corpus import CountTokens, draw, fits
 from data_prep.reading import Pair
+from data_prep.relatives import Relatives
 
 from ..data.builtin import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
@@ -83,11 +84,17 @@ def prepare_corpus(**settings: Any) -> PreparedCorpus:
         raise ValueError(f"{where}: {error}") from error
 
 
+def relatives(asked: CorpusSettings, corpus: PreparedCorpus) -> Relatives:
+    """Of the held-out pairs; of none where they may be trained on."""
+    held_out = () if asked.train_on_relatives else chain(corpus.splits["test"], corpus.splits["validation"])
+    return Relatives(held_out, (asked.source_language, asked.target_language))
+
+
 def add_copies(asked: CorpusSettings, corpus: PreparedCorpus) -> None:
     """Add training pairs with something drawn on both sides, as far as they are short enough; see `copies`."""
     train = corpus.splits["train"]
     made = copies(train, asked.copies, (asked.source_language, asked.target_language), asked.seed)
-    short = list(compress(made, fits(made, asked.max_tokens, *corpus.counters)))
+    short = relatives(asked, corpus).others(list(compress(made, fits(made, asked.max_tokens, *corpus.counters))))
     corpus.report.add("train", "copies", len(short))
     corpus.splits["train"] = train + short
 
@@ -96,6 +103,7 @@ def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None
     """Add training pairs made of two each, of at most `most` tokens; see `joined_pairs`."""
     languages = asked.source_language, asked.target_language
     pairs = joined_pairs(corpus.splits["train"], most, languages, *corpus.counters, asked.seed)
+    pairs = relatives(asked, corpus).others(pairs)
     corpus.report.add("train", "joined", len(pairs))
     corpus.splits["train"] = corpus.splits["train"] + pairs
 
@@ -133,7 +141,7 @@ def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
     parts = read_and_split(
         main, asked.validation_path, asked.test_path, **asked.reading, source_language=asked.source_language,
         target_language=asked.target_language, validation_size=asked.validation_size, test_size=asked.test_size,
-        seed=asked.seed, report=report,
+        seed=asked.seed, report=report, train_on_relatives=asked.train_on_relatives,
     )  # fmt: skip
     return _with_tokenizer(asked, parts, report)
 

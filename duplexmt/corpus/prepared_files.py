@@ -37,7 +37,9 @@ def prepared_corpus(asked: CorpusSettings) -> tuple[dict[str, list[Pair]], Repor
         root=root,
         output=Path(asked.prepared) if asked.prepared else root / "prepared",
         seed=asked.seed,
-        sample=Sampling(asked.train_size, asked.validation_size, asked.test_size, asked.max_tokens),
+        sample=Sampling(
+            asked.train_size, asked.validation_size, asked.test_size, asked.max_tokens, asked.train_on_relatives
+        ),
     )
     if tokenizer is not None and finished(plan, None) is None:
         for source, files in plan.chosen.items():

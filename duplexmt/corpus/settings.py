@@ -38,6 +38,7 @@ class CorpusSettings:
     context_separator: str = ""
     joined_tokens: int | None = None
     copies: float = 0
+    train_on_relatives: bool = False
 
     @property
     def separator(self) -> str | None:

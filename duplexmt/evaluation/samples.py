@@ -41,8 +41,8 @@ def record_samples(evaluation: Path, model_folder: Path) -> dict[str, Any]:
     samples = {
         "chosen": (
             f"Chosen by score: of {decoding.test['sentences']:,} sentences that the model had not seen, {len(right)} "
-            "come out just as a person had translated them, however early it writes. These are the longest. Many others "
-            "come out wrong."
+            "come out just as a person had translated them, however early it writes. These are the longest. Many "
+            "others come out wrong."
         ),
         "sentences": [record["source"] for record in varied(same[0] for same in right)],
     }

@@ -11,13 +11,11 @@ from typing import Literal
 
 import regex
 
-from data_prep.rules import UNSPACED
+from data_prep.rules import UNPARTED
 
 Unit = Literal["character", "word", "piece"]  # piece: a word or a mark, as word aligners want texts cut
 # `regex`, since to Python's `re` a vowel sign is no \w: it would cut a Hindi word at each.
 PATTERNS: dict[Unit, str] = {"character": r"\S", "word": r"\S+", "piece": r"\w+|[^\w\s]"}
-UNPARTED = UNSPACED | {"th", "lo", "km", "my", "bo", "dz"}
-"""Languages whose words no spaces part."""
 _SHORTER = {
     "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km",
     "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz",

@@ -3,12 +3,15 @@
 import gzip
 import re
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
 from data_prep import Report
+from data_prep.relatives import RELATED
 from data_prep.splitting import text_key
 from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus import pairs_folder
@@ -100,6 +103,41 @@ def test_no_text_is_in_two_splits(splits, name):
 def test_tatoeba_and_captions_hold_out_the_pairs_that_permissive_holds_out(splits, split):
     apart = [pair for name in ("tatoeba", "captions") for pair in splits[name][split]]
     assert sorted(apart) == sorted(splits["permissive"][split])
+
+
+def jaccards(held, trained):
+    """For each text the largest Jaccard index with one trained on: of bigrams, by counting all that are shared."""
+    numbers, sizes = {}, np.array([len(bigrams) for bigrams in trained])
+    for number, bigrams in enumerate(trained):
+        for bigram in bigrams:
+            numbers.setdefault(bigram, []).append(number)
+    for bigrams in held:
+        found = [np.array(numbers[bigram]) for bigram in bigrams if bigram in numbers]
+        shared = np.bincount(np.concatenate([*found, np.empty(0, int)]), minlength=len(trained))
+        yield (shared / np.maximum(len(bigrams) + sizes - shared, 1)).max()
+
+
+def of_signs(text):
+    return set(pairwise(text))
+
+
+def of_words(text):
+    return set(pairwise(re.findall(r"\w+", text.lower())))
+
+
+def of_tokens(text):
+    return set(pairwise(text.lower().split()))
+
+
+@pytest.mark.parametrize("name", ["permissive", "tatoeba", "captions", "tatoeba_de"])
+def test_no_held_out_sentence_has_a_relative_in_training(request, tmp_path, name):
+    found = splits_of(name, tmp_path) if name == "tatoeba_de" else request.getfixturevalue("splits")[name]
+    held = [pair for pairs in (found["test"], found["validation"]) for pair in pairs[::10]]
+    sides = [(0, of_words), (0, of_tokens)] if name == "tatoeba_de" else [(0, of_signs)]
+    for side, bigrams in [*sides, (1, of_words), (1, of_tokens)]:
+        texts = [[bigrams(pair[side]) for pair in pairs] for pairs in (held, found["train"])]
+        likest = list(jaccards(*texts))
+        assert max(likest) < RELATED, held[likest.index(max(likest))]
 
 
 def test_german_holds_out_5000_pairs_that_share_no_text_with_the_others(tmp_path):

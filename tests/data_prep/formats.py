@@ -2,10 +2,20 @@
 
 import gzip
 import io
+import random
 import tarfile
 import zipfile
+from string import ascii_lowercase
 
-PAIRS = [(f"第{number}号 句子 是这样的。", f"Sentence number {number} goes like this .") for number in range(600)]
+_DRAW, _HAN = random.Random(0), "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏"
+PAIRS = [
+    (
+        f"第{number}号 句子 {''.join(_DRAW.choices(_HAN, k=9))}。",
+        f"Sentence number {number} {' '.join(''.join(_DRAW.choices(ascii_lowercase, k=2)) for _ in range(5))} .",
+    )
+    for number in range(600)
+]
+"""No two are relatives."""
 
 
 def part(index):

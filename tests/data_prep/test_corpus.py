@@ -66,7 +66,7 @@ def test_held_out_sizes_are_exact_and_splits_share_neither_source_nor_target(pat
     corpus = load_corpus(path, **LANGUAGES, **SIZES, seed=seed)
     splits, counts = corpus.splits, corpus.report.counts
     assert {name: len(pairs) for name, pairs in splits.items() if name != "train"} == {"test": 30, "validation": 20}
-    assert counts["train"]["kept"] + counts["train"]["shares_held_out"] == counts["train.clean"]["kept"]
+    assert sum(counts["train"].values()) == counts["train.clean"]["kept"]
     assert len(splits["train"]) == counts["train"]["kept"]
     for side in (0, 1):
         assert not keys(splits["train"], side) & keys(splits["test"] + splits["validation"], side)
@@ -84,7 +84,8 @@ def test_a_source_behind_another_sentence_is_the_same_source(tmp_path: Path) -> 
     bare = {source.partition("|||")[2] for source, _ in behind}
     assert len(bare) < 700, "many sources stand there several times"
     for separator in ("|||", None):
-        splits = load_corpus(path, **LANGUAGES, **SIZES, context_separator=separator).splits
+        how: dict[str, Any] = {"context_separator": separator, "train_on_relatives": True}
+        splits = load_corpus(path, **LANGUAGES, **SIZES, **how).splits
         held, trained = (
             {text_key(pair[0].rpartition("|||")[2]) for pair in pairs}
             for pairs in (splits["test"] + splits["validation"], splits["train"])
@@ -183,14 +184,15 @@ def test_given_files_are_taken_whole_and_in_order_and_training_gives_way(tmp_pat
     pairs = made_up(60)
     test = write(tmp_path / "test.tsv", pairs[:10])
     validation = write(tmp_path / "validation.tsv", pairs[5:30])
-    corpus = load_corpus(write(tmp_path / "train.tsv", pairs), validation, test, **LANGUAGES, test_size=1)
+    train, how = write(tmp_path / "train.tsv", pairs), LANGUAGES | {"train_on_relatives": True}
+    corpus = load_corpus(train, validation, test, **how, test_size=1)
     assert corpus.splits["test"] == pairs[:10]
     held = corpus.splits["test"] + corpus.splits["validation"]
     for side in (0, 1):
         assert not keys(corpus.splits["test"], side) & keys(corpus.splits["validation"], side)
         assert not keys(corpus.splits["train"], side) & keys(held, side)
     assert corpus.report.counts["validation"]["shares_held_out"] >= 5
-    cut = load_corpus(tmp_path / "train.tsv", test=test, **LANGUAGES, validation_size=9)
+    cut = load_corpus(train, test=test, **how, validation_size=9)
     assert (len(cut.splits["validation"]), cut.splits["test"]) == (9, pairs[:10])
 
 

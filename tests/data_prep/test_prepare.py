@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import random
 import signal
@@ -25,6 +26,7 @@ from data_prep.prepare import clean as clean_sources
 from data_prep.prepare import prepare, read_manifest, sample, workers
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.ranking import ranks
+from data_prep.relatives import RELATED, likeness
 from data_prep.report import Report
 from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
@@ -159,7 +161,7 @@ def test_all_pairs_are_taken_where_no_size_is_given_but_those_that_share_a_text_
     pairs = [(f"第{n}句", f"Sentence {n}.") for n in range(300)] + [(f"第{n}句", f"Another {n}.") for n in range(300)]
     root = source_of(tmp_path / "raw", pairs)
     values = {"sources": ["wiki_titles"], "train_size": None, "validation_size": 40, "test_size": 10}
-    manifest = run(root, tmp_path / "out", cleaning="paper", **values)
+    manifest = run(root, tmp_path / "out", cleaning="paper", train_on_relatives=True, **values)
     held = read_split(tmp_path / "out", "validation") + read_split(tmp_path / "out", "test")
     train = read_split(tmp_path / "out", "train")
     assert len({zh for zh, _ in held}) == 50
@@ -167,6 +169,33 @@ def test_all_pairs_are_taken_where_no_size_is_given_but_those_that_share_a_text_
     assert not {zh for zh, _ in held} & {zh for zh, _ in train}
     assert train == [pair for pair in pairs if pair in set(train)], "in the order of the corpus"
     assert manifest["sampling"]["shares_held_out"] >= 50
+
+
+@pytest.mark.parametrize("train_size", [100, None])
+def test_no_training_pair_is_a_relative_of_a_held_out_one_but_where_that_is_asked_for(tmp_path, train_size):
+    near = [(zh[:-1] + "吗。", en.replace(" .", " so .")) for zh, en in PAIRS[:200]]
+    root = source_of(tmp_path / "raw", [*PAIRS[:200], *near])
+    values = {"sources": ["wiki_titles"], "train_size": train_size, "validation_size": 20, "test_size": 10}
+    manifest = run(root, tmp_path / "out", **values)
+    names = ("train", "validation", "test")
+    splits = {name: pairs_of_split(tmp_path / "out", name) for name in names}
+    held = splits["test"] + splits["validation"]
+    assert all(likeness(one, other, ("zh", "en")) < RELATED for one in splits["train"] for other in held)
+    assert manifest["sampling"]["relative_of_held_out"] >= (5 if train_size else 20)
+    assert "| relative of held out |" in (tmp_path / "out" / "splits" / "report.md").read_text(encoding="utf-8")
+    run(root, tmp_path / "old", **values, train_on_relatives=True)
+    old = {name: pairs_of_split(tmp_path / "old", name) for name in names}
+    assert {name: old[name] for name in names[1:]} == {name: splits[name] for name in names[1:]}
+    assert any(likeness(one, other, ("zh", "en")) >= RELATED for one in old["train"] for other in held)
+
+
+def test_a_folder_made_before_relatives_were_left_out_is_not_taken_for_one_without(raw, tmp_path):
+    manifest = run(raw, tmp_path, train_on_relatives=True)
+    del manifest["settings"]["sample"]["train_on_relatives"]  # as it was written then
+    (tmp_path / "splits" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(ValueError, match="splits was made with other sample: give another output"):
+        run(raw, tmp_path)
+    assert run(raw, tmp_path, train_on_relatives=True)["splits"] == manifest["splits"]
 
 
 # --- uniform -----------------------------------------------------------------------------------------------------
@@ -179,6 +208,7 @@ def test_a_sample_is_uniform_over_sources_positions_and_the_pairs_that_fit(tmp_p
     drawn = []
     for seed in range(3):
         values = {"sources": ["wiki_titles"], "cleaning": "paper", "block_bytes": 20_000, "train_size": 2000}
+        values["train_on_relatives"] = True
         made = plan(root, tmp_path / f"out{seed}", **values)
         manifest = prepare(replace(made, seed=seed), CHARACTERS, processes=1, command="test")
         for name in ("train", "validation", "test"):
@@ -336,7 +366,7 @@ def test_exchanged_columns_are_refused_before_a_source_counts_as_done(tmp_path):
 
 
 def test_a_sample_of_blocks_that_were_cleaned_otherwise_is_refused(tmp_path):
-    root = source_of(tmp_path / "raw", [(f"这是第{n}句话。", f"Sentence {n}.") for n in range(100)])
+    root = source_of(tmp_path / "raw", PAIRS[:100])
     values = {"sources": ["wiki_titles"], "train_size": 20, "validation_size": 5, "test_size": 5}
     with workers(1) as here:
         clean_sources(plan(root, tmp_path / "out", cleaning="strict", **values), here, 1)
