@@ -27,6 +27,7 @@ from .policy.knobs import (
     check_rows,
     check_run_as,
     check_theta,
+    check_words,
 )
 from .serving.settings import EngineOptions, Limits
 from .training.knobs import check_batch_tokens, check_losses, check_optimisation, check_precision, check_strategy
@@ -222,6 +223,7 @@ class PolicyConfig:
     theta: Any  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
     certainty: float | None  # weight of the next token's certainty beside p(EMIT); null: the model folder's
     k_min: int | None  # source tokens read beyond as many as are written, at least; null: the model folder's
+    words: bool | None  # decisions by words, in training and decoding (policy/words.py); null: the model folder's
     max_target_tokens: int  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
@@ -429,6 +431,8 @@ class TrainSettings:
                 )
         if "recorded" in self.policy.thetas:
             raise ValueError("policy.theta=recorded: a model that is still to be trained has none recorded")
+        if self.policy.words:
+            check_words(self.data.target_language)
         if self.training.rows is not None and self.system.name != "grid":
             raise ValueError(
                 f"training.rows={self.training.rows}: system={self.system.name} has no rows: give training.rows=null"

@@ -499,6 +499,10 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("train", ["data.joined_tokens=0"], r"data\.joined_tokens=0: must be at least 1, or null"),
         ("train", ["data.context_tokens=8"], r"data\.context_tokens=8: data=builtin has no sentence before a source"),
         ("train", ["data.joined_tokens=8"], r"data\.joined_tokens=8: the built-in corpus aligns single"),
+        *(
+            ("train", ["data=pairs", "data.path=a", f"data.target_language={code}", "policy.words=true"], rule)
+            for code, rule in (("zh", r"policy\.words=true: no spaces part the words of 'zh'"), ("th", "of 'th'"))
+        ),
         ("train", ["data.copies=0.1"], r"data\.copies=0\.1: the built-in corpus aligns single"),
         (
             "train",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from duplexmt.drawing.pareto import _panels, draw_curves, pareto_figure
+from duplexmt.drawing.pareto import _panels, draw_curves, latencies_figure, pareto_figure
 
 CURVES = {
     "grid": [
@@ -24,6 +24,21 @@ def test_the_figure_is_written_twice_over_and_is_the_same_every_time(tmp_path: P
     assert paths[2].read_bytes().startswith(b"\x89PNG")
     again = pareto_figure(CURVES, ["COMET", "BLEU"], tmp_path)
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+
+
+def test_each_latency_has_a_panel_in_tokens_and_in_words_and_more_written_early_stands_left(tmp_path: Path) -> None:
+    names = ("AL", "YAAL", "SWF", "AL c/w", "YAAL c/w", "SWF c/w")
+    points = [
+        {"setting": f"θ={n}", "BLEU": (20.0 + n, None)} | {name: (10.0 * n, (9.0 * n, 11.0 * n)) for name in names}
+        for n in (1, 2)
+    ]
+    del points[0]["YAAL"]
+    paths = latencies_figure({"grid": points, "offline": [points[0]]}, "BLEU", tmp_path)
+    assert [path.name for path in paths] == ["latencies.pdf", "latencies.svg", "latencies.png"]
+    figure = _panels({"grid": points}, ["BLEU"] * 6, names, columns=3)
+    assert [axes.get_xlabel().split(" ")[0] for axes in figure.axes] == ["AL", "YAAL", "SWF"] * 2
+    assert [axes.xaxis_inverted() for axes in figure.axes] == [False, False, True] * 2
+    assert [len(axes.texts) for axes in figure.axes] == [2, 1, 2, 2, 2, 2]
 
 
 def test_three_metrics_have_three_panels_and_a_system_without_a_metric_is_left_out_of_its_own(tmp_path: Path) -> None:

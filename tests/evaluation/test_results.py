@@ -31,7 +31,8 @@ def figure():
 @pytest.fixture(autouse=True)
 def figure_is_drawn_where_asked_for(request, monkeypatch):
     if "figure" not in request.fixturenames:
-        monkeypatch.setattr("duplexmt.evaluation.results.pareto_figure", lambda curves, metrics, folder: None)
+        for name in ("pareto_figure", "latencies_figure"):
+            monkeypatch.setattr(f"duplexmt.evaluation.results.{name}", lambda curves, metrics, folder: None)
 
 
 def rows_of(folder, name="results"):
@@ -55,6 +56,7 @@ def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tm
     assert "\\multirow{2}{*}{grid} & $\\theta=0.5$" in (tmp_path / "results.tex").read_text(encoding="utf-8")
     assert {(row["system"], row["against"]) for row in rows_of(tmp_path, "comparisons")} == {("grid", "offline")}
     assert (tmp_path / "pareto.pdf").is_file()
+    assert (tmp_path / "latencies.png").is_file()
     assert "BLEU nrefs:1" in shown
     assert "six sentences, 6 sentences" in (tmp_path / "results.md").read_text(encoding="utf-8")
     assert not (tmp_path / "claims.md").exists()

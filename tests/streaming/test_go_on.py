@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +20,9 @@ from .test_prefix_systems import small_talk
 
 BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 POLICIES = {
-    "theta": (Theta, None), "theta, rows": (Theta, None), "wait-1": (WaitK, 1), "wait-3": (WaitK, 3),
-    "offline": (WaitK, None), "confidence": (Confidence, 0.3), "lsg": (Lsg, 0.2), "whole lsg": (WholeLsg, 0.2),
+    "theta": (Theta, None), "theta, rows": (Theta, None), "theta, words": (Theta, None),
+    "wait-1": (WaitK, 1), "wait-3": (WaitK, 3), "offline": (WaitK, None), "confidence": (Confidence, 0.3),
+    "lsg": (Lsg, 0.2), "whole lsg": (WholeLsg, 0.2),
     "la-1": (LocalAgreement, 1), "la-2": (LocalAgreement, 2), "la-3": (LocalAgreement, 3), "hold": (Hold, 1),
     "alignatt": (AlignAtt, 1),
 }  # fmt: skip
@@ -34,6 +36,8 @@ def engine_of(name, seed, anchor, tokens):
     if key not in MODELS:
         rows = {"attention": "exact", "input_attends_output": False} if name == "theta, rows" else {}
         MODELS[key] = small_grid(seed, anchor=anchor, **rows) if kind is Theta else small_talk(seed, anchor=anchor)
+        if name == "theta, words":
+            MODELS[key].words = torch.tensor([False, False, True, False, True, False, True])
     limits = {"max_target_tokens": LIMIT, "typical_source_length": 7}
     return Engine(
         MODELS[key], tokens, policy=kind(setting, BOUNDS if kind in (Confidence, Lsg, WholeLsg) else None),

@@ -55,9 +55,11 @@ def one_by_one(model, tokens, source, theta, limit=64):
         ended = x == len(stream) - 1
         if model.k_min and not ended and x + 1 - len(tokens.source_prefix) - written < model.k_min:
             p_emit = 0.0
+        within = model.words is not None and written > 0 and bool(model.words[token])
+        p_emit = 1.0 if within else p_emit
         if ended and token == tokens.end:
             return [*events, ("end", "end_token")]
-        if ended or (p_emit > theta and token != tokens.end):
+        if ended or within or (p_emit > theta and token != tokens.end):
             if written == limit:
                 return [*events, ("end", "max_target_tokens")]
             target.append(token)
@@ -153,6 +155,44 @@ def test_nothing_is_written_before_as_much_more_is_read_as_k_min_says(options, t
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that no k_min changes show nothing"
+
+
+PIECES = torch.tensor([False, False, True, False, True, True, True])  # of the seven words
+
+
+@pytest.mark.parametrize("rule", [{}, {"k_min": 2}, {"certainty": 0.5}], ids=str)
+@pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
+def test_by_words_nothing_is_read_before_a_word_is_finished(options, rule):
+    told_apart = pieces = 0
+    cases = [(seed, 0.65, TOKENS) for seed in range(6)] + [(1, 0.6, PREFIXED)]
+    for seed, theta, tokens in cases:
+        model = small_talk(seed, **options)
+        for name, value in rule.items():
+            setattr(model, name, value)
+        without = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
+        model.words = PIECES
+        expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
+        told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
+        pieces += sum(event[0] == "write" and event[3] == 1 for events in expected for event in events)
+        for how in ({}, {"recompute": True}):
+            system = grid_system(model, tokens, theta, max_target_tokens=6, **how)
+            for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
+                assert_same_events(ours, theirs)
+    assert told_apart, "decisions that no word changes show nothing"
+    assert pieces
+
+
+def test_a_word_is_finished_even_where_theta_has_risen_to_1_meanwhile():
+    model = always(small_talk(0), token=2, p_emit=0.6)
+    model.words = PIECES
+    stream = grid_system(model, TOKENS, 0.5, max_target_tokens=4).open(source_length=5)
+    stream.read([3, 4])
+    assert isinstance(stream.step(), Read)
+    assert isinstance(stream.step(), Write)
+    stream.theta = 1.0
+    events = list(stream.write())
+    assert [type(event) for event in events] == [Write, Write, Write, End]
+    assert {event.emit_probability for event in events[:3]} == {1.0}
 
 
 @pytest.mark.parametrize("k", [1, 3, 20])
