@@ -73,17 +73,6 @@ def test_the_terminal_shows_the_columns_that_fit_and_the_files_all(tmp_path):
     assert {"RTF", "AP", "sentences", "empty"} <= set(rows_of(tmp_path)[0]) - set(columns)
 
 
-def test_the_terminal_tells_of_empty_translations_where_there_are_any(tmp_path):
-    decoding = evaluated(tmp_path, POINTS)
-    record = decoding.records[POINTS[0].digest][0]
-    record |= {"text": "", "tokens": [], "token_ends": [], "delays": [], "elapsed": [], "emit_probabilities": []}
-    decoding.finish()
-    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
-    header, offline, first = (shown.splitlines()[index].split() for index in (1, 3, 4))
-    assert header[-1] == "empty"
-    assert (offline[-1], first[-1]) == ("0", "1")
-
-
 def test_each_curve_s_number_is_in_a_table_in_the_results_and_on_the_terminal(tmp_path):
     points = [*POINTS, *(point("local_agreement", theta, folder="none/offline/model") for theta in (0.4, 0.8))]
     evaluated(tmp_path, points)
