@@ -23,17 +23,6 @@ OPTIONS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def figure():
-    """Asked for by tests that look at the figure: in all others none is drawn."""
-
-
-@pytest.fixture(autouse=True)
-def figure_is_drawn_where_asked_for(request, monkeypatch):
-    if "figure" not in request.fixturenames:
-        monkeypatch.setattr("duplexmt.evaluation.results.pareto_figure", lambda curves, metrics, folder: None)
-
-
 def rows_of(folder, name="results"):
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
 
