@@ -198,9 +198,7 @@ def scored(into, *folders, **options):
     return {entry.system for entry in scores}, shown
 
 
-def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(folders, tmp_path, monkeypatch):
-    for name in ("pareto_figure", "latencies_figure"):
-        monkeypatch.setattr(f"duplexmt.evaluation.results.{name}", lambda *_: None)
+def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(folders, tmp_path):
     grid, multi = folders["grid", "source_length"], folders["waitk", "source_length"]
     evaluated(tmp_path / "told", grid, "grid", 0.4, "told_length=true")
     evaluated(tmp_path / "untold", grid, "grid", 0.4)
