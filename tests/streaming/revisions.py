@@ -18,18 +18,24 @@ import torch
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.serving.open_text import OpenText
+from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Replaced, Write
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd, SentenceBegin, SentenceEnd, Settled, TextEnd
-from duplexmt.streaming.policies import Confidence, Lsg, Theta
+from duplexmt.streaming.policies import Confidence, Lsg, Theta, WaitK
 
 from ..helpers import SENTENCES, float64, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
 from .live_texts import live_text
-from .test_go_on import POLICIES
 
 TOKENIZER = tiny_tokenizer(460)
 TOKENS = [stream_tokens(TOKENIZER), stream_tokens(TOKENIZER, context_tokens=4)]
+POLICIES = {
+    "theta": (Theta, None), "theta, rows": (Theta, None), "wait-1": (WaitK, 1), "wait-3": (WaitK, 3),
+    "offline": (WaitK, None), "confidence": (Confidence, 0.3), "lsg": (Lsg, 0.2), "whole lsg": (WholeLsg, 0.2),
+    "la-1": (LocalAgreement, 1), "la-2": (LocalAgreement, 2), "la-3": (LocalAgreement, 3), "hold": (Hold, 1),
+    "alignatt": (AlignAtt, 1),
+}  # fmt: skip
 BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 PIECES = [
     *(part for source, _ in SENTENCES for part in (source, source[:4], source[4:])),
