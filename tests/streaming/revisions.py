@@ -141,7 +141,7 @@ class Script:
         draw = self.draw
         self.begin()
         for _ in range(draw.randint(3, 7)):
-            act = draw.choices([self.more, self.replace, self.pause, self.move], [4, 5, 1, 0.5])[0]
+            act = draw.choices([self.more, self.replace, self.pause, self.move], [4, 5, 1, 1])[0]
             act()
             self.step(draw.choice([0, 2, 4, 8, 16, 100]))
         self.given[-1][1].append("end")
