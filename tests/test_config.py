@@ -488,7 +488,7 @@ def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point
         ("at least 1", "train trainer.accumulate_grad_batches=0 trainer.check_val_every_n_epoch=0"),
         ("at least 1", "train trainer.log_every_n_steps=0"),
         ("at least 1", "evaluate policy.max_target_tokens=0 limit=0 quality.batch_size=0"),
-        ("at least 0", "train probes.count=-1 training.seed=-1 training.warmup_steps=-5 data.context_tokens=-1"),
+        ("at least 0", "train probes.count=-1 training.seed=-1 training.warmup_steps=-5"),
         ("at least 0", "train trainer.gradient_clip_val=-1"),
         ("above 0", "train training.learning_rate=-1 training.emit_weight=0 training.emit_learning_rate=0"),
         ("one of", "train training.emit_loss=regrett training.lm_cells=vists training.schedule=lineer"),
