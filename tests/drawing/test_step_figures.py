@@ -4,8 +4,7 @@ import warnings
 
 import pytest
 
-from duplexmt.drawing import style
-from duplexmt.drawing.step_figures import emission_figure, emission_markdown, staircase_figure, wrapped
+from duplexmt.drawing.step_figures import emission_figure, emission_markdown, staircase_figure
 
 from .test_style import NASTY
 
@@ -58,16 +57,6 @@ def test_tables_of_any_sentence_can_be_drawn_within_a_page(tmp_path, rows):
     svg, png = emission_figure(rows, tmp_path)
     assert b"<script" not in svg.read_bytes()
     assert int.from_bytes(png.read_bytes()[16:20]) < 1600
-
-
-def test_wrapped_lines_fit_and_lose_no_word():
-    text = "the man standing there was a baseball player"
-    lines = wrapped(text, 50)
-    assert " ".join(lines) == text
-    chinese = "站在那边的男人曾是棒球手，他叫 Tom。"
-    broken = wrapped(chinese, 50)
-    assert "".join(broken).replace(" ", "") == chinese.replace(" ", "")
-    assert all(style.text_width(line, 8) <= 50 for line in [*lines, *broken])
 
 
 @pytest.mark.parametrize(("length", "systems"), [(1, 9), (9, 9), (150, 9), (9, 30)])

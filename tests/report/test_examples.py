@@ -56,11 +56,6 @@ def test_few_sentences_are_shared_out(count):
     assert len({i for _, i in chosen}) == len(chosen) == count
 
 
-def test_no_examples_are_refused():
-    with pytest.raises(ValueError, match="examples=0: each group needs at least 1"):
-        choose([(1.0, 1.0)], 0)
-
-
 def test_an_example_says_what_was_written_after_which_token():
     assert steps(["人", "好"], "a cat", [1, 2, 5], [1, 2, 2]) == [("人", "a"), ("好", " cat")]
     assert steps(["人", "好"], "", [], []) == [("人", ""), ("好", "")]
@@ -70,9 +65,3 @@ def test_an_example_says_what_was_written_after_which_token():
     assert (found.group, found.record["id"], found.al) == ("best", 0, 2.0)
     assert found.steps == [("人", ""), ("好", "a cat sat")]
     assert list(found.staircases) == ["grid θ=0.5"]
-
-
-def test_staircases_are_of_systems_that_read_the_same_tokens():
-    other = RECORDS[0] | {"source_tokens": ["人好"]}
-    found = examples(RECORDS[:1], "en", 1, systems={"one": {0: RECORDS[0]}, "two": {0: other}})[0]
-    assert list(found.staircases) == ["one"]
