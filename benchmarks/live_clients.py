@@ -1,6 +1,7 @@
 """For serve_load.py: a server, clients of it that speak by the clock, and the text that translate.py would show.
 
-`Speaker` knows docs/protocol.md and the package `websockets`, nothing of duplexmt; a `Reviser` is the Python client.
+`Speaker` knows docs/reference/protocol.md and the package `websockets`, nothing of duplexmt; a `Reviser` is the Python
+client.
 """
 
 import asyncio

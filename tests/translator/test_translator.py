@@ -385,7 +385,7 @@ def test_its_defaults_are_those_of_the_commands(folder):
 
 
 def test_the_page_of_the_api_has_every_name_and_parameter():
-    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     for name in duplexmt.__all__:
         assert f"`{name}" in page or f".{name}" in page, name
     methods = [getattr(duplexmt.Translator, name) for name in ("translate", "translate_each", "stream", "async_stream")]
