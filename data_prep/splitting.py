@@ -4,7 +4,7 @@ Every pair has a rank, a number that a hash makes of its source text and the see
 corpus is too large to look at every text (`ranking`). A second hash of the rank says whether the pair may be tested on
 or validated on, never both. In order of rank, the first pairs with texts of their own are held out, as many as asked
 for. So neither the order of lines and files nor other files have a say in it. What shares either text with a held-out
-pair, up to case, spaces and punctuation (`text_key`), is not trained on.
+pair, up to case, spaces and punctuation (`text_key`), is not trained on, nor are near repetitions (`relatives`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -102,7 +102,7 @@ class SystemConfig:
 OF_CORPUS = {
     "builtin": (),
     "pairs": ("path", "train_path", "validation_path", "test_path"),
-    "pairs_folder": ("path", "prepared", "cleaning", "sources", "exclude", "held_out"),
+    "pairs_folder": ("path", "prepared", "cleaning", "sources", "exclude", "held_out", "never_trained_on"),
     "wmt21_zhen": ("root", "prepared", "cleaning", "sources"),
 }
 CLEANINGS = sorted(path.stem for path in (Path(data_prep.__file__).parent / "conf" / "cleaning").glob("*.yaml"))
@@ -124,6 +124,7 @@ class DataConfig:
     sources: list[str] | None = None  # of wmt21_zhen or pairs_folder, by name; null: all
     exclude: list[str] = field(default_factory=list)  # pairs_folder: patterns of test files, never trained on
     held_out: list[str] = field(default_factory=list)  # pairs_folder: files to hold test_size, validation_size pairs of
+    never_trained_on: list[str] = field(default_factory=list)  # pairs_folder: files held out elsewhere, likewise
     source_field: Any = 0  # column number, or field name (dotted path) of JSONL and data sets
     target_field: Any = 1  # likewise
     source_language: str = "zh"  # of two letters
@@ -485,7 +486,7 @@ class EvaluateSettings:
     claims: bool  # check the claims of the paper's Section VI-B
     over_seeds: bool  # models that nothing but their weights tells apart as one system: mean and spread
     logs: bool  # write hypotheses as SimulEval and OmniSTEval read them, too
-    check_overlap: bool  # say so where a model was trained on test sentences
+    check_overlap: bool  # find test sentences that a model was trained on, or on near repetitions of: scored apart
     source_rate: float  # source characters (or words) a second, for computation-aware latency
     device: str  # auto, cpu, cuda, …
     quantize: str | None  # int8: smaller and, where weights are large, faster on a CPU; bfloat16; null: as they are

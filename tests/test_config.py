@@ -535,6 +535,12 @@ def test_recorded_data_settings_hold_where_nothing_is_given():
     assert asdict(recorded_data(RECORDED, checked("evaluate").data)) == RECORDED
 
 
+def test_models_of_before_that_do_not_say_so_were_trained_on_near_repetitions():
+    old = {name: value for name, value in RECORDED.items() if name != "train_on_relatives"}
+    assert recorded_data(old, checked("evaluate").data).train_on_relatives
+    assert not recorded_data(RECORDED, checked("evaluate").data).train_on_relatives
+
+
 def test_a_data_setting_given_now_replaces_the_recorded_one():
     given = checked("evaluate", "data.target_language=de").data
     assert asdict(recorded_data(RECORDED, given)) == RECORDED | {"target_language": "de"}

@@ -1,36 +1,73 @@
-"""Whether a model was trained on sentences that it is tested on."""
+"""Whether a model was trained on sentences that it is tested on, or on near repetitions of them."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+
+from data_prep.reading import Pair
+from data_prep.relatives import RELATED, Relatives
+from data_prep.splitting import text_key
 
 from .prepared import prepare_corpus
 
 log = logging.getLogger(__name__)
 
+LEAST = 0.3
+"""The likeness below which a sentence is taken for new."""
 
-def warn_of_overlap(model: str, corpus: Mapping[str, Any], tokenizer: Any, sources: list[str]) -> None:
-    """Say how many test sentences a model was trained on, or that its corpus is not at hand to tell.
+_MOST = 2_000_000  # training pairs looked at: the first ones, as they are in a random order
+
+
+def likeness_to_training(
+    model: str, corpus: Mapping[str, Any], tokenizer: Any, pairs: Sequence[Pair]
+) -> np.ndarray | None:
+    """How like each test pair is to the training pair that it is most alike; None where the corpus is not at hand.
+
+    It is said how many test sentences a model was trained on, and how many have relatives (`data_prep.relatives`).
 
     Args:
         model: what to call it: its folder, or that it is the base of one.
         corpus: `corpus_settings` of its training pairs, which are read again.
         tokenizer: the model's.
-        sources: of the test set.
+        pairs: of the test set.
+
+    Returns:
+        A number for each: 1 for a source that was trained on, else a likeness of at least `LEAST`, or 0.
     """
     try:
-        prepared = prepare_corpus(**{**corpus, "tokenizer": tokenizer})
+        trained = prepare_corpus(**{**corpus, "tokenizer": tokenizer}).splits["train"]
     except (OSError, ValueError) as error:
         log.info("%s: not checked whether it was trained on test sentences: %s", model, error)
-        return
-    trained_on = {pair.source for pair in prepared.splits["train"]}
-    shared = [source for source in sources if source in trained_on]
-    if shared:
+        return None
+    if len(trained) > _MOST:
+        log.info("%s: its first %d of %d training pairs are looked at", model, _MOST, len(trained))
+        trained = trained[:_MOST]
+    sources = [pair.source for pair in trained]
+    keys = set(map(text_key, sources))
+    likest = np.array([float(text_key(pair.source) in keys) for pair in pairs])
+    if likest.any():
         log.warning(
             "%s was trained on %d of these %d test sentences (%r, for one), which flatters its scores: test on others, "
             "with data.test_path=FILE",
             model,
-            len(shared),
-            len(sources),
-            shared[0],
+            np.count_nonzero(likest),
+            len(pairs),
+            pairs[int(likest.argmax())].source,
         )
+    relatives = Relatives(pairs, (corpus["source_language"], corpus["target_language"]), LEAST)
+    for _, number, likeness in relatives.alike(sources, [pair.target for pair in trained]):
+        likest[number] = max(likest[number], likeness)
+    log.info(
+        "%s: of %d test sentences %d have a relative among its training pairs (likeness of %g or more), %d one of %g "
+        "to %g",
+        model,
+        len(pairs),
+        np.count_nonzero(likest >= RELATED),
+        RELATED,
+        np.count_nonzero((likest >= LEAST) & (likest < RELATED)),
+        LEAST,
+        RELATED,
+    )
+    return likest

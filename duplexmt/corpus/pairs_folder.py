@@ -42,7 +42,9 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     Args:
         asked: `path` is the folder, `prepared` that of what is made of the files (None for `path`/prepared); `sources`
             names the files to use (None for all that are not excluded), `exclude` has patterns of the names of test
-            files, such as `test-*`; `validation_size` and `test_size` count the pairs from each file in `held_out`.
+            files, such as `test-*`; `validation_size` and `test_size` count the pairs from each file in `held_out`;
+            `never_trained_on` are further test files, anywhere: held-out pairs of another corpus, say, of which a
+            language is another but the texts of the other side may be known here.
         report: what was left out, by file and reason.
 
     Raises:
@@ -92,6 +94,8 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
         pairs = test_pairs(file, asked, plan.cleaning, report)
         refuse_copies(name, Texts(pairs), blocks)
         tested += pairs
+    for path in asked.never_trained_on or []:
+        tested += test_pairs(Path(path), asked, plan.cleaning, report)
     forbidden = Texts(tested)
     own = {name: pairs_of([block for owner, block in blocks if owner == name]) for name in held_out}
     sizes = {split: dict.fromkeys(held_out, getattr(asked, f"{split}_size")) for split in ("test", "validation")}

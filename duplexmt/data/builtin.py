@@ -5,6 +5,9 @@ target word knows the source words that determine it, so one can say how early i
 
 `builtin.tsv.xz` has a pair a line: its source words; its target words; of each target word the numbers of the source
 words that jointly determine it; and whether it is a content word.
+
+Its pairs are held out as they are: all repeat a few patterns, so nothing would be left without near repetitions
+(`data_prep.relatives`).
 """
 
 import lzma

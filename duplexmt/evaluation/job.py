@@ -6,11 +6,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..corpus.overlap import warn_of_overlap
+import numpy as np
+
+from data_prep.reading import Pair
+
+from ..corpus.overlap import likeness_to_training
 from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..model_folder.hub import writable
 from ..model_folder.manifest import read_manifest, record_operating_point
+from .alike import read_likeness, write_likeness
 from .decoding import Decoding, Point, Setting, TestSet
 from .pairs import read_test_pairs
 from .points import (
@@ -63,7 +68,6 @@ class Job:
         load = lru_cache(maxsize=1)(self.load)  # of several models only one is held
         test, held_out_from = self.test_pairs(cfg.split, load(folders[0]), manifests)
         decoding = Decoding.start(self.folder, test, asked)
-        compared = [held_out_from]  # corpora whose training pairs the test set was compared with
 
         def points(folder: Path) -> list[Point]:
             wanted = points_of(load(folder), cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals)
@@ -74,8 +78,8 @@ class Job:
             for point in [point for folder in folders for point in points(folder)]:
                 decoding.check_fresh(point)
         for folder in folders:
-            if cfg.check_overlap:
-                self.look_for_overlap(test, load(folder), folder, compared)
+            if cfg.check_overlap and str(folder) not in read_likeness(self.folder):
+                self.look_for_overlap(test, load(folder), folder, held_out_from)
             for point in points(folder):
                 decode_point(decoding, test, load(folder), point, batch_size=cfg.batch_size, **self.how)
         decoding.finish()
@@ -158,13 +162,21 @@ class Job:
         return test, held_out_from
 
     def look_for_overlap(
-        self, test: TestSet, loaded: ModelFolder, model_folder: Path, compared: list[dict[str, Any]]
+        self, test: TestSet, loaded: ModelFolder, model_folder: Path, held_out_from: dict[str, Any]
     ) -> None:
-        """Warn of test sentences that the model, or one it began as, was trained on; each corpus is looked at once."""
+        """Find how like each test sentence is to what the model, or one it began as, was trained on; each corpus is
+        looked at once. The built-in corpus's own are passed over: all its sentences repeat a few patterns."""
         bases = [(f"the base of {model_folder}", data) for data in loaded.info.get("trained_before", [])]
+        pairs = [Pair(source, references[0]) for source, references in zip(test.sources, test.references, strict=True)]
+        likest: np.ndarray | None = None
+        compared = [held_out_from] if held_out_from.get("corpus") == "builtin" else []
         for name, data in [(str(model_folder), loaded.info["data"]), *bases]:
             corpus = corpus_settings(self.data_of(data, None))
             if corpus not in compared:
                 compared.append(corpus)
                 log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
-                warn_of_overlap(name, corpus, loaded.tokenizer, test.sources)
+                found = likeness_to_training(name, corpus, loaded.tokenizer, pairs)
+                if found is not None:
+                    likest = found if likest is None else np.maximum(likest, found)
+        if likest is not None:
+            write_likeness(self.folder, model_folder, likest.tolist())

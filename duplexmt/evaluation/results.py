@@ -10,6 +10,8 @@ from ..drawing.pareto import latencies_figure, pareto_figure
 from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
 from .aligned import aligned_rates
+from .alike import read_likeness, relatives_rows, scored_apart
+from .alike import shown as shown_apart
 from .comparing import by_latencies, comparisons, curve_means, curves, verdicts
 from .decoding import DECODING, SCORED, TOLD, TRAINED_K, Decoding, check_models, data_of_models
 from .export import export
@@ -33,6 +35,7 @@ FAULTS = ("empty", "cut off")  # shown there where there are any
 HEADINGS = {
     "comparisons": "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value",
     "latencies": "The same at equal AL, YAAL and SWF (words written before the source ends), in model tokens and c/w",
+    "relatives": "Sentences apart by their likeness to the most alike training pair (0.5 and more: a relative)",
     "curves": "Mean quality of each curve's upper envelope over the AL that all share, against the best of the others",
 }
 FIGURES = tuple(f"{name}.{kind}" for name in ("pareto", "latencies") for kind in ("pdf", "svg", "png"))
@@ -92,6 +95,10 @@ def write_results(
         score(records[key], *languages, point=point, neural=neural[key], aligned=aligned[key], **how)
         for key, point in points.items()
     ]
+    likeness = {model: values for folder in folders for model, values in read_likeness(folder).items()}
+    for entry in scores:
+        known = records[entry.point.digest], likeness.get(entry.point.model_folder)
+        entry.row |= scored_apart(*known, lambda chosen: score(chosen, *languages, source_rate=source_rate).row)
     if over_seeds:
         scores = mean_over_seeds(scores)
     options = give_names(scores)
@@ -178,7 +185,8 @@ def give_names(scores: Sequence[Scores]) -> list[str]:
 
 def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
     """Write tables, comparisons, figure and claims; what to show of them."""
-    tables = [f"{table}.{kind}" for table in ("comparisons", "latencies", "curves", "claims") for kind in KINDS]
+    names = ("relatives", "comparisons", "latencies", "curves", "claims")
+    tables = [f"{table}.{kind}" for table in names for kind in KINDS]
     for name in (*tables, *FIGURES, SCORED):
         (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
     rows = result_rows(scores)
@@ -191,6 +199,9 @@ def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequenc
     (into / "results.tex").write_text(latex, encoding="utf-8", newline="\n")
     fitting = [c for c in rows[0] if c not in IN_FILES and (c not in FAULTS or any(row[c] for row in rows))]
     shown = [f"{caption}\n{summary([{column: row[column] for column in fitting} for row in rows])}"]
+    if apart := relatives_rows(scores):
+        write_tables(apart, into, "relatives", f"{HEADINGS['relatives']}; {caption}", notes)
+        shown.append(f"{HEADINGS['relatives']}\n{summary(shown_apart(apart))}")
     compared = [row for alike in by_tokenisation(scores) for row in comparisons(alike)]
     for name, table in (("comparisons", compared), ("curves", means)):
         if table:

@@ -1,10 +1,13 @@
-"""The warning about test sentences that a model was trained on."""
+"""How like test sentences are to what a model was trained on, and the warning about those it was trained on."""
 
 import logging
 
 import pytest
 
-from duplexmt.corpus.overlap import warn_of_overlap
+from data_prep.reading import Pair
+from data_prep.relatives import likeness
+from duplexmt.corpus import overlap
+from duplexmt.corpus.overlap import LEAST, likeness_to_training
 from duplexmt.corpus.prepared import prepare_corpus
 
 PAIRS = [(f"我有{n}本书。", f"I have {n} books.") for n in range(10)]
@@ -24,25 +27,52 @@ def corpus(tmp_path):
 
 def test_training_sentences_in_a_test_set_are_counted_and_one_is_shown(corpus, caplog):
     prepared = prepare_corpus(**corpus)
-    (held_out,) = [pair.source for pair in prepared.splits["test"]]
-    known = prepared.splits["train"][0][0]
+    (held_out,) = prepared.splits["test"]
+    known = prepared.splits["train"][0]
+    pairs = [held_out, known, Pair("别的。", "Else."), known]
     with caplog.at_level(logging.INFO):
-        warn_of_overlap("a/model", corpus, prepared.tokenizer, [held_out, known, "别的。", known])
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert f"a/model was trained on 2 of these 4 test sentences ('{known}', for one)" in record.getMessage()
+        found = likeness_to_training("a/model", corpus, prepared.tokenizer, pairs)
+    first, second = [record.getMessage() for record in caplog.records]
+    assert caplog.records[0].levelname == "WARNING"
+    assert f"a/model was trained on 2 of these 4 test sentences ({known.source!r}, for one)" in first
+    assert "of 4 test sentences 2 have a relative among its training pairs (likeness of 0.5 or more), 1 one" in second
+    assert found.tolist() == [pytest.approx(3 / 7), 1, 0, 1]
 
 
-def test_nothing_is_said_of_a_test_set_of_its_own(corpus, caplog):
+def test_a_test_sentence_is_as_alike_as_its_likest_training_pair(corpus):
+    trained, languages = prepare_corpus(**corpus).splits["train"], ("zh", "en")
+    pairs = [
+        Pair("我有一本书。", "Nothing of that"),  # the numeral alone differs
+        Pair("没有", "I have three books, too."),
+        Pair("没有", "I see some dogs here."),
+        Pair("我有两本书了吧", "You said so"),
+    ]
+    found = likeness_to_training("a/model", corpus, None, pairs)
+    expected = [max(likeness(pair, other, languages) for other in trained) for pair in pairs]
+    assert found.tolist() == [value if value >= LEAST else 0 for value in expected]
+    assert len({value >= LEAST for value in expected}) == 2
+
+
+def test_nothing_is_warned_of_with_a_test_set_of_its_own(corpus, caplog):
     prepared = prepare_corpus(**corpus)
-    with caplog.at_level(logging.INFO):
-        warn_of_overlap("a/model", corpus, prepared.tokenizer, [pair.source for pair in prepared.splits["test"]])
+    with caplog.at_level(logging.WARNING):
+        likeness_to_training("a/model", corpus, prepared.tokenizer, prepared.splits["test"])
     assert not caplog.records
+
+
+def test_of_many_training_pairs_as_many_are_looked_at_as_time_allows_and_that_is_told(corpus, caplog, monkeypatch):
+    prepared = prepare_corpus(**corpus)
+    monkeypatch.setattr(overlap, "_MOST", 3)
+    with caplog.at_level(logging.INFO):
+        found = likeness_to_training("a/model", corpus, prepared.tokenizer, prepared.splits["train"])
+    assert caplog.records[0].getMessage() == "a/model: its first 3 of 8 training pairs are looked at"
+    assert (found == 1).tolist() == [True] * 3 + [False] * 5
 
 
 def test_a_corpus_that_is_gone_is_told_and_stops_nothing(corpus, caplog):
     with caplog.at_level(logging.INFO):
-        warn_of_overlap("a/model", corpus | {"path": "no/such/pairs.tsv"}, None, ["别的。"])
+        found = likeness_to_training("a/model", corpus | {"path": "no/such/pairs.tsv"}, None, [Pair("别的。", "Else.")])
     (record,) = caplog.records
+    assert found is None
     assert record.levelname == "INFO"
     assert "not checked whether it was trained on test sentences: no corpus at no/such/pairs.tsv" in record.getMessage()

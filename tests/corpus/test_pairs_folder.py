@@ -7,6 +7,8 @@ import shutil
 import pytest
 
 from data_prep import Report
+from data_prep.reading import Pair
+from data_prep.relatives import RELATED, likeness
 from data_prep.splitting import text_key
 from duplexmt.corpus import pairs_folder
 from duplexmt.corpus.pairs_folder import folder_pairs
@@ -106,6 +108,37 @@ def test_a_test_sentence_is_known_in_traditional_characters_too_where_cleaning_s
     splits, report = splits_of(corpus, tmp_path)
     assert report.counts["four"]["shares_test_file"] == 3
     assert not {"红书", "蓝书", "绿书"} & {pair.source for pair in splits["train"]}
+
+
+def alike(pairs):
+    """The same with another word each, or another end."""
+    return [(f"{source[:-2]}人。", f"{target[:-1]} all.") for source, target in pairs]
+
+
+def test_no_training_pair_is_a_relative_of_a_held_out_one_or_of_a_test_files_but_where_that_is_asked_for(
+    corpus, tmp_path
+):
+    write(corpus, "near", [*alike(sentences(1, 300)), *alike(sentences(4, 20))])
+    splits, report = splits_of(corpus, tmp_path)
+    known = [*splits["test"], *splits["validation"], *(Pair(*pair) for pair in sentences(4, 20))]
+    assert max(likeness(one, other, ("zh", "en")) for one in splits["train"] for other in known) < RELATED
+    assert report.counts["near"]["relative_of_held_out"] > 20
+    old, _ = splits_of(corpus, tmp_path, train_on_relatives=True)
+    assert {name: old[name] for name in ("test", "validation")} == {n: splits[n] for n in ("test", "validation")}
+    assert set(splits["train"]) < set(old["train"])
+
+
+def test_what_is_held_out_elsewhere_is_not_trained_on_nor_are_its_relatives_of_one_side(corpus, tmp_path):
+    elsewhere = [("ein Satz", sentences(3, 80)[n][1]) for n in range(10)]
+    file = tmp_path / "german.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in elsewhere), encoding="utf-8")
+    before, _ = splits_of(corpus, tmp_path)
+    splits, report = splits_of(corpus, tmp_path, never_trained_on=[str(file)])
+    assert max(likeness(one, Pair(*other), ("zh", "en")) for one in splits["train"] for other in elsewhere) < RELATED
+    assert len(before["train"]) - len(splits["train"]) >= 10
+    assert report.counts["three"]["shares_test_file"] >= 10
+    with pytest.raises(FileNotFoundError, match=r"gone\.tsv"):
+        splits_of(corpus, tmp_path, never_trained_on=["gone.tsv"])
 
 
 def test_a_source_behind_another_sentence_is_the_same_source(tmp_path):

@@ -8,7 +8,9 @@ import pytest
 
 import evaluate
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.evaluation.alike import BANDS, read_likeness
 from duplexmt.evaluation.decoding import SCORED, Decoding
+from duplexmt.evaluation.scoring import score
 from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 
@@ -203,6 +205,51 @@ def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 1
     assert f"the base of {models / 'grid'} was trained on 3 of these 3 test sentences" in told[0]
+    (known,) = read_likeness(tmp_path / "evaluation").values()
+    assert known == [1, 1, 1]
+
+
+def test_sentences_with_and_without_relatives_in_training_are_scored_apart(models, tmp_path, caplog):
+    manifest = models / "grid" / MANIFEST
+    info = json.loads(manifest.read_text(encoding="utf-8"))
+    trained = [(f"我有{n}本书。", f"I have {n} books.") for n in range(30)]
+    test = [
+        ("我有一本书。", "I have a book"),
+        ("我有7本书。", "There are seven"),
+        ("红花", "A red flower of mine"),
+        PAIRS[0],
+    ]
+    for name, pairs in (("train", trained), ("test", test)):
+        text = "".join(f"{source}\t{target}\n" for source, target in pairs)
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+    data = {"path": str(tmp_path / "train.tsv"), "validation_path": None, "test_path": None, "validation_size": 1}
+    write_manifest(models / "grid", info | {"data": info["data"] | data | {"test_size": 1, "max_tokens": None}})
+    given = [f"data.test_path='{tmp_path / 'test.tsv'}'", "policy.theta=[0.2,0.8]", "check_overlap=true"]
+    found = decode(tmp_path / "out", [models / "grid"], *given)
+    (known,) = read_likeness(tmp_path / "out").values()
+    assert [value >= 0.5 for value in known] == [False, True, False, False]
+    cfg = checked("evaluate", *arguments([models / "grid"], *given))
+    evaluate.results(cfg, [tmp_path / "out"], tmp_path / "out", "one", None)
+    shown = json.loads((tmp_path / "out" / "relatives.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["setting"] for row in shown] == ["θ=0.2", "θ=0.8"]
+    for row, key in zip(shown, sorted(found.points, key=lambda key: found.points[key].setting), strict=True):
+        assert [row[f"sentences{band}"] for band in ("", *(f" {name}" for name in BANDS))] == [4, 3, 2, 1, 1]
+        new = [record for record, value in zip(found.sorted(key), known, strict=True) if value < 0.5]
+        apart = score(new, "zh", "en", source_rate=4.0).row
+        assert (row["BLEU < 0.5"], row["AL < 0.5"]) == (apart["BLEU"], apart["AL"])
+    with caplog.at_level("INFO"):
+        decode(tmp_path / "out", [models / "grid"], *given)
+    assert not [record for record in caplog.records if "looking for test sentences" in record.getMessage()]
+
+
+def test_where_nothing_is_known_of_training_pairs_there_is_no_table_of_relatives(models, tmp_path):
+    decode(tmp_path / "out", [models / "grid"], "policy.theta=0.5")
+    cfg = checked("evaluate", *arguments([models / "grid"]))
+    evaluate.results(cfg, [tmp_path / "out"], tmp_path / "out", "one", None)
+    assert not (tmp_path / "out" / "relatives.json").exists()
+    (tmp_path / "out" / "likeness.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"likeness\.json is damaged .*: remove it"):
+        evaluate.results(cfg, [tmp_path / "out"], tmp_path / "out", "one", None)
 
 
 def test_a_job_of_a_sweep_that_cannot_be_scored_says_so_and_the_sweep_fails_in_the_end(tmp_path, caplog):
