@@ -186,7 +186,7 @@ def test_two_stray_quotation_marks_do_not_make_a_pair_of_the_lines_between(tmp_p
 
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
 def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path: Path, packing: str) -> None:
-    content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(100_000)))
+    content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(500_000)))
     path = write(tmp_path / f"cut.tsv{packing}", content[: len(content) // 2])
     report = Report()
     pairs: list[tuple[str, str]] = []
