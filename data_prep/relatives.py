@@ -198,7 +198,8 @@ def _in_twos(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.ndar
 def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Of an odd number, and of its inverse, modulo 2⁶⁴."""
     size = 1 << (count - 1).bit_length()
-    return tuple(each[:count] for each in _table_of_powers(size))
+    powers, inverses = _table_of_powers(size)
+    return powers[:count], inverses[:count]
 
 
 @cache

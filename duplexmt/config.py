@@ -102,7 +102,7 @@ class SystemConfig:
 OF_CORPUS = {
     "builtin": (),
     "pairs": ("path", "train_path", "validation_path", "test_path"),
-    "pairs_folder": ("path", "prepared", "cleaning", "sources", "exclude", "held_out", "never_trained_on"),
+    "pairs_folder": ("path", "prepared", "cleaning", "sources", "exclude", "held_out"),
     "wmt21_zhen": ("root", "prepared", "cleaning", "sources"),
 }
 CLEANINGS = sorted(path.stem for path in (Path(data_prep.__file__).parent / "conf" / "cleaning").glob("*.yaml"))
@@ -124,7 +124,6 @@ class DataConfig:
     sources: list[str] | None = None  # of wmt21_zhen or pairs_folder, by name; null: all
     exclude: list[str] = field(default_factory=list)  # pairs_folder: patterns of test files, never trained on
     held_out: list[str] = field(default_factory=list)  # pairs_folder: files to hold test_size, validation_size pairs of
-    never_trained_on: list[str] = field(default_factory=list)  # pairs_folder: files held out elsewhere, likewise
     source_field: Any = 0  # column number, or field name (dotted path) of JSONL and data sets
     target_field: Any = 1  # likewise
     source_language: str = "zh"  # of two letters
@@ -256,7 +255,7 @@ class TrainingConfig:
     optimizer: str  # adam | muon (of the layers' matrices; Adam of all else)
     emit_loss: str  # what the EMIT head learns: mask (eq:emit-loss) | regret
     lm_cells: str  # what the language model of a grid learns: mask (eq:lm-loss) | visits | drawn_visits
-    rows: int | None  # of each pair's grid to compute in a step (policy/rows.py), null: all
+    rows: int | None  # how many of each pair's grid a step computes (policy/rows.py); null: all; past_paper and qwen: 4
     emit_learning_rate: float | None  # of the EMIT head; null: learning_rate
     dropout: float  # of what embedding, attention and MLP add to the residual stream
     emit_weight: float  # of L_emit in the grid's loss (eq:total-loss: 1)

@@ -42,9 +42,8 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     Args:
         asked: `path` is the folder, `prepared` that of what is made of the files (None for `path`/prepared); `sources`
             names the files to use (None for all that are not excluded), `exclude` has patterns of the names of test
-            files, such as `test-*`; `validation_size` and `test_size` count the pairs from each file in `held_out`;
-            `never_trained_on` are further test files, anywhere: held-out pairs of another corpus, say, of which a
-            language is another but the texts of the other side may be known here.
+            files, such as `test-*`, or held-out pairs of another corpus with which one side is shared;
+            `validation_size` and `test_size` count the pairs from each file in `held_out`.
         report: what was left out, by file and reason.
 
     Raises:
@@ -91,18 +90,16 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
                 report.add(name, reason, count)
     tested: list[Pair] = []
     for name, file in tests.items():
-        pairs = test_pairs(file, asked, plan.cleaning, report)
-        refuse_copies(name, Texts(pairs), blocks)
-        tested += pairs
-    for path in asked.never_trained_on or []:
-        tested += test_pairs(Path(path), asked, plan.cleaning, report)
+        texts = test_pairs(file, asked, plan.cleaning, report)
+        refuse_copies(name, Texts(texts), blocks)
+        tested += texts
     forbidden = Texts(tested)
     own = {name: pairs_of([block for owner, block in blocks if owner == name]) for name in held_out}
     sizes = {split: dict.fromkeys(held_out, getattr(asked, f"{split}_size")) for split in ("test", "validation")}
     held = hold_out(by_rank(own, asked.seed), sizes, forbidden, asked.seed)
     splits = {name: [each.pair for each in found] for name, found in held.items()}
-    for name, found in splits.items():
-        report.add(name, "held_out", len(found))
+    for name, pairs in splits.items():
+        report.add(name, "held_out", len(pairs))
     corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, asked.seed)
     report.merge(duplicates)
     known = {"shares_test_file": forbidden, "shares_held_out": Texts(chain.from_iterable(splits.values()))}

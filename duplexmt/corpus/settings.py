@@ -33,7 +33,6 @@ class CorpusSettings:
     sources: list[str] | None = None
     exclude: list[str] | None = None
     held_out: list[str] | None = None
-    never_trained_on: list[str] | None = None
     segmentation: str = "tokens"
     context_tokens: int = 0
     context_separator: str = ""
