@@ -197,8 +197,8 @@ def _in_twos(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.ndar
 
 def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Of an odd number, and of its inverse, modulo 2⁶⁴."""
-    size = 1 << (count - 1).bit_length()
-    return tuple(each[:count] for each in _table_of_powers(size))
+    upwards, downwards = _table_of_powers(1 << (count - 1).bit_length())
+    return upwards[:count], downwards[:count]
 
 
 @cache

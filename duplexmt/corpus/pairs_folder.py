@@ -101,8 +101,8 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     sizes = {split: dict.fromkeys(held_out, getattr(asked, f"{split}_size")) for split in ("test", "validation")}
     held = hold_out(by_rank(own, asked.seed), sizes, forbidden, asked.seed)
     splits = {name: [each.pair for each in found] for name, found in held.items()}
-    for name, found in splits.items():
-        report.add(name, "held_out", len(found))
+    for split in splits:
+        report.add(split, "held_out", len(splits[split]))
     corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, asked.seed)
     report.merge(duplicates)
     known = {"shares_test_file": forbidden, "shares_held_out": Texts(chain.from_iterable(splits.values()))}
