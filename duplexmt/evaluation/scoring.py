@@ -140,6 +140,7 @@ SHORT = {  # options as they are written in tables and figures
     ("input_attends_output", True): "I←O on",
     ("input_attends_output", False): "I←O off",
     ("EMIT learning rate", None): "one learning rate",
+    ("words", True): "by words",
     ("heads", "all"): "all heads",
     ("heads", "found"): "alignment heads",
 }

@@ -171,6 +171,11 @@ def test_models_that_differ_in_too_many_options_to_name_are_told_apart_by_their_
     ]
 
 
+def test_a_grid_that_decides_by_words_says_so_beside_one_that_does_not():
+    assert [name for name, _ in name_points([point(), point(words=True)])] == ["grid", "grid by words"]
+    assert [name for name, _ in name_points([point(words=True)])] == ["grid"]
+
+
 def test_models_without_a_difference_are_told_apart_by_their_runs():
     points = [point(folder="/runs/first/model"), point(folder="/runs/second/model"), point(folder="/runs/b", setting=1)]
     assert name_points(points) == [("grid (first)", "θ=0.5"), ("grid (second)", "θ=0.5"), ("grid (b)", "θ=1")]
