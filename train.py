@@ -18,6 +18,7 @@ from duplexmt.command_line import (
     CheckFolder,
     alone_in,
     follower_arguments,
+    model_name,
     options_first,
     resume_arguments,
     run_label,
@@ -38,11 +39,12 @@ def main(cfg: DictConfig) -> float | None:
         if hydra_cfg.mode == RunMode.MULTIRUN:  # which the other processes of a job would name by their own second
             sys.argv += [one for one in [f"hydra.sweep.dir={in_quotes(hydra_cfg.sweep.dir)}"] if one not in sys.argv]
         with alone_in(folder):
-            return train(checked, folder, *run_label(hydra_cfg, checked.logger.group))
+            label = run_label(hydra_cfg, checked.logger.group)
+            return train(checked, folder, *label, model_name(hydra_cfg, checked.name))
 
 
-def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> float | None:
-    """The whole run of one configuration in one folder; returns validation BLEU for sweeps."""
+def train(cfg: TrainSettings, folder: Path, name: str, group: str | None, called: str) -> float | None:
+    """The whole run of a configuration in one folder; returns validation BLEU for sweeps. Its model is `called` so."""
     import lightning as L
 
     from duplexmt.kernels.allocator import keep_freed_memory
@@ -66,14 +68,14 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     if trainer.strategy.root_device.type == "cpu":
         keep_freed_memory()
     with other_processes(trainer):
-        return run(cfg, folder, trainer, batches)
+        return run(cfg, folder, trainer, batches, called)
 
 
-def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
+def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None], called: str) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
     from duplexmt.model_folder.hub import base_at
-    from duplexmt.model_folder.manifest import trained_on, trainings_of
+    from duplexmt.model_folder.manifest import trained_on
     from duplexmt.streaming.settled import SettledTokens
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import check_finite, demonstrate, link_latest
@@ -99,8 +101,7 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
     training["gradient_clip_val"] = cfg.trainer.gradient_clip_val or "off"
     training["whole_batches"] = 1 if cfg.trainer.devices == CORES else trainer.world_size  # at a time
-    base = cfg.model.backbone
-    trained_before, trainings_before = trained_on(base), trainings_of(base)  # its folder may be gone in the end
+    trained_before = trained_on(cfg.model.backbone)  # its folder may be gone in the end
     looks = looks_of(cfg, folder, prepared)
     open_loggers(trainer)
     add_callbacks(trainer, *looks)
@@ -139,8 +140,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
             policy=policy_of(cfg),
             scores=scores,
             trained_before=trained_before,
-            trainings_before=trainings_before,
             max_shard_size=cfg.training.max_shard_size,
+            name=called,
         )
         link_latest(folder)
         if cfg.logger.artifacts:

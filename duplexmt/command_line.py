@@ -220,18 +220,29 @@ def check_new(folder: str) -> None:
 def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
     """Name and group of a run for W&B: a job of a sweep is named by what differs, and grouped by the sweep's folder
     unless a group is asked for; `hydra` is Hydra's own configuration."""
+    sweep, number, differing = job_of_sweep(hydra)
+    return (" ".join([number, *differing])[:120], group or sweep.name) if sweep else (number, group)
+
+
+def model_name(hydra: Any, name: str) -> str:
+    """What a trained model is called: the `name` of its run, and in a sweep what differs, but for seeds."""
+    differing = job_of_sweep(hydra)[2]
+    return " ".join([name, *(one for one in differing if not one.startswith(("training.seed=", "name=")))])
+
+
+def job_of_sweep(hydra: Any) -> tuple[Path | None, str, list[str]]:
+    """The folder of the sweep (None: it is of none) that a run is a job of, its name there, and its own settings."""
     if hydra.mode == RunMode.MULTIRUN:
         sweep, number = Path(hydra.sweep.dir), str(hydra.job.num)
     else:
         folder = Path(hydra.runtime.output_dir)
         sweep, number = folder.parent, folder.name
         if not (sweep / "multirun.yaml").is_file():  # no job of a sweep that goes on
-            return number, group
+            return None, number, []
     # A job is told False where the command said false.
     known = {argument.lower() for argument in sweep_arguments(sweep)}
     own = (argument for argument in hydra.overrides.task if not argument.startswith("resume="))
-    differing = [argument for argument in own if argument.lower() not in known]
-    return " ".join([number, *differing])[:120], group or sweep.name
+    return sweep, number, [argument for argument in own if argument.lower() not in known]
 
 
 def sweep_arguments(folder: Path) -> list[str]:

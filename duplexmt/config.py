@@ -400,7 +400,7 @@ class LoggerConfig:
 class TrainSettings:
     """`python train.py`."""
 
-    name: str
+    name: str  # tables call the model so; seeds of one name are one system
     resume: str | None  # folder of a run to go on with
     demonstrate: int  # held-out sentences translated at the end
     system: SystemConfig

@@ -21,6 +21,7 @@ from duplexmt.command_line import (
     CheckFolder,
     Footprint,
     follower_arguments,
+    model_name,
     rescore_arguments,
     resume_arguments,
     run_label,
@@ -79,6 +80,9 @@ def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_diff
     }
     hydra = OmegaConf.merge(hydra, job)
     assert run_label(hydra, None) == ("1 policy.lam=1", "lambdas")
+    assert model_name(hydra, "test") == "test policy.lam=1"
+    seeds = OmegaConf.merge(hydra, {"overrides": {"task": [*job["overrides"]["task"], "training.seed=2"]}})
+    assert model_name(seeds, "test") == "test policy.lam=1", "seeds of one name are one system"
     assert run_label(hydra, "mine")[1] == "mine"
     again = {"mode": "RUN", "runtime": {"output_dir": str(sweep / "1")}}
     again["overrides"] = {"task": [*job["overrides"]["task"], f"resume={sweep / '1'}"]}
@@ -86,6 +90,7 @@ def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_diff
     hydra = OmegaConf.merge(hydra, {"mode": "RUN", "runtime": {"output_dir": "runs/builtin-1"}})
     assert run_label(hydra, None) == ("builtin-1", None)
     assert run_label(hydra, "mine") == ("builtin-1", "mine")
+    assert model_name(hydra, "builtin") == "builtin"
 
 
 # --- everything that ships ---------------------------------------------------------------------------------------
