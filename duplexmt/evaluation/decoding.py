@@ -8,7 +8,7 @@ say, are never taken for those asked for.
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -166,11 +166,18 @@ class Decoding:
         self.folder, self.test, self.points, self.complete = folder, test, points, complete
         self.model_folders = model_folders
         self.records: dict[str, dict[int, Record]] = {key: {} for key in points}
+        self.begin: Callable[[], None] = lambda: None
 
     @classmethod
-    def start(cls, folder: Path, test: TestSet, model_folders: Iterable[Path] | None = None) -> "Decoding":
+    def start(
+        cls,
+        folder: Path,
+        test: TestSet,
+        model_folders: Iterable[Path] | None = None,
+        begin: Callable[[], None] = lambda: None,
+    ) -> "Decoding":
         """A new evaluation, or the one that was begun in the folder; the `model_folders` asked for are remembered with
-        its first point, None leaves them as they are.
+        its first point, None leaves them as they are. `begin` is called before a point that was accepted is written.
 
         Raises:
             ValueError: if what was begun there has another test set, or its files are damaged.
@@ -185,7 +192,9 @@ class Decoding:
         known = None if model_folders is None else [str(path) for path in model_folders]
         if not (folder / DECODING).is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            return cls(folder, described, {}, complete=False, model_folders=known)
+            decoding = cls(folder, described, {}, complete=False, model_folders=known)
+            decoding.begin = begin
+            return decoding
         decoding = cls.read(folder)
         if decoding.test["digest"] != test.digest:
             raise ValueError(
@@ -193,7 +202,7 @@ class Decoding:
                 f"{decoding.test['sentences']} sentences) than {test.name} ({len(test.sources)} sentences): "
                 "evaluate into a new folder"
             )
-        decoding.complete = False
+        decoding.complete, decoding.begin = False, begin
         decoding.model_folders = decoding.model_folders if known is None else known
         return decoding
 
@@ -239,6 +248,7 @@ class Decoding:
             ValueError: what `check_fresh` refuses.
         """
         self.check_fresh(point)
+        self.begin()
         self.points[point.digest] = point
         self.records.setdefault(point.digest, {})
         if self.missing(point):
