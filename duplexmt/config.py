@@ -322,10 +322,6 @@ class TrainerConfig:
     num_sanity_val_steps: int  # batches of a validation before the first step
 
     def __post_init__(self) -> None:
-        if any(kind in self.strategy for kind in ("spawn", "fork", "notebook")):
-            raise ValueError(
-                f"trainer.strategy={self.strategy}: its processes hand no trained model back: give trainer.strategy=ddp"
-            )
         check_strategy(self.strategy, self.precision)
         check_precision(self.precision)
         if self.log_every_n_steps < 1:
