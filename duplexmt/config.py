@@ -480,7 +480,7 @@ class EvaluateSettings:
     told_length: bool  # tell models with anchor source_length how long each source is, which nobody live can know
     target_al: float | None  # find θ with this AL on the validation pairs, and record it with the model
     claims: bool  # check the claims of the paper's Section VI-B
-    over_seeds: bool  # models that nothing but their weights tells apart as one system: mean and spread
+    over_seeds: bool  # models of one name, trained with several seeds, as one system: mean and spread
     logs: bool  # write hypotheses as SimulEval and OmniSTEval read them, too
     check_overlap: bool  # find test sentences that a model was trained on, or on near repetitions of: scored apart
     source_rate: float  # source characters (or words) a second, for computation-aware latency
