@@ -722,7 +722,7 @@ def settings(schema: type, cfg: DictConfig) -> Any:
         ValueError: for a value that breaks its rule, one that is missing, or a setting the schema does not know.
     """
     try:
-        own = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+        own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(own))
     except ConfigKeyError as error:  # Hydra lets +name=… through
         raise ValueError(f"{error.full_key}: there is no such setting") from error
