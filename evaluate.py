@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -12,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from data_prep.arguments import check_arguments, quote_arguments
 from duplexmt.command_line import (
     AfterSweep,
-    CheckFolder,
     alone_in,
+    check_first,
     rescore_arguments,
     resume_arguments,
     run_label,
     user_errors,
+    write_record,
 )
 from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
 
@@ -39,25 +41,30 @@ def main(cfg: DictConfig) -> float:
     hydra_cfg = HydraConfig.get()
     in_sweep = hydra_cfg.mode == RunMode.MULTIRUN
     begun, sweep = Path(os.path.relpath(hydra_cfg.runtime.output_dir)), hydra_cfg.sweep.dir if in_sweep else None
-    with user_errors(begun, sweep):
+    folder = Path(hydra_cfg.runtime.output_dir)
+    with user_errors(begun, sweep), alone_in(folder):
         checked, arguments = settings(EvaluateSettings, cfg), list(hydra_cfg.overrides.task)
         label = run_label(hydra_cfg, checked.logger.group)
-        folder = Path(hydra_cfg.runtime.output_dir)
-        with alone_in(folder):
-            evaluations = decoded(checked, arguments, folder)
-            return results(checked, evaluations, folder, *label, in_sweep=in_sweep)
+        evaluations = decoded(checked, arguments, folder, partial(write_record, folder, cfg))
+        return results(checked, evaluations, folder, *label, in_sweep=in_sweep)
 
 
-def decoded(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> list[Path]:
-    """The evaluations to score: this one, decoded, or those to score again."""
+def decoded(
+    cfg: EvaluateSettings, arguments: list[str], folder: Path, begin: Callable[[], None] = lambda: None
+) -> list[Path]:
+    """The evaluations to score: this one, decoded, or those to score again; `begin` is called before anything is
+    written."""
     from duplexmt.evaluation.aligned import check_learnt
 
     check_learnt(cfg.quality.alignment)
     if cfg.rescored:
         from duplexmt.evaluation.results import evaluations_in
 
-        return evaluations_in([Path(rescored) for rescored in cfg.rescored])
-    asked = job(cfg, arguments, folder)
+        found = evaluations_in([Path(rescored) for rescored in cfg.rescored])
+        if not any(folder.samefile(rescored) for rescored in cfg.rescored):  # which keep their records
+            begin()
+        return found
+    asked = job(cfg, arguments, folder, begin)
     if cfg.target_al is None:
         asked.decode()
     else:
@@ -74,7 +81,7 @@ def check_search(target: float, arguments: list[str]) -> None:
             raise ValueError(f"{argument}: target_al={target:g} tries θ of its own on validation pairs; leave one out")
 
 
-def job(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> "Job":
+def job(cfg: EvaluateSettings, arguments: list[str], folder: Path, begin: Callable[[], None] = lambda: None) -> "Job":
     """What the settings and arguments ask to decode."""
     from duplexmt.evaluation.job import Job
 
@@ -86,7 +93,7 @@ def job(cfg: EvaluateSettings, arguments: list[str], folder: Path) -> "Job":
         return asdict(recorded_data(recorded, replace(cfg.data, **{other: None}), own))
 
     named = any(argument.startswith("model_folder=") for argument in arguments)
-    return Job(cfg, folder, bool(cfg.resume) and not named, data_of)
+    return Job(cfg, folder, bool(cfg.resume) and not named, data_of, begin)
 
 
 def results(
@@ -134,8 +141,7 @@ def gather(config: DictConfig) -> None:
     from duplexmt.evaluation.results import evaluations_in
 
     folder = Path(config.hydra.sweep.dir)
-    own = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    checked = settings(EvaluateSettings, own)
+    checked = settings(EvaluateSettings, config)
     group = checked.logger.group or folder.name
     results(checked, evaluations_in([folder]), folder, "all jobs of the sweep", group)
 
@@ -143,6 +149,8 @@ def gather(config: DictConfig) -> None:
 if __name__ == "__main__":
     with user_errors():
         arguments = resume_arguments(quote_arguments(sys.argv[1:]), needs="decoding.json")
-        sys.argv[1:] = check_arguments(EvaluateSettings, rescore_arguments(arguments), Path(__file__).parent / "conf")
-        AfterSweep.action, CheckFolder.check_job = gather, partial(settings, EvaluateSettings)
+        conf = Path(__file__).resolve().parent / "conf"
+        sys.argv[1:] = check_arguments(EvaluateSettings, rescore_arguments(arguments), conf)
+        check_first(lambda job, _: settings(EvaluateSettings, job), sys.argv[1:], conf)
+        AfterSweep.action = gather
         main()

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,13 +17,17 @@ from omegaconf import DictConfig
 
 from data_prep.arguments import check_arguments, in_quotes, quote_arguments
 from duplexmt.command_line import (
-    CheckFolder,
     alone_in,
+    check_first,
+    check_new,
+    first_process,
     follower_arguments,
+    model_name,
     options_first,
     resume_arguments,
     run_label,
     user_errors,
+    write_record,
 )
 from duplexmt.config import TrainSettings, register_schemas, settings
 
@@ -32,17 +38,36 @@ log = logging.getLogger("train")
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
 def main(cfg: DictConfig) -> float | None:
     """Compose, build, train, save the model folder, translate a few held-out sentences."""
-    with user_errors():
-        checked, hydra_cfg = settings(TrainSettings, cfg), HydraConfig.get()
-        folder = Path(hydra_cfg.runtime.output_dir)
+    hydra_cfg = HydraConfig.get()
+    folder = Path(hydra_cfg.runtime.output_dir)
+    with user_errors(), alone_in(folder):
+        checked = check(cfg, folder)
         if hydra_cfg.mode == RunMode.MULTIRUN:  # which the other processes of a job would name by their own second
             sys.argv += [one for one in [f"hydra.sweep.dir={in_quotes(hydra_cfg.sweep.dir)}"] if one not in sys.argv]
-        with alone_in(folder):
-            return train(checked, folder, *run_label(hydra_cfg, checked.logger.group))
+        checked.name = model_name(hydra_cfg, checked.name)
+        label = run_label(hydra_cfg, checked.logger.group)
+        return train(checked, folder, *label, begin=partial(write_record, folder, cfg))
 
 
-def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> float | None:
-    """The whole run of one configuration in one folder; returns validation BLEU for sweeps."""
+def check(cfg: DictConfig, folder: Path) -> TrainSettings:
+    """The settings, if a run with them may be in a folder; ValueError if not."""
+    checked: TrainSettings = settings(TrainSettings, cfg)
+    if checked.resume is None and first_process():
+        check_new(folder)
+    return checked
+
+
+def train(
+    cfg: TrainSettings, folder: Path, name: str, group: str | None, begin: Callable[[], None] = lambda: None
+) -> float | None:
+    """The whole run of one configuration in one folder; returns validation BLEU for sweeps.
+
+    Args:
+        cfg: its settings.
+        folder: of the run.
+        name, group: of the run, for W&B.
+        begin: called once nothing is refused any more, before anything is written.
+    """
     import lightning as L
 
     from duplexmt.kernels.allocator import keep_freed_memory
@@ -66,14 +91,16 @@ def train(cfg: TrainSettings, folder: Path, name: str, group: str | None) -> flo
     if trainer.strategy.root_device.type == "cpu":
         keep_freed_memory()
     with other_processes(trainer):
-        return run(cfg, folder, trainer, batches)
+        return run(cfg, folder, trainer, batches, begin)
 
 
-def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None]) -> float | None:
+def run(
+    cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None], begin: Callable[[], None]
+) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
     from duplexmt.model_folder.hub import base_at
-    from duplexmt.model_folder.manifest import trained_on, trainings_of
+    from duplexmt.model_folder.manifest import trained_on
     from duplexmt.streaming.settled import SettledTokens
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import check_finite, demonstrate, link_latest
@@ -99,9 +126,9 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
     training["gradient_clip_val"] = cfg.trainer.gradient_clip_val or "off"
     training["whole_batches"] = 1 if cfg.trainer.devices == CORES else trainer.world_size  # at a time
-    base = cfg.model.backbone
-    trained_before, trainings_before = trained_on(base), trainings_of(base)  # its folder may be gone in the end
+    trained_before = trained_on(cfg.model.backbone)  # its folder may be gone in the end
     looks = looks_of(cfg, folder, prepared)
+    begin()
     open_loggers(trainer)
     add_callbacks(trainer, *looks)
     if trainer.is_global_zero:
@@ -139,12 +166,12 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
             policy=policy_of(cfg),
             scores=scores,
             trained_before=trained_before,
-            trainings_before=trainings_before,
             max_shard_size=cfg.training.max_shard_size,
+            name=cfg.name,
         )
         link_latest(folder)
         if cfg.logger.artifacts:
-            log_model(trainer, model_folder, f"{cfg.name}-model", scores)
+            log_model(trainer, model_folder, re.sub(r"[^\w.-]+", "-", f"{cfg.name}-model"), scores)
         log.info("model folder: %s", os.path.relpath(model_folder))
         if cfg.demonstrate:
             device, longest = trainer.strategy.root_device, cfg.policy.max_target_tokens
@@ -313,7 +340,8 @@ def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]
 if __name__ == "__main__":
     with user_errors():
         arguments = resume_arguments(quote_arguments(sys.argv[1:]))
-        checked = check_arguments(TrainSettings, arguments, Path(__file__).parent / "conf")
-        sys.argv[1:] = options_first(follower_arguments(checked))  # to which Lightning adds settings
-        CheckFolder.check_job = partial(settings, TrainSettings)
+        conf = Path(__file__).resolve().parent / "conf"
+        arguments = check_arguments(TrainSettings, arguments, conf)
+        check_first(check, arguments, conf)
+        sys.argv[1:] = options_first(follower_arguments(arguments))  # to which Lightning adds settings
         main()

@@ -1,151 +1,94 @@
 """The command line around Hydra: a run that goes on, names of runs, and errors for users."""
 
-import copy
 import errno
-import itertools
 import json
 import os
 import runpy
-import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hydra import initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from data_prep.arguments import in_quotes, is_choice, last_of, without_quotes
+from data_prep.arguments import in_quotes, last_of, without_quotes
 
 if not sys.stderr.isatty():  # each state of a progress bar stays in a log
     os.environ.setdefault("TQDM_MININTERVAL", "10")
 
 
-class Footprint:
-    """What a command finds in its folder when it starts, so that one that is refused leaves the folder as it was.
+def check_first(check: Callable[[DictConfig, Path], Any], arguments: list[str], conf: Path) -> None:
+    """Refuse what can be known to be wrong before Hydra makes a folder: one that cannot be written to, and a sweep of
+    which a job is refused.
 
     Args:
-        folder: of a run, or of a sweep.
+        check: raises ValueError for the configuration of a job, or its folder.
+        arguments: of the command line.
+        conf: the folder of configurations, with one of the program's name.
     """
-
-    RECORDS = (".hydra", "multirun.yaml", "*.log", "wandb")  # what is written before a program has done anything
-    PROGRESS = ("checkpoints/last.ckpt", "decoding.json")  # of a run that is gone on with
-
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).absolute()
-        self.found = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else set()
-        self.missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
-        self.settings = {path: path.read_bytes() for path in self.folder.glob(".hydra/*.yaml")}
-        self.progress = self._progress()
-
-    def restore(self) -> None:
-        """Give the folder's run back the record of its settings, over which Hydra has written those of this command."""
-        for path, content in self.settings.items():
-            path.write_bytes(content)
-
-    def remove(self) -> None:
-        """Take back what has come since, if it is records alone: whatever a program has computed stays, and so does the
-        record of what it was computed with."""
-        if self._progress() == self.progress:
-            self.restore()
-        self._remove(self.folder, self.found)
-        for folder in self.missing:  # from the inside out
-            if not folder.is_dir() or any(folder.iterdir()):
-                break
-            folder.rmdir()
-
-    def _progress(self) -> list[int]:
-        files = (self.folder / name for name in self.PROGRESS)
-        return [file.stat().st_mtime_ns for file in files if file.is_file()]
-
-    def _remove(self, folder: Path, found: Collection[str] = ()) -> None:
-        new = [path for path in folder.iterdir() if path.name not in found] if folder.is_dir() else []
-        for job in (path for path in new if path.is_dir() and path.name not in self.RECORDS):  # of a sweep
-            self._remove(job)
-            if not any(job.iterdir()):
-                job.rmdir()
-        new = [path for path in new if path.exists()]
-        if all(any(path.match(record) for record in self.RECORDS) for path in new):
-            for path in new:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    options = {argument for argument in arguments if argument.startswith("-")}
+    if options - {"-m", "--multirun"}:
+        return  # something is shown
+    check_writable("hydra.sweep.dir" if options else "hydra.run.dir", arguments)
+    name = Path(sys.argv[0]).stem
+    with initialize_config_dir(str(conf), version_base="1.3", job_name=name) if options else nullcontext():
+        for job in jobs_of(name, arguments) if options else ():
+            check(job, Path(job.hydra.sweep.dir, str(job.hydra.sweep.subdir)))
 
 
-MOST_JOBS = 1000  # of a sweep, that are looked at before the first begins
-footprints: list[Footprint] = []  # of this command
+def jobs_of(name: str, arguments: list[str]) -> Iterator[DictConfig]:
+    """The configurations of a sweep's jobs as Hydra composes them; none where it refuses one or another sweeps."""
+    hydra = GlobalHydra.instance().hydra
+    assert hydra is not None
+    task = [argument for argument in arguments if not argument.startswith("-")]
+    with suppress(HydraException):
+        sweep = hydra.compose_config(name, task, run_mode=RunMode.MULTIRUN, with_log_configuration=False)
+        if not sweep.hydra.sweeper._target_.endswith(BasicSweeper.__name__):
+            return
+        parser = OverridesParser.create(hydra.config_loader)
+        params = [f"{key}={value}" for key, value in (sweep.hydra.sweeper.params or {}).items()]
+        (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides([*params, *task]), None)
+        for number, job in enumerate(jobs):
+            config = hydra.config_loader.load_sweep_config(sweep, job)
+            with open_dict(config):
+                config.hydra.job.num, config.hydra.job.id = number, str(number)
+            yield config
 
 
-class CheckFolder(Callback):
-    """Before Hydra writes into the folder of a run or a sweep, refuses one that cannot be written to, or that a new
-    training would take from another; and a sweep of which a job has a forbidden value."""
-
-    check_job: Callable[[DictConfig], Any] | None = None  # ValueError for settings that are none; a program names it
-
-    def __init__(self) -> None:
-        self.records: dict[Path, bytes] = {}  # what earlier jobs of the sweep's folder were started with
-
-    def on_run_start(self, config: DictConfig, **_: Any) -> None:
-        """Of a single run."""
-        with user_errors():
-            if config.hydra.output_subdir is not None:  # else nothing is written
-                footprints.append(Footprint(config.hydra.run.dir))
-            check_writable("hydra.run.dir", config.hydra.run.dir)
-            self.check_new_training(config, config.hydra.run.dir)
-
-    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Of a sweep, and of its jobs where they are numbered."""
-        with user_errors():
-            if (check := type(self).check_job) is not None:
-                for settings in jobs_of(config):
-                    check(settings)
-            footprints.append(Footprint(config.hydra.sweep.dir))
-            check_writable("hydra.sweep.dir", config.hydra.sweep.dir)
-            records = Path(config.hydra.sweep.dir).rglob(".hydra/*.yaml")
-            self.records = {path.absolute(): path.read_bytes() for path in records}
-            if OmegaConf.to_container(config.hydra.sweep)["subdir"] == "${hydra.job.num}":  # type: ignore[call-overload,index]
-                for job in sorted(Path(config.hydra.sweep.dir).glob("[0-9]*")):
-                    self.check_new_training(config, str(job))
-
-    def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        """Of a job of a sweep whose folder has another name: known only now, when Hydra has put its settings there.
-        One that is refused gets back the record of the training it holds."""
-        folder = Path(config.hydra.runtime.output_dir)
-        with user_errors():
-            try:
-                self.check_new_training(config, str(folder))
-            except ValueError:
-                for path in (folder / ".hydra").glob("*.yaml"):
-                    if path in self.records:
-                        path.write_bytes(self.records[path])
-                raise
-
-    def check_new_training(self, config: DictConfig, folder: str) -> None:
-        """Evaluations may share a folder, and a resumed training goes on in its own. The first process looks."""
-        if "trainer" in config and not config.resume and first_process():
-            check_new(folder)
+def write_record(folder: Path, cfg: DictConfig) -> None:
+    """Keep with a run what it was started with, once nothing is refused any more: for `resume`, and for people."""
+    if first_process():
+        (folder / ".hydra").mkdir(exist_ok=True)
+        OmegaConf.save(cfg, folder / ".hydra" / "config.yaml")
+        OmegaConf.save(HydraConfig.get().overrides.task, folder / ".hydra" / "overrides.yaml")
 
 
-def jobs_of(config: DictConfig) -> Iterator[DictConfig]:
-    """The configurations of a sweep's jobs, as far as values alone are swept: those of groups are composed later."""
-    parser = OverridesParser.create()
-    overrides = [parser.parse_override(str(one)) for one in config.hydra.overrides.task]
-    swept = [one for one in overrides if one.is_discrete_sweep()]
-    plain = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    names = [one.key_or_group for one in swept]
-    groups = any(name == "experiment" or isinstance(OmegaConf.select(plain, name), DictConfig) for name in names)
-    if groups or not all(is_choice(one) for one in swept):
+def remove_unused(folder: Path) -> None:
+    """Remove the folder that Hydra has made for a run, where nothing is in it but an empty record, and those around it
+    that are empty then."""
+    logs = {*folder.glob(f"{HydraConfig.get().job.name}*.log")}
+    if not {*folder.iterdir()} <= logs:
         return
-    combinations = itertools.product(*(one.sweep_string_iterator() for one in swept))
-    for values in itertools.islice(combinations, MOST_JOBS):
-        job = copy.deepcopy(plain)
-        for name, value in zip(names, values, strict=True):
-            OmegaConf.update(job, name, parser.parse_override(f"{name}={value}").value(), force_add=True)
-        yield job
+    for log in logs:
+        log.unlink()
+    for path in (folder, *folder.parents):
+        around, sweep = path.is_relative_to(Path.cwd()) and path != Path.cwd(), path / "multirun.yaml"
+        if {*path.iterdir()} > {sweep} or not (around or path == folder or sweep.is_file()):
+            break
+        sweep.unlink(missing_ok=True)
+        path.rmdir()
 
 
 class AfterSweep(Callback):
@@ -168,39 +111,30 @@ def first_process() -> bool:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Work in a folder that no other run works in meanwhile; the processes that a run starts are its own.
+    """Work in a folder that no other run works in meanwhile; the processes that a run starts are its own. A run that is
+    refused before it has written anything leaves no folder.
 
     Raises:
         ValueError: if another one does.
     """
     from data_prep.files import locked
 
-    if not first_process():
-        yield
-        return
-    with ExitStack() as held:
+    with locked(folder, wait=False) if first_process() else nullcontext():
         try:
-            held.enter_context(locked(folder, wait=False))
-        except ValueError:
-            for footprint in footprints:
-                footprint.restore()
-            footprints.clear()  # what else is there is the other's
+            yield
+        except (ValueError, OSError):
+            if first_process():
+                remove_unused(folder)
             raise
-        yield
 
 
-def check_writable(setting: str, folder: str) -> None:
-    """Make a folder.
-
-    Raises:
-        ValueError: if nothing can be written there.
-    """
-    try:
-        os.makedirs(folder, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise ValueError(f"{setting}={folder}: cannot be written to ({error.strerror}); give another folder") from error
+def check_writable(setting: str, arguments: list[str]) -> None:
+    """Refuse (ValueError) a folder in which nothing can be written, as a setting has it, or the usual one."""
+    folder = Path(without_quotes(last_of(arguments, setting) or "runs"))
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = os.strerror(errno.EACCES if there.is_dir() else errno.ENOTDIR)
+        raise ValueError(f"{setting}={folder}: cannot be written to ({why}); give another folder")
 
 
 def check_new(folder: str) -> None:
@@ -220,18 +154,29 @@ def check_new(folder: str) -> None:
 def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:
     """Name and group of a run for W&B: a job of a sweep is named by what differs, and grouped by the sweep's folder
     unless a group is asked for; `hydra` is Hydra's own configuration."""
+    sweep, number, differing = job_of_sweep(hydra)
+    return (" ".join([number, *differing])[:120], group or sweep.name) if sweep else (number, group)
+
+
+def model_name(hydra: Any, name: str) -> str:
+    """What a trained model is called: the `name` of its run, and in a sweep what differs, but for seeds."""
+    differing = job_of_sweep(hydra)[2]
+    return " ".join([name, *(one for one in differing if not one.startswith(("training.seed=", "name=")))])
+
+
+def job_of_sweep(hydra: Any) -> tuple[Path | None, str, list[str]]:
+    """The folder of the sweep (None: it is of none) that a run is a job of, its name there, and its own settings."""
     if hydra.mode == RunMode.MULTIRUN:
         sweep, number = Path(hydra.sweep.dir), str(hydra.job.num)
     else:
         folder = Path(hydra.runtime.output_dir)
         sweep, number = folder.parent, folder.name
         if not (sweep / "multirun.yaml").is_file():  # no job of a sweep that goes on
-            return number, group
+            return None, number, []
     # A job is told False where the command said false.
     known = {argument.lower() for argument in sweep_arguments(sweep)}
     own = (argument for argument in hydra.overrides.task if not argument.startswith("resume="))
-    differing = [argument for argument in own if argument.lower() not in known]
-    return " ".join([number, *differing])[:120], group or sweep.name
+    return sweep, number, [argument for argument in own if argument.lower() not in known]
 
 
 def sweep_arguments(folder: Path) -> list[str]:
@@ -280,13 +225,10 @@ def options_first(arguments: list[str]) -> list[str]:
 
 
 def follower_arguments(arguments: list[str]) -> list[str]:
-    """Command-line arguments of a process that `torchrun` starts beside the first: it keeps no record of settings, and
-    leaves nothing behind where its folder would be named by the second in which it begins, be it another than the first
-    one's."""
-    if os.environ.get("RANK", "0") == "0":
-        return arguments
-    arguments = [*arguments, "hydra.output_subdir=null"]
-    if any(argument.startswith("hydra.run.dir=") for argument in arguments):
+    """Command-line arguments of a process that `torchrun` starts beside the first: it leaves nothing behind where its
+    folder would be named by the second in which it begins, be it another than the first one's."""
+    named = any(argument.startswith("hydra.run.dir=") for argument in arguments)
+    if os.environ.get("RANK", "0") == "0" or named:
         return arguments
     return [*arguments, "hydra.run.dir=.", "hydra/job_logging=stdout"]
 
@@ -311,7 +253,7 @@ def but_for(known: list[str], arguments: list[str], *left_out: str) -> list[str]
 
 def rescore_arguments(arguments: list[str]) -> list[str]:
     """Command-line arguments with which `rescore=FOLDER` scores as that evaluation, sweep or earlier scoring of other
-    folders did, but for what is given anew or was swept, and writes into that folder, whose `.hydra` stays as it is."""
+    folders did, but for what is given anew or was swept, and writes into that folder, whose record stays as it is."""
     given = last_of(arguments, "rescore")
     if given is None or given.startswith("[") or any(argument.startswith("hydra.run.dir=") for argument in arguments):
         return arguments
@@ -330,7 +272,7 @@ def rescore_arguments(arguments: list[str]) -> list[str]:
             raise ValueError(f"rescore={folder}: no evaluation there (no decoding.json); give a folder of evaluate.py")
         arguments = [*but_for(arguments, [], "rescore"), f"rescore={others}"]
     kept = but_for(known, arguments, "resume", "rescore", "target_al")
-    return options_first([*kept, *arguments, f"hydra.run.dir={in_quotes(folder)}", "hydra.output_subdir=null"])
+    return options_first([*kept, *arguments, f"hydra.run.dir={in_quotes(folder)}"])
 
 
 class Terminated(KeyboardInterrupt):
@@ -363,13 +305,11 @@ def user_errors(begun: Path | None = None, sweep: str | None = None) -> Iterator
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            where = error.filename or (footprints[-1].folder if footprints else os.getcwd())
+            where = error.filename or os.getcwd()
             error = OSError(f"no space left on the disk of {where}: make room; resume=FOLDER goes on with a run begun")
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         print(f"error: {error}", file=sys.stderr)
-        for footprint in footprints:
-            footprint.remove()
         sys.exit(2)
     finally:
         if ours:

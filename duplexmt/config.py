@@ -321,10 +321,6 @@ class TrainerConfig:
     num_sanity_val_steps: int  # batches of a validation before the first step
 
     def __post_init__(self) -> None:
-        if any(kind in self.strategy for kind in ("spawn", "fork", "notebook")):
-            raise ValueError(
-                f"trainer.strategy={self.strategy}: its processes hand no trained model back: give trainer.strategy=ddp"
-            )
         check_strategy(self.strategy, self.precision)
         check_precision(self.precision)
         if self.log_every_n_steps < 1:
@@ -399,7 +395,7 @@ class LoggerConfig:
 class TrainSettings:
     """`python train.py`."""
 
-    name: str
+    name: str  # tables call the model so; seeds of one name are one system
     resume: str | None  # folder of a run to go on with
     demonstrate: int  # held-out sentences translated at the end
     system: SystemConfig
@@ -483,7 +479,7 @@ class EvaluateSettings:
     told_length: bool  # tell models with anchor source_length how long each source is, which nobody live can know
     target_al: float | None  # find θ with this AL on the validation pairs, and record it with the model
     claims: bool  # check the claims of the paper's Section VI-B
-    over_seeds: bool  # models that nothing but their weights tells apart as one system: mean and spread
+    over_seeds: bool  # models of one name, trained with several seeds, as one system: mean and spread
     logs: bool  # write hypotheses as SimulEval and OmniSTEval read them, too
     check_overlap: bool  # find test sentences that a model was trained on, or on near repetitions of: scored apart
     source_rate: float  # source characters (or words) a second, for computation-aware latency
@@ -725,7 +721,8 @@ def settings(schema: type, cfg: DictConfig) -> Any:
         ValueError: for a value that breaks its rule, one that is missing, or a setting the schema does not know.
     """
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(cfg))
+        own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(own))
     except ConfigKeyError as error:  # Hydra lets +name=… through
         raise ValueError(f"{error.full_key}: there is no such setting") from error
     missing = OmegaConf.missing_keys(merged)

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from duplexmt.data.tokenizer import token_ids
 from duplexmt.evaluation.decoding import Decoding, Point, TestSet, digest
 from duplexmt.evaluation.translation import tokenise, translate, translate_pairs
+from duplexmt.model_folder.manifest import name_of
 from duplexmt.streaming.events import End, Read, Write
 
 from .helpers import as_pairs, tiny_tokenizer
@@ -44,8 +45,9 @@ SENTENCES = [
 TEST = TestSet("six sentences", [s for s, _ in SENTENCES], [[t] for _, t in SENTENCES], "zh", "en")
 
 
-def point(system="grid", setting=0.5, folder="runs/one/model", model="m1", test=TEST, **options):
-    return Point(system, setting, folder, model, options, digest([model, system, setting, folder, test.digest]))
+def point(system="grid", setting=0.5, folder="runs/one/model", model="m1", test=TEST, name=None, seed=None, **options):
+    key = digest([model, system, setting, folder, test.digest])
+    return Point(system, setting, folder, model, options, key, name or name_of(folder, {}), seed)
 
 
 def system_like(name, setting):

@@ -45,8 +45,7 @@ def test_a_sweep_is_scored_again_as_it_was_but_for_what_was_swept(tmp_path):
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "decoding.json").touch()
     given = [f"rescore={tmp_path}", "claims=false"]
-    folder = [f"hydra.run.dir='{tmp_path}'", "hydra.output_subdir=null"]
-    assert rescore_arguments(given) == [*kept[:-1], *given, *folder]
+    assert rescore_arguments(given) == [*kept[:-1], *given, f"hydra.run.dir='{tmp_path}'"]
 
 
 RANKS = "RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID"

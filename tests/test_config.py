@@ -1,9 +1,9 @@
 """The schema and `conf/`: what composes, what is refused and how, and the paper's own values."""
 
-import os
 import re
 import shutil
 import signal
+import sys
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -16,11 +16,13 @@ from hydra.errors import ConfigCompositionException
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+import train
 from data_prep.arguments import check_arguments, check_names, quote_arguments
 from duplexmt.command_line import (
-    CheckFolder,
-    Footprint,
+    alone_in,
+    check_first,
     follower_arguments,
+    model_name,
     rescore_arguments,
     resume_arguments,
     run_label,
@@ -79,6 +81,9 @@ def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_diff
     }
     hydra = OmegaConf.merge(hydra, job)
     assert run_label(hydra, None) == ("1 policy.lam=1", "lambdas")
+    assert model_name(hydra, "test") == "test policy.lam=1"
+    seeds = OmegaConf.merge(hydra, {"overrides": {"task": [*job["overrides"]["task"], "training.seed=2"]}})
+    assert model_name(seeds, "test") == "test policy.lam=1", "seeds of one name are one system"
     assert run_label(hydra, "mine")[1] == "mine"
     again = {"mode": "RUN", "runtime": {"output_dir": str(sweep / "1")}}
     again["overrides"] = {"task": [*job["overrides"]["task"], f"resume={sweep / '1'}"]}
@@ -86,6 +91,7 @@ def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_diff
     hydra = OmegaConf.merge(hydra, {"mode": "RUN", "runtime": {"output_dir": "runs/builtin-1"}})
     assert run_label(hydra, None) == ("builtin-1", None)
     assert run_label(hydra, "mine") == ("builtin-1", "mine")
+    assert model_name(hydra, "builtin") == "builtin"
 
 
 # --- everything that ships ---------------------------------------------------------------------------------------
@@ -402,9 +408,8 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["system=waitk", "system.k=all"], r"system\.k=all: .*or 'multi': one model trained at every k"),
         ("train", ["system.k=3"], r"system\.k=3: only wait-k has a k; train one by system=waitk system\.k=3"),
         ("train", ["system=waitk", "training.rows=4"], r"training\.rows=4: system=waitk has no rows"),
-        ("train", ["trainer.strategy=ddp_spawn"], r"trainer\.strategy=ddp_spawn: .*trainer\.strategy=ddp$"),
-        ("train", ["trainer.strategy=fsdp_cpu_offload"], r"strategy=fsdp_cpu_offload: give trainer\.strategy=fsdp,"),
-        ("train", ["trainer.strategy=deepspeed_stage_3"], r"strategy=deepspeed_stage_3: .*give trainer\.strategy=fsdp"),
+        ("train", ["trainer.strategy=ddp_spawn"], r"trainer\.strategy=ddp_spawn: must be one of auto, ddp"),
+        ("train", ["trainer.strategy=deepspeed_stage_3"], r"strategy=deepspeed_stage_3: must be one of auto, ddp"),
         (
             "train",
             ["trainer.strategy=fsdp", "trainer.precision=16-mixed"],
@@ -719,7 +724,7 @@ def test_an_evaluation_needs_no_checkpoint_to_be_resumed(tmp_path):
 def test_rescoring_writes_into_the_folder_and_keeps_how_it_was_made(tmp_path):
     (tmp_path / "decoding.json").touch()
     given = [f"rescore={tmp_path}", "quality=neural"]
-    assert rescore_arguments(given) == [*given, f"hydra.run.dir='{tmp_path}'", "hydra.output_subdir=null"]
+    assert rescore_arguments(given) == [*given, f"hydra.run.dir='{tmp_path}'"]
     for elsewhere in ([], ["rescore=null"], [f"rescore=[{tmp_path},b]"], [*given, "hydra.run.dir=b"]):
         assert rescore_arguments(elsewhere) == elsewhere
     with pytest.raises(ValueError, match="rescore=no/such: there is no such folder"):
@@ -732,15 +737,14 @@ def test_scoring_again_keeps_the_settings_of_the_evaluation_but_for_those_given_
         rescore_arguments([f"rescore={run}"])
     (run / "decoding.json").touch()
     assert rescore_arguments([f"rescore={run}", "quality=basic"]) == [
-        "experiment=duplex_results", f"rescore={run}", "quality=basic", f"hydra.run.dir='{run}'",
-        "hydra.output_subdir=null",
+        "experiment=duplex_results", f"rescore={run}", "quality=basic", f"hydra.run.dir='{run}'"
     ]  # fmt: skip
 
 
 def test_a_scoring_of_other_folders_is_done_again_from_those(tmp_path):
     run = started_run(tmp_path / "run", ["rescore=[a,b]", "over_seeds=true", "quality=neural"])
     assert rescore_arguments([f"rescore={run}", "quality=basic"]) == [
-        "over_seeds=true", "quality=basic", "rescore=[a,b]", f"hydra.run.dir='{run}'", "hydra.output_subdir=null",
+        "over_seeds=true", "quality=basic", "rescore=[a,b]", f"hydra.run.dir='{run}'"
     ]  # fmt: skip
 
 
@@ -788,97 +792,81 @@ def test_sigterm_ends_what_can_be_gone_on_with_as_ctrl_c_does(tmp_path, capsys):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-@pytest.mark.parametrize(("name", "setting"), [("on_run_start", "run"), ("on_multirun_start", "sweep")])
-def test_a_folder_that_cannot_be_written_to_is_one_line(tmp_path, capsys, name, setting):
+@pytest.fixture
+def program(monkeypatch):
+    """What `python train.py …` and `python evaluate.py …` refuse before Hydra makes a folder."""
+
+    def check(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [f"{name}.py"])
+        checks = {"train": train.check, "evaluate": lambda job, _: settings(SCHEMAS["evaluate"], job)}
+        check_first(checks[name], list(arguments), CONF)
+
+    return check
+
+
+@pytest.mark.parametrize(("setting", "options"), [("run", []), ("sweep", ["-m"])])
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, program, name, setting, options):
     (tmp_path / "file").touch()
-    for program in ("train", "evaluate"):
-        cfg = composed(program, f"hydra.{setting}.dir='{tmp_path}/file/run'", hydra=True)
-        target = cfg.hydra.callbacks.check_folder._target_
-        assert target == f"{CheckFolder.__module__}.{CheckFolder.__name__}"
-        with pytest.raises(SystemExit) as stopped:
-            getattr(CheckFolder(), name)(config=cfg)
-        assert stopped.value.code == 2
-        expected = f"error: hydra.{setting}.dir={tmp_path}/file/run: cannot be written to (Not a directory); "
-        assert capsys.readouterr().err.startswith(expected)
+    given = f"hydra.{setting}.dir='{tmp_path}/file/run'"
+    with pytest.raises(ValueError, match=rf"hydra.{setting}.dir=.*: cannot be written to \(Not a directory\); "):
+        program(name, *options, given)
+    program(name, *options, given, "--cfg", "job")  # nothing is run
+    program(name, *options, given.replace("file", "none"))
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("kept", ["checkpoints/last.ckpt", "model/duplexmt.json"])
-def test_a_new_training_never_takes_the_folder_of_another(tmp_path, capsys, kept):
-    (tmp_path / kept).parent.mkdir()
-    (tmp_path / kept).touch()
-
-    def start(program, *overrides):
-        folder = f"hydra.run.dir='{tmp_path}'", f"hydra.runtime.output_dir='{tmp_path}'"
-        cfg = composed(program, *overrides, *folder, hydra=True)
-        CheckFolder().on_run_start(config=cfg)
-        CheckFolder().on_job_start(config=cfg)
-
-    with pytest.raises(SystemExit):
-        start("train")
-    assert f"holds a training already ({kept}): go on with resume=" in capsys.readouterr().err
-    start("train", f"resume='{tmp_path}'")
-    start("evaluate")
-
-
-def test_a_sweep_of_trainings_is_refused_before_hydra_writes_over_the_record_of_another(tmp_path, capsys):
-    (tmp_path / "1" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "1" / "checkpoints" / "last.ckpt").touch()
-
-    def start(program, *overrides):
-        CheckFolder().on_multirun_start(composed(program, *overrides, f"hydra.sweep.dir='{tmp_path}'", hydra=True))
-
-    with pytest.raises(SystemExit):
-        start("train")
-    assert "holds a training already (checkpoints/last.ckpt)" in capsys.readouterr().err
-    start("train", "hydra.sweep.subdir='seed-${training.seed}'")  # another folder, as far as can be told
-    start("evaluate")
+def test_a_new_training_never_takes_the_folder_of_another(tmp_path, program, kept):
+    for job in ("1", "lam-1.0"):
+        (tmp_path / job / kept).parent.mkdir(parents=True)
+        (tmp_path / job / kept).touch()
+    told = rf"holds a training already \({kept}\): go on with resume="
+    with pytest.raises(ValueError, match=told):
+        train.check(composed("train"), tmp_path / "1")
+    train.check(composed("train", "resume=it"), tmp_path / "1")
+    sweep = ["-m", f"hydra.sweep.dir='{tmp_path}'", "policy.lam=0.1,1"]
+    for named in ([], ["hydra.sweep.subdir='lam-${policy.lam}'"]):
+        with pytest.raises(ValueError, match=told):
+            program("train", *sweep, *named)
+    program("train", *sweep, "hydra.sweep.subdir='seed-${training.seed}'")
+    program("evaluate", "-m", f"hydra.sweep.dir='{tmp_path}'", "policy.theta=0.1,1")
 
 
-def test_a_refused_job_of_a_named_folder_gives_back_the_record_of_the_training_there(tmp_path):
-    job = tmp_path / "lam-0.1"
-    (job / "checkpoints").mkdir(parents=True)
-    (job / "checkpoints" / "last.ckpt").touch()
-    (job / ".hydra").mkdir()
-    (job / ".hydra" / "overrides.yaml").write_text("- policy.lam=0.1\n", encoding="utf-8")
-    named = [f"hydra.sweep.dir='{tmp_path}'", "hydra.sweep.subdir='lam-${policy.lam}'"]
-    callback = CheckFolder()
-    callback.on_multirun_start(composed("train", *named, hydra=True))
-    (job / ".hydra" / "overrides.yaml").write_text("- another\n", encoding="utf-8")  # as Hydra does
-    with pytest.raises(SystemExit):
-        callback.on_job_start(composed("train", *named, f"hydra.runtime.output_dir='{job}'", hydra=True))
-    assert (job / ".hydra" / "overrides.yaml").read_text(encoding="utf-8") == "- policy.lam=0.1\n"
+@pytest.mark.parametrize(
+    ("name", "swept", "told"),
+    [
+        ("train", ["policy.lam=0.1,-1"], r"policy\.lam=-1"),
+        ("train", ["system=grid,waitk", "system.k=0"], r"system\.k=0"),  # of groups, too
+        ("train", ["experiment=ablation_lambda", "training.betas=[2,0.9]"], r"training\.betas="),
+        ("evaluate", ["policy.theta=0.3,2", "limit=1,2"], r"policy\.theta=2"),
+    ],
+)
+def test_a_sweep_of_which_a_job_has_a_forbidden_value_is_refused_before_the_first(program, name, swept, told):
+    with pytest.raises(ValueError, match=told):
+        program(name, "-m", *swept)
+    program(name, *swept)  # no sweep: Hydra's own words
 
 
-@pytest.mark.parametrize("existed", [True, False])
-def test_a_footprint_takes_back_records_alone(tmp_path, existed):
+@pytest.mark.parametrize(
+    ("found", "left"),
+    [([], False), (["train.log", "train_ddp_process_1.log"], False), (["notes.log"], True), (["metrics/"], True)],
+)
+@pytest.mark.parametrize("sweep", [False, True])
+def test_a_refused_run_leaves_no_folder_but_where_something_is_in_it(tmp_path, monkeypatch, found, left, sweep):
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "new"
-    if existed:
-        folder.mkdir(parents=True)
-        (folder / "notes.log").touch()
-    footprint = Footprint(folder)
-    (folder / ".hydra").mkdir(parents=True)
-    (folder / ".hydra" / "config.yaml").touch()
-    (folder / "train.log").touch()
-    computed = folder / "metrics"
-    computed.touch()
-    footprint.remove()
-    assert {path.name for path in folder.iterdir()} >= {".hydra", "train.log", "metrics"}, "something was computed"
-    computed.unlink()
-    footprint.remove()
-    assert sorted(path.name for path in tmp_path.rglob("*")) == (["new", "notes.log", "runs"] if existed else [])
-
-
-def test_the_record_of_a_run_comes_back_unless_the_run_has_gone_on(tmp_path):
-    record, checkpoint = tmp_path / ".hydra" / "overrides.yaml", tmp_path / "checkpoints" / "last.ckpt"
-    for file in (record, checkpoint):
-        file.parent.mkdir()
-        file.write_text("begun", encoding="utf-8")
-    footprint = Footprint(tmp_path)
-    for expected in ("begun", "now"):
-        record.write_text("now", encoding="utf-8")  # as Hydra does
-        footprint.remove()
-        assert record.read_text(encoding="utf-8") == expected
-        os.utime(checkpoint, ns=(0, 0))
+    folder.mkdir(parents=True)
+    for name in found:
+        (folder / name).mkdir() if name.endswith("/") else (folder / name).touch()
+    if sweep:
+        (folder.parent / "multirun.yaml").touch()
+    config = OmegaConf.create({"hydra": {"job": {"name": "train"}}})
+    monkeypatch.setattr("duplexmt.command_line.HydraConfig.get", lambda: config.hydra)
+    with pytest.raises(ValueError, match="wrong"), alone_in(folder):
+        raise ValueError("wrong")
+    assert (tmp_path / "runs").exists() == folder.exists() == left
+    assert not left or {path.name for path in folder.iterdir()} == {name.rstrip("/") for name in found}
 
 
 def test_only_the_first_process_of_torchrun_has_a_folder_named_by_the_time(monkeypatch):
@@ -887,7 +875,7 @@ def test_only_the_first_process_of_torchrun_has_a_folder_named_by_the_time(monke
     monkeypatch.setenv("RANK", "0")
     assert follower_arguments(given) == given
     monkeypatch.setenv("RANK", "3")
-    assert follower_arguments(named) == [*named, "hydra.output_subdir=null"]
+    assert follower_arguments(named) == named
     hydra = composed("train", *follower_arguments(given), hydra=True).hydra
     assert (hydra.run.dir, hydra.output_subdir) == (".", None)
     assert set(hydra.job_logging.handlers) == {"console"}, "no log file"

@@ -93,7 +93,7 @@ def test_without_a_folder_the_pairs_are_those_of_the_repository(tmp_path, size, 
 def test_the_grids_past_the_paper_are_trained_as_the_papers_but_for_what_their_files_say(tmp_path):
     commands = experiment(tmp_path, SIZE="medium")
     assert differing(commands["grid"], commands["grid-past_paper"]) == {
-        "model.attention", "model.input_attends_output", "model.emit_hidden", "policy.lam",
+        "name", "model.attention", "model.input_attends_output", "model.emit_hidden", "policy.lam",
         "training.lm_cells", "training.emit_loss", "training.emit_learning_rate", "training.rows",
     }  # fmt: skip
     assert differing(commands["grid-past_paper"], commands["grid-after_waitk"]) == {

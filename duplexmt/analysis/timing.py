@@ -25,7 +25,6 @@ import torch
 from ..data.batch import collate
 from ..drawing.table import to_markdown
 from ..evaluation.decoding import Decoding
-from ..evaluation.named import named_apart
 from ..evaluation.scoring import name_points
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..policy.guide import guide
@@ -119,7 +118,7 @@ def timings(
     if model.system != "grid":
         raise ValueError(f"the model that judges must be a grid, not {judge.info['system']}: its heatmap is asked for")
     found = {}
-    names = name_points(named_apart(list(decoding.points.values())))
+    names = name_points(list(decoding.points.values()))
     for label, (key, point) in zip(names, decoding.points.items(), strict=True):
         judged = []
         for record in decoding.sorted(key)[:sentences]:

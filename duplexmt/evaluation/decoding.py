@@ -8,7 +8,7 @@ say, are never taken for those asked for.
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -20,13 +20,12 @@ from data_prep.files import write_whole
 
 from ..decoder.knobs import MULTI_PATH
 from ..metrics.neural import whole_lines
-from ..model_folder.manifest import file_digest, read_manifest
+from ..model_folder.manifest import file_digest, name_of, read_manifest
 from ..streaming.systems import asks_length
-from .recipe import recipe_of
 from .translation import Record
 
 Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement, …; None for offline
-TRAINED_K = "trained k"  # option of a point: the k a wait-k model was trained with
+TRAINED_AS, TRAINED_K = "trained as", "trained k"  # options of a point: system and k its model was trained with
 TOLD = "told length"  # option of a point that asks for its sources' lengths: whether it was told them
 
 DECODING, HYPOTHESES = "decoding.json", "hypotheses.jsonl"
@@ -75,9 +74,10 @@ class Point:
     setting: Setting
     model_folder: str  # resolved, so that `latest` stays the run it was
     model: str  # its fingerprint
-    options: dict[str, Any] = field(default_factory=dict)  # what tells models of one system apart, by name
+    options: dict[str, Any] = field(default_factory=dict)  # how it is run beside the setting, by name
     digest: str = ""
-    recipe: dict[str, Any] = field(default_factory=dict)  # what it was trained with
+    name: str = ""  # of the model (`manifest.name_of`)
+    seed: int | None = None  # of its training, where that is recorded
 
     @property
     def own_model(self) -> bool:
@@ -86,8 +86,9 @@ class Point:
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> "Point":
-        """A point as it was written; those of older evaluations were told lengths, and do not say so."""
-        point = cls(**values)
+        """A point as it was written; those of older evaluations have no names, and were told lengths unsaid."""
+        named = {"name": name_of(values["model_folder"], {})} | values
+        point = cls(**{name: value for name, value in named.items() if name != "recipe"})
         if asks_length(point.system, point.options.get("anchor"), point.options.get(TRAINED_K)):
             point.options.setdefault(TOLD, True)
         return point
@@ -108,33 +109,19 @@ class Point:
         `rule` what an adaptive policy has beside its knob; `told` is of `decoding` what tells points apart. Digests of
         1 and 1.0 differ: it has the one that is `known` from an evaluation that was begun."""
         model, home = model_digest(folder, info), str(folder.resolve())
-        options = telling_apart(info) | dict(rule or {}) | dict(told or {})
+        options = {TRAINED_AS: info["system"]}
+        if (k := info.get("prefix", {}).get("k")) is not None:
+            options[TRAINED_K] = k
+        if "quantize" in info:  # not of the folder: how it was loaded
+            options["quantize"] = info["quantize"]
+        options |= dict(rule or {}) | dict(told or {})
         if "heads" in options:  # not which: those of each training are others
             options["heads"] = "all" if options["heads"] is None else "found"
         spellings = [setting] if setting is None else [setting, float(setting)]
         keys = [digest([model, system, spelt, [*decoding, rule] if rule else decoding]) for spelt in spellings]
         key = next((key for key in keys if key in known), keys[0])
-        return cls(system, setting, home, model, options, key, recipe_of(folder, info))
-
-
-def telling_apart(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The options in which models that are run as one system may differ, by name (the k in use is a setting)."""
-    options = {**info.get("grid", {}), **info.get("prefix", {}), "trained as": info["system"]}
-    if "quantize" in info:  # not of the folder: how it was loaded
-        options["quantize"] = info["quantize"]
-    if info["system"] == "grid":
-        training = info["training"]  # a record, which who saves by Python may leave empty
-        options |= {
-            "λ": info["policy"]["lam"],
-            "LM cells": training.get("lm_cells", "mask"),
-            "EMIT loss": training.get("emit_loss", "mask"),
-            "EMIT weight": training.get("emit_weight", 1.0),
-            "EMIT learning rate": training.get("emit_learning_rate"),
-            "rows": training.get("rows"),
-        }
-    if (k := options.pop("k", None)) is not None:
-        options[TRAINED_K] = k
-    return options
+        seed = info["training"].get("seed")
+        return cls(system, setting, home, model, options, key, name_of(folder, info), seed)
 
 
 def model_digest(folder: Path, info: Mapping[str, Any]) -> str:
@@ -179,11 +166,18 @@ class Decoding:
         self.folder, self.test, self.points, self.complete = folder, test, points, complete
         self.model_folders = model_folders
         self.records: dict[str, dict[int, Record]] = {key: {} for key in points}
+        self.begin: Callable[[], None] = lambda: None
 
     @classmethod
-    def start(cls, folder: Path, test: TestSet, model_folders: Iterable[Path] | None = None) -> "Decoding":
+    def start(
+        cls,
+        folder: Path,
+        test: TestSet,
+        model_folders: Iterable[Path] | None = None,
+        begin: Callable[[], None] = lambda: None,
+    ) -> "Decoding":
         """A new evaluation, or the one that was begun in the folder; the `model_folders` asked for are remembered with
-        its first point, None leaves them as they are.
+        its first point, None leaves them as they are. `begin` is called before a point that was accepted is written.
 
         Raises:
             ValueError: if what was begun there has another test set, or its files are damaged.
@@ -198,7 +192,9 @@ class Decoding:
         known = None if model_folders is None else [str(path) for path in model_folders]
         if not (folder / DECODING).is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            return cls(folder, described, {}, complete=False, model_folders=known)
+            decoding = cls(folder, described, {}, complete=False, model_folders=known)
+            decoding.begin = begin
+            return decoding
         decoding = cls.read(folder)
         if decoding.test["digest"] != test.digest:
             raise ValueError(
@@ -206,7 +202,7 @@ class Decoding:
                 f"{decoding.test['sentences']} sentences) than {test.name} ({len(test.sources)} sentences): "
                 "evaluate into a new folder"
             )
-        decoding.complete = False
+        decoding.complete, decoding.begin = False, begin
         decoding.model_folders = decoding.model_folders if known is None else known
         return decoding
 
@@ -252,6 +248,7 @@ class Decoding:
             ValueError: what `check_fresh` refuses.
         """
         self.check_fresh(point)
+        self.begin()
         self.points[point.digest] = point
         self.records.setdefault(point.digest, {})
         if self.missing(point):

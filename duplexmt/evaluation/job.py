@@ -44,12 +44,18 @@ class Job:
         folder: of the evaluation.
         go_on: whether to take the model folders it was begun with: `latest` may be another run by now.
         data_of: data settings from those that a model folder records: of a split as asked for now, of None as recorded.
+        begin: called before a point that was accepted is written.
     """
 
     def __init__(
-        self, cfg: Any, folder: Path, go_on: bool, data_of: Callable[[Any, str | None], dict[str, Any]]
+        self,
+        cfg: Any,
+        folder: Path,
+        go_on: bool,
+        data_of: Callable[[Any, str | None], dict[str, Any]],
+        begin: Callable[[], None],
     ) -> None:
-        self.cfg, self.folder, self.go_on, self.data_of = cfg, folder, go_on, data_of
+        self.cfg, self.folder, self.go_on, self.data_of, self.begin = cfg, folder, go_on, data_of, begin
         self.device = choose_device(cfg.device)
         self.how: dict[str, Any] = {"max_target_tokens": cfg.policy.max_target_tokens, "adaptive": cfg.adaptive}
         self.how["told_length"] = cfg.told_length
@@ -67,7 +73,7 @@ class Job:
         folders = list(dict.fromkeys([*asked, *begun]))
         load = lru_cache(maxsize=1)(self.load)  # of several models only one is held
         test, held_out_from = self.test_pairs(cfg.split, load(folders[0]), manifests)
-        decoding = Decoding.start(self.folder, test, asked)
+        decoding = Decoding.start(self.folder, test, asked, self.begin)
 
         def points(folder: Path) -> list[Point]:
             wanted = points_of(load(folder), cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals)
@@ -99,7 +105,7 @@ class Job:
         check_told(self.cfg.told_length, [loaded.info])
         test, _ = self.test_pairs("validation", loaded, {model_folder: loaded.info})
         languages = test.source_language, test.target_language
-        decoding = Decoding.start(self.folder, test, [model_folder])
+        decoding = Decoding.start(self.folder, test, [model_folder], self.begin)
 
         def decode(model: ModelFolder, home: Path, system: str, setting: Setting) -> Point:
             point = point_of(test, model, home, system, setting, known=decoding.points, **self.how)

@@ -13,10 +13,9 @@ from .aligned import aligned_rates
 from .alike import read_likeness, relatives_rows, scored_apart
 from .alike import shown as shown_apart
 from .comparing import by_latencies, comparisons, curve_means, curves, verdicts
-from .decoding import DECODING, SCORED, TOLD, TRAINED_K, Decoding, check_models, data_of_models
+from .decoding import DECODING, SCORED, TOLD, TRAINED_AS, TRAINED_K, Decoding, check_models, data_of_models
 from .export import export
-from .named import MOST_NAMED, named_apart
-from .scoring import QUALITY, Scores, differing_options, in_order, latency_rows, name_points, result_rows, score
+from .scoring import QUALITY, Scores, in_order, latency_rows, name_points, result_rows, score
 from .seeds import mean_over_seeds
 from .translation import Record
 
@@ -68,7 +67,7 @@ def write_results(
         resamples: of the bootstrap.
         alignment: what the aligner learns from, see `aligned.aligned_rates`.
         claims: whether to check the claims of Section VI-B.
-        over_seeds: whether models that nothing but their weights and seeds tells apart are one system (`seeds`).
+        over_seeds: whether models of one name, trained with several seeds, are one system (`seeds`).
         logs: whether to write hypotheses for SimulEval and OmniSTEval, too, into `logs/` there.
 
     Returns:
@@ -101,7 +100,7 @@ def write_results(
         entry.row |= scored_apart(*known, lambda chosen: score(chosen, *languages, source_rate=source_rate).row)
     if over_seeds:
         scores = mean_over_seeds(scores)
-    options = give_names(scores)
+    give_names(scores)
     scores = in_order(scores)
 
     drawn = "sentences and of the trainings" if over_seeds else "sentences"
@@ -111,7 +110,6 @@ def write_results(
     if over_seeds:
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
-    notes += options
     notes += dict.fromkeys(LENGTHS[e.point.options[TOLD]] for e in scores if TOLD in e.point.options)
     if logs:
         commands = export(points, records, *languages, source_rate, into / "logs")
@@ -174,13 +172,10 @@ def scored_by_networks(
     return found, notes, troubles
 
 
-def give_names(scores: Sequence[Scores]) -> list[str]:
-    """Name systems and settings so that they are told apart; what a name has no room for, as a note each."""
-    named = named_apart([entry.point for entry in scores])
-    for entry, (system, setting) in zip(scores, name_points(named), strict=True):
+def give_names(scores: Sequence[Scores]) -> None:
+    """Name systems and settings so that they are told apart."""
+    for entry, (system, setting) in zip(scores, name_points([entry.point for entry in scores]), strict=True):
         entry.system, entry.setting = system, setting
-    found = zip(scores, differing_options(named), strict=True)
-    return list(dict.fromkeys(f"{e.system}: {', '.join(options)}" for e, options in found if len(options) > MOST_NAMED))
 
 
 def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
@@ -246,7 +241,7 @@ def by_tokenisation(scores: Sequence[Scores]) -> list[list[Scores]]:
 def _with_kind(entry: Scores) -> dict[str, Any]:
     point, kind = entry.point, entry.point.system
     # The claims are of wait-k models run at the k they were trained with.
-    untrained = point.options.get("trained as") == "offline"
+    untrained = point.options.get(TRAINED_AS) == "offline"
     if kind == "waitk" and (untrained or point.options.get(TRAINED_K, point.setting) != point.setting):
         kind = "waitk, not trained for it"
     return entry.row | {"system": entry.system, "kind": kind, "value": point.setting}

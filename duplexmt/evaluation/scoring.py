@@ -14,8 +14,7 @@ from ..metrics.bootstrap import Array, interval, resample_weights, resampled_mea
 from ..metrics.latency import COMPUTATION_AWARE_METRICS, SENTENCE_METRICS, real_time_factor
 from ..metrics.quality import corpus_statistics
 from ..metrics.units import text_unit
-from .decoding import TOLD, TRAINED_K, Point
-from .named import MOST_NAMED
+from .decoding import TOLD, TRAINED_AS, TRAINED_K, Point
 from .timed import in_tokens, in_units
 from .translation import Record
 
@@ -134,63 +133,52 @@ def calls_a_token(records: Sequence[Record]) -> float | None:
     return float(sum(record["calls"] for record in records) / tokens)
 
 
-SHORT = {  # options as they are written in tables and figures
-    ("attention", "approximate"): "approximate",
-    ("attention", "exact"): "exact",
-    ("input_attends_output", True): "I←O on",
-    ("input_attends_output", False): "I←O off",
-    ("EMIT learning rate", None): "one learning rate",
-    ("words", True): "by words",
-    ("heads", "all"): "all heads",
-    ("heads", "found"): "alignment heads",
-}
+SHORT = {("words", True): "by words", ("heads", "all"): "all heads", ("heads", "found"): "alignment heads"}
+GUARD = "max_target_tokens"
+# Options that a name tells where they differ; older evaluations have options of models, too, whose names tell them.
+RUN_WITH = (TRAINED_AS, "quantize", "certainty", "k_min", "words", "k_max", "alpha", "divergence", "heads", GUARD)
 
 
-def differing_options(points: Sequence[Point]) -> list[list[str]]:
-    """Of each point the options in which models of its system differ, in words."""
-    found = []
-    for point in points:
-        siblings = [other for other in points if other.system == point.system]
-        found.append(
-            [
-                SHORT.get((name, value), f"{name} {value}")
-                for name, value in point.options.items()
-                if any(other.options.get(name) != value for other in siblings)
-                and name not in (TRAINED_K, TOLD)  # `name_points` tells them
-                and not (name == "trained as" and point.system != "waitk")  # multi-path or not is told anyway
-            ]
-        )
-    return found
+def differing_options(point: Point, points: Sequence[Point]) -> list[str]:
+    """The options of a point that others of its system do not share, in words."""
+    options = [(name, point.options[name]) for name in RUN_WITH if name in point.options]
+    siblings = [other.options for other in points if other.system == point.system]
+    return [
+        SHORT.get((name, value), f"{name} {value}")
+        for name, value in options
+        if any(other.get(name) != value for other in siblings)
+        and (name != TRAINED_AS or point.system == "waitk")  # multi-path or not is told anyway
+    ]
 
 
 def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
-    """System and setting of each point as shown; options that models of one system differ in become part of its name,
-    unless they are more than `MOST_NAMED`: then runs tell models apart. What was told lengths always says so, and where
-    anything was, what was not.
+    """System and setting of each point as shown; options in which models of one system are run differently become part
+    of it, and their names where there are several models. What was told lengths always says so, and where anything was,
+    what was not.
 
     Raises:
-        ValueError: for two points that nothing but their model's weights tells apart twice over (one folder twice).
+        ValueError: for one model folder twice.
     """
     shown = []
     lengths = {True: ["told lengths"], False: ["untold lengths"] if any(p.options.get(TOLD) for p in points) else []}
-    for point, options in zip(points, differing_options(points), strict=True):
-        differing = options if len(options) <= MOST_NAMED else []
+    for point in points:
         system, knob = SHOWN[point.system]
         if point.options.get(TRAINED_K) == MULTI_PATH:
             system = f"multi-path {system}"
         setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
         told = lengths[point.options[TOLD]] if TOLD in point.options else []
-        shown.append((" ".join([system, *differing, *told]), setting))
-    # The same kind of model, trained twice, or with more differences than a name has room for: its run tells. A curve
-    # is one model's, but for wait-k.
-    trained: dict[Any, set[str]] = {}
+        shown.append((" ".join([system, *differing_options(point, points), *told]), setting))
+    # Several models: their names tell them apart; those of one name, their folders. A curve is one model's, but for
+    # wait-k.
+    named: dict[Any, dict[str, str]] = {}
     keys = [name if point.own_model else name[0] for name, point in zip(shown, points, strict=True)]
     for key, point in zip(keys, points, strict=True):
-        trained.setdefault(key, set()).add(point.model_folder)
+        named.setdefault(key, {})[point.model_folder] = point.name
     for index, (key, point) in enumerate(zip(keys, points, strict=True)):
-        if len(trained[key]) > 1:
-            run = run_of(point.model_folder, trained[key])
-            shown[index] = (f"{shown[index][0]} ({run})", shown[index][1])
+        if len(named[key]) > 1:
+            alone = [*named[key].values()].count(point.name) == 1
+            name = point.name if alone else run_of(point.model_folder, named[key])
+            shown[index] = (f"{shown[index][0]} ({name})", shown[index][1])
     if len(set(shown)) < len(shown):
         raise ValueError(f"the same system and setting of one model folder is there twice: {sorted(set(shown))}")
     return shown

@@ -1,6 +1,6 @@
 """Several trainings of one system, with different seeds, as one: means, their spread, and a bootstrap over both.
 
-One system are models that differ in nothing that their folders record but seeds (`recipe.recipe_of`).
+One system are models of one name (`train.py name=…`), trained with different seeds.
 
 A bootstrap over sentences says how far a difference may be chance of the test set; trained again with another seed, a
 model differs, too. Here each resample of the sentences draws trainings as well, with replacement, for each system by
@@ -25,7 +25,7 @@ SPREAD = (*QUALITY, "AL")  # columns whose standard deviation over trainings is 
 
 
 def mean_over_seeds(scores: Sequence[Scores]) -> list[Scores]:
-    """One entry for all models that nothing but their weights and seeds tells apart, at each setting.
+    """One entry for all models of one name, at each setting.
 
     Args:
         scores: of single models, each with its `point`.
@@ -34,7 +34,8 @@ def mean_over_seeds(scores: Sequence[Scores]) -> list[Scores]:
         Entries in the order of their first models, without names; `spread` and `models` say what they were made from.
 
     Raises:
-        ValueError: if some settings of a system were decoded with other models than the rest.
+        ValueError: if some settings of a system were decoded with other models than the rest, or two models of one name
+            were trained with one seed, and so differ in more.
     """
     alike: dict[str, list[Scores]] = {}
     for entry in scores:
@@ -97,6 +98,14 @@ def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
         if len(models) < len(entries):
             folders = ", ".join(entry.point.model_folder for entry in entries)
             raise ValueError(f"over_seeds=true: one model is there twice ({folders}); name each once")
+        seeds = {entry.point.seed: entry.point.model_folder for entry in entries if entry.point.seed is not None}
+        for other in (entry.point for entry in entries if entry.point.seed is not None):
+            if seeds[other.seed] != other.model_folder:
+                raise ValueError(
+                    f"over_seeds=true: {other.model_folder} and {seeds[other.seed]} are both named {other.name} and "
+                    f"have training.seed={other.seed}, so they differ in more than the seed: train what is another "
+                    "system under another name, python train.py name=…"
+                )
         if not point.own_model:
             found.setdefault(_kind(point), {}).setdefault(models, f"{point.system} at {point.setting}")
     for sets in found.values():
@@ -109,4 +118,4 @@ def _check_same_models(groups: Sequence[Sequence[Scores]]) -> None:
 
 def _kind(point: Point) -> str:
     """What makes models one system: all but weights, seeds and setting."""
-    return json.dumps([point.system, point.options, point.recipe], sort_keys=True, ensure_ascii=False)
+    return json.dumps([point.system, point.options, point.name], sort_keys=True, ensure_ascii=False)

@@ -110,8 +110,8 @@ def save_model_folder(
     training: dict[str, Any],
     scores: dict[str, float],
     trained_before: list[dict[str, Any]] | None = None,
-    trainings_before: list[dict[str, Any]] | None = None,
     max_shard_size: str | None = None,
+    name: str | None = None,
 ) -> Path:
     """Write a model folder, all or nothing: a folder of that name appears only once it is complete.
 
@@ -125,8 +125,8 @@ def save_model_folder(
         training: settings of its training, for the record.
         scores: validation figures for the model card.
         trained_before: settings of the data its base was trained on, see `trained_on`.
-        trainings_before: settings of these trainings, see `trainings_of`.
         max_shard_size: of a file of weights, such as 40MB; a tensor is never cut up. None for one file.
+        name: what tables call it, and its trainings with other seeds; None for the folder's (`manifest.name_of`).
 
     Raises:
         ValueError: for a size that is none, and a folder of other things in the way.
@@ -163,6 +163,7 @@ def save_model_folder(
     info = {
         "format": FORMAT,
         "duplexmt_version": __version__,
+        **({"name": name} if name else {}),
         **system,
         "adaptation": "lora" if adapted else "full",
         "backbone": backbone,
@@ -172,7 +173,6 @@ def save_model_folder(
         "policy": policy,
         "training": training,
         "trained_before": trained_before or [],
-        "trainings_before": trainings_before or [],
         "scores": scores,
     }
     files = [path for path in sorted(partial.rglob("*")) if path.is_file()]

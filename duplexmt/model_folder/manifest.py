@@ -72,12 +72,10 @@ def trained_on(backbone: str | None) -> list[dict[str, Any]]:
     return [*info.get("trained_before", []), info["data"]]
 
 
-def trainings_of(backbone: str | None) -> list[dict[str, Any]]:
-    """Settings of the trainings whose data `trained_on` tells; empty where an older folder does not record them."""
-    if not (data := trained_on(backbone)):
-        return []
-    info = read_manifest(str(backbone))
-    return [*(info.get("trainings_before") or [{} for _ in data[1:]]), info["training"]]
+def name_of(folder: str | Path, info: Mapping[str, Any]) -> str:
+    """What a model is called: the name it was trained under (`train.py name=…`), of an older folder that of its run."""
+    path = Path(folder).absolute()
+    return info.get("name") or (path.parent if path.name == "model" else path).name
 
 
 def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:

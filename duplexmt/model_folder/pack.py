@@ -62,7 +62,7 @@ def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, larges
         training=info["training"] | {"adaptation": info["adaptation"]},
         scores=info["scores"],
         trained_before=[for_others(data) for data in info["trained_before"]],
-        trainings_before=info.get("trainings_before"),
+        name=info.get("name"),
     )
     write_manifest(into, read_manifest(into) | found_out(info))
     card = into / "README.md"

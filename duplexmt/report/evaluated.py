@@ -8,7 +8,6 @@ from typing import Any
 
 from ..drawing.table import read_json
 from ..evaluation.decoding import DECODING, Decoding, Point, model_digest
-from ..evaluation.named import named_apart
 from ..evaluation.results import evaluations_in
 from ..evaluation.scoring import name_points
 from ..evaluation.translation import Record
@@ -67,7 +66,7 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
         if decoding is None:
             notes.append(f"{part.resolve().name} is not finished: go on with python evaluate.py resume={part}")
             continue
-        names = name_points(named_apart(list(decoding.points.values())))
+        names = name_points(list(decoding.points.values()))
         for (key, point), name in zip(decoding.points.items(), names, strict=True):
             label = " ".join(name).removesuffix(" —")
             evaluated.append(Evaluated(point, label, str(part.resolve()), decoding.sorted(key), decoding.test))

@@ -8,6 +8,7 @@ EMIT_LOSSES = ("mask", "regret")
 LM_CELLS = ("mask", "visits", "drawn_visits")
 SCHEDULES = ("constant", "linear")
 OPTIMIZERS = ("adam", "muon")
+STRATEGIES = ("auto", "ddp", "fsdp", "deepspeed", "deepspeed_stage_1", "deepspeed_stage_2")
 PRECISIONS = ("auto", "32", "16-mixed", "bf16-mixed", "32-true", "16", "bf16")  # the last three: Lightning's aliases
 
 
@@ -85,14 +86,10 @@ def check_precision(precision: str) -> None:
 
 
 def check_strategy(strategy: str, precision: str) -> None:
-    """Raise ValueError for a strategy of Lightning's under which no model could be looked at, or saved, here."""
-    if "fsdp" in strategy and strategy != "fsdp":
-        raise ValueError(f"trainer.strategy={strategy}: give trainer.strategy=fsdp, which is PyTorch's fully_shard")
-    if strategy.startswith("deepspeed_stage_3"):
-        raise ValueError(
-            f"trainer.strategy={strategy}: it shares out the weights themselves, which its checkpoints would scatter; "
-            "give trainer.strategy=fsdp, or deepspeed_stage_2"
-        )
+    """Raise ValueError for a strategy under which no model could be looked at, or saved, here: one whose processes hand
+    none back, or whose checkpoints scatter it."""
+    if strategy not in STRATEGIES:
+        raise ValueError(f"trainer.strategy={strategy}: must be one of {', '.join(STRATEGIES)}")
     if strategy == "fsdp" and precision == "16-mixed":
         raise ValueError(
             "trainer.strategy=fsdp with trainer.precision=16-mixed: each process would scale its gradients by itself; "

@@ -187,10 +187,10 @@ def test_a_judge_that_was_trained_with_the_sentence_before_is_given_it(tmp_path)
 def test_models_of_unlike_trainings_have_the_names_of_the_tables(evaluated):
     decoding, judge = Decoding.read(evaluated / "evaluation"), load_model_folder(evaluated / "grid")
     for number, (key, point) in enumerate(decoding.points.items()):
-        decoding.points[key] = replace(point, recipe={"epochs": number})
+        decoding.points[key] = replace(point, name=str(number), model_folder=f"runs/{number}/model")
     assert [label for label in timings(decoding, judge, 1, 0.5)] == [
-        ("grid epochs 0 told lengths", "θ=0.2"),  # as evaluations that do not say otherwise were
-        ("grid epochs 1 told lengths", "θ=0.9"),
+        ("grid told lengths (0)", "θ=0.2"),  # as evaluations that do not say otherwise were
+        ("grid told lengths (1)", "θ=0.9"),
         ("wait-k told lengths", "k=1"),
         ("offline", "—"),
     ]

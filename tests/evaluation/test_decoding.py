@@ -7,11 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from duplexmt.evaluation.decoding import SCORED, Decoding, TestSet, check_models, model_digest, telling_apart
-from duplexmt.evaluation.named import named_apart
+from duplexmt.evaluation.decoding import SCORED, Decoding, Point, TestSet, check_models, model_digest
 from duplexmt.evaluation.pairs import further_references
-from duplexmt.evaluation.recipe import recipe_of
-from duplexmt.evaluation.scoring import name_points
 from duplexmt.evaluation.translation import tokenise, translate
 
 from ..helpers import tiny_tokenizer
@@ -222,124 +219,37 @@ def test_a_folder_without_evaluation_or_with_a_damaged_one_is_refused(tmp_path):
         Decoding.read(tmp_path)
 
 
-def test_models_are_told_apart_by_their_options_but_not_by_a_setting():
-    training = {"lm_cells": "visits", "emit_loss": "regret", "emit_weight": 0.5, "emit_learning_rate": 0.01}
-    grid = {
-        "system": "grid", "grid": {"softmax": "joint", "emit_hidden": 64}, "policy": {"lam": 0.1}, "training": training
-    }  # fmt: skip
-    assert telling_apart(grid) == {
-        "softmax": "joint", "λ": 0.1, "trained as": "grid", "emit_hidden": 64, "LM cells": "visits",
-        "EMIT loss": "regret", "EMIT weight": 0.5, "EMIT learning rate": 0.01, "rows": None,
-    }  # fmt: skip
-    waitk = {"system": "waitk", "prefix": {"k": 3, "anchor": 0}, "training": {}}
-    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": 3}
-    waitk["prefix"]["k"] = "multi"
-    assert telling_apart(waitk) == {"anchor": 0, "trained as": "waitk", "trained k": "multi"}
-
-
-DATA = {"corpus": "pairs", "path": "a/train.tsv", "segmentation": "tokens", "train_size": 25000, "seed": 1}
-TRAINING = {"learning_rate": 0.001, "optimizer": "adam", "seed": 1, "epochs": 1}
-
-
-def recipe(tmp_path, data=None, training=None, config=None, **info):
-    """The recipe of a model folder that differs from `DATA` and `TRAINING` so."""
-    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 64, **(config or {})}), encoding="utf-8")
-    known = {"adaptation": "full", "backbone": None, "files": {"config.json": 1}}
-    return recipe_of(tmp_path, {**known, "data": DATA | (data or {}), "training": TRAINING | (training or {}), **info})
-
-
-def test_models_are_trained_alike_where_only_seeds_and_what_matters_to_no_model_differ(tmp_path):
-    usual = recipe(tmp_path)
-    assert usual == {
-        "adaptation": "full", "corpus": "pairs", "path": "a/train.tsv", "segmentation": "tokens", "train_size": 25000,
-        "learning_rate": 0.001, "optimizer": "adam", "epochs": 1, "hidden_size": 64,
-    }  # fmt: skip
-    other_seed = {"seed": 2, "typical_source_length": 12, "sample_size": 5, "max_shard_size": "40MB", "snapshots": [1]}
-    held_out = {"seed": 2, "test_path": "x", "validation_size": 5, "licence": "CC0", "context_tokens": 0}
-    assert recipe(tmp_path, held_out, other_seed) == usual
-    bases = [recipe(tmp_path, {"tokenizer": f"runs/seed{seed}/base/model"}) for seed in (1, 2)]
-    assert bases[0] == bases[1]
-    recorded = {"max_steps": -1, "accumulate_grad_batches": 1, "gradient_clip_val": 1.0, "whole_batches": 1}
-    assert recipe(tmp_path, training=recorded) == usual, "as in older folders"
-
-
-def test_two_devices_train_as_one_does_with_twice_the_batch(tmp_path):
-    def trained(size, devices, **data):
-        data, training = {"batch_size": size, **data}, {"whole_batches": devices}
-        return recipe(tmp_path, data, training, trained_before=[DATA | data], trainings_before=[TRAINING | training])
-
-    assert trained(16, 2) == trained(32, 1) != trained(16, 1)
-    assert trained(16, 2, batch_cells=1000) != trained(32, 1, batch_cells=1000), "its budget is of each device"
-
-
-BASE = DATA | {"train_size": 100000, "tokenizer": "runs/seed1/base/model"}
-
-
-def test_bases_tell_models_apart_by_their_data_but_not_by_their_seeds_and_folders(tmp_path):
-    plain, based = recipe(tmp_path), recipe(tmp_path, trained_before=[BASE])
-    assert based == plain | {
-        "base 1 corpus": "pairs", "base 1 path": "a/train.tsv", "base 1 segmentation": "tokens",
-        "base 1 train_size": 100000, "base 1 tokenizer": "model",
-    }  # fmt: skip
-    again = {"seed": 2, "tokenizer": "runs/seed2/base/model", "licence": "CC0", "prepared": "elsewhere"}
-    assert recipe(tmp_path, trained_before=[BASE | again]) == based
-    for other in ({"path": "b/train.tsv"}, {"train_size": 50000}):
-        assert recipe(tmp_path, trained_before=[BASE | other]) != based
-    assert recipe(tmp_path, trained_before=[BASE, DATA]) not in (based, recipe(tmp_path, trained_before=[DATA, BASE]))
-    assert recipe(tmp_path, trained_before=[]) == plain
-
-
-def test_bases_tell_models_apart_by_their_training_but_not_by_its_seed(tmp_path):
-    def based(**base):
-        return recipe(tmp_path, trained_before=[BASE], trainings_before=[TRAINING | base])
-
-    usual = based()
-    assert usual["base 1 learning_rate"] == TRAINING["learning_rate"]
-    assert based(seed=2, max_steps=-1) == usual
-    assert based(learning_rate=0.5) != usual != based(max_steps=7)
-    assert not any(name == "base 1 learning_rate" for name in recipe(tmp_path, trained_before=[BASE])), "older folders"
-
-
-def test_adapters_of_other_modules_have_other_recipes_in_whatever_order_the_modules_are_named(tmp_path):
-    def adapted(*modules):
-        (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "target_modules": modules}), encoding="utf-8")
-        return recipe(tmp_path, files={"adapter_config.json": 1})
-
-    assert adapted("q_proj", "v_proj") == adapted("v_proj", "q_proj") != adapted("q_proj")
+def manifest_of(system, **further):
+    part = {"grid": {"softmax": "joint"}} if system == "grid" else {"prefix": {"k": further.pop("k"), "anchor": 0}}
+    return {"system": system, "files": {}, "backbone": None, "training": {"seed": 3}, **part, **further}
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("system", "info", "name", "options"),
     [
-        {"data": {"segmentation": "characters"}}, {"data": {"context_tokens": 8}}, {"data": {"train_size": 100000}},
-        {"data": {"path": "b/train.tsv"}}, {"data": {"batch_size": 4}}, {"training": {"optimizer": "muon"}},
-        {"training": {"learning_rate": 0.01}}, {"training": {"epochs": 3}},
-        {"training": {"max_steps": 1000}}, {"training": {"accumulate_grad_batches": 4}},
-        {"training": {"gradient_clip_val": "off"}}, {"training": {"whole_batches": 2}},
-        {"config": {"hidden_size": 128}},
-        {"adaptation": "lora"}, {"backbone": "Qwen/Qwen2.5-0.5B"}, {"data": {"some_later_option": "x"}},
+        ("grid", manifest_of("grid", name="paper"), "paper", {"trained as": "grid"}),
+        ("grid", manifest_of("grid", quantize="int8"), "run", {"trained as": "grid", "quantize": "int8"}),
+        ("waitk", manifest_of("waitk", k=3), "run", {"trained as": "waitk", "trained k": 3}),
+        ("waitk", manifest_of("waitk", k="multi"), "run", {"trained as": "waitk", "trained k": "multi"}),
+        ("waitk", manifest_of("offline", k=None, name="all"), "all", {"trained as": "offline"}),
     ],
-    ids=str,
-)  # fmt: skip
-def test_models_trained_with_other_settings_have_other_recipes(tmp_path, changes):
-    assert recipe(tmp_path, **changes) != recipe(tmp_path)
+)
+def test_a_point_has_the_name_of_its_model_or_of_an_older_one_that_of_its_run(tmp_path, system, info, name, options):
+    found = Point.of(system, 1, tmp_path / "run" / "model", info, [])
+    assert (found.name, found.seed, found.options) == (name, 3, options)
+    assert Point.of(system, 1, tmp_path / "run", info, []).name == name
 
 
-def test_names_tell_in_what_recipes_differ_if_that_is_short_and_nothing_else():
-    def named(*recipes):
-        points = [replace(point(folder=str(i)), recipe=recipe) for i, recipe in enumerate(recipes)]
-        apart = named_apart([*points, point("offline", None)])
-        name_points(apart)  # takes them all
-        return [entry.options for entry in apart][:-1]
-
-    usual = {"train_size": 25000, "path": "a/train.tsv", "epochs": 1, "adaptation": "full", "optimizer": "adam"}
-    assert named(usual, usual) == [{}, {}]
-    assert named(usual, usual | {"train_size": 100000}, {}) == [{"train_size": 25000}, {"train_size": 100000}, {}]
-    assert named(usual, usual | {"path": "b/other.tsv"}) == [{"path": "train.tsv"}, {"path": "other.tsv"}]
-    assert named(usual, usual | {"path": "b/train.tsv"}) == [{"path": "a/train.tsv"}, {"path": "b/train.tsv"}]
-    some = {"sources": ["tatoeba", "wmt17"], "further": {"a": 1}}
-    assert named(usual, usual | some) == [{}, {"sources": "tatoeba,wmt17", "further": '{"a": 1}'}]
-    assert named({"corpus": "builtin"}, usual) == [{}, {}], "more than a name can hold: their runs tell"
+def test_the_points_of_an_older_evaluation_have_the_names_of_their_runs(tmp_path):
+    evaluated(tmp_path, [point(folder="runs/old/model", seed=2)])
+    path = tmp_path / "decoding.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    (values,) = content["points"].values()
+    assert (values.pop("name"), values.pop("seed")) == ("old", 2)
+    values["recipe"] = {"optimizer": "adam"}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    (found,) = Decoding.read(tmp_path).points.values()
+    assert (found.name, found.seed) == ("old", None)
 
 
 def test_a_base_outside_of_the_model_folder_is_known_by_its_weights_not_by_its_name(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 import json
 import logging
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -125,11 +124,11 @@ def test_systems_whose_sources_are_other_tokens_are_not_compared_at_equal_latenc
     assert "there is no comparison at equal AL between them" in shown
 
 
-def test_models_trained_with_other_settings_are_named_by_them(tmp_path):
-    points = [replace(point("grid", 0.5, f"none/run{n}/model", f"m{n}"), recipe={"epochs": n}) for n in (1, 3)]
+def test_several_models_of_a_system_are_shown_by_their_names(tmp_path):
+    points = [point("grid", 0.5, f"none/run{n}/model", f"m{n}", name=f"{n} epochs") for n in (1, 3)]
     evaluated(tmp_path, points)
     write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
-    assert [row["system"] for row in rows_of(tmp_path)] == ["grid epochs 1", "grid epochs 3"]
+    assert [row["system"] for row in rows_of(tmp_path)] == ["grid (1 epochs)", "grid (3 epochs)"]
 
 
 def test_claims_are_checked_beside_what_was_found(tmp_path):

@@ -5,7 +5,6 @@ import pytest
 
 from duplexmt.evaluation.scoring import (
     Scores,
-    differing_options,
     in_order,
     latency_rows,
     name_points,
@@ -145,30 +144,20 @@ def test_points_are_named_by_system_and_knob():
     ]  # fmt: skip
 
 
-def test_models_of_one_system_are_told_apart_by_the_options_they_differ_in():
-    points = [point(**{"λ": 0.1, "softmax": "joint"}), point(folder="b", **{"λ": 0.3, "softmax": "joint"})]
-    assert name_points(points) == [("grid λ 0.1", "θ=0.5"), ("grid λ 0.3", "θ=0.5")]
+def test_models_of_one_system_are_told_apart_by_how_they_are_run():
+    points = [point(**{"certainty": 0.5, "k_min": 3}), point(folder="b", **{"k_min": 3})]
+    assert name_points(points) == [("grid certainty 0.5", "θ=0.5"), ("grid", "θ=0.5")]
+    heads = [point("alignatt", 2, heads=heads) for heads in ("all", "found")]
+    assert name_points(heads) == [("AlignAtt all heads", "f=2"), ("AlignAtt alignment heads", "f=2")]
 
 
-def test_options_with_long_names_are_shortened():
-    paper = {"attention": "approximate", "input_attends_output": True}
-    rows = {"attention": "exact", "input_attends_output": False}
-    assert [name for name, _ in name_points([point(**paper), point(folder="b", **rows)])] == [
-        "grid approximate I←O on", "grid exact I←O off"
-    ]  # fmt: skip
-
-
-def test_models_that_differ_in_too_many_options_to_name_are_told_apart_by_their_runs():
-    paper = {"attention": "approximate", "λ": 0.1, "LM cells": "mask", "EMIT learning rate": None}
-    ours = {"attention": "exact", "λ": 0.03, "LM cells": "visits", "EMIT learning rate": 1e-3}
-    points = [point(folder="/r/grid/model", **paper), point(folder="/r/grid-ours/model", **ours)]
+def test_models_are_told_apart_by_their_names_whatever_older_evaluations_record_of_them():
+    paper, ours = {"attention": "approximate", "λ": 0.1}, {"attention": "exact", "λ": 0.03}
+    points = [point(folder="/r/1/model", name="paper", **paper), point(folder="/r/2/model", name="ours", **ours)]
     points.append(point("offline", None))
-    assert [name for name, _ in name_points(points)] == ["grid (grid)", "grid (grid-ours)", "offline"]
-    assert differing_options(points) == [
-        ["approximate", "λ 0.1", "LM cells mask", "one learning rate"],
-        ["exact", "λ 0.03", "LM cells visits", "EMIT learning rate 0.001"],
-        [],
-    ]
+    assert [name for name, _ in name_points(points)] == ["grid (paper)", "grid (ours)", "offline"]
+    points.append(point(folder="/r/3/model", name="ours"))
+    assert [name for name, _ in name_points(points)] == ["grid (paper)", "grid (2)", "offline", "grid (3)"]
 
 
 def test_a_grid_that_decides_by_words_says_so_beside_one_that_does_not():
@@ -176,7 +165,7 @@ def test_a_grid_that_decides_by_words_says_so_beside_one_that_does_not():
     assert [name for name, _ in name_points([point(words=True)])] == ["grid"]
 
 
-def test_models_without_a_difference_are_told_apart_by_their_runs():
+def test_models_without_names_are_told_apart_by_their_runs():
     points = [point(folder="/runs/first/model"), point(folder="/runs/second/model"), point(folder="/runs/b", setting=1)]
     assert name_points(points) == [("grid (first)", "θ=0.5"), ("grid (second)", "θ=0.5"), ("grid (b)", "θ=1")]
     # At other settings, too: a curve is one model's. Of wait-k each k is a model.

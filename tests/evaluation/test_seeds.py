@@ -18,7 +18,7 @@ from .test_results import OPTIONS, rows_of
 B, N = 2000, 400
 
 
-def scores(system, setting, seed, quality, latency=3.0, noise=1.0, **options):
+def scores(system, setting, seed, quality, latency=3.0, noise=1.0, name=None, **options):
     """An entry whose corpus score is the mean of sentences around `quality`."""
     folder = f"runs/{system}{setting}-{seed}/model" if system == "waitk" else f"runs/{system}-{seed}/model"
     sentences = np.random.default_rng(seed).normal(quality, noise, N)
@@ -26,14 +26,15 @@ def scores(system, setting, seed, quality, latency=3.0, noise=1.0, **options):
     weights = resample_weights(N, B)
     row = {"BLEU": quality, "AL": latency, "FRL": None, "cut off": 2 * seed, "sentences": N}
     samples = {"BLEU": weights @ sentences / N, "AL": np.full(B, latency)}
-    return Scores(system, "", row, samples, point=point(system, setting, folder, model=folder, **options))
+    entry = point(system, setting, folder, folder, name=name or system, **options)
+    return Scores(system, "", row, samples, point=entry)
 
 
-def test_one_entry_for_models_that_only_their_weights_tell_apart():
+def test_one_entry_for_models_of_one_name():
     found = mean_over_seeds([
         scores("grid", 0.5, 1, 10.0, 1.0), scores("grid", 0.9, 1, 20.0, 3.0),
         scores("grid", 0.5, 2, 13.0, 2.0), scores("grid", 0.9, 2, 21.0, 4.0),
-        scores("grid", 0.5, 1, 50.0, lam=0.1), scores("waitk", 3, 1, 12.0), scores("waitk", 3, 2, 12.0),
+        scores("grid", 0.5, 1, 50.0, name="mine"), scores("waitk", 3, 1, 12.0), scores("waitk", 3, 2, 12.0),
     ])  # fmt: skip
     assert [(entry.point.system, entry.point.setting, len(entry.models)) for entry in found] == [
         ("grid", 0.5, 2), ("grid", 0.9, 2), ("grid", 0.5, 1), ("waitk", 3, 2)
@@ -119,11 +120,11 @@ def test_a_setting_written_as_a_fraction_is_that_whole_number():
     assert [(entry.point.setting, len(entry.models)) for entry in mean_over_seeds(entries)] == [(0.5, 2), (1, 2)]
 
 
-def test_models_trained_with_other_settings_are_not_trainings_of_one_system():
+def test_models_of_other_names_are_not_trainings_of_one_system():
     """Three seeds of two sizes of the training set: two systems, not one."""
     entries = [scores("grid", 0.5, seed, 10.0 + seed) for seed in range(6)]
     for number, entry in enumerate(entries):
-        entry.point = replace(entry.point, recipe={"train_size": 25000 if number < 3 else 100000, "epochs": 1})
+        entry.point = replace(entry.point, name="few" if number < 3 else "many", seed=number % 3)
     found = mean_over_seeds(entries)
     assert [(entry.row["BLEU"], len(entry.models)) for entry in found] == [(11.0, 3), (14.0, 3)]
 
@@ -144,9 +145,9 @@ def test_models_there_twice_or_at_some_settings_only_are_refused():
 
 def test_an_evaluation_shows_trainings_as_one_system(tmp_path):
     """Two grids of one kind, one offline system; the second training was evaluated apart."""
-    first = [point("grid", theta, "runs/grid-1/model", "m1") for theta in (0.5, 0.9)]
+    first = [point("grid", theta, "runs/grid-1/model", "m1", name="paper") for theta in (0.5, 0.9)]
     evaluated(tmp_path / "a", [*first, point("offline", None, "runs/offline/model", "m3")])
-    evaluated(tmp_path / "b", [point("grid", theta, "runs/grid-2/model", "m2") for theta in (0.5, 0.9)])
+    evaluated(tmp_path / "b", [point("grid", theta, "runs/grid-2/model", "m2", name="paper") for theta in (0.5, 0.9)])
     folders = [tmp_path / "a", tmp_path / "b"]
     apart, _, _ = write_results(folders, tmp_path / "apart", **OPTIONS)
     assert [entry.system for entry in apart] == ["offline", *["grid (grid-1)"] * 2, *["grid (grid-2)"] * 2]
@@ -167,7 +168,7 @@ def test_an_evaluation_shows_trainings_as_one_system(tmp_path):
 
 
 def test_what_has_a_training_of_nothing_but_empty_hypotheses_is_shown_and_not_compared(tmp_path):
-    holds = [point("hold", 0.9, f"runs/offline-{model}/model", model) for model in ("m1", "m2")]
+    holds = [point("hold", 0.9, f"runs/offline-{model}/model", model, name="offline") for model in ("m1", "m2")]
     evaluated(tmp_path, [*holds, point("grid", 0.1, "runs/grid/model", "m3")])  # faster
     nothing = {"text": "", "tokens": [], "token_ends": [], "delays": [], "emit_probabilities": [], "elapsed": []}
     lines = []
@@ -179,9 +180,9 @@ def test_what_has_a_training_of_nothing_but_empty_hypotheses_is_shown_and_not_co
     assert not (tmp_path / "comparisons.json").exists()
 
 
-def test_a_table_over_seeds_names_the_training_in_which_systems_differ(tmp_path):
+def test_a_table_over_seeds_shows_the_names_of_systems(tmp_path):
     entries = [
-        replace(point("grid", theta, f"runs/{size}-{seed}/model", f"m{size}{seed}"), recipe={"train_size": size})
+        point("grid", theta, f"runs/{size}-{seed}/model", f"m{size}{seed}", name=f"on {size}", seed=seed)
         for theta in (0.5, 0.9)
         for size in (25000, 100000)
         for seed in (1, 2)
@@ -189,27 +190,17 @@ def test_a_table_over_seeds_names_the_training_in_which_systems_differ(tmp_path)
     evaluated(tmp_path, entries)
     write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
     assert [(row["system"], row["setting"], row["trainings"]) for row in rows_of(tmp_path)] == [
-        (f"grid train_size {size}", f"θ={theta}", 2) for size in (100000, 25000) for theta in (0.5, 0.9)
+        (f"grid (on {size})", f"θ={theta}", 2) for size in (100000, 25000) for theta in (0.5, 0.9)
     ]  # fmt: skip
 
 
-def test_a_table_lists_the_options_that_its_names_have_no_room_for(tmp_path):
-    """The paper's grid, and one that is unlike it in four options; two trainings of each."""
-    kinds = {
-        "grid": {"attention": "approximate", "λ": 0.1, "LM cells": "mask", "EMIT loss": "mask"},
-        "ours": {"attention": "exact", "λ": 0.03, "LM cells": "visits", "EMIT loss": "regret"},
-    }
-    entries = [
-        replace(point("grid", theta, f"runs/{name}-{seed}/model", f"m{name}{seed}"), options=options)
-        for theta in (0.5, 0.9)
-        for name, options in kinds.items()
-        for seed in (1, 2)
-    ]
-    evaluated(tmp_path, entries)
-    write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
-    assert [(row["system"], row["trainings"]) for row in rows_of(tmp_path)] == [
-        ("grid (grid-1)", 2), ("grid (grid-1)", 2), ("grid (ours-1)", 2), ("grid (ours-1)", 2)
-    ]  # fmt: skip
-    text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert "- grid (ours-1): exact, λ 0.03, LM cells visits, EMIT loss regret\n" in text
-    assert "- grid (ours-1): runs/ours-1/model, runs/ours-2/model\n" in text
+@pytest.mark.parametrize(("seeds", "told"), [((1, 1), True), ((1, 2, 1), True), ((1, 2), False), ((None, None), False)])
+def test_two_models_of_one_name_and_seed_differ_in_more_and_are_refused(seeds, told):
+    entries = [scores("grid", 0.5, number, 10.0) for number in range(len(seeds))]
+    for entry, seed in zip(entries, seeds, strict=True):
+        entry.point = replace(entry.point, seed=seed)
+    if told:
+        with pytest.raises(ValueError, match=r"both named grid and have training\.seed=1, .* train\.py name=…"):
+            mean_over_seeds(entries)
+    else:
+        assert [len(entry.models) for entry in mean_over_seeds(entries)] == [len(seeds)]

@@ -20,7 +20,7 @@ from duplexmt.model_folder.artifact import (
     save_model_folder,
 )
 from duplexmt.model_folder.live import live_engine, live_text
-from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, trainings_of, write_manifest
+from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, write_manifest
 from duplexmt.streaming.live import longest_sentence
 
 from ..helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
@@ -230,11 +230,6 @@ def test_what_bases_were_trained_on_goes_from_each_to_the_models_made_of_it(tmp_
     tuned = save(tmp_path / "tuned", spoken_grid(), backbone=name, trained_before=trained_on(name))
     assert [trained_on(None), trained_on("Qwen/Qwen2.5-0.5B"), trained_on(str(tmp_path))] == [[], [], []]
     assert (trained_on(str(base)), trained_on(str(tuned))) == ([DATA], [DATA, DATA])
-    assert [trainings_of(None), trainings_of(str(tmp_path))] == [[], []]
-    older = trainings_of(str(tuned))
-    again = save(tmp_path / "again", spoken_grid(), backbone=name, trained_before=[DATA], trainings_before=[{"a": 1}])
-    training = read_manifest(base)["training"]
-    assert (trainings_of(name), older, trainings_of(str(again))) == ([training], [{}, training], [{"a": 1}, training])
     assert "- **Its base's data:** pairs.tsv; licence: CC-BY-4.0." in (tuned / "README.md").read_text(encoding="utf-8")
     assert "base's data" not in (base / "README.md").read_text(encoding="utf-8")
 

@@ -73,10 +73,11 @@ def test_deepspeed_is_lightnings_own_where_it_is_installed_and_else_refused(name
 @pytest.mark.parametrize(
     ("strategy", "precision", "message"),
     [
-        ("fsdp_cpu_offload", "32", r"trainer\.strategy=fsdp_cpu_offload: give trainer\.strategy=fsdp,"),
+        ("fsdp_cpu_offload", "32", r"trainer\.strategy=fsdp_cpu_offload: must be one of auto, ddp, fsdp, deepspeed"),
+        ("ddp_notebook", "32", r"trainer\.strategy=ddp_notebook: must be one of auto, ddp, fsdp, deepspeed"),
         ("fsdp", "16-mixed", r"trainer\.precision=16-mixed: .*; give trainer\.precision=bf16-mixed, or 32"),
-        ("deepspeed_stage_3", "32", r"deepspeed_stage_3: .*; give trainer\.strategy=fsdp, or deepspeed_stage_2"),
-        ("deepspeed_stage_3_offload", "32", r"deepspeed_stage_3_offload: .*; give trainer\.strategy=fsdp"),
+        ("deepspeed_stage_3", "32", r"deepspeed_stage_3: must be one of auto, ddp, fsdp"),
+        ("deepspeed_stage_3_offload", "32", r"deepspeed_stage_3_offload: must be one of auto, ddp, fsdp"),
     ],
 )
 def test_strategies_that_would_scatter_the_model_are_refused(strategy, precision, message):
