@@ -11,9 +11,9 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from duplexmt.report.examples import examples
-from duplexmt.report.page import Figure, Report, Results, Table, delays_of, embedded_font, render
+from duplexmt.report.page import Figure, Report, Results, Table, embedded_font, render
 
-from .scripted_viewer import IMAGE, NASTY, SCRIPT, grid, sentence, viewer
+from .scripted_viewer import IMAGE, NASTY, SCRIPT, sentence, viewer
 from .test_examples import RECORDS, record
 
 CURVES = {"train/lm_loss": [(9, 3.0), (19, 2.0)], "validation/AL": [(20, -0.5)], "validation/BLEU": [(20, 30.0)]}
@@ -134,14 +134,15 @@ def test_one_threshold_only_is_a_viewer_with_a_still_slider():
     assert "for 1 value of θ" in text
 
 
-def test_sentences_longer_than_any_picture_are_shown_without():
-    long = record(0, "a " * 300, "a b", source="人" * 250)
-    text = render(Report(title="long", examples=examples([long], "en", 1, systems={"grid": {0: long}})))
-    assert "too long for a picture" in text
-    huge = replace(sentence(), grids=[grid(["人"] * 230, ["a", "b"])] * 3)
-    assert (
-        render(Report(title="long", viewer=viewer(huge))).count("<figcaption><bdi>Loss heatmap of the reference") == 1
-    )
+def test_what_is_written_when_stands_in_a_row_for_each_source_token_and_a_column_for_each_system_or_threshold():
+    both = {"grid": {0: record(0, "a b", "a b", delays=[1, 1, 2])}, "offline": {0: record(0, "c", "a b")}}
+    text = render(Report(title="one", viewer=viewer(), examples=examples([both["grid"][0]], "en", 1, systems=both)))
+    rows = [re.sub(r"<[^>]*>", "|", row) for row in re.findall(r"<tr>.*?</tr>", text)]
+    assert [list(filter(None, row.split("|"))) for row in rows if row.startswith("|||人")][-1:] == [["人", "a "]]
+    assert [list(filter(None, row.split("|"))) for row in rows if row.startswith("|||好")] == [["好", "b", "c"]]
+    (heads,) = (re.findall("θ = [^<]*", row) for row in re.findall(r"<tr>.*?</tr>", text) if "θ = " in row)
+    assert heads == [f"θ = {theta}" for theta in ("0.25", "0.5", "0.75", "1")]
+    assert "tab:infer-process" in text
 
 
 def test_a_viewer_too_large_is_cut_and_says_so(monkeypatch):
@@ -154,11 +155,6 @@ def test_a_picture_too_large_for_outlines_is_a_png(monkeypatch):
     assert ("data:image/svg+xml" in text, "data:image/png" in text) == (True, False)
     monkeypatch.setattr("duplexmt.report.page.MOST_SVG", 1000)
     assert "data:image/png" in render(Report(title="run", curves=CURVES))
-
-
-def test_delays_count_text_tokens_only():
-    early, between, late = (delays_of(way, 3) for way in sentence().ways)
-    assert (early, between, late) == ([1], [1, 2, 3], [3, 3, 3])
 
 
 def test_the_font_holds_the_characters_of_the_page_and_its_licence(nasty):
