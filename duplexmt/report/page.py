@@ -99,7 +99,8 @@ def render(report: Report) -> str:
     if logged:
         picture = drawn(lambda folder: training_figure(report.curves, folder, wanted=panels))
         training = Figure(picture, "Curves over the optimiser steps; the table below has their first and last values.")
-    script = _own("viewer.js") if viewer else ""
+    helper = _own("dom.js").replace("\nexport ", "\n")
+    script = f'"use strict";\n{helper}\n{_own("viewer.js")}' if viewer else ""
     text = _template().render(
         report=report,
         notes=notes,
