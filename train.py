@@ -92,7 +92,8 @@ def run(cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int |
     planner = None if packed is None else planner_of(cfg, tokens)
     datamodule = GridDataModule(prepared, tokens, **batches, seed=seed, rows=cfg.training.rows, planner=planner)
     datamodule.check_validation(trainer)
-    module = module_of(cfg, backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision), tokens)
+    backbone = backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision)
+    module = module_of(cfg, backbone, prepared.tokenizer, tokens)
     compile_layers(cfg, module.model, packed is not None, trainer.strategy.root_device.type)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
@@ -191,10 +192,11 @@ def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -
     return backbone
 
 
-def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
+def module_of(cfg: TrainSettings, backbone: Any, tokenizer: Any, tokens: Any) -> Any:
     """The grid, or a baseline, over a backbone, as a module that trains it."""
     from duplexmt.decoder.model import DecoderModel
     from duplexmt.grid.model import build_grid
+    from duplexmt.policy.words import going_on
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
 
@@ -205,6 +207,8 @@ def module_of(cfg: TrainSettings, backbone: Any, tokens: Any) -> Any:
         names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
         model: Any = build_grid(backbone, **{name: getattr(cfg.model, name) for name in names})
         model.certainty, model.k_min = cfg.policy.certainty or 0.0, cfg.policy.k_min or 0
+        if cfg.policy.words:
+            model.words = going_on(tokenizer, model.causal_lm.config.vocab_size, cfg.data.target_language)
     else:
         model = DecoderModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
     model.recompute(cfg.training.recompute)
@@ -270,7 +274,7 @@ def policy_of(cfg: TrainSettings) -> dict[str, float]:
         return {}
     policy = cfg.policy
     decoding = {"theta": policy.thetas[0], "certainty": policy.certainty or 0.0, "k_min": policy.k_min or 0}
-    return {"lam": policy.lam, **decoding}
+    return {"lam": policy.lam, **decoding, **({"words": True} if policy.words else {})}
 
 
 def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:

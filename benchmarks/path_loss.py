@@ -172,8 +172,9 @@ def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> I
     guided = guide(model, loaded.tokens, batch, lam=0.0)
     probabilities = torch.cat([model.decide(states)[0] for states in guided.hidden.split(256)])
     heatmaps, p_emit = guided.cells.padded(guided.heatmap), guided.cells.padded(probabilities)
-    for heatmap, p, (X, Y) in zip(heatmaps, p_emit, batch.shapes, strict=True):
-        own = model.read_ahead(p[:X, :Y]).tolist()
+    inner = [None] * len(batch.shapes) if guided.inner is None else guided.inner
+    for heatmap, p, within, (X, Y) in zip(heatmaps, p_emit, inner, batch.shapes, strict=True):
+        own = model.read_ahead(p[:X, :Y], within if within is None else within[:Y]).tolist()
         paths = {f"θ={theta:g}": threshold_rows(own, theta) for theta in thetas}
         paths |= {f"k={k}": schedule_rows(k, X, Y) for k in DELAYS} | {WHOLE: [X - 1] * Y}
         for setting, rows in paths.items():

@@ -8,7 +8,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*((?:models|duplexmt)/[^)\s]+)\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*((?:models|duplexmt|tests)/[^)\s]+|CITATION\.cff)\)")
 
 
 def on_config(config: Any) -> Any:
@@ -18,16 +18,16 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages, and leave this file out."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    home = re.sub(r"\]\(docs/", "](", readme).replace("](CONTRIBUTING.md)", "](contributing.md)")
-    files.append(File.generated(config, "index.md", content=home))
-    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    files.append(File.generated(config, "contributing.md", content=contributing))
+    """Add the pages, and leave the programs out."""
+    for name, page in (("README.md", "index.md"), ("CONTRIBUTING.md", "contributing.md")):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        text = text.replace("](docs/", "](").replace("](CONTRIBUTING.md)", "](contributing.md)")
+        files.append(File.generated(config, page, content=text))
     for room in sorted(path.parent.name for path in (ROOT / "duplexmt").glob("*/__init__.py")):
         page = f"# duplexmt.{room}\n\n::: duplexmt.{room}\n"
         files.append(File.generated(config, f"api/{room}.md", content=page))
-    files.remove(files.get_file_from_path("site.py"))
+    for file in [file for file in files if file.src_uri.endswith(".py")]:
+        files.remove(file)
     return files
 
 

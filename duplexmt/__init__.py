@@ -1,10 +1,10 @@
 """duplexmt: simultaneous machine translation with 2D grid attention over a pretrained decoder.
 
-The names in `__all__` are what is promised to stay (docs/python.md); nothing else is. They are loaded when they are
-used, so that `import duplexmt` takes no time.
+The names in `__all__` are what is promised to stay (docs/reference/api.md); nothing else is. They are loaded when they
+are used, so that `import duplexmt` takes no time.
 
 Equations are cited by their label in the paper *Dual-Stream Simultaneous Translation via 2D Grid Attention*;
-`docs/equations.md` maps each label to the function that implements it and the test that proves it.
+`docs/reference/equations.md` maps each label to the function that implements it and the test that proves it.
 """
 
 from importlib import import_module

@@ -27,6 +27,7 @@ from .policy.knobs import (
     check_rows,
     check_run_as,
     check_theta,
+    check_words,
 )
 from .serving.settings import EngineOptions, Limits
 from .training.knobs import check_batch_tokens, check_losses, check_optimisation, check_precision, check_strategy
@@ -37,9 +38,9 @@ class LoraConfig:
     """LoRA, where `model.adaptation=lora` (`tab:train-hparam`)."""
 
     rank: int
-    alpha: int
-    dropout: float
-    target_modules: list[str]
+    alpha: int  # the adapters' outputs are scaled by alpha / rank
+    dropout: float  # of their inputs
+    target_modules: list[str]  # names of linear layers; [all-linear]: all there are
 
 
 @dataclass
@@ -47,13 +48,13 @@ class ModelConfig:
     """Backbone and grid attention."""
 
     backbone: str | None  # Hugging Face name or folder; null: random weights of `architecture`
-    architecture: dict[str, Any] | None
+    architecture: dict[str, Any] | None  # of random weights: settings of a Hugging Face configuration; else null
     adaptation: str  # full: train all weights; lora: LoRA, text head and EMIT head
     lora: LoraConfig
     frozen: str  # LoRA's frozen matrices: auto (as trainer.precision has them) | int8 | int4, by bitsandbytes
     attention: str  # approximate | exact
-    input_attends_output: bool  # I←O
-    softmax: str  # joint | separate
+    input_attends_output: bool  # I←O: whether the source stream attends to the target stream
+    softmax: str  # over the keys of both streams: joint | separate
     anchor: Any  # source_length, a constant position, or visible_length (an ablation)
     emit_hidden: int  # units of a hidden layer in the EMIT head; 0: the paper's linear one
 
@@ -115,8 +116,8 @@ class DataConfig:
     corpus: str  # builtin | pairs | pairs_folder | wmt21_zhen | recorded (evaluate: as the model folder says)
     path: str | None = None  # one corpus, of which validation and test pairs are held out
     train_path: str | None = None  # or a file each
-    validation_path: str | None = None
-    test_path: str | None = None
+    validation_path: str | None = None  # used whole, as test_path is
+    test_path: str | None = None  # evaluate: another test set
     root: str | None = None  # wmt21_zhen: folder of the raw files
     prepared: str | None = None  # folder of what data_prep makes of the files; null: ROOT/prepared
     cleaning: str = "paper"  # a preset of data_prep/conf/cleaning: paper | strict
@@ -124,9 +125,9 @@ class DataConfig:
     exclude: list[str] = field(default_factory=list)  # pairs_folder: patterns of test files, never trained on
     held_out: list[str] = field(default_factory=list)  # pairs_folder: files to hold test_size, validation_size pairs of
     source_field: Any = 0  # column number, or field name (dotted path) of JSONL and data sets
-    target_field: Any = 1
-    source_language: str = "zh"
-    target_language: str = "en"
+    target_field: Any = 1  # likewise
+    source_language: str = "zh"  # of two letters
+    target_language: str = "en"  # likewise
     licence: str = "unknown"  # of the data, for the model card
     tokenizer: str | None = None  # folder or Hugging Face name (a backbone's own); null: a BPE trained on the data
     vocab_size: int = 8000  # of a trained BPE
@@ -136,18 +137,18 @@ class DataConfig:
     context_tokens: int = 0  # of the previous sentence, read before the source and not scored
     context_separator: str = "|||"  # with context_tokens: "previous sentence|||source" in the source column
     source_prefix: str = ""  # read before the text, and not scored
-    target_prefix: str = ""
+    target_prefix: str = ""  # likewise
     max_tokens: int | None = 32  # of either text, without end and seed token
     train_size: int | None = None  # uniform sample; null: all
     joined_tokens: int | None = None  # also train on two short pairs as one, of at most so many tokens; null: on none
     copies: float = 0  # also train on so many pairs for each one with something drawn to be copied (corpus/copies.py)
     train_on_relatives: bool = False  # true: on near repetitions of held-out pairs, too, to repeat an older table
-    validation_size: int = 1000
-    test_size: int = 1000
+    validation_size: int = 1000  # pairs held out
+    test_size: int = 1000  # likewise
     batch_size: int = 16  # pairs, on each device
     batch_cells: int | None = None  # cells (of training.rows alone) on each device, in place of a number of pairs
     batch_tokens: Any = "auto"  # of the list a batch is packed into, in place of either; auto: 8192 on CUDA, else null
-    seed: int = 1
+    seed: int = 1  # of what is held out, drawn and mixed
 
     def __post_init__(self) -> None:
         if self.corpus not in ("builtin", "pairs", "pairs_folder", "wmt21_zhen", "recorded"):
@@ -218,10 +219,11 @@ class DataConfig:
 class PolicyConfig:
     """λ of the path (training), θ of the EMIT head (decoding)."""
 
-    lam: float
+    lam: float  # λ: a larger one writes earlier (the paper: 0.1)
     theta: Any  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
     certainty: float | None  # weight of the next token's certainty beside p(EMIT); null: the model folder's
     k_min: int | None  # source tokens read beyond as many as are written, at least; null: the model folder's
+    words: bool | None  # decisions by words, in training and decoding (policy/words.py); null: the model folder's
     max_target_tokens: int  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
@@ -247,9 +249,9 @@ class PolicyConfig:
 class TrainingConfig:
     """Optimisation."""
 
-    learning_rate: float
-    warmup_steps: int
-    schedule: str  # constant | linear
+    learning_rate: float  # after the warm-up
+    warmup_steps: int  # in which it grows from 0
+    schedule: str  # of the rate after the warm-up: constant | linear (down to 0)
     optimizer: str  # adam | muon (of the layers' matrices; Adam of all else)
     emit_loss: str  # what the EMIT head learns: mask (eq:emit-loss) | regret
     lm_cells: str  # what the language model of a grid learns: mask (eq:lm-loss) | visits | drawn_visits
@@ -257,12 +259,12 @@ class TrainingConfig:
     emit_learning_rate: float | None  # of the EMIT head; null: learning_rate
     dropout: float  # of what embedding, attention and MLP add to the residual stream
     emit_weight: float  # of L_emit in the grid's loss (eq:total-loss: 1)
-    betas: list[float]
+    betas: list[float]  # of Adam
     recompute: str  # in the backward pass: nothing | elementwise | layers (least memory)
     compile: Any  # torch.compile the layers: true, false, or auto: on CUDA, where batches are packed
     sample_size: int  # validation sentences translated for BLEU and AL
-    checkpoint_every_n_steps: int
-    seed: int
+    checkpoint_every_n_steps: int  # from which resume=RUN goes on
+    seed: int  # of initial weights and all that is drawn
     max_shard_size: str | None = None  # of a file of the model folder's weights, such as 40MB; null: one file
 
     def __post_init__(self) -> None:
@@ -303,20 +305,20 @@ class TrainingConfig:
 class TrainerConfig:
     """Passed to `lightning.Trainer` as it stands."""
 
-    accelerator: str
-    devices: Any
-    num_nodes: int
-    strategy: str
-    precision: str
-    max_epochs: int | None
-    max_steps: int
-    accumulate_grad_batches: int
-    gradient_clip_val: float | None
-    check_val_every_n_epoch: int | None
-    val_check_interval: Any
-    log_every_n_steps: int
-    enable_progress_bar: bool
-    num_sanity_val_steps: int
+    accelerator: str  # auto | cpu | gpu
+    devices: Any  # a number of GPUs; on a CPU also "cores": processes that share each batch
+    num_nodes: int  # machines
+    strategy: str  # auto | ddp | fsdp | deepspeed_stage_1 | deepspeed_stage_2
+    precision: str  # auto: bf16-mixed where the machine multiplies faster in bfloat16, else 32; 16-mixed: fp16
+    max_epochs: int | None  # passes over the pairs
+    max_steps: int  # optimiser steps; -1: no limit
+    accumulate_grad_batches: int  # batches of an optimiser step
+    gradient_clip_val: float | None  # largest norm of the gradient; null: as it is
+    check_val_every_n_epoch: int | None  # epochs between two validations; null: as val_check_interval says
+    val_check_interval: Any  # batches, a share of an epoch, or a time between two validations
+    log_every_n_steps: int  # in metrics/
+    enable_progress_bar: bool  # on a terminal; else a line a minute
+    num_sanity_val_steps: int  # batches of a validation before the first step
 
     def __post_init__(self) -> None:
         if any(kind in self.strategy for kind in ("spawn", "fork", "notebook")):
@@ -362,7 +364,7 @@ class ProbesConfig:
     every_n_steps: int  # optimiser steps between two looks, beside the one at the end
     thetas: list[float]  # of a grid model's translations
     max_tokens: int  # longest text of either side, in tokens
-    seed: int
+    seed: int  # of that choice
 
     def __post_init__(self) -> None:
         _check_limit("probes.count", self.count, least=0)
@@ -386,9 +388,9 @@ class ProbesConfig:
 class LoggerConfig:
     """CSV files are always written; W&B on request, offline unless told otherwise."""
 
-    wandb: bool
-    offline: bool
-    project: str
+    wandb: bool  # whether to log to W&B
+    offline: bool  # to a folder, for `wandb sync`
+    project: str  # there
     group: str | None  # of the W&B run; null: the sweep's folder, none for a single run
     artifacts: bool  # whether model and results go to W&B, too
 
@@ -429,6 +431,8 @@ class TrainSettings:
                 )
         if "recorded" in self.policy.thetas:
             raise ValueError("policy.theta=recorded: a model that is still to be trained has none recorded")
+        if self.policy.words:
+            check_words(self.data.target_language)
         if self.training.rows is not None and self.system.name != "grid":
             raise ValueError(
                 f"training.rows={self.training.rows}: system={self.system.name} has no rows: give training.rows=null"
@@ -449,7 +453,7 @@ class QualityConfig:
     """COMET, BLEURT and an aligner, of the metrics environment (`make metrics`); BLEU and chrF are always reported."""
 
     comet: str | None  # checkpoint: a name on the Hugging Face hub or a local folder; null: leave it out
-    bleurt: str | None
+    bleurt: str | None  # likewise
     alignment: str | None  # AR and HR: file of pairs the aligner learns from, or references; null: left out
     environment: str  # folder of the metrics environment
     batch_size: int  # sentences scored at once
@@ -559,7 +563,7 @@ class TranslateSettings:
     any_anchor: bool  # whether another one than that may be asked for
     events: bool  # one JSON line an event
     steps: bool | None  # a line for each source token, with what was written after it; null: on a terminal
-    device: str
+    device: str  # auto, cpu, cuda, …
     quantize: str | None  # int8, on a CPU, or bfloat16; null: weights as they are
 
     def __post_init__(self) -> None:

@@ -17,7 +17,6 @@ from tests.model_folder import test_artifact
 
 from .commands import run, succeeded
 from .helpers import SENTENCES, spoken_grid
-from .test_config import checked
 from .test_experiment import composed, printed
 
 ROOT = Path(__file__).parents[1]
@@ -51,15 +50,11 @@ def in_clone(clone, *arguments, stdin=""):
 
 
 @pytest.mark.slow
-def test_a_fresh_clone_translates_and_reports_and_says_by_which_model(clone):
+def test_a_fresh_clone_translates_and_says_by_which_model(clone):
     done = in_clone(clone, "translate.py", "steps=true", "max_target_tokens=4", stdin=TEXT + "\n")
     assert "model: models/zh-en (the model in the box, as there is no run here)" in done.stderr
     read = "".join(line.split()[0] for line in done.stdout.splitlines() if line.split())
     assert read.startswith("今")
-    done = in_clone(clone, "-m", "duplexmt.report", "--sentence", *SENTENCES[0])
-    assert "model: models/zh-en" in done.stderr
-    assert (clone / "report.html").is_file()
-    assert not (clone / "models" / "zh-en" / "report.html").exists()
 
 
 @pytest.mark.slow
@@ -106,13 +101,6 @@ def test_a_model_in_the_box_is_small_has_its_scores_and_knows_no_path_of_another
 def test_a_model_in_the_box_translates(name, text, words):
     done = succeeded(run("translate.py", f"model_folder='{ROOT / 'models' / name}'", f"text={text}"))
     assert words in done.stdout
-
-
-def test_quantize_is_int8_or_nothing():
-    with pytest.raises(ValueError, match="quantize=int4: must be 'int8' or 'bfloat16', or null"):
-        checked("translate", "quantize=int4")
-    with pytest.raises(ValueError, match="quantize=int4: must be 'int8' or 'bfloat16', or null"):
-        checked("evaluate", "quantize=int4")
 
 
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):

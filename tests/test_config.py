@@ -139,23 +139,16 @@ def test_an_ablation_changes_one_option_of_any_experiment(experiment, option, va
     assert paper["name"] == experiment
 
 
-def test_the_ablation_of_characters_changes_the_segmentation_only():
-    alone = asdict(checked("train", "experiment=ablation_characters"))
-    data = asdict(checked("train").data) | {"segmentation": "characters"}
-    assert alone == asdict(checked("train")) | {"name": "ablation_characters", "data": data}
-
-
 def test_a_sweep_of_an_experiment_is_dormant_without_multirun():
     cfg = composed("train", "experiment=ablation_lambda", hydra=True)
     assert cfg.hydra.sweeper.params == {"policy.lam": "0.01,0.03,0.1,0.3,1"}
     assert checked("train", "experiment=ablation_lambda").policy.lam == checked("train").policy.lam
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local", "submitit_slurm"])
-@pytest.mark.parametrize("name", ["train", "evaluate"])
+@pytest.mark.parametrize(("name", "launcher"), [("train", "submitit_slurm"), ("evaluate", "joblib")])
 def test_sweeps_run_here_in_parallel_or_on_a_cluster_by_configuration(name, launcher):
     cfg = composed(name, f"hydra/launcher={launcher}", hydra=True)
-    assert launcher.partition("_")[0].replace("basic", "Basic") in cfg.hydra.launcher._target_
+    assert launcher.partition("_")[0] in cfg.hydra.launcher._target_
 
 
 def test_the_experiment_of_the_papers_table_asks_for_its_metrics_thresholds_and_claims():
@@ -184,20 +177,6 @@ def test_every_group_option_composes_and_is_accepted(group, option):
         for part in key.split("."):
             found = found[part]
         assert found == value, key
-
-
-def test_values_of_an_experiment_win_over_those_of_its_groups():
-    smoke = OmegaConf.to_container(OmegaConf.load(CONF / "experiment" / "smoke.yaml"))
-    group = OmegaConf.to_container(OmegaConf.load(CONF / "data" / "builtin.yaml"))
-    cfg = checked("train", "experiment=smoke")
-    assert cfg.name == "smoke"
-    for key in ("train_size", "validation_size", "test_size"):
-        assert getattr(cfg.data, key) == smoke["data"][key] != group[key]
-    assert cfg.data.licence == group["licence"], "what an experiment leaves out comes from the group"
-
-
-def test_the_command_line_wins_over_an_experiment():
-    assert checked("train", "experiment=smoke", "trainer.max_epochs=7").trainer.max_epochs == 7
 
 
 def test_the_paper_experiment_holds_every_value_of_table_train_hparam():
@@ -272,14 +251,6 @@ def test_systems_of_the_experiment_differ_in_the_system_alone_and_start_from_the
     assert (base["data"]["exclude"], base["data"]["test_size"]) == (["test-*"], 1000)
     if size == "medium":
         assert grid["data"]["train_size"] == 100_000
-
-
-def test_the_default_grid_is_the_papers_but_for_its_anchor_and_the_default_data_need_no_download():
-    cfg = checked("train")
-    assert (cfg.model.attention, cfg.model.input_attends_output) == ("approximate", True)
-    assert (cfg.model.softmax, cfg.model.anchor) == ("joint", 128)
-    assert (cfg.data.corpus, cfg.data.tokenizer, cfg.model.backbone) == ("builtin", None, None)
-    assert cfg.logger.offline is True
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------
@@ -399,12 +370,6 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         composed("train", "experiment=smoke", folder=conf)
 
 
-@pytest.mark.parametrize("value", ["null", "5", "0.25", "00:00:10:00"])
-def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
-    found = checked("train", f"trainer.val_check_interval={value}").trainer.val_check_interval
-    assert str(found) == {"null": "None"}.get(value, value)
-
-
 @pytest.mark.parametrize(
     ("entry_point", "arguments", "message"),
     [
@@ -420,36 +385,24 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
             r"trainer\.val_check_interval=0\.5: without a rule by epochs give a whole number of batches, or a time",
         ),
         ("train", ["policy.lam=-0.1"], r"policy\.lam=-0\.1: .* at least 0"),
-        ("train", ["policy.lam=inf"], r"policy\.lam=inf: .*finite"),
-        ("train", ["policy.lam=nan"], r"policy\.lam=nan"),
         ("train", ["policy.theta=1.5"], r"policy\.theta=1\.5: .*between 0 and 1"),
-        ("evaluate", ["policy.theta=-0.01"], r"policy\.theta=-0\.01: .*between 0 and 1"),
         ("evaluate", ["policy.theta=[0.5,1.01]"], r"policy\.theta=1\.01: .*between 0 and 1"),
         ("evaluate", ["policy.theta=high"], r"policy\.theta=high: .*a number"),
-        ("evaluate", ["policy.theta=true"], r"policy\.theta=True: .*a number"),
-        ("evaluate", ["policy.theta=null"], r"policy\.theta=None"),
         ("evaluate", ["policy.theta=[]"], r"policy\.theta=\[\]: give one"),
         ("translate", ["theta=1.5"], r"^theta=1\.5: .*between 0 and 1"),
         ("translate", ["max_target_tokens=0"], r"^max_target_tokens=0: must be at least 1"),
         ("translate", ["max_repeats=1"], r"^max_repeats=1: must be at least 2, or null for no guard"),
         ("translate", ["pause=0"], r"^pause=0.0: must be a number of seconds above 0"),
         ("train", ["data.segmentation=words"], r"data\.segmentation='words': must be 'tokens' or 'characters'"),
-        ("train", ["data.context_tokens=-1"], r"data\.context_tokens=-1"),
-        ("evaluate", ["policy.max_target_tokens=0"], r"policy\.max_target_tokens=0: must be at least 1"),
         ("train", ["model.backbone=folder"], r"exactly one of model\.backbone .* and model\.architecture"),
         ("train", ["model.backbone=folder", "model.architecture=null"], r"model\.backbone=folder .*data\.tokenizer=f"),
-        ("train", ["model.architecture=null"], r"exactly one of model\.backbone .* and model\.architecture"),
         ("train", ["model.adaptation=prefix"], r"model\.adaptation='prefix': must be 'full' or 'lora'"),
         ("train", ["system.name=simul"], r"system\.name='simul': .* 'grid', 'waitk' or 'offline'"),
         ("train", ["system=waitk", "system.k=0"], r"system\.k=0: .*at least 1"),
-        ("train", ["system=waitk", "system.k=2.5"], r"system\.k=2\.5: .*a whole number of at least 1"),
         ("train", ["system=waitk", "system.k=all"], r"system\.k=all: .*or 'multi': one model trained at every k"),
-        ("train", ["system=waitk", "system.k=null"], r"system\.k=None: .*at least 1"),
         ("train", ["system.k=3"], r"system\.k=3: only wait-k has a k; train one by system=waitk system\.k=3"),
-        ("train", ["system=offline", "system.k=3"], r"system\.k=3: only wait-k"),
         ("train", ["system=waitk", "training.rows=4"], r"training\.rows=4: system=waitk has no rows"),
         ("train", ["trainer.strategy=ddp_spawn"], r"trainer\.strategy=ddp_spawn: .*trainer\.strategy=ddp$"),
-        ("train", ["trainer.strategy=ddp_fork"], r"trainer\.strategy=ddp_fork: .*trainer\.strategy=ddp$"),
         ("train", ["trainer.strategy=fsdp_cpu_offload"], r"strategy=fsdp_cpu_offload: give trainer\.strategy=fsdp,"),
         ("train", ["trainer.strategy=deepspeed_stage_3"], r"strategy=deepspeed_stage_3: .*give trainer\.strategy=fsdp"),
         (
@@ -462,7 +415,6 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
             ["trainer.strategy=fsdp", "training.optimizer=muon"],
             r"optimizer=muon .*training\.optimizer=adam, or",
         ),
-        ("train", ["model.frozen=int2"], r"model\.frozen='int2': must be one of auto, int8, int4"),
         ("train", ["model.frozen=int4"], r"model\.frozen=int4 .*=full: nothing is frozen; give model\.adaptation=lora"),
         ("train", ["data.corpus=wmt"], r"data\.corpus='wmt': must be"),
         ("train", ["data=pairs"], r"data\.path=FILE"),
@@ -478,27 +430,21 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("train", ["data.path=a.tsv"], r"data\.path=a\.tsv: data=builtin does not read it; .*data=pairs or"),
         ("train", ["data=pairs", "data.path=a", "data.cleaning=strict"], r"data\.cleaning=strict: data=pairs does not"),
         ("train", ["data=wmt21_zhen", "data.root=raw", "data.tokenizer=null"], r"data\.tokenizer to count with"),
-        ("train", ["probes.every_n_steps=0"], r"every_n_steps=0: must be at least 1; for no probes .* probes\.count=0"),
-        ("train", ["probes.count=-1"], r"probes\.count=-1: must be at least 0"),
-        ("train", ["probes.max_tokens=0"], r"probes\.max_tokens=0: must be at least 1"),
         ("train", ["probes.thetas=[]"], r"probes\.thetas=\[\]: give at least one threshold"),
         ("train", ["probes.thetas=[0.5,1.5]"], r"probes\.thetas=1\.5: the EMIT threshold must be a number between"),
-        ("train", ["probes.pairs=[[a]]"], r"probes\.pairs: \['a'\] must be a source and its reference"),
         ("train", ["probes.pairs=[[a,' ']]"], r"probes\.pairs: .* must be a source and its reference, neither of them"),
-        ("train", ["data.max_tokens=0"], r"data\.max_tokens=0: must be at least 1"),
         ("train", ["data=pairs", "data.path=a", "data.source_field=1"], r"data\.target_field=1: a text would be its"),
-        ("train", ["training.seed=-1"], r"training\.seed=-1: must be at least 0"),
         ("train", ["data.context_separator=' ||| '"], r"data\.context_separator=' \|\|\| ': cleaning changes white"),
-        ("train", ["trainer.accumulate_grad_batches=0"], r"trainer\.accumulate_grad_batches=0: must be at least 1"),
-        ("train", ["trainer.check_val_every_n_epoch=0"], r"check_val_every_n_epoch=0: must be at least 1, or null for"),
         *(
             ("train", [f"trainer.val_check_interval={value}"], rf"trainer\.val_check_interval={value}: must be above 0")
             for value in ("0", "0.0", "-5", "nan")
         ),
-        ("train", ["data.train_size=0"], r"data\.train_size=0: must be at least 1"),
-        ("train", ["data.joined_tokens=0"], r"data\.joined_tokens=0: must be at least 1, or null"),
         ("train", ["data.context_tokens=8"], r"data\.context_tokens=8: data=builtin has no sentence before a source"),
         ("train", ["data.joined_tokens=8"], r"data\.joined_tokens=8: the built-in corpus aligns single"),
+        *(
+            ("train", ["data=pairs", "data.path=a", f"data.target_language={code}", "policy.words=true"], rule)
+            for code, rule in (("zh", r"policy\.words=true: no spaces part the words of 'zh'"), ("th", "of 'th'"))
+        ),
         ("train", ["data.copies=0.1"], r"data\.copies=0\.1: the built-in corpus aligns single"),
         (
             "train",
@@ -507,41 +453,21 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ),
         ("train", ["data=pairs", "data.path=a", "data.copies=1.5"], r"data\.copies=1\.5: must be a share of the train"),
         ("train", ["data=pairs", "data.path=a", "data.joined_tokens=33"], r"joined_tokens=33: .*data\.max_tokens=32"),
-        ("train", ["data.batch_size=0"], r"data\.batch_size=0: must be at least 1"),
-        ("train", ["data.batch_cells=0"], r"data\.batch_cells=0: must be at least 1, or null"),
-        ("train", ["data.validation_size=0"], r"data\.validation_size=0: must be at least 1"),
-        ("train", ["training.emit_weight=0"], r"training\.emit_weight=0\.0: must be a finite number above 0"),
-        ("train", ["training.emit_loss=regrett"], r"training\.emit_loss='regrett': must be one of mask, regret"),
-        ("train", ["training.lm_cells=vists"], r"training\.lm_cells='vists': must be one of mask, visits, drawn_v"),
-        ("train", ["training.schedule=lineer"], r"training\.schedule='lineer': must be one of constant, linear"),
-        ("train", ["training.optimizer=mun"], r"training\.optimizer='mun': must be one of adam, muon"),
-        ("train", ["training.learning_rate=-1"], r"training\.learning_rate=-1\.0: must be a finite number above 0"),
-        ("train", ["training.emit_learning_rate=0"], r"training\.emit_learning_rate=0\.0: must be a finite number"),
-        ("train", ["training.warmup_steps=-5"], r"training\.warmup_steps=-5: must be at least 0"),
         ("train", ["training.dropout=1.5"], r"training\.dropout=1\.5: .* at least 0 and below 1"),
         ("train", ["training.rows=4"], r"model\.attention=approximate, .* give training\.rows=null, or model\.att"),
-        ("train", ["model.attention=exactt"], r"model\.attention='exactt': must be one of approximate, exact"),
-        ("train", ["model.softmax=join"], r"model\.softmax='join': must be one of joint, separate"),
         ("train", ["model.anchor=foo"], r"model\.anchor='foo': must be 'source_length' or a position"),
         ("train", ["system=offline", "model.anchor=visible_length"], r"model\.anchor='visible_length': must be 's"),
         ("train", ["model.emit_hidden=-3"], r"model\.emit_hidden=-3: a number of units"),
         ("train", ["model.adaptation=lora", "model.lora.rank=0"], r"model\.lora\.rank=0: must be at least 1"),
         ("train", ["trainer.precision=fp8"], r"trainer\.precision='fp8': .* must be one of auto, 32, 16-mixed"),
-        ("train", ["trainer.gradient_clip_val=-1"], r"trainer\.gradient_clip_val=-1\.0: must be at least 0"),
-        ("train", ["trainer.log_every_n_steps=0"], r"trainer\.log_every_n_steps=0: must be at least 1; to log"),
         ("train", ["data=wmt21_zhen", "data.root=r", "data.cleaning=strickt"], r"data\.cleaning='strickt': must be o"),
-        ("train", ["training.betas=[0.9]"], r"training\.betas=\[0\.9\]: .*two numbers"),
         ("train", ["training.betas=[0.9,1.5]"], r"training\.betas=\[0\.9, 1\.5\]: .*below 1"),
         ("evaluate", ["split=train"], "split='train': must be 'test' or 'validation'"),
-        ("evaluate", ["limit=0"], "limit=0: must be at least 1"),
         ("train", ["policy.theta=recorded"], r"policy\.theta=recorded: a model that is still to be trained"),
-        ("evaluate", ["k=0"], "k=0: must be a whole number of at least 1"),
         ("evaluate", ["k=[3,x]"], "k=x: must be a whole number"),
         ("evaluate", ["agreement=[0]"], "agreement=0: must be a whole number of at least 1"),
         ("evaluate", ["confidence=[0.3,nan]"], "confidence=nan: ρ.* between 0 and 1"),
-        ("evaluate", ["confidence=-0.1"], r"confidence=-0\.1: ρ.* between 0 and 1"),
         ("evaluate", ["lsg=[0]"], "lsg=0: δ.* finite number above 0"),
-        ("evaluate", ["alignatt=[2,-1]"], "alignatt=-1: f.* whole number"),
         ("evaluate", ["hold=[1.5]"], r"hold=1\.5: n.* whole number"),
         ("evaluate", ["hold=[]"], r"hold=\[\]: give at least one value, or hold=null"),
         ("evaluate", ["adaptive.k_max=0"], r"adaptive\.k_max=0: .*k_max at least k_min"),
@@ -549,7 +475,6 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
         ("evaluate", ["target_al=0"], r"target_al=0\.0: the wanted latency must be above 0"),
         ("evaluate", ["source_rate=0"], r"source_rate=0\.0: must be above 0"),
         ("evaluate", ["model_folder=[]"], r"model_folder=\[\]: give the folder"),
-        ("evaluate", ["quality.batch_size=0"], r"quality\.batch_size=0: must be at least 1"),
         ("evaluate", ["quality.resamples=10"], r"quality\.resamples=10: must be at least 100"),
         ("train", ["policy.lam=???"], r"no value for policy\.lam: give it as policy\.lam="),
     ],
@@ -557,6 +482,29 @@ def test_validation_comes_after_batches_a_share_of_an_epoch_or_a_time(value):
 def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point, arguments, message):
     with pytest.raises(ValueError, match=message):
         checked(entry_point, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        ("at least 1", "train probes.every_n_steps=0 probes.max_tokens=0 data.max_tokens=0 data.train_size=0"),
+        ("at least 1", "train data.joined_tokens=0 data.batch_size=0 data.batch_cells=0 data.validation_size=0"),
+        ("at least 1", "train trainer.accumulate_grad_batches=0 trainer.check_val_every_n_epoch=0"),
+        ("at least 1", "train trainer.log_every_n_steps=0"),
+        ("at least 1", "evaluate policy.max_target_tokens=0 limit=0 quality.batch_size=0"),
+        ("at least 0", "train probes.count=-1 training.seed=-1 training.warmup_steps=-5"),
+        ("at least 0", "train trainer.gradient_clip_val=-1"),
+        ("above 0", "train training.learning_rate=-1 training.emit_weight=0 training.emit_learning_rate=0"),
+        ("one of", "train training.emit_loss=regrett training.lm_cells=vists training.schedule=lineer"),
+        ("one of", "train training.optimizer=mun model.attention=exactt model.softmax=join model.frozen=int2"),
+    ],
+)
+def test_a_setting_beyond_its_limit_is_refused_with_the_limit(rule, given):
+    entry_point, *arguments = given.split()
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        with pytest.raises(ValueError, match=rf"^{re.escape(name)}='?{value}.*: must be .*{rule}"):
+            checked(entry_point, argument)
 
 
 @pytest.mark.parametrize(
@@ -574,11 +522,6 @@ def test_folders_knobs_and_thresholds_may_be_one_or_several():
     assert cfg.rivals == {"confidence": [0.5], "lsg": [0.1, 1], "alignatt": [], "hold": []}
     cfg = checked("evaluate", "model_folder=[a,b]", "k=[3,5]", "agreement=[2]")
     assert (cfg.model_folders, cfg.ks, cfg.agreement, cfg.rescored) == (["a", "b"], [3, 5], [2], [])
-
-
-def test_lambda_zero_and_no_limits_are_allowed():
-    cfg = checked("train", "policy.lam=0", "data.max_tokens=null", "data.train_size=null")
-    assert (cfg.policy.lam, cfg.data.max_tokens, cfg.data.train_size) == (0, None, None)
 
 
 # --- settings recorded with a model ------------------------------------------------------------------------------
@@ -692,7 +635,7 @@ def test_options_of_hydra_stand_before_the_settings_of_a_resumed_run_and_a_sweep
         resume_arguments(["-m", f"resume={run}"])
 
 
-@pytest.mark.parametrize("name", ["run (2)", "it's", "läuf 1", "plain"])
+@pytest.mark.parametrize("name", ["run (2)", "it's"])
 def test_a_folder_of_any_name_is_gone_on_with_and_scored_again(tmp_path, name):
     run = started_run(tmp_path / name, [])
     (run / "decoding.json").touch()
@@ -700,17 +643,6 @@ def test_a_folder_of_any_name_is_gone_on_with_and_scored_again(tmp_path, name):
         given = extended(quote_arguments([f"{setting}={run}"]))
         values = {one.key_or_group: one.value() for one in OverridesParser.create().parse_overrides(given)}
         assert values[setting] == values["hydra.run.dir"] == str(run)
-
-
-@pytest.mark.parametrize("arguments", [[], ["policy.lam=0.1"], ["resume=null"], ["resume="]])
-def test_without_resume_arguments_stay_as_they_are(arguments):
-    assert resume_arguments(arguments) == arguments
-
-
-def test_arguments_that_already_name_the_folder_are_not_extended_again(tmp_path):
-    run = started_run(tmp_path / "run", ["policy.lam=0.3"])
-    once = resume_arguments([f"resume={run}"])
-    assert resume_arguments(once) == once
 
 
 def test_resume_into_another_folder_is_refused(tmp_path):
@@ -725,8 +657,6 @@ def test_resume_into_another_folder_is_refused(tmp_path):
         ("text=站在那边。", "text='站在那边。'"),
         ("text=Hello, it's me", "text='Hello, it\\'s me'"),
         ("text='站'", "text='站'"),
-        ("text=[笑]站", "text='[笑]站'"),
-        ("text=a \\ b", "text='a \\ b'"),
         ("text=", "text="),
         ("data.path=语料.tsv", "data.path='语料.tsv'"),
         ("data.path=corpus (1).tsv", "data.path='corpus (1).tsv'"),
@@ -955,18 +885,6 @@ def test_only_the_first_process_of_torchrun_has_a_folder_named_by_the_time(monke
     hydra = composed("train", *follower_arguments(given), hydra=True).hydra
     assert (hydra.run.dir, hydra.output_subdir) == (".", None)
     assert set(hydra.job_logging.handlers) == {"console"}, "no log file"
-
-
-def test_the_traceback_is_there_for_who_asks(monkeypatch):
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    with pytest.raises(ValueError, match="λ is wrong"), user_errors():
-        raise ValueError("λ is wrong")
-
-
-def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch):
-    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
-    with pytest.raises(AssertionError), user_errors():
-        raise AssertionError
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 import importlib
 import re
+import runpy
 import shlex
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from PIL import Image, ImageChops, ImageStat
 
 from data_prep.arguments import quote_arguments
 from duplexmt.config import SCHEMAS, register_schemas, settings
@@ -17,6 +20,7 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
     (ROOT / "docs").rglob("*.md")
 )
 LAB = ROOT / "docs" / "lab"
+FOR_USERS = [path for path in DOCUMENTS if (ROOT / "docs") in path.parents and LAB not in path.parents]
 OF_TODAY = [path for path in DOCUMENTS if LAB not in path.parents]  # the lab book has commands of older commits
 register_schemas()
 
@@ -59,8 +63,45 @@ def test_lines_have_at_most_120_characters(path):
     assert long == []
 
 
-def test_results_have_at_most_200_lines():
-    assert len((ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()) <= 200
+def test_results_are_three_figures_and_a_page():
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 90
+    assert len(re.findall(r"^!\[", text, flags=re.MULTILINE)) == 3
+
+
+def test_the_figures_of_the_results_are_drawn_from_the_tables(tmp_path):
+    drawn = runpy.run_path(str(ROOT / "docs" / "results.py"))["main"](tmp_path)
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert [f"figures/{path.name}" for path in drawn] == re.findall(r"^!\[.*\]\((.*)\)$", text, flags=re.MULTILINE)
+    for path in drawn:
+        kept = Image.open(ROOT / "docs" / "figures" / path.name).convert("L").resize((200, 100))
+        difference = ImageStat.Stat(ImageChops.difference(kept, Image.open(path).convert("L").resize((200, 100))))
+        assert difference.mean[0] < 2, f"{path.name}: python docs/results.py"
+
+
+def test_the_page_of_settings_is_that_of_the_schema():
+    page = runpy.run_path(str(ROOT / "docs" / "settings.py"))["page"]()
+    assert (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8") == page, "python docs/settings.py"
+    for schema in SCHEMAS.values():
+        for entry in fields(schema):
+            assert f"`{entry.name}" in page, entry.name
+
+
+def test_all_pages_for_users_are_in_the_navigation_and_the_lab_is_not():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = {name for name in re.findall(r"[\w/-]+\.md", site) if not re.match(r"api/|index|contributing", name)}
+    assert listed == {str(path.relative_to(ROOT / "docs")) for path in FOR_USERS}
+    assert "docs/lab" not in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", FOR_USERS, ids=name_of)
+def test_pages_for_users_are_short_and_have_no_diary(path):
+    """Commits and scores in running text belong to the lab; scores to tables and figures."""
+    text = without_code(path.read_text(encoding="utf-8"))
+    assert len(text.splitlines()) <= (400 if path.name == "settings.md" else 200), "move what few need"
+    assert not re.search(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7}\b", text), "a commit"
+    prose = re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)
+    assert not re.search(r"\d\.\d+ at (AL )?\d+\.\d", prose), "BLEU at AL"
 
 
 def exists(name):
@@ -79,7 +120,7 @@ def exists(name):
 
 
 def rows_of_equations():
-    lines = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / "reference" / "equations.md").read_text(encoding="utf-8").splitlines()
     rows = [line.strip("|").split("|") for line in lines if line.startswith("|")]
     return [tuple(cell.strip() for cell in row) for row in rows[2:]]
 

@@ -70,6 +70,7 @@ def trained(tmp_path_factory):
 
 def test_training_ends_with_a_model_folder_and_shows_translations(trained):
     folder, done = trained
+    assert done.stderr == "", "no library says anything"
     assert (folder / "model" / "model.safetensors").is_file()
     assert not (folder / "model.partial").exists()
     assert (folder.parent / "latest" / "model").samefile(folder / "model")
@@ -378,17 +379,13 @@ def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trai
     [
         (["train.py", "policy.lamb=0.1"], "error: policy.lamb: there is no such setting"),
         (["train.py", "data.batch_size=many"], "error: data.batch_size=many: must be a whole number"),
-        (["train.py", "policy.lam=-1"], "error: policy.lam=-1.0: "),
         (["train.py", "data=pairs"], "error: data=pairs needs data.path=FILE"),
-        (["train.py", "data=pairs", "data.path=/nope"], "error: no corpus at /nope"),
         (["train.py", "-m", "data=pairs", "data.path=/nope", "policy.lam=0.1,1"], "error: no corpus at /nope"),
         (["train.py", "-m", "policy.lam=0.1,-1"], "error: policy.lam=-1.0: "),
         (["evaluate.py", "-m", "policy.theta=0.3,2", "limit=1,2"], "error: policy.theta=2: "),
-        (["train.py", "trainer.max_epochs=0"], "error: trainer.max_epochs=0: nothing would be trained"),
         (["train.py", "experiment=duplex_results"], "error: experiment=duplex_results gives "),
         (["train.py", "resume=no/such/run"], "error: resume=no/such/run: no run with a checkpoint there"),
         (["evaluate.py", "policy.theta=1.5"], "error: policy.theta=1.5: "),
-        (["evaluate.py", "model_folder=nowhere"], "error: model_folder='nowhere' does not exist"),
         (["evaluate.py", "-m", "model_folder=nowhere", "policy.theta=0.3,0.5"], "error: model_folder='nowhere'"),
         (["translate.py", "theta=high"], "error: theta=high: must be a number, or null"),
         (["translate.py", "model_folder=nowhere"], "error: model_folder='nowhere' does not exist"),
@@ -432,24 +429,6 @@ def test_training_stopped_before_its_first_step_leaves_no_model_and_latest_as_it
     assert os.readlink(tmp_path / "latest") == "earlier"
 
 
-@pytest.mark.parametrize("settings", [["trainer.devices=2"], ["system=offline", "training.max_shard_size=100KB"]])
-def test_what_a_training_says_is_ours(settings, tmp_path, monkeypatch):
-    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))  # its first use
-    small = ["experiment=smoke", "data.train_size=60", "demonstrate=0", f"hydra.run.dir='{tmp_path / 'run'}'"]
-    done = succeeded(run("train.py", *small, *settings, cold="trainer.devices=2" in settings))
-    assert done.stderr == ""
-    begins = ("corpus", "train.", "validation.", "test.", "60 train", "trainer.precision=auto", "step ", "probes: ")
-    assert [line for line in done.stdout.splitlines() if not line.startswith((*begins, "model folder: "))] == []
-
-
-def test_a_text_may_be_given_without_quotes_in_either_language(trained):
-    folder = f"model_folder='{trained[0] / 'model'}'"
-    chinese = succeeded(run("translate.py", folder, "text=我看书。", "steps=true", "max_target_tokens=6"))
-    assert chinese.stdout.startswith("  我")
-    english = succeeded(run("translate.py", folder, "text=Hello, it's \\ me", "max_target_tokens=6"))
-    assert len(english.stdout.splitlines()) == 1
-
-
 # --- several devices, and going on ---------------------------------------------------------------------------------
 
 
@@ -457,7 +436,8 @@ def test_two_devices_share_a_model_and_a_stopped_run_goes_on_from_its_folder(tra
     pairs, folder = trained[0].parent / "pairs.tsv", tmp_path / "run"
     settings = ["training.checkpoint_every_n_steps=1", "training.schedule=constant", "trainer.strategy=fsdp"]
     settings += ["trainer.devices=2", "trainer.max_steps=2", "trainer.log_every_n_steps=1", "demonstrate=0"]
-    succeeded(run("train.py", *small(pairs, *settings, f"hydra.run.dir='{folder}'")))
+    begun = succeeded(run("train.py", *small(pairs, *settings, f"hydra.run.dir='{folder}'")))
+    assert begun.stderr == "", "no library says anything, in either process"
     first = (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8")
     done = succeeded(run("train.py", f"resume={folder}", "trainer.max_steps=4"))
     assert (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8") == first
@@ -493,16 +473,6 @@ def test_a_process_that_torchrun_starts_beside_the_first_leaves_nothing_behind(t
     assert "lam" in done.stderr
 
 
-def test_a_mistake_with_two_devices_is_told_once_and_leaves_no_process(tmp_path):
-    settings = ["data=pairs", "data.path=nothing.tsv", "trainer.accelerator=cpu", "trainer.devices=2"]
-    done = run("train.py", *settings, f"hydra.run.dir='{tmp_path}'")
-    assert done.returncode == 2
-    assert done.stderr.count("error: no corpus at nothing.tsv") == 1
-    assert "Traceback" not in done.stderr
-    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _reads(path, str(tmp_path))]
-    assert not left, "the other process was started, and has to end, too"
-
-
 @pytest.mark.parametrize("when", ["preparing", "training"])
 def test_sigterm_ends_both_processes_of_a_run_and_what_was_trained_is_kept(trained, tmp_path, when):
     folder = tmp_path / "run"
@@ -532,8 +502,6 @@ def test_sigterm_ends_both_processes_of_a_run_and_what_was_trained_is_kept(train
     if when == "training":
         step = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
         assert f"SIGTERM: stopped after step {step}" in errors + (folder / "train.log").read_text(encoding="utf-8")
-        succeeded(run("train.py", f"resume={folder}", f"trainer.max_steps={step + 2}", "demonstrate=0"))
-        assert (folder / "model" / "duplexmt.json").is_file()
 
 
 def _reads(path, text):

@@ -1,6 +1,5 @@
 """Chains of commands as shell scripts (benchmarks/*.sh): what is run, skipped or resumed, and that each is accepted."""
 
-import gzip
 import os
 import shlex
 import signal
@@ -11,8 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-
-from duplexmt.data.builtin import builtin_corpus
 
 from .test_config import checked, leaves
 
@@ -219,7 +216,7 @@ def test_systems_run_side_by_side_once_those_that_they_start_from_are_complete_a
     assert done.stdout.count(": complete") == 11
 
 
-@pytest.mark.parametrize("stage", ["base", "wait3", "evaluation"])
+@pytest.mark.parametrize("stage", ["wait3", "evaluation"])
 def test_a_stage_that_fails_is_named_with_the_end_of_its_log_and_the_same_command_resumes_it(notes, stage):
     done = chain("experiment.sh", FAIL=stage, **notes)
     assert done.returncode != 0
@@ -248,8 +245,8 @@ def test_a_stage_that_was_begun_with_other_settings_is_refused_wherever_its_fold
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("stage", ["base", "wait1"])
-def test_ctrl_c_waits_for_the_checkpoint_of_the_stages_at_work(notes, stage):
+def test_ctrl_c_waits_for_the_checkpoint_of_the_stages_at_work(notes):
+    stage = "wait1"
     command = ["bash", str(ROOT / "benchmarks" / "experiment.sh")]
     free = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), "start_new_session": True}
     begun = subprocess.Popen(command, env=around(notes | {"SLOW": stage}), stderr=subprocess.DEVNULL, **free)
@@ -283,31 +280,3 @@ def test_a_model_is_packed_with_the_scores_of_what_was_packed_and_samples_chosen
         "-m",
         "-m",
     ]
-
-
-@pytest.mark.slow
-def test_a_chain_killed_in_a_training_and_in_the_evaluation_goes_on_to_its_table(tmp_path):
-    pairs = builtin_corpus(1000, 0, 0, seed=1)["train"]
-    (tmp_path / "data").mkdir()
-    with gzip.open(tmp_path / "data" / "grammar.zh-en.tsv.gz", "wt", encoding="utf-8") as file:
-        file.writelines(f"{pair.source}\t{pair.target}\n" for pair in pairs)
-    few = ["data.train_size=300", "data.validation_size=20", "data.test_size=20", "data.vocab_size=1000"]
-    few += ["trainer.max_steps=6", "training.checkpoint_every_n_steps=2", "data.held_out=[grammar]", "data.exclude=[]"]
-    few += ["data.batch_size=2", "trainer.devices=1", f"data.prepared={tmp_path / 'prepared'}"]
-    out = tmp_path / "out"
-    variables = {"OUT": out, "DATA": tmp_path / "data", "SIZE": "mini", "JOBS": 1, "LIMIT": 2, "SYSTEMS": "grid"}
-    command = ["bash", str(ROOT / "benchmarks" / "experiment.sh"), *few]
-    evaluation = out / "evaluation-of-grid-limit-2"
-    for moment in (out / "base" / "checkpoints" / "last.ckpt", evaluation / "decoding.json"):
-        begun = subprocess.Popen(command, env=around(variables), start_new_session=True, stdout=subprocess.DEVNULL)
-        while not moment.exists():
-            time.sleep(0.02)
-            assert begun.poll() is None, (moment, [log.read_text() for log in out.glob("*.log")])
-        os.killpg(begun.pid, signal.SIGKILL)
-        begun.wait()
-    done = chain("experiment.sh", *few, **variables)
-    assert done.returncode == 0, done.stderr
-    assert f"resume='{evaluation}'" in done.stdout.replace("'\\''", "'")
-    table = (evaluation / "results.md").read_text(encoding="utf-8")
-    assert table in done.stdout
-    assert "| grid |" in table

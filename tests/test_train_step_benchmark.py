@@ -46,16 +46,3 @@ def test_memory(last_line):
     assert [row["X"] for row in found["scaling"]] == [8, 16]
     assert found["scaling"][0]["exact_scores"] == 2 * (36 * 8 + 8 * 36)
     assert found["scaling"][0]["approximate_scores"] == 36 + 36 + 2 * 64
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--steps", "0"], "--steps 0: must be at least 1"),
-        (["--pairs", "-3"], "--pairs -3: must be at least 1"),
-    ],
-)
-def test_what_cannot_be_measured_is_said_in_one_sentence(arguments, message, last_line, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        last_line(*arguments)
-    assert message in capsys.readouterr().err

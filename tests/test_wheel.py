@@ -64,18 +64,11 @@ def test_console_scripts_and_examples_run_from_an_installed_wheel(tmp_path, monk
     done = script("evaluate", "-m", *evaluation, "policy.theta=0.5,0.8", "hydra.sweep.dir=sweep")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "sweep" / "results.md").is_file()  # of both jobs
-    done = script("translate", "model_folder=run/model", "theta=0.5", text="我看书。\n")
-    assert done.returncode == 0, done.stderr
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "in.txt").write_text("我看书。\n你喝茶。\n", encoding="utf-8")
-    (tmp_path / "said.tsv").write_text("0.5\t我看书。\n2\t你喝茶。\n", encoding="utf-8")
     shown = script("translate", "model_folder=run/model", text="我看书。\n你喝茶。\n").stdout
     assert example("file_to_file", "run/model", "in.txt", "out.txt") == ""
     assert (tmp_path / "out.txt").read_text(encoding="utf-8") == shown
-    assert example("terminal", "run/model", text="我看书。\n你喝茶。\n") == shown
-    assert example("many_streams", "run/model", "in.txt") == shown
-    assert example("subtitles", "run/model", "said.tsv", "out.srt") == ""
-    assert " --> 00:00:0" in (tmp_path / "out.srt").read_text(encoding="utf-8")
     with serving(monkeypatch) as server:
         assert example("client", server.address, "in.txt") == translated("我看书。\n你喝茶。\n")
     done = script("report", "run", "--results", "sweep/0", "--out", "report.html")

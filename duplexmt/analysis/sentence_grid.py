@@ -27,7 +27,8 @@ def sentence_grid(
 ) -> SentenceGrid:
     """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
 
-    The EMIT probabilities are those that decoding compares with θ (`TwoHeads.decide`, `TwoHeads.read_ahead`).
+    The EMIT probabilities are those that decoding compares with θ (`TwoHeads.decide`, `TwoHeads.read_ahead`), and
+    1 within words where decisions are by words.
 
     Args:
         model: of a grid, in evaluation mode, on its device.
@@ -50,7 +51,7 @@ def sentence_grid(
         source=[names[index] for index in (*source, tokens.end)],
         target=[names[index] for index in (*target, tokens.end)],
         heatmap=guided.heatmap.view(X, Y).tolist(),
-        emit=model.read_ahead(emit.view(X, Y)).tolist(),
+        emit=model.read_ahead(emit.view(X, Y), None if guided.inner is None else guided.inner[0]).tolist(),
         top=[[names[index] for index in row] for row in top.view(X, Y).tolist()],
         y_at=guided.y_at[0].tolist(),
         lam=lam,

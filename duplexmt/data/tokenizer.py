@@ -112,7 +112,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerBase:
 
 @dataclass(frozen=True)
 class StreamTokens:
-    """The tokens both streams need beside the text's own (docs/deviations.md).
+    """The tokens both streams need beside the text's own (docs/reference/deviations.md).
 
     `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored. The last
     `context` tokens of the source prefix stand for the previous sentence: end tokens where there is none.

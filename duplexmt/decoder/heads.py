@@ -21,6 +21,8 @@ class TwoHeads(nn.Module):
     Attributes:
         certainty: weight of the next token's certainty in decoding, see `decide`.
         k_min: lag below which decoding reads, see `read_ahead`.
+        words: which tokens of the vocabulary go on with a word `[vocabulary]`, where decisions are by words
+            (`policy.words`): a word that was begun is finished before more is read. None: each token has its own.
         halved: whether all but the heads is in bfloat16 (`halve`).
         logit_cap: that the backbone's text logits are squashed to lie within, where it does that.
     """
@@ -34,6 +36,8 @@ class TwoHeads(nn.Module):
         self.logit_cap: float | None = getattr(config, "final_logit_softcapping", None)
         self.certainty = 0.0
         self.k_min = 0
+        self.words: Tensor | None
+        self.register_buffer("words", None, persistent=False)
         self.halved = False
 
     @property
@@ -108,17 +112,18 @@ class TwoHeads(nn.Module):
         odds = logits[:, EMIT] - logits[:, WAIT] + self.certainty * (q - torch.log(-torch.expm1(q)))
         return odds.sigmoid(), tokens
 
-    def read_ahead(self, p_emit: Tensor) -> Tensor:
+    def read_ahead(self, p_emit: Tensor, inner: Tensor | None = None) -> Tensor:
         """p(EMIT) of one pair's grid `[X, Y]` as decoding has it with `k_min`: 0 where fewer than so many source tokens
-        more were read than target tokens written, but for the last row, which writes whatever it is.
+        more were read than target tokens written, but for the last row, which writes whatever it is; and as it has it
+        by `words`: 1 of tokens that go on with a word, `inner [Y]`.
 
         Not in the paper, whose policy may write however little was read (`k_min` = 0). With θ = 0 it is wait-k.
         """
-        if not self.k_min:
-            return p_emit
-        x, y = (torch.arange(length, device=p_emit.device) for length in p_emit.shape)
-        early = (x[:, None] + 1 - y < self.k_min) & (x[:, None] < len(x) - 1)
-        return p_emit.masked_fill(early, 0.0)
+        if self.k_min:
+            x, y = (torch.arange(length, device=p_emit.device) for length in p_emit.shape)
+            early = (x[:, None] + 1 - y < self.k_min) & (x[:, None] < len(x) - 1)
+            p_emit = p_emit.masked_fill(early, 0.0)
+        return p_emit if inner is None else p_emit.masked_fill(inner, 1.0)
 
 
 def emit_head(width: int, hidden: int) -> nn.Module:

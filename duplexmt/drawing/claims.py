@@ -1,7 +1,7 @@
 """The claims of Section VI-B beside what an evaluation found.
 
-The paper's AL is taken as AL_all (docs/deviations.md). A claim that cannot be checked, because a system or a metric is
-missing, says so; none is passed over.
+The paper's AL is taken as AL_all (docs/reference/deviations.md). A claim that cannot be checked, because a system or a
+metric is missing, says so; none is passed over.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHARACTERS = 80  # of a legend fit below a panel
+LATENCIES = {
+    "AL": "AL (model tokens)",
+    "YAAL": "YAAL (model tokens)",
+    "SWF": "SWF (% of tokens written before the source ends)",
+    "AL c/w": "AL (characters or words)",
+    "YAAL c/w": "YAAL (characters or words)",
+    "SWF c/w": "SWF (% of words written before the source ends)",
+}
 BESIDE = [(x, y) for y in (-9, 3, -16, 10, -23, 17) for x in (4, -4)]  # places of a name around its point, in points
 
 
@@ -34,17 +42,32 @@ def pareto_figure(
         return style.save(_panels(curves, metrics), folder, "pareto", dpi=160, formats=("pdf", *style.FORMATS))
 
 
-def _panels(curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str]) -> "Figure":
+def latencies_figure(curves: Mapping[str, Sequence[Mapping[str, Any]]], metric: str, folder: Path) -> list[Path]:
+    """Write `latencies.pdf`, `.svg` and `.png`: one quality metric against AL, YAAL and SWF (more of it is earlier: its
+    axis runs from right to left), in model tokens above, in the field's units below. A point without a latency is left
+    out of its panel; arguments as of `pareto_figure`."""
+    names = [name for name in LATENCIES if any(name in point for points in curves.values() for point in points)]
+    with style.figure_style():
+        figure = _panels(curves, [metric] * len(names), names, columns=3)
+        return style.save(figure, folder, "latencies", dpi=160, formats=("pdf", *style.FORMATS))
+
+
+def _panels(
+    curves: Mapping[str, Sequence[Mapping[str, Any]]],
+    metrics: Sequence[str],
+    latencies: Sequence[str] | None = None,
+    columns: int = 2,
+) -> "Figure":
     from matplotlib.figure import Figure  # without pyplot: no windows, no global state
 
-    columns = min(2, len(metrics))
+    columns = min(columns, len(metrics))
     rows = -(-len(metrics) // columns)
     figure = Figure(figsize=(5.2 * columns, 4.2 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes in panels[len(metrics) :]:
         axes.set_axis_off()
-    for axes, metric in zip(panels, metrics, strict=False):
-        draw_curves(axes, curves, metric)
+    for axes, metric, latency in zip(panels, metrics, latencies or ["AL"] * len(metrics), strict=False):
+        draw_curves(axes, curves, metric, latency)
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
@@ -73,24 +96,29 @@ def separate_names(figure: "Figure") -> None:
             taken.append(text.get_window_extent())
 
 
-def draw_curves(axes: "Axes", curves: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> None:
+def draw_curves(
+    axes: "Axes", curves: Mapping[str, Sequence[Mapping[str, Any]]], metric: str, latency: str = "AL"
+) -> None:
     """Draw one panel: a line for each system, its settings written beside the points."""
     for index, (system, unsorted) in enumerate(curves.items()):
         points = sorted(
-            (point for point in unsorted if point.get(metric) is not None), key=lambda point: point["AL"][0]
+            (point for point in unsorted if point.get(metric) is not None and point.get(latency) is not None),
+            key=lambda point: point[latency][0],
         )
         if not points:
             continue
-        x, y = ([point[name][0] for point in points] for name in ("AL", metric))
+        x, y = ([point[name][0] for point in points] for name in (latency, metric))
         axes.errorbar(
-            x, y, xerr=_errors(points, "AL"), yerr=_errors(points, metric), **style.line(index),
+            x, y, xerr=_errors(points, latency), yerr=_errors(points, metric), **style.line(index),
             marker=style.MARKERS[index % len(style.MARKERS)], markersize=5, linewidth=1.2, elinewidth=0.7, capsize=2,
             label=style.shown(system),
         )  # fmt: skip
         for place, settings in _named(points, x, y).items():
             text = style.shown(", ".join(sorted(settings)))
             axes.annotate(text, place, xytext=BESIDE[0], textcoords="offset points", fontsize=7)
-    axes.set_xlabel("AL (model tokens)")
+    axes.set_xlabel(LATENCIES[latency])
+    if latency.startswith("SWF"):
+        axes.invert_xaxis()
     axes.set_ylabel(metric)
     axes.grid(alpha=0.3, linewidth=0.5)
 

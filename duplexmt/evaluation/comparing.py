@@ -1,6 +1,6 @@
 """Systems against each other: at equal latency, as curves, and a number for each curve."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -9,12 +9,15 @@ import numpy as np
 from ..metrics.bootstrap import Array, envelope_mean, interval, paired_p_value, quality_at_latency, shared_range
 from .scoring import QUALITY, Scores
 
+LATENCIES = ("AL", "YAAL", "SWF")  # by all of which one is ahead, or is not
+AHEAD, LEVEL, BEHIND, OPEN = "ahead", "level", "behind", "open"
 
-def comparisons(scores: Sequence[Scores]) -> list[dict[str, Any]]:
-    """Systems against each other at matched AL: paired bootstrap over the sentences.
+
+def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str, Any]]:
+    """Systems against each other at matched AL, or another latency: paired bootstrap over the sentences.
 
     For each point of the system with fewer points, the other system's quality is interpolated between its own points
-    at that point's AL, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
+    at that point's latency, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
     at its fastest, there is nothing to compare.
     """
     systems = _by_system(scores)
@@ -22,29 +25,99 @@ def comparisons(scores: Sequence[Scores]) -> list[dict[str, Any]]:
     rows = []
     for first, second in combinations(names, 2):
         for other, metric in product(systems[second], QUALITY):
-            if all({metric, "AL"} <= entry.samples.keys() for entry in [*systems[first], other]):
-                rows.append(_compare(systems[first], other, metric))
+            if all({metric, latency} <= entry.samples.keys() for entry in [*systems[first], other]):
+                rows.append(_compare(systems[first], other, metric, latency))
     return [row for row in rows if row is not None]
 
 
-def _compare(curve: Sequence[Scores], other: Scores, metric: str) -> dict[str, Any] | None:
-    wanted = other.samples["AL"]
-    found = quality_at_latency(_resampled(curve, "AL"), _resampled(curve, metric), wanted)
+def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) -> dict[str, Any] | None:
+    curve, at = [entry for entry in curve if entry.row[latency] is not None], other.row[latency]
+    if not curve or at is None:
+        return None
+    # More words written before the source ends is less latency.
+    slower = -1.0 if latency.startswith("SWF") else 1.0
+    wanted = slower * other.samples[latency]
+    found = quality_at_latency(slower * _resampled(curve, latency), _resampled(curve, metric), wanted)
     chance = _chance(found - other.samples[metric])
-    at = other.row["AL"]
-    value = quality_at_latency(_measured(curve, "AL"), _measured(curve, metric), np.array([at]))
-    if chance["p"] is None or np.isnan(value[0]):  # out of reach, or without an AL in some resample
+    value = quality_at_latency(slower * _measured(curve, latency), _measured(curve, metric), np.array([slower * at]))
+    if chance["p"] is None or np.isnan(value[0]):  # out of reach, or without a latency in some resample
         return None
     return {
         "system": curve[0].system,
         "against": f"{other.system} {other.setting}".removesuffix(" —"),
-        "AL": at,
+        latency: at,
         "metric": metric,
         "score": float(value[0]),
         "other": other.row[metric],
         "difference": float(value[0]) - other.row[metric],
         **chance,
     }
+
+
+def by_latencies(scores: Sequence[Scores], unit: str = "") -> list[dict[str, Any]]:
+    """`comparisons` at each of `LATENCIES`, in model tokens or, with unit " c/w", in the field's units.
+
+    Returns:
+        A row for each comparison and latency; `which` is ahead or behind where the interval lies on one side of 0, else
+        level. Beside YAAL it says of how many of the sentences the point compared with has one.
+    """
+    rows, point = [], _by_name(scores)
+    for name in LATENCIES:
+        for row in comparisons(scores, name + unit):
+            which = AHEAD if row["low"] > 0 else BEHIND if row["high"] < 0 else LEVEL
+            told = {"system": row["system"], "against": row["against"], "metric": row["metric"]}
+            kept = {name: row[name] for name in ("difference", "low", "high", "p")}
+            known = point[row["against"]].row.get(f"YAAL %{unit}") if name == "YAAL" else None
+            at = {"latency": name + unit, "at": row[name + unit], "% of sentences": known}
+            rows.append(told | at | kept | {"which": which})
+    return rows
+
+
+def _by_name(scores: Sequence[Scores]) -> dict[str, Scores]:
+    """Entries as the column `against` names them."""
+    return {f"{entry.system} {entry.setting}".removesuffix(" —"): entry for entry in scores}
+
+
+def verdicts(scores: Sequence[Scores], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One sentence for each pair of systems: where one is ahead of the other by all of `LATENCIES`, where it is behind
+    by all, and where neither, by the first of `QUALITY` there is. Of a grid and another system, the grid's.
+
+    Args:
+        scores: of systems whose latencies can be compared.
+        rows: of these, by `by_latencies`.
+    """
+    metric = next((name for name in QUALITY if all(name in entry.samples for entry in scores)), None)
+    systems, of_point = _by_system(scores), _by_name(scores)
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row["metric"] == metric:
+            found.setdefault((row["system"], row["against"]), []).append(row["which"])
+    sentences: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for (curve, against), which in found.items():
+        other = of_point[against]
+        flipped = _is_grid(other) and not _is_grid(systems[curve][0])
+        one = OPEN if len(which) < len(LATENCIES) else which[0] if len(set(which)) == 1 else LEVEL
+        one = {AHEAD: BEHIND, BEHIND: AHEAD}.get(one, one) if flipped else one
+        pair = (other.system, curve) if flipped else (curve, other.system)
+        sentences.setdefault(pair, {}).setdefault(one, []).append(other.setting)
+    unit = " c/w" if any(row["latency"].endswith(" c/w") for row in rows) else ""
+    return [_sentence(*pair, where, metric, unit) for pair, where in sentences.items()]
+
+
+def _is_grid(entry: Scores) -> bool:
+    return entry.point is not None and entry.point.system == "grid"
+
+
+def _sentence(system: str, other: str, where: Mapping[str, Sequence[str]], metric: str | None, unit: str) -> str:
+    """Such as "grid against wait-k, BLEU at equal AL, YAAL, SWF: ahead by all three at k=1, k=3; behind …"."""
+    words = {
+        AHEAD: "ahead by all three",
+        LEVEL: "neither ahead nor behind by all three",
+        BEHIND: "behind by all three",
+        OPEN: "not to be compared by all three",
+    }
+    places = [f"{words[which]} at {', '.join(where[which])}".removesuffix(" at —") for which in words if which in where]
+    return f"{system} against {other}, {metric} at equal {', '.join(LATENCIES)}{unit}: {'; '.join(places)}"
 
 
 def _chance(differences: Array) -> dict[str, Any]:
@@ -119,14 +192,14 @@ def _resampled(curve: Sequence[Scores], column: str) -> Array:
 
 
 def curves(scores: Sequence[Scores]) -> dict[str, list[dict[str, Any]]]:
-    """For the figure: each system's points with quality, AL and their 95 % intervals, by name."""
+    """For the figure: each system's points with quality, latencies and their 95 % intervals, by name."""
     found: dict[str, list[dict[str, Any]]] = {}
     for entry in scores:
         if entry.row["AL"] is None:
             continue  # nothing but empty hypotheses
         point: dict[str, Any] = {"setting": entry.setting}
-        for name in ("AL", *QUALITY):
-            if name in entry.row:
+        for name in (*LATENCIES, *(f"{name} c/w" for name in LATENCIES), *QUALITY):
+            if entry.row.get(name) is not None:
                 point[name] = (entry.row[name], interval(entry.samples[name]) if name in entry.samples else None)
         found.setdefault(entry.system, []).append(point)
     return found

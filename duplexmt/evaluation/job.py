@@ -117,7 +117,9 @@ class Job:
                 decode(model, home, system, setting)
         decoding.finish()
         what = {"theta": found.theta, "certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
-        what |= {"AL": round(found.al, 4)} | ({"told_length": True} if self.cfg.told_length else {})
+        what |= {"words": loaded.model.words is not None, "AL": round(found.al, 4)} | (
+            {"told_length": True} if self.cfg.told_length else {}
+        )
         further = {"target_al": target, "validation": test.name, "sentences": len(test.sources)}
         record_operating_point(model_folder, what | further)
         log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
@@ -136,6 +138,8 @@ class Job:
         for name in ("certainty", "k_min"):  # only a grid reads them
             if (given := getattr(self.cfg.policy, name)) is not None:
                 setattr(loaded.model, name, given)
+        if self.cfg.policy.words is not None and loaded.model.system == "grid":
+            loaded.decide_by_words(self.cfg.policy.words)
         return loaded
 
     def test_pairs(

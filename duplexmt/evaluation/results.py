@@ -6,11 +6,11 @@ from typing import Any
 
 from ..drawing.claims import check_claims
 from ..drawing.latex import HIGHER, LOWER, to_latex
-from ..drawing.pareto import pareto_figure
+from ..drawing.pareto import latencies_figure, pareto_figure
 from ..drawing.table import summary, to_markdown, write_tables
 from ..metrics.neural import Translation, neural_scores
 from .aligned import aligned_rates
-from .comparing import comparisons, curve_means, curves
+from .comparing import by_latencies, comparisons, curve_means, curves, verdicts
 from .decoding import DECODING, SCORED, TOLD, TRAINED_K, Decoding, check_models, data_of_models
 from .export import export
 from .named import MOST_NAMED, named_apart
@@ -32,9 +32,10 @@ IN_FILES = ("chrF ±", "AP", "RTF", "tokens", "reference", "source", "calls", "s
 FAULTS = ("empty", "cut off")  # shown there where there are any
 HEADINGS = {
     "comparisons": "Systems at equal AL, paired bootstrap: difference in quality, its 95 % interval and p-value",
+    "latencies": "The same at equal AL, YAAL and SWF (words written before the source ends), in model tokens and c/w",
     "curves": "Mean quality of each curve's upper envelope over the AL that all share, against the best of the others",
 }
-FIGURES = ("pareto.pdf", "pareto.svg", "pareto.png")
+FIGURES = tuple(f"{name}.{kind}" for name in ("pareto", "latencies") for kind in ("pdf", "svg", "png"))
 BETTER = dict.fromkeys(QUALITY, HIGHER) | dict.fromkeys(("AL", "AL_all", "AP", "FRL"), LOWER)
 
 
@@ -177,7 +178,7 @@ def give_names(scores: Sequence[Scores]) -> list[str]:
 
 def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequence[str], claims: bool) -> str:
     """Write tables, comparisons, figure and claims; what to show of them."""
-    tables = [f"{table}.{kind}" for table in ("comparisons", "curves", "claims") for kind in KINDS]
+    tables = [f"{table}.{kind}" for table in ("comparisons", "latencies", "curves", "claims") for kind in KINDS]
     for name in (*tables, *FIGURES, SCORED):
         (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
     rows = result_rows(scores)
@@ -195,8 +196,16 @@ def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequenc
         if table:
             write_tables(table, into, name, f"{HEADINGS[name]}; {caption}", notes)
             shown.append(f"{HEADINGS[name]}\n{summary(table)}")
+    found = [(alike, by_latencies(alike)) for alike in by_tokenisation(scores)] + [
+        (scores, by_latencies(scores, " c/w"))
+    ]
+    if by_all := [row for _, rows_at in found for row in rows_at]:
+        told = [sentence for alike, rows_at in found for sentence in verdicts(alike, rows_at)]
+        write_tables(by_all, into, "latencies", f"{HEADINGS['latencies']}; {caption}", [*told, *notes])
+        shown.append("\n".join(told))
     if lines := curves(scores):
         pareto_figure(lines, metrics, into)
+        latencies_figure(lines, metrics[0], into)
     if claims:
         check_told_alike(scores)
         checked = check_claims([_with_kind(entry) for entry in scores])

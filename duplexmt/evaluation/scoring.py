@@ -86,13 +86,14 @@ def score(
     tokens = timed.latency()
     source_unit, target_unit = text_unit(source_language), text_unit(target_language)
     units = in_units(records, source_unit, target_unit, source_rate)
+    in_words = units.latency()
     quality = {name: fmean(values) for name, values in (neural or {}).items()}
     quality |= {name: found.score() for name, found in statistics.items()}
     seconds = [record["seconds"] for record in records]
     row: dict[str, Any] = {
         **{name: quality[name] for name in QUALITY if name in quality},
         **timed.columns(tokens),
-        **{f"{name} c/w": value for name, value in units.columns(units.latency()).items()},
+        **{f"{name} c/w": value for name, value in units.columns(in_words).items()},
         **(aligned or {}),
         "seconds": fmean(seconds),
         "RTF": real_time_factor(seconds, units.source_lengths, source_rate),
@@ -109,7 +110,8 @@ def score(
         weights = resample_weights(len(records), resamples)
         samples = {name: found.resampled(weights) for name, found in statistics.items()}
         samples |= {name: resampled_mean(values, weights) for name, values in (neural or {}).items()}
-        samples |= {name: resampled_mean(tokens[name], weights) for name in ("AL", "AL_all", "AP", "FRL")}
+        samples |= timed.resampled(tokens, weights)
+        samples |= {f"{name} c/w": values for name, values in units.resampled(in_words, weights).items()}
     rate = f"{source_rate:g} {source_unit}s a second"
     notes = [
         "; ".join(f"{name} {found.signature}" for name, found in statistics.items()),

@@ -1,8 +1,10 @@
 """When hypotheses were written: delays and lengths of records, in model tokens or in characters and words."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..metrics.bootstrap import Array, resampled_mean, resampled_share
 from ..metrics.latency import (
     COMPUTATION_AWARE_METRICS,
     computation_aware_delays,
@@ -14,6 +16,7 @@ from ..metrics.latency import (
 from ..metrics.units import Unit, count_units, delays_in_characters_and_words, last_tokens, text_unit
 from .translation import Record
 
+RESAMPLED = ("AL", "AL_all", "YAAL", "AP", "FRL")  # and SWF
 Values = dict[str, list[float | None]]  # a metric of each sentence, by name
 
 
@@ -42,6 +45,12 @@ class Timed(NamedTuple):
             "YAAL %": coverage(latency["YAAL"]),
             "SWF": words_before_end(self.delays, self.source_lengths),
         }
+
+    def resampled(self, latency: Values, weights: Array) -> dict[str, Array]:
+        """What `columns` has of `RESAMPLED`, of each resample `[B]`; `weights [B, n]` from `resample_weights`."""
+        before = [bisect_left(delays, length) for delays, length in zip(self.delays, self.source_lengths, strict=True)]
+        found = {name: resampled_mean(latency[name], weights) for name in RESAMPLED}
+        return found | {"SWF": resampled_share(before, [len(delays) for delays in self.delays], weights)}
 
 
 def in_tokens(records: Sequence[Record], source_language: str, source_rate: float) -> Timed:

@@ -40,6 +40,18 @@ def resampled_mean(values: Sequence[float | None], weights: Array) -> Array:
     return np.divide(weights @ numbers, counts, out=np.full(len(weights), np.nan), where=counts > 0)
 
 
+def resampled_share(parts: Sequence[int], wholes: Sequence[int], weights: Array) -> Array:
+    """`100 Σ parts / Σ wholes` of each resample, `[B]`; NaN for a resample of nothing.
+
+    Args:
+        parts, wholes: one a sentence.
+        weights: `[B, n]`, from `resample_weights`.
+    """
+    total = weights @ np.array(wholes, dtype=np.float64)
+    sums = 100 * (weights @ np.array(parts, dtype=np.float64))
+    return np.divide(sums, total, out=np.full(len(weights), np.nan), where=total > 0)
+
+
 def interval(samples: Array) -> tuple[float, float] | None:
     """The middle 95 % of resampled scores; `None` where a resample has no score."""
     if np.isnan(samples).any():

@@ -39,7 +39,8 @@ from ..decoder.quantised import dequantise, frozen_as, quantise
 from ..grid.knobs import rows_stand_alone
 from ..grid.model import GridModel, build_grid, check_backbone
 from ..kernels.int8 import to_int8
-from ..policy.knobs import recorded_certainty, recorded_k_min
+from ..policy.knobs import recorded_certainty, recorded_k_min, recorded_words
+from ..policy.words import going_on
 from ..streaming.settled import SettledTokens
 from .hub import model_at
 from .manifest import (
@@ -86,6 +87,15 @@ class ModelFolder:
     def typical_source_length(self) -> int:
         """What the length of a source nobody knows is taken for: the mean in training, or half its limit."""
         return self.info["training"].get("typical_source_length") or ((self.info["data"]["max_tokens"] or 32) // 2 + 1)
+
+    def decide_by_words(self, whether: bool) -> None:
+        """Have a grid decide by words (`policy.words`), or by tokens.
+
+        Raises:
+            ValueError: by words, where no spaces part those of the target.
+        """
+        entries, language = self.model.causal_lm.config.vocab_size, self.info["data"].get("target_language")
+        self.model.words = going_on(self.tokenizer, entries, language).to(self.model.device) if whether else None
 
 
 def save_model_folder(
@@ -265,7 +275,10 @@ def load_model_folder(
     if quantize is not None:
         model.halve() if quantize == BFLOAT16 else to_int8(model.backbone)
         info["quantize"] = quantize
-    return ModelFolder(model, tokenizer, _stream_tokens(info), info)
+    loaded = ModelFolder(model, tokenizer, _stream_tokens(info), info)
+    if info["system"] == "grid":
+        loaded.decide_by_words(recorded_words(info))
+    return loaded
 
 
 def backbone_to_train(name_or_folder: str, vocab_size: int) -> Any:

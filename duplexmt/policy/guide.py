@@ -20,6 +20,7 @@ from .plan import Plan, RowCells, grid_plan, row_plan
 from .regret import emit_advantages
 from .rows import DrawnRows
 from .visits import DRAWS, decoding_shares, drawn_cells
+from .words import has_choice, within_words
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Guided:
     advantages: Tensor | None  # [N], of EMIT over WAIT, where they were asked for
     area: Tensor  # mean area fraction below the paths
     stand_for: Tensor | None  # [N], decisions of the full grid that each cell stands for; None: itself
+    inner: Tensor | None  # [B, Y], tokens that go on with a word, where decisions are by words; None: by tokens
 
 
 def guide(
@@ -80,16 +82,20 @@ def guide(
     if drawn:
         learnt = min(len(hidden), DRAWS * sum(Y for _, Y in batch.shapes))
     heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap, learnt)
-    some = cells.padded(heatmap.detach())
-    losses = some if rows is None else rows.spread(some, unreachable(some, source_lengths, lam))
+    some, inner = cells.padded(heatmap.detach()), within_words(model.words, batch, tokens)
+    longest = 1 if inner is None else inner.shape[1]  # tokens of a word, at most
+    losses = some if rows is None else rows.spread(some, longest * unreachable(some, source_lengths, lam))
     grids = losses, source_lengths, target_lengths
-    worth = emit_advantages(*grids, lam)
+    worth = emit_advantages(*grids, lam, inner)
     y_at = path_of(worth, source_lengths, target_lengths)
     area = (y_at.sum(1) / (source_lengths * target_lengths)).mean()
     every = emit_mask(y_at, cells.width[1]), worth
     mask, of_cells = (cells.flat(one if rows is None else rows.of_all(one)) for one in every)
-    advantages = of_cells if regret else None
-    found = heatmap, y_at, mask, advantages, area, plan.stand_for
+    stand_for = plan.stand_for
+    if inner is not None:
+        own = cells.flat(has_choice(inner, None if rows is None else rows.ends).expand(some.shape)).to(heatmap.dtype)
+        of_cells, stand_for = of_cells * own, own if stand_for is None else stand_for * own
+    found = heatmap, y_at, mask, of_cells if regret else None, area, stand_for, inner
     return Guided(cells, rows, source_lengths, target_lengths, hidden, *found)
 
 
@@ -120,7 +126,9 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tens
     else:
         p_emit = emit_logits.to(at_least_float32(emit_logits.dtype)).softmax(-1)[:, EMIT]
         some = guided.cells.padded(p_emit)
-        grids = some if rows is None else rows.spread(some, 0.0), guided.source_lengths, guided.target_lengths
-        weights = decoding_shares(*grids)
+        every = some if rows is None else rows.spread(some, 0.0)
+        if guided.inner is not None and rows is not None:  # a word that a row cannot finish is not begun in it
+            every = every.where(has_choice(guided.inner, rows.ends.gather(1, rows.stretch)), 0.0)
+        weights = decoding_shares(every, guided.source_lengths, guided.target_lengths, guided.inner)
     weights = weights if rows is None else rows.summed(weights)
     return guided.cells.flat(weights if points is None else drawn_cells(weights, points))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..decoder.knobs import MULTI_PATH
+from ..metrics.units import text_unit
 
 DIVERGENCES = ("paper", "code")
 SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k trained at every k
@@ -135,6 +136,15 @@ def check_k_min(k: Any) -> int:
     return k
 
 
+def check_words(language: str) -> None:
+    """Raise `ValueError` for decisions by words in a language whose words no spaces part."""
+    if text_unit(language) != "word":
+        raise ValueError(
+            f"policy.words=true: no spaces part the words of {language!r}, so that no token says where one ends; leave "
+            "it out, and each token has a decision of its own"
+        )
+
+
 def check_rows(rows: int | None) -> int | None:
     """Return the rows to compute of a pair if they are a whole number of at least 2, or None for all.
 
@@ -167,6 +177,11 @@ def recorded_certainty(info: Mapping[str, Any]) -> float:
 def recorded_k_min(info: Mapping[str, Any]) -> int:
     """The lag below which a grid reads that goes with `recorded_theta`; 0 where none was recorded."""
     return int(_recorded(info).get("k_min", 0))
+
+
+def recorded_words(info: Mapping[str, Any]) -> bool:
+    """Whether decisions are by words where `recorded_theta` is; not where nothing was recorded."""
+    return bool(_recorded(info).get("words", False))
 
 
 def _recorded(info: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,9 @@ from .regret import emit_advantages
 
 
 @torch.no_grad()
-def best_path(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float) -> Tensor:
+def best_path(
+    heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float, inner: Tensor | None = None
+) -> Tensor:
     """Row exits of the path with the highest score `R(π) = λ·Area(π) − Σ_EMIT L(x, y)` (`eq:path-score`).
 
     A WAIT at height `y` earns `λ·y`, so a larger λ emits earlier. Ties go to the earlier EMIT: among all best paths the
@@ -18,12 +20,13 @@ def best_path(heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, l
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
         lam: λ, as `knobs.check_lam` allows it.
+        inner: tokens that go on with a word `[B, Y]`, written in the row in which it begins; None: there are none.
 
     Returns:
         `y_at [B, X]`, int64: target tokens written before row `x` is left; the target length in a pair's last row, and
         0 in rows past it.
     """
-    worth = emit_advantages(heatmap, source_lengths, target_lengths, lam)
+    worth = emit_advantages(heatmap, source_lengths, target_lengths, lam, inner)
     return path_of(worth, source_lengths, target_lengths)
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from .recurrence import running_best
+from .words import ends_of_words
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, lie evenly between 0 and 1 however many they are
 DRAWS = 2  # of each token; both may fall into one row
@@ -29,16 +30,22 @@ THETAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 @torch.no_grad()
-def decoding_shares(p_emit: Tensor, source_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+def decoding_shares(
+    p_emit: Tensor, source_lengths: Tensor, target_lengths: Tensor, inner: Tensor | None = None
+) -> Tensor:
     """Half `visit_shares`, half `delay_shares`: weights of the language model's loss; `[B, X, Y]` as these."""
     _, X, Y = p_emit.shape
-    own = visit_shares(p_emit, source_lengths, target_lengths)
-    return (own + delay_shares(source_lengths, target_lengths, X, Y)) / 2
+    own = visit_shares(p_emit, source_lengths, target_lengths, inner=inner)
+    return (own + delay_shares(source_lengths, target_lengths, X, Y, inner)) / 2
 
 
 @torch.no_grad()
 def visit_shares(
-    p_emit: Tensor, source_lengths: Tensor, target_lengths: Tensor, thetas: Sequence[float] = THETAS
+    p_emit: Tensor,
+    source_lengths: Tensor,
+    target_lengths: Tensor,
+    thetas: Sequence[float] = THETAS,
+    inner: Tensor | None = None,
 ) -> Tensor:
     """Share of the thresholds at which a cell's token is written in its row, when EMIT follows from `p(EMIT) > θ`.
 
@@ -48,6 +55,7 @@ def visit_shares(
         p_emit: probability of EMIT `[B, X, Y]`; padding is not read.
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
         thetas: at least one.
+        inner: tokens that go on with a word `[B, Y]`, written in the row in which it begins; None: there are none.
 
     Returns:
         `[B, X, Y]` in float32: each valid column sums to 1; 0 in padding.
@@ -56,6 +64,8 @@ def visit_shares(
     left = rows - source_lengths[:, None]  # −1 in a pair's last row
     ending = columns == target_lengths[:, None] - 1
     gains = p_emit.masked_fill((left == -1)[:, :, None], float("inf"))
+    if inner is not None:
+        gains = gains.masked_fill(inner[:, None], float("inf"))
     gains = gains.masked_fill(ending[:, None] & (left < -1)[:, :, None], float("-inf"))
     # By row x token y is written at all thresholds below this.
     below = running_best(gains.permute(2, 0, 1), "min")
@@ -72,14 +82,16 @@ def _levels(thetas: tuple[float, ...], dtype: torch.dtype, device: torch.device)
     return torch.tensor(thetas, dtype=dtype).to(device, non_blocking=True)
 
 
-def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int) -> Tensor:
+def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int, inner: Tensor | None = None) -> Tensor:
     """Share of the delays k = 1 … (source length) at which wait-k writes a cell's token in its row.
 
-    As in decoding the end token is written when the whole source is read.
+    As in decoding the end token is written when the whole source is read. Words are written whole, where wait-k would
+    write their last token.
 
     Args:
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
         X, Y: of the padded grid.
+        inner: tokens that go on with a word `[B, Y]`; None: there are none.
 
     Returns:
         `[B, X, Y]` in float32: each valid column sums to 1; 0 in padding.
@@ -87,9 +99,9 @@ def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int)
     device = source_lengths.device
     x, y = torch.arange(X, device=device)[:, None], torch.arange(Y, device=device)
     rows, columns = source_lengths[:, None, None], target_lengths[:, None, None]
-    last = x == rows - 1
-    # Token y waits for row min(k − 1 + y, X − 1): a row before the last has it at one delay, the last at all others.
-    delays = torch.where(last, torch.minimum(y + 1, rows), (x >= y) & (x < rows))
+    last, turn = x == rows - 1, y if inner is None else ends_of_words(inner)[:, None] - 1
+    # Token y waits for row min(k − 1 + turn, X − 1): a row before the last has it at one delay, the last at all others.
+    delays = torch.where(last, torch.minimum(turn + 1, rows), (x >= turn) & (x < rows))
     delays = torch.where(y == columns - 1, rows * last, delays)
     return (delays * (y < columns)).float() / rows
 

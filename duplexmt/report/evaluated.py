@@ -19,6 +19,7 @@ TABLES = {  # file: what is put before its caption
     "results": "Quality and latency: ",
     "latency": "Latency in model tokens and in the units of the languages: ",
     "comparisons": "",
+    "latencies": "",
     "curves": "",
     "claims": "",
 }

@@ -124,6 +124,7 @@ def gather(
         loaded = load_model_folder(model_folder, device)
     if loaded is not None and loaded.model.system == "grid" and rule:  # the viewer decides as the evaluation did
         loaded.model.certainty, loaded.model.k_min = rule.get("certainty", 0.0), rule.get("k_min", 0)
+        loaded.decide_by_words(rule.get("words", False))
     chosen: list[Example] = []
     examples_of = ""
     if point is not None:

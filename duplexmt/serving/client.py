@@ -6,8 +6,8 @@
         for event in client:
             print(event["text"], end="", flush=True)
 
-`AsyncClient` is the same for asyncio. Events are those of docs/protocol.md, each once and in order. Where the server no
-longer has them all after a long absence, one of kind `snapshot` has the text they would have had.
+`AsyncClient` is the same for asyncio. Events are those of docs/reference/protocol.md, each once and in order. Where
+the server no longer has them all after a long absence, one of kind `snapshot` has the text they would have had.
 """
 
 import asyncio

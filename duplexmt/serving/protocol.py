@@ -1,4 +1,4 @@
-"""The messages of `duplexmt.v1`, what of them is refused, and the close codes (docs/protocol.md)."""
+"""The messages of `duplexmt.v1`, what of them is refused, and the close codes (docs/reference/protocol.md)."""
 
 import json
 from enum import IntEnum

@@ -8,14 +8,14 @@ from typing import Any
 class EngineOptions:
     """How the engine loads a model and steps."""
 
-    device: str
-    quantize: str | None  # int8, on a CPU, or bfloat16; None: weights as they are
-    threads: int | None  # of torch; None: one a core
+    device: str  # auto, cpu, cuda, …
+    quantize: str | None  # int8, on a CPU, or bfloat16; null: weights as they are
+    threads: int | None  # of torch; null: one a core
     max_streams: int  # sentences translated side by side
-    max_target_tokens: int  # this and the next: see `Engine`
-    max_repeats: int | None
-    max_sentence_tokens: int | None  # this and the next: see `live_text`
-    cut: bool
+    max_target_tokens: int  # at which a translation is stopped
+    max_repeats: int | None  # how often in a row the same tokens may be written; null: as often as it likes
+    max_sentence_tokens: int | None  # of the source, at which it is cut; null: as the model was trained
+    cut: bool  # whether sentences end at full stops too, not at line ends only
     text_seconds: float  # of each step, for cutting text into tokens
     park_after: float  # seconds without text after which a stream is lent to a sentence that waits
 
@@ -32,18 +32,18 @@ class EngineSettings(EngineOptions):
 
 @dataclass
 class Limits:
-    """Of the protocol (docs/protocol.md); the values are in conf/serve.yaml."""
+    """Of the protocol (docs/reference/protocol.md); the values are in conf/serve.yaml."""
 
     frame_bytes: int  # of one message
-    message_characters: int
+    message_characters: int  # of a message's text
     characters_per_second: float  # of a session's text
-    characters_burst: int
+    characters_burst: int  # that may come at once, where none came before
     messages_per_second: float  # of a connection
-    messages_burst: int
+    messages_burst: int  # likewise
     unsent_bytes: int  # that may wait for a slow reader
-    unsent_events: int
+    unsent_events: int  # likewise
     kept_bytes: int  # that a session keeps for one who comes back
-    kept_events: int
+    kept_events: int  # likewise
     request_seconds: float  # until a connection has asked for something
     start_seconds: float  # until the first message
     idle_seconds: float  # without any message
@@ -52,7 +52,7 @@ class Limits:
     sessions: int  # at a time
     sessions_per_address: int  # of one address (of IPv6: 64 bits of it) that is not this machine's own
     connections: int  # at a time, of HTTP and WebSocket
-    connections_per_address: int
+    connections_per_address: int  # likewise
     active_seconds: float  # after its last text or event a session is active; there may be as many of these as streams
     drain_seconds: float  # to end sentences in when the server stops
     retry_seconds: float  # after which who was refused may try again

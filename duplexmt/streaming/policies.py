@@ -67,7 +67,8 @@ class Theta(Policy[None]):
     """Writes where p(EMIT) > θ; once the source has ended, until the end token (`tab:duplex-inference`).
 
     An end token predicted before the source has ended is a WAIT. θ is each stream's own. With the model's `k_min` it
-    reads where fewer than so many source tokens more were read than target tokens written.
+    reads where fewer than so many source tokens more were read than target tokens written. With its `words` it reads
+    nothing while the most probable next token goes on with the word written last.
     """
 
     @staticmethod
@@ -81,11 +82,11 @@ class Theta(Policy[None]):
         if stream.visible == stream.prefix:
             yield from stream.take()
         while True:
-            p_emit, token = yield stream.present()
+            p_emit, token, within = yield stream.present()
             while True:
-                may_write = stream.at_source_end or p_emit > stream.theta
+                may_write = stream.at_source_end or within or p_emit > stream.theta
                 if may_write and token is None:  # θ has fallen meanwhile
-                    p_emit, token = yield stream.present()
+                    p_emit, token, within = yield stream.present()
                 elif may_write and (token != end or stream.at_source_end):
                     yield stream.put(token, p_emit)
                     break
@@ -95,21 +96,26 @@ class Theta(Policy[None]):
                 else:
                     yield None
 
-    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[float, int | None]]:
-        """p(EMIT), and the most probable next token where one may be written: the text head is the larger part."""
+    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[float, int | None, bool]]:
+        """p(EMIT), the most probable next token where one may be written (the text head is the larger part), and
+        whether it goes on with a word; then p(EMIT) is 1."""
         decided, tokens = model.decide(states)
         p_emit, streams = decided.tolist(), [stream for stream, _ in asked]
         if model.k_min:
             p_emit = [p if stream.has_read_ahead else 0.0 for p, stream in zip(p_emit, streams, strict=True)]
-        if tokens is not None:
-            return list(zip(p_emit, tokens.tolist(), strict=True))
-        likely: list[int | None] = [None] * len(streams)
-        writing = [n for n, s in enumerate(streams) if p_emit[n] > (s.theta or 0.0) or s.at_source_end]
-        if writing:
+        likely: list[int | None] = [None] * len(streams) if tokens is None else tokens.tolist()
+        inside = [model.words is not None and len(stream.written) > 0 for stream in streams]  # perhaps
+        writing = [n for n, s in enumerate(streams) if p_emit[n] > (s.theta or 0.0) or s.at_source_end or inside[n]]
+        if writing and tokens is None:
             some = states if len(writing) == len(streams) else states[torch.tensor(writing, device=states.device)]
             for number, token in zip(writing, streams[0].engine.states.likeliest(some).tolist(), strict=True):
                 likely[number] = token
-        return list(zip(p_emit, likely, strict=True))
+        if model.words is not None:
+            known = [token or 0 for token in likely]
+            goes_on = model.words[torch.tensor(known, device=states.device)].tolist()
+            inside = [maybe and own for maybe, own in zip(inside, goes_on, strict=True)]
+            p_emit = [1.0 if own else p for p, own in zip(p_emit, inside, strict=True)]
+        return list(zip(p_emit, likely, inside, strict=True))
 
 
 class WaitK(Policy[int | None]):

@@ -124,7 +124,8 @@ class GridTranslation(TranslationModule):
         )  # fmt: skip
         self.validation_sums += torch.stack([part.to(self.validation_sums.dtype) for part in parts])
         probabilities = emit_logits.to(self.calibration.dtype).softmax(-1)[:, EMIT]
-        self.calibration += calibration_sums(probabilities, guided.mask)
+        decided = slice(None) if guided.stand_for is None else guided.stand_for > 0
+        self.calibration += calibration_sums(probabilities[decided], guided.mask[decided])
 
     def on_validation_epoch_end(self) -> None:
         """Log the means over all validation cells of all devices."""

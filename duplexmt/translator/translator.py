@@ -1,4 +1,4 @@
-"""A model that translates: whole texts, and texts that are still arriving; see docs/python.md.
+"""A model that translates: whole texts, and texts that are still arriving; see docs/reference/api.md.
 
     translator = duplexmt.load("models/zh-en")
     with translator.stream(theta=0.7) as stream:

@@ -217,21 +217,6 @@ def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_c
         assert sorted(taken) == list(range(203))
 
 
-def test_a_pair_counts_as_many_cells_as_are_computed_of_it():
-    def four_rows(pair):
-        return min(4, len(pair.source)) * pair.shape[1]
-
-    pairs = examples(400, longest=40)
-    loader = StepLoader(pairs, 1, seed=1, batch_cells=400, cells=four_rows)
-    cells = [sum(min(4, X) * Y for X, Y in batch.shapes) for batch in loader]
-    assert sum(cells) == sum(map(four_rows, pairs))
-    assert min(cells) > 200
-    assert max(cells) < 600
-    other = StepLoader(pairs, 1, seed=1, batch_cells=400)
-    with pytest.raises(ValueError, match=r"cells="):
-        other.load_state_dict(loader.state_dict() | {"seen": 1})
-
-
 class Sizes:
     """A planner of made-up sizes: target tokens count twice in odd epochs, and the plan is its size."""
 

@@ -150,8 +150,3 @@ def test_cues_stand_long_enough_and_never_over_each_other(tmp_path):
 def test_a_silence_and_a_sentence_end_a_cue(tmp_path):
     cues = written(tmp_path, "a.vtt", [[("He", 0.0), (" is", 1.0), (" here", 9.0)], [("Go", 20.0)]])
     assert [(cue.text, cue.begin, cue.end) for cue in cues] == [("He is", 0, 2), ("here", 9, 10), ("Go", 20, 21)]
-
-
-def test_lines_of_a_cue_are_about_as_long(tmp_path):
-    (cue,) = written(tmp_path, "a.vtt", [[("We went to the park where a lot of people were.", 1.0)]])
-    assert cue.text == "We went to the park where\na lot of people were."

@@ -56,11 +56,6 @@ def test_what_was_not_evaluated_is_told_and_not_passed_over():
     assert set(verdicts([]).values()) == {"not checked"}
 
 
-def test_missing_latency_of_empty_hypotheses_is_no_number():
-    rows = [row | {"FRL": None, "AP": None, "AL_all": None} for row in PAPER]
-    assert verdicts(rows)["at the FRL of wait-5 the grid has the higher COMET"] == "not checked"
-
-
 def test_of_two_grids_each_is_checked_by_itself():
     worse = [row | {"system": "worse", "COMET": 10.0 - row["value"]} for row in PAPER if row["kind"] == "grid"]
     found = verdicts([*PAPER, *worse])

@@ -4,9 +4,8 @@ import warnings
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
-from duplexmt.drawing.pareto import _panels, draw_curves, pareto_figure
+from duplexmt.drawing.pareto import _panels, latencies_figure, pareto_figure
 
 CURVES = {
     "grid": [
@@ -26,9 +25,19 @@ def test_the_figure_is_written_twice_over_and_is_the_same_every_time(tmp_path: P
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
 
 
-def test_three_metrics_have_three_panels_and_a_system_without_a_metric_is_left_out_of_its_own(tmp_path: Path) -> None:
-    paths = pareto_figure(CURVES, ["COMET", "BLEU", "chrF"], tmp_path)
-    assert all(path.stat().st_size > 1000 for path in paths)
+def test_each_latency_has_a_panel_in_tokens_and_in_words_and_more_written_early_stands_left(tmp_path: Path) -> None:
+    names = ("AL", "YAAL", "SWF", "AL c/w", "YAAL c/w", "SWF c/w")
+    points = [
+        {"setting": f"θ={n}", "BLEU": (20.0 + n, None)} | {name: (10.0 * n, (9.0 * n, 11.0 * n)) for name in names}
+        for n in (1, 2)
+    ]
+    del points[0]["YAAL"]
+    paths = latencies_figure({"grid": points, "offline": [points[0]]}, "BLEU", tmp_path)
+    assert [path.name for path in paths] == ["latencies.pdf", "latencies.svg", "latencies.png"]
+    figure = _panels({"grid": points}, ["BLEU"] * 6, names, columns=3)
+    assert [axes.get_xlabel().split(" ")[0] for axes in figure.axes] == ["AL", "YAAL", "SWF"] * 2
+    assert [axes.xaxis_inverted() for axes in figure.axes] == [False, False, True] * 2
+    assert [len(axes.texts) for axes in figure.axes] == [2, 1, 2, 2, 2, 2]
 
 
 def test_the_legend_stands_below_the_panels_whatever_its_length() -> None:
@@ -48,13 +57,6 @@ def test_names_in_chinese_and_with_a_dollar_are_drawn_as_they_are(tmp_path: Path
         warnings.simplefilter("error")
         paths = pareto_figure({"棒球 $5": CURVES["grid"][:1]}, ["BLEU"], tmp_path)  # one θ only
     assert b"<text" not in paths[1].read_bytes()
-
-
-def test_settings_that_come_to_the_same_point_are_named_together() -> None:
-    same = [{"setting": f"θ={theta}", "AL": (1.0, None), "BLEU": (20.0, None)} for theta in (0.9, 0.5)]
-    axes = Figure().subplots()
-    draw_curves(axes, {"grid": [*same, {"setting": "θ=1", "AL": (9.0, None), "BLEU": (20.0, None)}]}, "BLEU")
-    assert [text.get_text() for text in axes.texts] == ["θ=0.5, θ=0.9", "θ=1"]
 
 
 def test_names_of_points_on_one_spot_do_not_cover_each_other() -> None:

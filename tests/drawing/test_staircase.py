@@ -38,16 +38,6 @@ def test_each_source_token_comes_with_what_was_written_before_the_next():
     assert list(read_write_steps(events, TOKENIZER, END)) == [("人", ""), ("我", "a man"), ("⏹", " is")]
 
 
-def test_a_stream_that_is_cut_off_early_shows_what_it_wrote():
-    events = stream((REN, "a man"), stopped="max_target_tokens")
-    assert list(read_write_steps(events, TOKENIZER, END)) == [("人", "a man")]
-
-
-def test_a_source_character_is_shown_with_its_last_byte():
-    events = stream(*[(token, "") for token in ids("好")], (END, "good"))
-    assert list(read_write_steps(events, TOKENIZER, END)) == [("", ""), ("", ""), ("好", ""), ("⏹", "good")]
-
-
 def test_a_target_character_is_shown_where_it_is_complete():
     first, second, third = ids("好")
     events = [

@@ -62,15 +62,3 @@ def test_lightness_alone_tells_values_apart_and_text_is_legible_on_all_of_them(n
     for colour in colours:
         background = 0.0 if style.ink(colour) == "black" else 1.0
         assert abs(style.lightness(colour) - background) > 0.45
-
-
-def test_lines_of_systems_differ_in_lightness_or_dashes():
-    from matplotlib.colors import to_rgb
-
-    looks = [
-        (style.lightness(to_rgb(style.COLOURS[i % len(style.COLOURS)])), style.DASHES[i % len(style.DASHES)])
-        for i in range(10)
-    ]
-    for i, (light, dashes) in enumerate(looks):
-        for other, others in looks[:i]:
-            assert abs(light - other) > 0.05 or dashes != others

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duplexmt.evaluation.comparing import comparisons, curve_means, curves
+from duplexmt.evaluation.comparing import by_latencies, comparisons, curve_means, curves, verdicts
 
 from .test_scoring import SYSTEMS, entry
 
@@ -40,6 +40,79 @@ def test_curves_hold_values_and_intervals_and_leave_out_what_has_no_latency():
     value, (low, high) = found["grid"][0]["BLEU"]
     assert low < value == 24 < high
     assert found["grid"][0]["chrF"] == (34, None)
+
+
+# --- by three latencies ------------------------------------------------------------------------------------------
+
+
+def three(system, setting, bleu, al, yaal, swf):
+    """A made-up point with all three latencies, in tokens and in words."""
+    made = entry(system, setting, bleu, al, scatter=0.01)
+    for name, value in {"YAAL": yaal, "SWF": swf}.items():
+        made.row[name] = value
+        made.samples[name] = (
+            np.full(1000, np.nan) if value is None else value + 0.01 * made.samples["BLEU"] - 0.01 * bleu
+        )
+    made.row["YAAL %"] = 75
+    for name in ("AL", "YAAL", "SWF"):
+        made.row[f"{name} c/w"], made.samples[f"{name} c/w"] = made.row[name], made.samples[name]
+    return made
+
+
+GRID = [three("grid", 0.3, 20, 2, 3, 80), three("grid", 0.5, 22, 3, 4, 60), three("grid", 0.9, 24, 4, 6, 40)]
+
+
+@pytest.mark.parametrize(
+    ("other", "which"),
+    [
+        # The grid has 22 at AL 3, at YAAL 4, at SWF 60.
+        (three("waitk", 3, 20, 3, 4, 60), ["ahead"] * 3),
+        (three("waitk", 3, 23.5, 3, 4, 60), ["behind"] * 3),
+        (three("waitk", 3, 21.5, 3, 3.5, 60), ["ahead", "behind", "ahead"]),
+        # More words written before the source ends: of the grid the earlier, worse part is its equal.
+        (three("waitk", 3, 21.5, 3, 4, 70), ["ahead", "ahead", "behind"]),
+        (three("waitk", 3, 21, 3, None, 0), ["ahead", "ahead"]),  # as good as all read first: of no YAAL
+        (three("waitk", 3, 21, 3, 4, 90), ["ahead", "ahead"]),  # which the grid never reaches
+    ],
+)
+def test_a_system_is_compared_at_equal_al_yaal_and_swf(other, which):
+    for unit in ("", " c/w"):
+        rows = [row for row in by_latencies([*GRID, other], unit) if row["metric"] == "BLEU"]
+        names = [f"{name}{unit}" for name in ("AL", "YAAL", "SWF")]
+        assert [row["latency"] for row in rows] == (names if len(which) == 3 else [names[0], rows[1]["latency"]])
+        assert [row["which"] for row in rows] == which
+        assert all(row["low"] <= row["difference"] <= row["high"] for row in rows)
+
+
+def test_yaal_comes_with_its_coverage_and_swf_is_interpolated_from_the_later_to_the_earlier():
+    rows = {row["latency"]: row for row in by_latencies([*GRID, three("waitk", 3, 20, 3.5, 5, 50)])}
+    assert (rows["AL"]["% of sentences"], rows["YAAL"]["% of sentences"]) == (None, 75)
+    assert [rows[name]["at"] for name in ("AL", "YAAL", "SWF")] == [3.5, 5, 50]
+    assert [rows[name]["difference"] for name in ("AL", "YAAL", "SWF")] == pytest.approx([3, 3, 3])
+
+
+def test_ahead_is_who_is_so_by_all_three_in_one_sentence():
+    waits = [three("waitk", 1, 16, 2, 3, 80), three("waitk", 3, 21.5, 3, 3.5, 60), three("waitk", 9, 25, 4, 6, 40)]
+    scores = [*GRID, *waits[:2]]
+    (sentence,) = verdicts(scores, by_latencies(scores))
+    assert sentence == (
+        "grid against wait-k, BLEU at equal AL, YAAL, SWF: ahead by all three at k=1; neither ahead nor behind by all "
+        "three at k=3"
+    )
+    (in_words,) = verdicts(scores, by_latencies(scores, " c/w"))
+    assert in_words == sentence.replace("SWF:", "SWF c/w:")
+    more = [*GRID[1:], *waits]  # now wait-k has the longer curve, and is asked at the grid's points
+    (sentence,) = verdicts(more, by_latencies(more))
+    assert sentence.startswith("grid against wait-k, BLEU at equal AL, YAAL, SWF: ")
+    assert "behind by all three at θ=0.9" in sentence
+    scores = [*GRID, three("offline", None, 26, 10, None, 0)]
+    (sentence,) = verdicts(scores, by_latencies(scores))
+    assert sentence == "grid against offline, BLEU at equal AL, YAAL, SWF: not to be compared by all three"
+
+
+def test_points_of_the_figure_have_the_latencies_there_are():
+    (points,) = curves([three("waitk", 3, 21, 3, None, 0)]).values()
+    assert {"AL", "SWF", "AL c/w", "SWF c/w", "BLEU", "chrF", "setting"} == points[0].keys()
 
 
 # --- a number for a curve ----------------------------------------------------------------------------------------

@@ -116,7 +116,9 @@ def test_a_search_refuses_what_it_would_pass_over(models, tmp_path, passed_over)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("knob", "given", "recorded"), [("certainty", 0.5, 0.25), ("k_min", 2, 1)])
+@pytest.mark.parametrize(
+    ("knob", "given", "recorded"), [("certainty", 0.5, 0.25), ("k_min", 2, 1), ("words", True, True)]
+)
 def test_a_rule_is_given_to_an_evaluation_and_found_recorded_with_the_theta_it_belongs_to(
     models, tmp_path, knob, given, recorded
 ):

@@ -32,14 +32,16 @@ from ..test_config import checked
 PAIRS = [(source.rstrip("。"), target) for source, target in SENTENCES[:4]]
 LIMIT = 12
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
+BY_WORDS = "by-words"
 RUNS = [
     ("grid", 0.4, "source_length"), ("grid", 0.4, 40), ("waitk", 2, "source_length"), ("confidence", 0.2, 40),
     ("lsg", 0.3, "source_length"), ("offline", None, 40), ("hold", 2, "source_length"), ("alignatt", 1, 40),
-    ("local_agreement", 2, "source_length"),
+    ("local_agreement", 2, "source_length"), ("grid", 0.4, BY_WORDS),
 ]  # fmt: skip
 
 
 def model_of(system, anchor):
+    anchor = 40 if anchor == BY_WORDS else anchor
     if system == "grid":
         return spoken_grid(seed=5, anchor=anchor)
     k = "multi" if system in ("waitk", "confidence", "lsg") else None
@@ -56,10 +58,11 @@ def folders(tmp_path_factory):
     data |= {"source_language": "zh", "target_language": "en"}
     data |= {"test_path": str(held_out), "validation_path": str(held_out)}
     for system, _, anchor in RUNS:
+        policy = {"lam": 0.1, "theta": 0.5} | ({"words": True} if anchor == BY_WORDS else {})
         found[system, anchor] = home / f"{system}-{anchor}"
         save_model_folder(
             found[system, anchor], model_of(system, anchor), tiny_tokenizer(), stream_tokens(tiny_tokenizer()),
-            backbone=None, data=data, policy={"lam": 0.1, "theta": 0.5}, scores={},
+            backbone=None, data=data, policy=policy, scores={},
             training={"typical_source_length": 7},
         )  # fmt: skip
     return found
@@ -168,6 +171,9 @@ def test_a_sentence_is_translated_as_it_is_scored_wherever_it_is_translated(
     assert by_translate(monkeypatch, folder, system, setting, cut_at_random(text, draw)) == scored
     assert by_driver(folder, system, setting, draw) == scored
     assert by_api(folder, system, setting, draw) == scored
+    if anchor == BY_WORDS:
+        tokenwise = evaluated(tmp_path / "by tokens", folder, system, setting, "policy.words=false")
+        assert hypotheses(tokenwise, system, setting) != scored, "or it shows nothing"
 
 
 @pytest.mark.parametrize(("system", "setting"), [("grid", 0.4), ("waitk", 2), ("lsg", 0.3), ("hold", 2)])
@@ -192,8 +198,7 @@ def scored(into, *folders, **options):
     return {entry.system for entry in scores}, shown
 
 
-def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(folders, tmp_path, monkeypatch):
-    monkeypatch.setattr("duplexmt.evaluation.results.pareto_figure", lambda *_: None)
+def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(folders, tmp_path):
     grid, multi = folders["grid", "source_length"], folders["waitk", "source_length"]
     evaluated(tmp_path / "told", grid, "grid", 0.4, "told_length=true")
     evaluated(tmp_path / "untold", grid, "grid", 0.4)

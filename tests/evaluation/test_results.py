@@ -23,17 +23,6 @@ OPTIONS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def figure():
-    """Asked for by tests that look at the figure: in all others none is drawn."""
-
-
-@pytest.fixture(autouse=True)
-def figure_is_drawn_where_asked_for(request, monkeypatch):
-    if "figure" not in request.fixturenames:
-        monkeypatch.setattr("duplexmt.evaluation.results.pareto_figure", lambda curves, metrics, folder: None)
-
-
 def rows_of(folder, name="results"):
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
 
@@ -55,6 +44,7 @@ def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tm
     assert "\\multirow{2}{*}{grid} & $\\theta=0.5$" in (tmp_path / "results.tex").read_text(encoding="utf-8")
     assert {(row["system"], row["against"]) for row in rows_of(tmp_path, "comparisons")} == {("grid", "offline")}
     assert (tmp_path / "pareto.pdf").is_file()
+    assert (tmp_path / "latencies.png").is_file()
     assert "BLEU nrefs:1" in shown
     assert "six sentences, 6 sentences" in (tmp_path / "results.md").read_text(encoding="utf-8")
     assert not (tmp_path / "claims.md").exists()
@@ -71,17 +61,6 @@ def test_the_terminal_shows_the_columns_that_fit_and_the_files_all(tmp_path):
     for name in ("YAAL", "YAAL %", "SWF"):
         assert name in columns
     assert {"RTF", "AP", "sentences", "empty"} <= set(rows_of(tmp_path)[0]) - set(columns)
-
-
-def test_the_terminal_tells_of_empty_translations_where_there_are_any(tmp_path):
-    decoding = evaluated(tmp_path, POINTS)
-    record = decoding.records[POINTS[0].digest][0]
-    record |= {"text": "", "tokens": [], "token_ends": [], "delays": [], "elapsed": [], "emit_probabilities": []}
-    decoding.finish()
-    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
-    header, offline, first = (shown.splitlines()[index].split() for index in (1, 3, 4))
-    assert header[-1] == "empty"
-    assert (offline[-1], first[-1]) == ("0", "1")
 
 
 def test_each_curve_s_number_is_in_a_table_in_the_results_and_on_the_terminal(tmp_path):

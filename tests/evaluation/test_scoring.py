@@ -22,6 +22,18 @@ def scored(found, source="zh", target="en", **options):
     return score(found, source, target, **{"source_rate": 4.0} | options)
 
 
+def test_resamples_of_yaal_and_swf_are_those_of_the_sentences_they_hold():
+    found = [scored(records(), resamples=200).samples, scored(records()[:1] * 3, resamples=200).samples]
+    for unit in ("", " c/w"):
+        for name in ("AL", "YAAL", "SWF"):
+            row = scored(records()[:1] * 3).row
+            assert found[1][name + unit] == pytest.approx(np.full(200, row[name + unit])), "all sentences are alike"
+        known = found[0][f"SWF{unit}"]
+        # The second sentence is empty: a resample has the share of the first, or nothing.
+        assert set(known[~np.isnan(known)].round(6)) == {50.0 if unit else 40.0}
+        assert np.isnan(known).any()
+
+
 # --- one system --------------------------------------------------------------------------------------------------
 
 

@@ -180,16 +180,6 @@ def test_memory_is_that_of_the_entries():
     MODELS.clear()
 
 
-def test_a_cache_larger_than_the_memory_is_refused_before_it_is_allocated():
-    model = model_with({})
-    with pytest.raises(ValueError, match=r"a cache of 1000000 streams of 1000000 tokens takes .* MiB, and there are"):
-        GridCache(model, slots=10**6, length=10**6)
-    cache = GridCache(model, slots=1, length=4, max_bytes=GridCache(model, length=4).bytes)
-    cache.open([0], [5], [6], [9])
-    with pytest.raises(ValueError, match=r"a cache of 2 streams of 4 tokens .*decode fewer streams at once"):
-        cache.open([1], [5], [6], [9])
-
-
 def test_however_weights_are_kept_a_step_is_the_same(monkeypatch):
     model = GridModel(tiny_backbone("qwen3", scale=0.25), anchor=3).float().eval()  # with norms of heads
     caches = {}

@@ -2,7 +2,7 @@
 
 TRITON_INTERPRET=1 python -m tests.kernels.interpreted
 
-It prints, for each of `WRONG`, the warnings of two steps of training and the kernels that have proved themselves.
+It prints, for each of `WRONG`, the warnings of steps of training and the kernels that have proved themselves.
 """
 
 import json
@@ -93,23 +93,23 @@ def check_softmax():
 
 def check_recurrence():
     """Step by step; then path, worth and visits."""
-    for dtype in (torch.float64, torch.float32):
-        for S, N, W in ((1, 1, 1), (3, 2, 7), (2, 3, 64), (4, 1, 70), (2, 0, 3)):
-            gains = torch.randn(S, N, W, generator=torch.Generator().manual_seed(W)).to(dtype)
-            gains[gains > 1.5] = float("inf")
-            gains[gains < -1] = float("-inf")
-            for by in ("sum", "min"):
-                own = gains.clamp(max=2) if by == "sum" else gains
-                found = recurrence_triton.running_best(own, by, recurrence.block_of(W))
-                assert torch.equal(found, recurrence.naive_running_best(own, by))
+    for (S, N, W), dtype, by in (
+        ((1, 1, 1), torch.float32, "min"), ((3, 2, 7), torch.float64, "sum"), ((2, 1, 64), torch.float32, "sum"),
+        ((2, 1, 70), torch.float32, "min"), ((2, 0, 3), torch.float32, "sum"),
+    ):  # fmt: skip
+        gains = torch.randn(S, N, W, generator=torch.Generator().manual_seed(W)).to(dtype)
+        gains[gains > 1.5] = 2 if by == "sum" else float("inf")
+        gains[gains < -1] = float("-inf")
+        found = recurrence_triton.running_best(gains, by, recurrence.block_of(W))
+        assert torch.equal(found, recurrence.naive_running_best(gains, by))
     draw = torch.Generator().manual_seed(1)
-    losses, p_emit = (torch.rand(3, 7, 5, generator=draw).mul(16).round() / 16 for _ in range(2))
-    lengths, outcomes = (torch.tensor([7, 1, 4]), torch.tensor([3, 5, 5])), []
+    losses, p_emit = (torch.rand(2, 4, 3, generator=draw).mul(16).round() / 16 for _ in range(2))
+    lengths, outcomes = (torch.tensor([4, 1]), torch.tensor([2, 3])), []
     for asked in (False, True):
         recurrence.use_triton = lambda gains, asked=asked: asked
         outcomes.append([
-            best_path(losses, *lengths, 0.0), best_path(losses, *lengths, 0.125),
-            emit_advantages(losses, *lengths, 0.1), visit_shares(p_emit, *lengths),
+            best_path(losses, *lengths, 0.125), emit_advantages(losses, *lengths, 0.1),
+            visit_shares(p_emit, *lengths, thetas=[0.25, 0.5]),
         ])  # fmt: skip
     assert all(map(torch.equal, *outcomes))
 
@@ -150,7 +150,8 @@ def told_of_wrong_kernels():
         messages.clear()
         right = getattr(HOMES[module], kernel)
         setattr(HOMES[module], kernel, right if position == -1 else Spoilt(right, position))
-        for recompute in ("elementwise" if position == -1 else "layers", "nothing"):  # the trial is within a checkpoint
+        # The trial is within a checkpoint.
+        for recompute in ("elementwise", "nothing") if position == -1 else ("layers",):
             for one, other in zip(step(recompute), expected, strict=True):
                 torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-6, atol=1e-9)
         proven = sorted({name for name, *_ in triton_use.proven})

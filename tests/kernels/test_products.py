@@ -6,12 +6,8 @@ from torch.nn import functional as F
 
 from duplexmt.kernels import products
 from duplexmt.kernels.products import (
-    NOT_WIDE,
-    has_onednn,
-    narrow_product,
     on_rounded,
     product,
-    rounded,
     weight_gradient,
     without_autocast,
 )
@@ -50,19 +46,6 @@ def test_values_are_those_of_a_linear_layer(rows, transposed, bias):
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("width", [24, NOT_WIDE, NOT_WIDE + 1])
-@pytest.mark.parametrize("rows", [0, 37])
-def test_narrow_products_are_laid_out_for_the_gradient_of_weights(faster_by_onednn, rows, width, dtype):
-    torch.manual_seed(0)
-    states, weight = torch.randn(rows, width, dtype=dtype), torch.randn(width, 6, dtype=dtype).T
-    found = narrow_product(states, weight)
-    torch.testing.assert_close(found.double(), F.linear(states.double(), weight.double()), rtol=0, atol=1e-4)
-    if rows:
-        by_columns = has_onednn(states.device) and faster_by_onednn and dtype == torch.float32 and width <= NOT_WIDE
-        assert found.T.is_contiguous() is by_columns
-
-
 def test_products_without_autocast_keep_their_type():
     rows = torch.ones(2, 3)
     with torch.autocast("cpu", torch.bfloat16):
@@ -99,17 +82,6 @@ def test_the_time_of_bfloat16_is_that_of_the_fastest_product_of_each_type(monkey
     monkeypatch.setattr(products.F, "linear", linear)
     monkeypatch.setattr(products, "perf_counter", lambda: clock[0])
     assert products.time_of_bfloat16.__wrapped__(4, times=3) == 0.5
-
-
-@pytest.mark.skipif(not has_onednn(torch.device("cpu")), reason="this PyTorch has no oneDNN")
-@pytest.mark.parametrize(("rows", "round_number"), [(1, 16), (16, 16), (500, 512), (1025, 1088), (5000, 5120)])
-def test_rows_of_a_product_in_bfloat16_are_a_round_number(rows, round_number):
-    states = torch.randn(rows, 8)
-    with torch.autocast("cpu", torch.bfloat16):
-        more = rounded(states)
-    assert len(more) == round_number
-    assert torch.equal(more[:rows], states.bfloat16() if round_number > rows else states)
-    assert not more[rows:].any()
 
 
 @pytest.mark.usefixtures("faster_by_onednn")

@@ -85,27 +85,6 @@ def test_the_mean_of_an_envelope_is_the_area_below_its_lines_over_the_width() ->
     assert np.isnan(envelope_mean(latency, quality, np.array([4.0]), np.array([4.0]))), "no width"
 
 
-def test_the_mean_of_an_envelope_is_what_a_fine_ruler_measures() -> None:
-    def slowly(xs: np.ndarray, ys: np.ndarray, start: float, end: float) -> float:
-        """The mean over many latencies of the quality half way, as it may be, between two settings that none beats."""
-        points = list(zip(xs, ys, strict=True))
-        front = [(x, y) for x, y in points if not any(a <= x and b > y for a, b in points)]
-        heights = []
-        for at in np.linspace(start, end, 4001):
-            slower = min((p for p in front if p[0] >= at), default=None)
-            faster = max(p for p in front if p[0] <= at)
-            share = 0 if slower is None or slower[0] == faster[0] else (at - faster[0]) / (slower[0] - faster[0])
-            heights.append(faster[1] if slower is None else faster[1] + share * (slower[1] - faster[1]))
-        return float(np.mean(heights))
-
-    generator = np.random.default_rng(3)
-    xs, ys = generator.uniform(1, 9, size=(20, 5)), generator.uniform(10, 30, size=(20, 5))
-    low, high = xs.min(1), xs.min(1) + 3
-    found = envelope_mean(xs, ys, low, high)
-    for index in range(20):
-        assert found[index] == pytest.approx(slowly(xs[index], ys[index], low[index], high[index]), abs=0.02)
-
-
 def test_the_shared_range_begins_with_the_slowest_start_and_ends_with_the_fastest_end() -> None:
     low, high = shared_range([np.array([[1.0, 5.0], [2.0, 6.0]]), np.array([[4.0, 2.0, 3.0], [9.0, 8.0, 7.0]])])
     assert (low.tolist(), high.tolist()) == ([2, 7], [4, 6])

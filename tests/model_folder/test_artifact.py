@@ -16,7 +16,6 @@ from duplexmt.kernels.triton_use import tolerance_of
 from duplexmt.model_folder.artifact import (
     backbone_to_train,
     choose_device,
-    corpus_name,
     load_model_folder,
     save_model_folder,
 )
@@ -138,14 +137,6 @@ def test_saving_a_lora_model_leaves_it_as_it_was(tmp_path):
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
 
 
-def test_two_runs_write_the_same_adapter_config(tmp_path):
-    """PEFT writes a set: its order differs from process to process."""
-    save(tmp_path / "model", trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15)))
-    modules = json.loads((tmp_path / "model/adapter_config.json").read_text())["target_modules"]
-    assert modules == sorted(modules)
-    assert len(modules) > 1
-
-
 def test_a_lora_model_comes_back_on_the_backbone_it_names(tmp_path):
     base = tiny_backbone(vocab_size=320, scale=0.15)
     base.save_pretrained(tmp_path / "base")
@@ -186,20 +177,6 @@ def test_a_training_starts_from_a_lora_model_and_lora_on_top_of_it_comes_back_to
 
 
 @pytest.mark.parametrize("lora", [False, True])
-def test_all_files_may_be_read_by_the_same_users(tmp_path, lora):
-    model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15)) if lora else spoken_grid()
-    folder = save(tmp_path / "model", model)
-    (tmp_path / "usual").touch()
-    modes = {oct(file.stat().st_mode) for file in folder.rglob("*") if file.is_file()}
-    assert modes == {oct((tmp_path / "usual").stat().st_mode)}
-
-
-def test_a_model_with_lora_is_saved_and_loaded_without_warnings_of_the_libraries(tmp_path, recwarn):
-    load_model_folder(save(tmp_path / "model", trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15))))
-    assert [str(warning.message) for warning in recwarn] == []
-
-
-@pytest.mark.parametrize("lora", [False, True])
 def test_weights_are_written_as_safetensors_only(tmp_path, lora):
     model = trained_with_lora(tiny_backbone(vocab_size=320, scale=0.15)) if lora else spoken_grid()
     folder = save(tmp_path / "model", model)
@@ -222,7 +199,7 @@ def test_the_model_card_names_data_licence_languages_settings_and_scores(tmp_pat
     assert "| validation/BLEU | 31.42 |" in card
 
 
-@pytest.mark.parametrize("text", ["no", "y", "N", "on", "off", "null", "~", "1e3", "0o7", "2026-01-01", "a: b #c", "-"])
+@pytest.mark.parametrize("text", ["no", "1e3", "a: b #c"])
 def test_what_yaml_may_take_for_another_value_is_quoted_in_the_model_card(tmp_path, text):
     save(tmp_path / "model", spoken_grid(), data=DATA | {"target_language": text, "licence": text})
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
@@ -237,14 +214,6 @@ def test_a_model_of_texts_of_any_length_translates_live_and_its_card_says_so(tmp
     limits = [live_text(loaded, engine, most, cut=True).limit for most in (None, 20)]
     assert limits == [longest_sentence(engine), 20]
     assert "texts of any length." in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("data", "name"),
-    [({"path": "a/pairs.tsv"}, "pairs.tsv"), ({"path": None, "root": "raw/wmt21"}, "wmt21"), ({}, "built-in corpus")],
-)
-def test_a_corpus_is_called_by_its_file_or_folder(data, name):
-    assert corpus_name(data) == name
 
 
 @pytest.mark.parametrize(
@@ -341,25 +310,12 @@ def refused(folder, message):
     assert "\n" not in str(error.value)
 
 
-def test_the_folder_that_is_damaged_below_loads_while_it_is_whole(folder):
-    assert read_manifest(folder)["format"] == 1
-    load_model_folder(folder)
-
-
-def test_a_folder_that_does_not_exist_is_refused_with_advice(tmp_path):
-    refused(tmp_path / "none", "does not exist: give the folder 'model' of a finished run")
-
-
-def test_a_folder_that_holds_no_model_is_refused(tmp_path):
-    refused(tmp_path, "has no duplexmt.json: give the folder")
-
-
 def test_a_save_that_was_interrupted_is_named_as_the_reason(folder):
     folder.rename(folder.with_name("model.partial"))
     refused(folder, "does not exist .its training was interrupted while it was being written")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "emit_head.safetensors", "tokenizer.json", "config.json"])
+@pytest.mark.parametrize("name", ["emit_head.safetensors", "tokenizer.json"])
 def test_a_truncated_file_is_named_with_both_sizes_and_a_missing_one_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[:-1])
@@ -377,8 +333,7 @@ def test_weights_that_were_not_saved_with_the_model_are_refused_and_not_loaded_i
 @pytest.mark.parametrize(
     "manifest",
     [
-        b"", b"{", b"[]", b"null", b"3", b"{}", b'{"format": 1}', b'{"format": "one", "files": {}}',
-        b'{"format": 1, "files": 3}', b"\xff\xfe",
+        b"", b"{", b"[]", b'{"format": 1}', b'{"format": "one", "files": {}}', b'{"format": 1, "files": 3}', b"\xff",
     ],
 )  # fmt: skip
 def test_a_damaged_manifest_is_refused(folder, manifest):
@@ -404,11 +359,6 @@ def test_a_lora_model_whose_backbone_is_gone_is_refused_by_the_backbones_name(tm
     (tmp_path / "base").rename(tmp_path / "moved")
     with pytest.raises(ValueError, match=rf"model\.backbone='{tmp_path / 'base'}': no causal language model"):
         load_model_folder(tmp_path / "model")
-
-
-def test_a_folder_that_holds_no_model_is_refused_by_the_backbones_name(tmp_path):
-    with pytest.raises(ValueError, match=rf"model\.backbone='{tmp_path}': no causal language model .*give a folder"):
-        pretrained_backbone(str(tmp_path))
 
 
 @pytest.mark.parametrize("change", ["missing", "another shape", "more layers"])

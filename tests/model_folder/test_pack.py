@@ -75,15 +75,6 @@ def test_a_packed_model_keeps_its_alignment_heads(tmp_path):
     assert load_model_folder(packed).model.alignment_heads == [[0, 1]]
 
 
-def test_a_tied_head_stays_tied(tmp_path):
-    model = spoken_grid()
-    model.causal_lm.config.tie_word_embeddings = True
-    model.causal_lm.tie_weights()
-    packed = pack.pack(save(tmp_path / "trained", model), tmp_path / "packed")
-    loaded = load_model_folder(packed).model.causal_lm
-    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
-
-
 def test_the_card_has_scores_with_intervals_and_whom_the_data_is_owed_to(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "load_model_folder", with_data(OF_THE_BOX))
     (tmp_path / "results.json").write_text(json.dumps(TABLE), encoding="utf-8")
@@ -95,13 +86,6 @@ def test_the_card_has_scores_with_intervals_and_whom_the_data_is_owed_to(trained
     assert "### angular-cn" not in card  # it was not trained on
     assert "make model" in card
     assert "What it cannot do" in card
-
-
-def test_a_damaged_table_is_named_and_nothing_is_packed(trained, tmp_path):
-    (tmp_path / "results.json").write_text(json.dumps(TABLE | {"footnotes": None}), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"results\.json is damaged"):
-        pack.pack(trained, tmp_path / "packed", [tmp_path])
-    assert not (tmp_path / "packed").exists()
 
 
 @pytest.mark.parametrize(
@@ -121,15 +105,6 @@ def test_scores_of_another_model_or_of_an_unfinished_evaluation_are_refused(trai
     with pytest.raises(ValueError, match=told):
         pack.pack(trained, tmp_path / "packed", [tmp_path])
     assert not (tmp_path / "packed").exists()
-
-
-def test_scores_of_what_was_packed_before_go_on_the_card(trained, tmp_path):
-    packed = pack.pack(trained, tmp_path / "packed")
-    (tmp_path / "results.json").write_text(json.dumps(TABLE), encoding="utf-8")
-    decoding = {"complete": True, "points": {"a": {"model_folder": str(packed)}}}
-    (tmp_path / "decoding.json").write_text(json.dumps(decoding), encoding="utf-8")
-    card = (pack.pack(trained, tmp_path / "given", [tmp_path]) / "README.md").read_text(encoding="utf-8")
-    assert "| grid | 0.5 | 20.25 | 1.5 | 3 |" in card
 
 
 def with_data(data):

@@ -3,13 +3,10 @@
 import json
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from duplexmt.decoder.backbone import pretrained_backbone
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.model_folder.manifest import MANIFEST
-from duplexmt.model_folder.shards import split_file
 
 from ..helpers import spoken_grid, tiny_backbone
 from .test_artifact import assert_same_outputs, save, trained_with_lora
@@ -47,13 +44,6 @@ def test_a_sharded_adapter_and_its_backbone_come_back(tmp_path):
     assert_same_outputs(whole, load_model_folder(folder).model)
 
 
-def test_weights_smaller_than_the_size_stay_in_one_file(tmp_path):
-    folder = save(tmp_path / "model", trained_with_lora(tiny_backbone(vocab_size=320)), max_shard_size="1GB")
-    assert (folder / "adapter_model.safetensors").is_file()
-    assert (folder / "backbone" / "model.safetensors").is_file()
-    assert not list(folder.rglob("*.index.json"))
-
-
 @pytest.mark.parametrize(
     "part", ["adapter_model-00001-of-0", "backbone/model-00002-of-0", "adapter_model.safetensors.i"]
 )
@@ -73,13 +63,3 @@ def test_a_base_that_lacks_a_shard_is_refused_as_a_backbone(tmp_path):
     (folder / lost).unlink()
     with pytest.raises(ValueError, match=rf"model\.backbone='{folder}': no causal language model[\s\S]*{lost}"):
         pretrained_backbone(str(folder))
-
-
-def test_shards_hold_every_tensor_once(tmp_path):
-    weights = {f"weight {number}": torch.full((300,), float(number)) for number in range(7)}
-    path = tmp_path / "some.safetensors"
-    save_file(weights, path)
-    split_file(path, "3KB")
-    parts = [load_file(tmp_path / name) for name in shards_of(tmp_path, "some")]
-    assert [len(part) for part in parts] == [2, 2, 2, 1]  # of 1,200 bytes
-    assert all(torch.equal(weight, weights[name]) for part in parts for name, weight in part.items())

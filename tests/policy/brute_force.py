@@ -3,13 +3,15 @@
 import itertools
 
 
-def best_row_exits(heatmap, lam):
-    """All `y_at` of highest score `λ·Area − Σ L` (`eq:path-score`), and that score. Exact for dyadic numbers."""
+def best_row_exits(heatmap, lam, inner=()):
+    """All `y_at` of highest score `λ·Area − Σ L` (`eq:path-score`), and that score. Exact for dyadic numbers.
+
+    No row is left before a token that goes on with a word, `inner`."""
     X, Y = len(heatmap), len(heatmap[0])
     best, winners = None, []
     for exits in itertools.product(range(Y + 1), repeat=X - 1):
         y_at = [*exits, Y]  # EMIT is possible in rows 0..X-1 only: the last row is left at the top
-        if y_at != sorted(y_at):
+        if y_at != sorted(y_at) or any(height < len(inner) and inner[height] for height in exits):
             continue
         score, height = 0.0, 0
         for x, exit_height in enumerate(y_at):
@@ -23,14 +25,15 @@ def best_row_exits(heatmap, lam):
     return best, winners
 
 
-def best_score_from(heatmap, lam, x, y):
+def best_score_from(heatmap, lam, x, y, inner=()):
     """The highest score of a path from state `(x, y)` to the end, by trying every one (`eq:path-score`)."""
     X, Y = len(heatmap), len(heatmap[0])
     if x == X:
         return 0.0
-    ways = [lam * y + best_score_from(heatmap, lam, x + 1, y)] if x < X - 1 or y == Y else []
+    stays = y < len(inner) and inner[y]
+    ways = [lam * y + best_score_from(heatmap, lam, x + 1, y, inner)] if (x < X - 1 and not stays) or y == Y else []
     if y < Y:
-        ways.append(best_score_from(heatmap, lam, x, y + 1) - heatmap[x][y])
+        ways.append(best_score_from(heatmap, lam, x, y + 1, inner) - heatmap[x][y])
     return max(ways)
 
 

@@ -9,6 +9,7 @@ from duplexmt.policy.knobs import (
     recorded_certainty,
     recorded_k_min,
     recorded_theta,
+    recorded_words,
 )
 
 
@@ -53,6 +54,18 @@ def test_bad_weights_of_certainty_are_refused_by_value_and_rule(weight):
 )
 def test_the_least_lag_is_the_one_that_goes_with_the_recorded_theta(info, k_min):
     assert recorded_k_min(info) == k_min
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        ({"policy": {"theta": 0.5}}, False),
+        ({"policy": {"theta": 0.5, "words": True}}, True),
+        ({"policy": {"theta": 0.5, "words": True}, "operating_point": {"theta": 0.8, "words": False}}, False),
+    ],
+)
+def test_decisions_are_by_words_where_they_were_with_the_recorded_theta(info, words):
+    assert recorded_words(info) == words
 
 
 @pytest.mark.parametrize("k", [-1, 1.5, True, "1"])

@@ -56,11 +56,6 @@ def test_few_sentences_are_shared_out(count):
     assert len({i for _, i in chosen}) == len(chosen) == count
 
 
-def test_no_examples_are_refused():
-    with pytest.raises(ValueError, match="examples=0: each group needs at least 1"):
-        choose([(1.0, 1.0)], 0)
-
-
 def test_an_example_says_what_was_written_after_which_token():
     assert written(2, "a cat", [1, 2, 5], [1, 2, 2]) == ["a", " cat"]
     assert written(3, "a cat", [1, 2, 5], [0, 1, 4]) == ["a ", "", "cat"]
@@ -70,9 +65,3 @@ def test_an_example_says_what_was_written_after_which_token():
     found = examples(RECORDS[:1], "en", 1, systems={"grid θ=0.5": {0: RECORDS[0]}, "offline": {}})[0]
     assert (found.group, found.record["id"], found.al) == ("best", 0, 2.0)
     assert (found.source_tokens, found.written) == (["人", "好"], {"grid θ=0.5": ["", "a cat sat"]})
-
-
-def test_systems_beside_it_are_those_that_read_the_same_tokens():
-    other = RECORDS[0] | {"source_tokens": ["人好"]}
-    found = examples(RECORDS[:1], "en", 1, systems={"one": {0: RECORDS[0]}, "two": {0: other}})[0]
-    assert list(found.written) == ["one"]

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from duplexmt.evaluation.decoding import DECODING, model_digest
 from duplexmt.evaluation.results import write_results
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 from duplexmt.report.__main__ import main
-from duplexmt.report.overview import configuration, flat, gather, look, read_run_curves
+from duplexmt.report.overview import gather, look, read_run_curves
 
 from ..helpers import spoken_grid, tiny_prefix, tiny_tokenizer
 from ..model_folder.test_artifact import DATA
@@ -98,12 +97,6 @@ def test_the_viewer_decides_as_the_evaluation_did(run, tmp_path):
         assert {way.heights[-1] for way in ways if way.stopped != "end_token"} <= {5}
 
 
-def test_notes_of_tables_are_told_once(run, evaluation):
-    results = gather(run, [evaluation], each=1, thetas=FEW, max_target_tokens=4).results[0]
-    told = [note for table in results.tables for note in table.footnotes]
-    assert len(told) == len(set(told)) > 0
-
-
 def test_a_model_by_itself_translates_given_pairs(run, pairs):
     report = gather(run / "model", pairs=pairs, each=1, thetas=FEW, max_target_tokens=4)
     assert report.title == "<img onerror=1>run"  # a model knows the run it lies in
@@ -112,25 +105,12 @@ def test_a_model_by_itself_translates_given_pairs(run, pairs):
     assert report.notes == ["No evaluation was given: run python evaluate.py, and add --results FOLDER."]
 
 
-def test_the_present_folder_has_a_name(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(run / "model")
-    assert look(Path()).run == run
-    evaluated(tmp_path / "one", [point(setting=0.3)])
-    monkeypatch.chdir(tmp_path / "one")
-    assert gather(Path(), each=1).results[0].notes[0].startswith("one has no tables: ")
-
-
 def test_a_corpus_that_is_not_there_is_told_and_sentences_can_be_given(run):
     report = gather(run, thetas=FEW, max_target_tokens=4)
     assert report.viewer is None
     assert "--sentence SOURCE REFERENCE" in report.no_viewer
     assert any("the corpus of the model cannot be read" in note for note in report.notes)
     assert gather(run, sentences=[SENTENCES[0]], thetas=FEW, max_target_tokens=4).viewer is not None
-
-
-def test_one_threshold_only_is_enough(run):
-    report = gather(run, sentences=[SENTENCES[0]], thetas=(0.5,), max_target_tokens=4)
-    assert [len(sentence.ways) for sentence in report.viewer.sentences] == [1]
 
 
 def test_an_evaluation_finds_its_model_and_does_without(evaluation, run, tmp_path):
@@ -156,15 +136,6 @@ def test_an_evaluation_whose_model_is_damaged_does_without(run, tmp_path):
     assert report.viewer is None
     assert len(report.examples) == 3
     assert any("there is no viewer" in note and "model.safetensors" in note for note in report.notes)
-
-
-def test_an_evaluation_of_another_model_says_so(run, tmp_path):
-    evaluated(tmp_path / "other", [point(setting=0.3)])
-    report = gather(run, [tmp_path / "other"], each=1, thetas=FEW, max_target_tokens=4)
-    assert "The evaluation holds no translations of this model: its examples are another model's." in report.notes
-    assert report.results[0].notes == [
-        f"other has no tables: python evaluate.py rescore={tmp_path / 'other'} writes them."
-    ]
 
 
 def test_systems_of_one_name_are_told_apart_by_their_evaluations(run, tmp_path):
@@ -226,11 +197,6 @@ def test_given_sources_are_cleaned_as_those_of_training_and_references_stay(tmp_
     assert [(shown.source, shown.reference) for shown in report.viewer.sentences] == [("我们是人", "the &amp; man")]
 
 
-def test_given_sentences_need_both_texts(run):
-    with pytest.raises(ValueError, match=r"--sentence number 2: \['人好', ' '\] lacks a text"):
-        gather(run, sentences=[SENTENCES[0], ("人好", " ")])
-
-
 def test_a_run_that_has_not_finished_shows_its_curves(run, tmp_path):
     folder = tmp_path / "going"
     shutil.copytree(run, folder, ignore=shutil.ignore_patterns("model"))
@@ -248,16 +214,6 @@ def test_a_resumed_run_has_one_curve_from_the_checkpoint_on(tmp_path):
     assert read_run_curves(tmp_path) == {"train/area": [(50, 0.1), (100, 0.1), (120, 0.2), (150, 0.2), (200, 0.2)]}
 
 
-def test_a_run_with_an_evaluation_inside_it_is_a_run_with_that_evaluation(run, evaluation, tmp_path):
-    own = shutil.copytree(run, tmp_path / "run")
-    inside = shutil.copytree(evaluation, own / "evaluation")
-    found = look(own)
-    assert (found.run, found.model, found.evaluations) == (own, own / "model", [inside])
-    report = gather(own, [inside], each=1, thetas=FEW, max_target_tokens=4)
-    assert report.curves
-    assert len(report.results) == 1, "given twice, shown once"
-
-
 def test_folders_that_are_none_of_the_three_are_refused(run, tmp_path):
     with pytest.raises(ValueError, match="there is no such folder"):
         look(tmp_path / "none")
@@ -268,29 +224,6 @@ def test_folders_that_are_none_of_the_three_are_refused(run, tmp_path):
         gather(run, [tmp_path])
     with pytest.raises(ValueError, match=r"--results .*model: no evaluation there"):
         gather(save(tmp_path / "model", spoken_grid()), [tmp_path / "model"])
-
-
-def test_settings_have_dotted_names():
-    assert flat({"a": {"b": [1, True, None], "c": None}, "d": [{"e": 1}], "f": {}}) == [
-        ("a.b", "1, true, null"),
-        ("a.c", "null"),
-        ("d[0].e", "1"),
-        ("f", "{}"),
-    ]
-
-
-def test_damaged_settings_are_named(tmp_path):
-    (tmp_path / ".hydra").mkdir()
-    (tmp_path / ".hydra" / "config.yaml").write_text("a: [")
-    with pytest.raises(ValueError, match=r"config\.yaml is damaged"):
-        configuration(tmp_path, None)
-
-
-def test_a_device_this_machine_lacks_is_answered_in_one_line(evaluation, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["report", str(evaluation), "--device", "no-such"])
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert capsys.readouterr().err.startswith("error: device='no-such': not to be had on this machine")
 
 
 def test_the_command_writes_one_file_and_a_failure_leaves_the_old_one(evaluation, tmp_path, monkeypatch, capsys):

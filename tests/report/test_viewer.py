@@ -3,10 +3,7 @@
 import json
 from dataclasses import replace
 
-import pytest
-
-from duplexmt.drawing import style
-from duplexmt.report.viewer import colours, script_json, viewer_data, within
+from duplexmt.report.viewer import script_json, viewer_data, within
 
 from .scripted_viewer import grid, sentence, viewer
 
@@ -18,11 +15,6 @@ def test_data_survive_the_script_they_stand_in():
     assert data["sentences"][0]["reference"].startswith("The man<script>alert(1)</script><img src=")
     assert data["sentences"][0]["reference"].endswith("⟨2028⟩⟨202E⟩") or "⟨202E⟩" in data["sentences"][0]["reference"]
     assert json.loads(script_json("</script><!--\u2028&")) == "</script><!--\u2028&"
-
-
-def test_numbers_that_are_none_are_refused():
-    with pytest.raises(ValueError, match="JSON"):
-        script_json([float("nan")])
 
 
 def test_grids_name_their_tokens_and_ways_their_heights():
@@ -50,10 +42,3 @@ def test_a_viewer_keeps_its_first_sentences_within_a_size():
     assert len(within(many, 3 * one).sentences) == 3
     assert len(within(many, 1).sentences) == 1
     assert within(many, 10**9) == many
-
-
-def test_colours_are_the_figures_own_with_ink_that_can_be_read():
-    shades = colours(style.EMIT_COLOURS)
-    assert len(shades) == 64
-    assert shades[0] == ["#f7fbff", "#000"]
-    assert shades[-1][1] == "#fff"

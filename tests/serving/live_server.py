@@ -215,7 +215,7 @@ def until(holds, seconds=40.0):
 
 
 class Speaker:
-    """A client written from docs/protocol.md alone, which checks all messages by the schema."""
+    """A client written from docs/reference/protocol.md alone, which checks all messages by the schema."""
 
     def __init__(self, address, first=None, way=None, **headers):
         """Connect, by a `way` of its own if that is given: a socket, TLS."""

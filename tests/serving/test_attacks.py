@@ -1,7 +1,6 @@
 """What clients do to connections, below the protocol: they ask for nothing, send frames that say nothing, do not read,
 vanish, come in crowds, guess. Others are served all the while, and memory, files and log stay as they were."""
 
-import asyncio
 import json
 import logging
 import socket
@@ -15,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
 
 from benchmarks.serve_faults import HANDSHAKE
-from duplexmt.serving.limits import Guesses, Refused, Shares, whose
+from duplexmt.serving.limits import Guesses, Refused, whose
 from duplexmt.serving.log import Sparing
 
 from .live_server import Speaker, serving, until
@@ -60,7 +59,7 @@ def open_connections(server):
 # --- those who ask for nothing ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nHost: localhost\r\n", HANDSHAKE[:-2]])
+@pytest.mark.parametrize("sent", [b"", HANDSHAKE[:-2]])
 def test_who_asks_for_nothing_in_time_is_cut_off(monkeypatch, sent):
     with serving(monkeypatch, request_seconds=0.5) as server, raw(server, sent) as one:
         assert not is_cut_off(one)
@@ -79,16 +78,6 @@ def test_a_request_that_comes_byte_by_byte_is_cut_off_in_the_same_time_also_afte
                     connection.sendall(bytes([byte]))
                     time.sleep(0.02)
         assert time.monotonic() - began < 15
-        until(lambda: open_connections(server) == 0)
-
-
-def test_a_body_that_never_ends_is_cut_off(monkeypatch):
-    request = b"POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nx"
-    with serving(monkeypatch, request_seconds=0.5) as server, raw(server, request) as one:
-        with suppress(OSError):
-            for _ in range(500):
-                one.sendall(b"x")
-                time.sleep(0.02)
         until(lambda: open_connections(server) == 0)
 
 
@@ -192,21 +181,10 @@ def test_an_address_is_counted_as_one_customers(address, counted):
     assert whose(address) == counted
 
 
-def test_shares_are_given_back():
-    shares = Shares(2)
-    assert [shares.take("a") for _ in range(3)] == [True, True, False]
-    assert shares.take("b")
-    shares.give_back("a")
-    assert shares.take("a")
-    assert all(shares.take(local) for local in ("127.0.0.1", "::1", "127.8.8.8") for _ in range(9))
-
-
 # --- frames that say nothing -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "frames", [PING * 50, PONG * 50, BEGIN + MORE * 50, EMPTY * 50, (PING + PONG) * 25], ids=map(str, range(5))
-)
+@pytest.mark.parametrize("frames", [(PING + PONG) * 25, BEGIN + MORE * 50, EMPTY * 50], ids=map(str, range(3)))
 def test_every_frame_counts_as_a_message(monkeypatch, frames):
     with serving(monkeypatch, messages_burst=20, messages_per_second=1.0) as server:
         speaker = begun(server)
@@ -216,7 +194,7 @@ def test_every_frame_counts_as_a_message(monkeypatch, frames):
         assert server.hub.metrics.rejected.labels("rate")._value.get() == 1
 
 
-@pytest.mark.parametrize("frame", [PING, PONG, MORE], ids=["ping", "pong", "fragment"])
+@pytest.mark.parametrize("frame", [PING, MORE], ids=["ping", "fragment"])
 def test_too_many_frames_are_told_and_a_few_are_none(monkeypatch, frame):
     with serving(monkeypatch, messages_burst=10, messages_per_second=1.0) as server:
         speaker = begun(server)
@@ -230,9 +208,7 @@ def test_too_many_frames_are_told_and_a_few_are_none(monkeypatch, frame):
         assert "pings and fragments included" in speaker.error["message"]
 
 
-@pytest.mark.parametrize(
-    "frames", [PING * 500, BEGIN + MORE * 10_000, PONG * 500, EMPTY * 5000], ids=map(str, range(4))
-)
+@pytest.mark.parametrize("frames", [PING * 500, BEGIN + MORE * 10_000], ids=map(str, range(2)))
 def test_a_flood_that_nobody_reads_the_answers_of_takes_no_memory_and_no_ones_time(monkeypatch, frames):
     with serving(monkeypatch, messages_burst=100) as server:
         bystander = begun(server)
@@ -413,22 +389,3 @@ def test_lines_of_one_kind_are_rare_and_say_how_many_are_left_out(monkeypatch):
         except ValueError:
             logger.exception("has a traceback")
     assert written[-2:] == ["no place seen before", "has a traceback"]
-
-
-def test_who_connects_while_no_file_can_be_opened_fills_no_log():
-    """asyncio has a line for each of them, with a traceback."""
-    loop, written = asyncio.new_event_loop(), []
-    handler = logging.Handler()
-    handler.emit = written.append
-    handler.addFilter(Sparing())
-    logging.getLogger("asyncio").addHandler(handler)
-    try:
-        for number in range(500):
-            error = OSError(24, "Too many open files")
-            loop.call_exception_handler(
-                {"message": f"socket.accept() out of system resource {number}", "exception": error}
-            )
-    finally:
-        logging.getLogger("asyncio").removeHandler(handler)
-        loop.close()
-    assert len(written) == 1

@@ -17,7 +17,7 @@ from duplexmt.serving.client import AsyncClient, Client, ServerError, is_this_ma
 from duplexmt.streaming.policies import Theta
 
 from ..helpers import SENTENCES
-from .live_server import ENGINE, TOKENIZER, Speaker, serving, source_of, translated, until
+from .live_server import ENGINE, TOKENIZER, serving, source_of, translated, until
 from .scripted_server import serving as scripted_serving
 
 CHINESE = [source for source, _ in SENTENCES]
@@ -69,15 +69,6 @@ def server():
         limits = {"messages_per_second": 1000.0, "characters_per_second": 1e5}
         with serving(monkeypatch, **limits) as running:
             yield running
-
-
-def test_a_text_is_translated(server):
-    with Client(server.address) as client:
-        for character in TEXT:
-            client.send(character)
-        client.end()
-        assert "".join(event["text"] for event in client) == translated(TEXT)
-        assert client.model["target_language"] == "en"
 
 
 @settings(max_examples=6, deadline=None)
@@ -145,22 +136,6 @@ def test_replacements_are_made_once_wherever_connections_are_cut_and_whenever_th
     assert "refused" not in [event["event"] for event in found]
     assert f"{text}。".startswith("".join(source_of(found)))
     cutter.close()
-
-
-def test_what_is_over_stays_and_what_follows_is_replaced(server):
-    with Client(server.address) as client:
-        client.send("我们走。\n你昨天")
-        events = iter(client)
-        found = []
-        while "line" not in [event["event"] for event in found]:
-            found.append(next(events))
-        with pytest.raises(ValueError, match="replace=2: must be from 5, before which all is translated, to 8"):
-            client.send("去。", replace=2)
-        client.send("他", replace=5)
-        client.send("今天去。")
-        client.end()
-        found += events
-    assert source_of(found) == ["我们走。", "他今天去。"]
 
 
 @pytest.mark.parametrize(
@@ -232,14 +207,6 @@ def test_theta_and_pauses_hold_over_lost_connections(server):
     cutter.close()
 
 
-def test_more_text_than_there_is_credit_for_is_sent_as_it_comes(monkeypatch):
-    limits = {"characters_burst": 30, "characters_per_second": 60.0, "message_characters": 30}
-    with serving(monkeypatch, **limits) as server, Client(server.address) as client:
-        client.send(TEXT)
-        client.end()
-        assert "".join(event["text"] for event in client) == translated(TEXT)
-
-
 def test_a_snapshot_goes_on_where_the_events_ended(monkeypatch):
     with serving(monkeypatch, kept_events=3) as server:
         cutter = Cutter(server.port, [random.Random(1).randint(2500, 4000), 3000])
@@ -271,18 +238,11 @@ def test_outside_its_with_block_a_client_says_so_instead_of_waiting(server):
         client.end()
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1/live", "127.0.0.1:8000"])
-def test_an_address_that_is_none_of_a_server_is_told(url):
-    with Client(url) as client, pytest.raises(ServerError, match="is no address of a server: give one like ws://"):
-        list(client)
-
-
-def test_a_fault_of_the_clients_own_is_no_empty_translation(server, monkeypatch):
-    def fails(*values):
-        raise KeyError("ready")
-
-    monkeypatch.setattr(AsyncClient, "_greeted", fails)
-    with Client(server.address) as client, pytest.raises(KeyError, match="ready"):
+def test_an_address_that_is_none_of_a_server_is_told():
+    with (
+        Client("127.0.0.1:8000") as client,
+        pytest.raises(ServerError, match="is no address of a server: give one like ws://"),
+    ):
         list(client)
 
 
@@ -298,10 +258,9 @@ def test_a_server_that_stops_hands_back_what_has_not_ended(monkeypatch):
         assert (told.value.code, told.value.handed_back) == ("restart", "他没")
 
 
-@pytest.mark.parametrize("limit", [3, 5])
-def test_what_is_handed_back_after_a_cut_has_what_came_too_late_for_it(monkeypatch, limit):
+def test_what_is_handed_back_after_a_cut_has_what_came_too_late_for_it(monkeypatch):
     text = "站在那边的男人曾是棒球手我昨天买了一本书"
-    with serving(monkeypatch, engine={"max_sentence_tokens": limit}) as server, Client(server.address) as client:
+    with serving(monkeypatch, engine={"max_sentence_tokens": 3}) as server, Client(server.address) as client:
         client.send(text)
         seen, events = [], iter(client)
         while sum(event["event"] == "end" for event in seen) < 2:
@@ -312,39 +271,6 @@ def test_what_is_handed_back_after_a_cut_has_what_came_too_late_for_it(monkeypat
         over = max(event["sentence"] for event in seen if event["event"] == "end")
         read = "".join(event["token"] for event in seen if event["event"] == "read" and event["sentence"] <= over)
         assert read + told.value.handed_back == text
-
-
-def test_after_a_snapshot_only_what_has_not_ended_is_handed_back(monkeypatch):
-    text = "我们走。" * 3 + "他没"
-    with serving(monkeypatch, kept_events=4) as server:
-        speaker = Speaker(server.address, {"type": "start"})
-        speaker.say(type="text", at=0, text=text)
-        speaker.until("events")
-        until(lambda: server.hub.sessions[speaker.session].open_text.position == 12)
-        speaker.drop()
-
-        async def goes_on():
-            """As a client that lost its connection before the first event."""
-            client = AsyncClient(server.address)
-            client._session, client._kept, client._at = (speaker.session, speaker.key), text, len(text)
-            async with client:
-                events = aiter(client)
-                assert (await anext(events))["event"] == "snapshot"
-                server.server.handle_exit(15, None)
-                with pytest.raises(ServerError) as told:
-                    async for _ in events:
-                        pass
-            return told.value.handed_back
-
-        assert asyncio.run(goes_on()) == "他没"
-
-
-def test_whoever_iterates_again_is_told_again_that_it_is_over(server):
-    with Client(server.address) as client:
-        client.send("我们走。")
-        client.end()
-        assert list(client)
-        assert list(client) == []
 
 
 def test_a_server_that_stays_busy_is_not_taken_for_lost(monkeypatch):
@@ -415,8 +341,7 @@ def environment(monkeypatch):
     return monkeypatch
 
 
-@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "ALL_PROXY", "ws_proxy"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize(("name", "host"), [("http_proxy", "127.0.0.1"), ("ALL_PROXY", "localhost")])
 def test_no_proxy_leads_to_this_machine(server, answers, environment, name, host):
     proxy = answers(status(403))
     environment.setenv(name, f"http://{proxy.place}")
@@ -431,15 +356,11 @@ def test_no_proxy_leads_to_this_machine(server, answers, environment, name, host
                                   "duplexmt.localhost", "0.0.0.0", "[::]"])  # fmt: skip
 def test_an_address_of_this_machine_is_known(host):
     assert is_this_machine(f"ws://{host}:8000/v1/live")
+    for other in ("192.168.0.1", "localhost.example.org", "[2001:db8::1]", "127.0.0.1.example.org", ""):
+        assert not is_this_machine(f"ws://{other}:8000/v1/live")
 
 
-@pytest.mark.parametrize("host", ["192.168.0.1", "example.org", "localhost.example.org", "[2001:db8::1]",
-                                  "notlocalhost", "127.0.0.1.example.org", ""])  # fmt: skip
-def test_any_other_address_is_none_of_this_machine(host):
-    assert not is_this_machine(f"ws://{host}:8000/v1/live")
-
-
-@pytest.mark.parametrize("code", [400, 403, 404, 407, 501])
+@pytest.mark.parametrize("code", [403, 407])
 def test_a_proxy_that_refuses_is_told_at_once(answers, environment, code):
     proxy = answers(status(code))
     environment.setenv("http_proxy", f"http://{proxy.place}")
@@ -450,16 +371,7 @@ def test_a_proxy_that_refuses_is_told_at_once(answers, environment, code):
     assert (told.value.code, told.value.handed_back, proxy.connections) == ("refused", "我们走。", 1)
 
 
-def test_a_proxy_that_is_none_is_told_at_once(answers, environment):
-    proxy = answers(b"SSH-2.0-OpenSSH_9.2\r\n")
-    for address in (f"http://{proxy.place}", "gopher://127.0.0.1:70"):
-        environment.setenv("http_proxy", address)
-        with Client("ws://translate.example/v1/live") as client, pytest.raises(ServerError, match="NO_PROXY") as told:
-            list(client)
-        assert told.value.code == "refused"
-
-
-@pytest.mark.parametrize("code", [429, 502, 503])
+@pytest.mark.parametrize("code", [429, 503])
 def test_a_proxy_whose_trouble_may_pass_is_asked_again(answers, environment, code):
     proxy = answers(status(code))
     environment.setenv("http_proxy", f"http://{proxy.place}")
@@ -487,28 +399,9 @@ def test_a_server_that_refuses_is_told_at_once(answers, answer):
     assert (told.value.code, server.connections) == ("refused", 1)
 
 
-@pytest.mark.parametrize("code", [429, 503])
-def test_a_server_with_too_many_connections_is_asked_again(answers, code):
-    server = answers(status(code))
-    with (
-        Client(f"ws://{server.place}/v1/live", patience=0.5) as client,
-        pytest.raises(ServerError, match=f"HTTP {code}") as told,
-    ):
-        list(client)
-    assert told.value.code == "lost"
-    assert server.connections > 1
-
-
-def test_a_server_without_encryption_refuses_whoever_wants_it_at_once(answers):
-    server = answers(status(400))
-    with Client(f"wss://{server.place}/v1/live") as client, pytest.raises(ServerError, match="refuses") as told:
-        list(client)
-    assert (told.value.code, server.connections) == ("refused", 1)
-
-
 # --- characters of several tokens -------------------------------------------------------------------------------------
 
-PIECES = ["我😀们", "مرحبا", "𠮷野家", "👍🏽é"]
+PIECES = ["我😀们", "👍🏽é"]
 
 
 @pytest.mark.parametrize("text", PIECES)
@@ -582,16 +475,3 @@ def test_the_engines_state_is_told(monkeypatch):
                 scripted.tell_engine(**now)
                 until(lambda now=now: client.engine == now["state"])
             assert next(iter(client))["token"] == "站"
-
-
-def test_a_server_without_an_engine_is_asked_again_for_as_long_as_one_is_patient():
-    with scripted_serving() as scripted:
-        scripted.engine = {"state": "failed", "reason": "no room on the GPU"}
-        scripted.fails_with = (1013, "engine", {"retry_after": 0.1, "message": "no room on the GPU"})
-        with (
-            Client(f"ws{scripted.address[4:]}v1/live", patience=0.5) as client,
-            pytest.raises(ServerError, match="no room on the GPU") as told,
-        ):
-            list(client)
-    assert told.value.code == "engine"
-    assert len([message for message in scripted.received if message.type == "start"]) > 2

@@ -56,7 +56,7 @@ def test_a_client_is_told_that_the_engine_is_ready_after_start_and_after_resume(
             one.until("ack")
 
 
-@pytest.mark.parametrize("text", ["", "我们走。", TEXT])
+@pytest.mark.parametrize("text", ["", TEXT])
 def test_a_client_is_told_that_another_engine_starts_and_is_ready(server, text):
     speaker = begun(server, text)
     end_engine(server)
@@ -98,18 +98,6 @@ def test_after_failures_in_a_row_no_session_begins_until_an_engine_is_there(serv
     assert readiness(server)[0] == 200
 
 
-def test_engines_that_end_after_they_have_worked_are_no_failures_in_a_row(monkeypatch):
-    with serving(monkeypatch) as server:
-        link = server.hub.link
-        for _ in range(4):
-            until(lambda: server.hub.at_rest)
-            assert link.failures == 0
-            end_engine(server)
-            until(lambda: link.is_ready)
-        assert link.state == "ready"
-        assert begun(server)
-
-
 def test_before_the_first_engine_is_ready_a_client_is_told_that_it_starts(server, monkeypatch):
     monkeypatch.setattr(server.hub, "models", {})
     monkeypatch.setattr(server.hub.link, "is_ready", False)
@@ -123,10 +111,7 @@ def test_before_the_first_engine_is_ready_a_client_is_told_that_it_starts(server
     assert "the model is being loaded" in speaker.error["message"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"operating_point": {"theta": 0.4}}, {"digests": {"model.safetensors": "another"}}, {"policy": {"theta": 0.1}}],
-)
+@pytest.mark.parametrize("change", [{"digests": {"model.safetensors": "another"}}, {"policy": {"theta": 0.1}}])
 def test_an_engine_of_another_model_goes_on_with_nobodys_text(server, monkeypatch, caplog, change):
     other = SimpleNamespace(**vars(loaded()) | {"info": loaded().info | change})
     here, away, over = begun(server, "我们走"), begun(server, "我昨天"), begun(server, "我们走。")
@@ -151,10 +136,7 @@ def test_an_engine_of_another_model_goes_on_with_nobodys_text(server, monkeypatc
     ("code", "told"),
     [
         (0, " (exit code 0)"),
-        (1, " (exit code 1)"),
-        (-9, " (signal 9, SIGKILL)"),
         (-11, " (signal 11, SIGSEGV)"),
-        (-6, " (signal 6, SIGABRT)"),
         (-40, " (signal 40, of no name)"),
         (None, ""),
     ],

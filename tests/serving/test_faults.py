@@ -1,11 +1,10 @@
 """A few faults of the campaign, at `serve.py` as a user starts it: `benchmarks/serve_load.py` has 300 of them."""
 
 import asyncio
-import math
 
 import pytest
 
-from benchmarks import live_clients, serve_faults, serve_load
+from benchmarks import serve_faults, serve_load
 from benchmarks.live_clients import Reference, Speaker, latencies
 
 
@@ -79,13 +78,3 @@ def test_the_reference_says_how_many_characters_each_event_takes(folder):
     assert due[-1] == len(text)
     assert reference(text).count("\n") == text.count("\n") == 2
     assert due.count(text.index("\n") + 1) >= 2  # the line's end ends a sentence, and is an event itself
-
-
-def test_quantiles():
-    assert live_clients.quantile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert live_clients.quantile(list(range(1, 101)), 0.99) == 99
-    assert math.isnan(live_clients.quantile([], 0.5))
-    before = {"t_bucket{0.1}": 1.0, "t_bucket{0.2}": 1.0, "t_bucket{+Inf}": 1.0}
-    after = {"t_bucket{0.1}": 1.0, "t_bucket{0.2}": 11.0, "t_bucket{+Inf}": 11.0}
-    assert live_clients.histogram_quantile(before, after, "t", 0.5) == pytest.approx(0.15)
-    assert math.isnan(live_clients.histogram_quantile(before, before, "t", 0.5))

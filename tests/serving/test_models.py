@@ -54,16 +54,6 @@ def test_a_model_that_is_not_there_is_refused_by_name(server):
     assert speaker.error["message"] == "model=fr-en: there is no such model here; there are zh-en, de-en"
 
 
-def test_who_watches_is_told_of_the_sessions_model(server):
-    channel = "0123456789abcdef"
-    watcher = Speaker(server.address, {"type": "watch", "channel": channel})
-    assert watcher.hear()["model"]["name"] == "zh-en"
-    started(server, model="de-en", channel=channel)
-    assert watcher.hear()["model"]["name"] == "de-en"
-    late = Speaker(server.address, {"type": "watch", "channel": channel})
-    assert late.hear()["model"]["name"] == "de-en"
-
-
 def test_other_interfaces_find_the_model_by_its_languages(server):
     address = f"http://127.0.0.1:{server.port}"
     with urllib.request.urlopen(f"{address}/languages", timeout=20) as answer:

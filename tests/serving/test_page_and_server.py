@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import urllib.request
 from types import SimpleNamespace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SOURCE, STATE, UNDER, WRITTEN, at_tab, connected, duplicate, type_in, until
+from .live_page import PALE, SOURCE, STATE, WRITTEN, at_tab, connected, type_in, until
 from .scripted_server import PACKAGE
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -62,52 +61,14 @@ def test_one_types_moves_theta_reloads_loses_the_network_and_goes_on(browser, se
     assert browser.run(SOURCE) == f"{TEXT}\n她的哥哥在北京工作。"
 
 
-@pytest.mark.parametrize("text", ["我😀们", "مرحبا", "𠮷野家"])
-def test_a_character_of_several_tokens_ends_no_sentence(browser, server, text):
-    browser.open(server.address)
-    browser.run("sessionStorage.clear()")
-    connected(browser, server)
-    browser.slide("theta", 1.0)  # all is read before anything is written
-    type_in(browser, f"{text}\n")
-    until(browser, "document.querySelectorAll('.column').length > 0 && !document.querySelector('.newest')", True)
-    under = [read for read, _ in browser.run(UNDER)]
-    assert under[-1] == "■"
-    assert "■" not in under[:-1]
-    assert "".join(under[:-1]).replace("·", "") == text
-    assert "·" in under
-    until(browser, "document.getElementById('counts').textContent.split(' ')[0]", str(len(under) - 1))
-
-
-def test_a_displaced_tab_has_the_session_back_when_it_asks_for_it(browser, server):
-    browser.open(server.address)
-    browser.run("sessionStorage.clear()")
-    connected(browser, server)
-    type_in(browser, "站在那边。")
-    until(browser, PALE, "")
-    first = browser.session
-    with duplicate(browser, server.address):
-        until(browser, STATE, "open")
-        type_in(browser, "我昨天买了")
-        with at_tab(browser, first):
-            until(browser, STATE, "ended")
-            browser.run("document.getElementById('here').click()")
-            until(browser, f"document.readyState === 'complete' && {STATE} === 'open'", True)
-            assert browser.run(SOURCE) == "站在那边。我昨天买了"
-            type_in(browser, "一本书。\n")
-            until(browser, PALE, "")
-        until(browser, STATE, "ended")
-        gaps = browser.run("[...document.querySelectorAll('.gap')].map(gap => gap.textContent).join()")
-        assert "Another" not in gaps, "the session was not lost"
-
-
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({}, ""), ({"lines": "10"}, "lines=10: must be a number from 1 to 9"), ({"size": ""}, "size=: must be a"),
-        ({"background": "blurred"}, "background=blurred: must be a colour"), ({"font": "x"}, "font: there is no such"),
-        ({"watch": "talk"}, "watch=talk: must be the channel"),
+        ({}, ""),
+        ({"lines": "10"}, "lines=10: must be a number from 1 to 9"),
+        ({"font": "x"}, "font: there is no such"),
     ],
-)  # fmt: skip
+)
 def test_captions_are_a_page_of_their_own_that_follows_the_session(browser, server, changed, told):
     """As OBS shows it: transparent, and with nothing but what its address has."""
     connected(browser, server)
@@ -140,13 +101,3 @@ def test_captions_are_a_page_of_their_own_that_follows_the_session(browser, serv
     finally:
         browser.session = first
         browser.send("Target.closeTarget", targetId=target)
-
-
-def test_the_pages_policy_and_its_files_are_served(server):
-    with urllib.request.urlopen(server.address) as answer:
-        policy = answer.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    for name in ("live.js", "live.css", "report.css", "icon.svg"):
-        with urllib.request.urlopen(server.address + name) as answer:
-            assert answer.status == 200

@@ -172,31 +172,6 @@ def test_a_replacement_is_asked_for_again_where_the_connection_was_lost(speaking
     assert page.run(SOURCE) == "站在这里的人"
 
 
-def test_what_is_typed_amid_an_utterance_stays_where_it_is(speaking, scripted):
-    page = listening(speaking, scripted)
-    page.run("say('站在', false)")
-    until(page, SOURCE, "站在")
-    type_in(page, "，")
-    page.run("say('站在那边', false)")
-    page.run("say('站在这里', true)")
-    until(page, SOURCE, "站在，这里")
-    until(page, WRITTEN, f"{numbers(5)}.")
-    assert scripted.session.text == "站在，这里\n"
-
-
-def test_a_caption_screen_takes_back_source_that_is_replaced(browser, scripted):
-    page = connected(browser, scripted)
-    shown = page.run("""import('./captions.js').then(({Captions}) => {
-        const captions = new Captions(document.body, {source: true});
-        for (const token of ['站', '在', '那']) captions.event({event: 'read', sentence: 0, text: '', token});
-        captions.event({event: 'write', sentence: 0, text: 'one', token: 'one'});
-        captions.event({event: 'replaced', sentence: 0, text: '', tokens: 2});
-        captions.event({event: 'read', sentence: 0, text: '', token: '这'});
-        return [captions.source.textContent, captions.translation.textContent];
-    })""")  # fmt: skip
-    assert shown == ["站这", "one"]
-
-
 def test_one_speaks_after_a_yes_only_and_by_enter_what_is_certain_is_sent(speaking, scripted):
     page = connected(speaking, scripted)
     click(page, "speak")

@@ -8,7 +8,6 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -233,7 +232,6 @@ BAD = [
     ('{"type":"text","at":0,"text":"x"}', "begin with start"),
     ('{"type":"start","token":"\\ud800"}', "lone surrogate"),
     ("nonsense", "JSON"),
-    ("[]", "object"),
     (b"\x00", "binary"),
 ]
 
@@ -391,12 +389,9 @@ def test_watchers_of_a_channel_are_told_the_events_of_one_session_after_the_othe
     until(lambda: not server.hub.watchers)
 
 
-@pytest.mark.parametrize(
-    "message", [{"type": "text", "at": 0, "text": "我"}, {"type": "end"}, {"type": "ack", "seq": 1}]
-)
-def test_who_watches_can_do_nothing_else(server, message):
+def test_who_watches_can_do_nothing_else(server):
     watcher = watching(server)
-    watcher.say(**message)
+    watcher.say(type="text", at=0, text="我")
     assert watcher.rest() == 4400
     assert "who watches a channel can only ping" in watcher.error["message"]
 
@@ -406,21 +401,6 @@ def test_a_channel_that_can_be_guessed_is_refused(server):
         with closing(connect(server.address, subprotocols=["duplexmt.v1"])) as socket:
             socket.send(json.dumps(first))
             assert "channel" in json.loads(socket.recv())["message"]
-
-
-def test_a_watcher_who_stalls_is_let_go_and_the_session_goes_on(server):
-    watching(server)
-    (connection,) = server.hub.watchers[CHANNEL]
-
-    async def never(text):
-        await asyncio.Event().wait()
-
-    connection.websocket.send_text, connection.limits = never, replace(connection.limits, unsent_events=5)
-    speaker = Speaker(server.address, START | {"channel": CHANNEL})
-    speaker.until("ack")
-    speaker.say(type="text", at=0, text=SENTENCES[0][0])
-    assert speaker.whole() == translated(SENTENCES[0][0])
-    until(lambda: not server.hub.watchers)
 
 
 # --- security --------------------------------------------------------------------------------------------------------
@@ -456,22 +436,16 @@ def test_origin_host_and_subprotocol_are_checked(monkeypatch):
                 assert get(server, path, Host=host)[0] == 200
 
 
-@pytest.mark.parametrize(
-    ("proto", "host", "origin", "allowed"),
-    [
-        ("https", "mt.example", "https://mt.example", True),
-        ("https", "mt.example:443", "https://mt.example", True),
-        ("http", "mt.example:80", "http://mt.example", True),
-        ("https", "MT.example", "https://mt.example:443", True),
-        ("https", "mt.example", "http://mt.example", False),
-        ("http", "mt.example", "https://mt.example", False),
-        ("https", "mt.example:8443", "https://mt.example", False),
-    ],
-)
-def test_behind_a_proxy_the_scheme_it_tells_is_the_pages(monkeypatch, proto, host, origin, allowed):
+def test_behind_a_proxy_the_scheme_it_tells_is_the_pages(monkeypatch):
+    cases = {
+        ("https", "mt.example", "https://mt.example"): 101, ("https", "mt.example:443", "https://mt.example"): 101,
+        ("http", "mt.example:80", "http://mt.example"): 101, ("https", "MT.example", "https://mt.example:443"): 101,
+        ("https", "mt.example", "http://mt.example"): 403, ("http", "mt.example", "https://mt.example"): 403,
+        ("https", "mt.example:8443", "https://mt.example"): 403,
+    }  # fmt: skip
     with serving(monkeypatch, hosts=["mt.example"], proxies=["127.0.0.1"]) as server:
-        headers = {"X-Forwarded-Proto": proto, "Origin": origin, "Host": host}
-        assert handshake(server, **headers) == (101 if allowed else 403)
+        for (proto, host, origin), status in cases.items():
+            assert handshake(server, **{"X-Forwarded-Proto": proto, "Origin": origin, "Host": host}) == status, origin
 
 
 def test_sessions_of_one_address_are_counted_behind_a_named_proxy(monkeypatch):
@@ -512,22 +486,6 @@ def test_health_and_metrics_tell_no_text_and_no_address(server):
 
 
 # --- the engine is lost, the server stops ----------------------------------------------------------------------------
-
-
-def test_the_engine_dies_again_and_again_and_no_client_sees_it(monkeypatch):
-    with serving(monkeypatch) as server:
-        speakers = [Speaker(server.address, START) for _ in range(3)]
-        for number, speaker in enumerate(speakers):
-            speaker.say(type="text", at=0, text=TEXT[: 10 * number + 5])
-        for _ in range(4):
-            for speaker in speakers:
-                speaker.until("events")
-            starts = server.hub.link.starts
-            server.kill.set()
-            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.is_ready)
-        for number, speaker in enumerate(speakers):
-            speaker.say(type="text", at=10 * number + 5, text=TEXT[10 * number + 5 :])
-            assert speaker.whole() == translated(TEXT)
 
 
 def test_a_session_whose_text_ends_every_engine_is_told_and_given_up(monkeypatch, caplog):
@@ -692,13 +650,6 @@ def test_text_is_replaced_and_what_was_read_is_read_anew(server, at_once):
     no_streams(server)
 
 
-def test_what_has_not_begun_is_simply_other_text(server):
-    speaker = begun(server)
-    speaker.say(type="text", at=0, text="")
-    assert replaced(speaker, 0, "我昨天买了一本书。")["replaced"] == 1
-    assert speaker.whole() == translated("我昨天买了一本书。")
-
-
 def test_a_position_whose_sentence_is_over_is_refused_and_the_session_goes_on(server):
     speaker = begun(server, "我们走。\n你昨天")
     while "line" not in [event["event"] for event in speaker.events]:
@@ -741,65 +692,9 @@ def test_nothing_of_the_text_may_follow_before_the_answer(server, monkeypatch):
         assert "wait for the answer to replace=2" in speaker.error["message"]
 
 
-def test_no_replacement_after_the_end(server):
-    speaker = begun(server, "我们昨天")
-    speaker.say(type="end")
-    speaker.say(type="text", at=4, replace=2, text="今天")
-    assert speaker.rest() in (1000, 4400)
-
-
 def test_a_replacement_costs_what_is_taken_anew(monkeypatch):
     with serving(monkeypatch, characters_per_second=0.001, characters_burst=20) as server:
         speaker = begun(server, "我们昨天")
         assert replaced(speaker, 3, "日")["credit"] == 20 - 4 - 3 - 1
         speaker.say(type="text", at=4, replace=4, text="买了一本书很有意思")
         assert speaker.rest() == 4429
-
-
-def test_it_is_answered_once_however_connections_are_lost(server):
-    speaker = begun(server, "我们昨天")
-    speaker.say(type="text", at=4, replace=2, text="今天走。")
-    speaker.drop()
-    until(lambda: all(session.connection is None for session in server.hub.sessions.values()))
-    again = speaker.again(server.address)
-    ack = again.until("ack")
-    if "replaced" not in ack:  # it was lost with the connection
-        again.say(type="text", at=4, replace=2, text="今天走。")
-        while "replaced" not in ack:
-            ack = again.until("ack")
-    assert (ack["at"], ack["replaced"]) == (6, 1)
-    again.whole()
-    assert source_of(again.events) == ["我们今天走。"]
-
-
-def test_a_replacement_that_the_engine_dies_of_is_made_by_the_next_one(monkeypatch):
-    with serving(monkeypatch) as server:
-        for number in range(6):
-            speaker = begun(server, "我们走。我昨天")
-            speaker.until("events")
-            starts = server.hub.link.starts
-            if number % 2:
-                server.kill.set()
-            speaker.say(type="text", at=7, replace=5, text="今天买了书。")
-            if not number % 2:
-                server.kill.set()
-            answer = speaker.until("ack")
-            while "replaced" not in answer:
-                answer = speaker.until("ack")
-            speaker.whole()
-            assert source_of(speaker.events) == ["我们走。", "我今天买了书。"]
-            until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.is_ready)
-
-
-def test_watchers_are_told_of_replacements(server):
-    watcher, speaker = watching(server), Speaker(server.address, START | {"channel": CHANNEL})
-    speaker.until("ack")
-    speaker.say(type="text", at=0, text="我们昨天")
-    speaker.until("events")
-    speaker.at = 4
-    replaced(speaker, 2, "今天走。")
-    speaker.whole()
-    while watcher.events != speaker.events:
-        watcher.hear()
-    assert "replaced" in [event["event"] for event in watcher.events]
-    watcher.drop()

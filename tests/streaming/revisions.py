@@ -18,18 +18,25 @@ import torch
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.policy.knobs import Adaptive
 from duplexmt.serving.open_text import OpenText
+from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Replaced, Write
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd, SentenceBegin, SentenceEnd, Settled, TextEnd
-from duplexmt.streaming.policies import Confidence, Lsg, Theta
+from duplexmt.streaming.policies import Confidence, Lsg, Theta, WaitK
 
 from ..helpers import SENTENCES, float64, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
 from .live_texts import live_text
-from .test_go_on import POLICIES
 
 TOKENIZER = tiny_tokenizer(460)
 TOKENS = [stream_tokens(TOKENIZER), stream_tokens(TOKENIZER, context_tokens=4)]
+POLICIES = {
+    "theta": (Theta, None), "theta, rows": (Theta, None), "theta, words": (Theta, None),
+    "wait-1": (WaitK, 1), "wait-3": (WaitK, 3), "offline": (WaitK, None), "confidence": (Confidence, 0.3),
+    "lsg": (Lsg, 0.2), "whole lsg": (WholeLsg, 0.2),
+    "la-1": (LocalAgreement, 1), "la-2": (LocalAgreement, 2), "la-3": (LocalAgreement, 3), "hold": (Hold, 1),
+    "alignatt": (AlignAtt, 1),
+}  # fmt: skip
 BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 PIECES = [
     *(part for source, _ in SENTENCES for part in (source, source[:4], source[4:])),
@@ -48,6 +55,8 @@ def model_of(name, seed, anchor):
         model = float64(tiny_prefix("multi", anchor=anchor, scale=0.5, **shape))
     with torch.no_grad():
         model.causal_lm.lm_head.weight[TOKENS[0].end] *= 3
+    if name == "theta, words":
+        model.words = torch.arange(len(TOKENIZER)) % 2 == 1
     return model
 
 
@@ -135,7 +144,7 @@ class Script:
         draw = self.draw
         self.begin()
         for _ in range(draw.randint(3, 7)):
-            act = draw.choices([self.more, self.replace, self.pause, self.move], [4, 5, 1, 0.5])[0]
+            act = draw.choices([self.more, self.replace, self.pause, self.move], [4, 5, 1, 1])[0]
             act()
             self.step(draw.choice([0, 2, 4, 8, 16, 100]))
         self.given[-1][1].append("end")

@@ -16,7 +16,7 @@ from duplexmt.streaming.policies import Confidence, Lsg, WaitK, divergence
 from ..helpers import float64, policy_system, tiny_prefix
 from . import slow_policies as slow
 from .test_grid_system import PREFIXED, SOURCES, TOKENS, both_tokens
-from .test_prefix_systems import BATCH_SIZES, SEEDS, always, small_talk, timeless
+from .test_prefix_systems import BATCH_SIZES, SEEDS, small_talk, timeless
 
 BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 UNSURE = Adaptive(k_min=2, k_max=3, alpha=1, divergence="code")
@@ -114,16 +114,6 @@ def test_divergences_are_those_of_the_definition(system, definition, which, monk
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("offset", [-1e-9, 1e-9])
-def test_a_probability_is_known_to_a_billionth(offset):
-    model, text = model_of(1), SOURCES[0]
-    p = float(slow.distribution(model, text[:1], [TOKENS.seed], len(text) + 1, [1]).max().exp())
-    rho = (p + offset) / 2  # ρ_k at k_min is twice that
-    system = policy_system(Confidence, model, TOKENS, rho, LIMIT, adaptive=BOUNDS)
-    first = [event for event in system.translate([text])][1]
-    assert isinstance(first, Write) == (offset < 0)
-
-
 @pytest.mark.parametrize("model_type", ["qwen2", "llama", "mistral", "qwen3"])
 def test_recorded_attention_is_that_of_each_head(model_type):
     model = float64(tiny_prefix(vocab_size=7, model_type=model_type, sliding_window=None))
@@ -177,13 +167,6 @@ def test_what_drafts_is_offline_or_local_agreement_of_one_at_the_ends():
             policy_system(WholeLsg, model, TOKENS, 1e9, LIMIT, adaptive=never),
         ):
             same_as(late, offline)
-
-
-def test_a_certain_token_is_written_however_little_the_source_says_of_it():
-    model = model_of(1)
-    bounds = Adaptive(k_min=2, k_max=4, alpha=0, divergence="paper")
-    wait_2 = policy_system(WaitK, model, TOKENS, 2, LIMIT)
-    same_as(policy_system(Lsg, model, TOKENS, 1e9, LIMIT, adaptive=bounds), wait_2)
 
 
 # --- what a system needs, and live ---------------------------------------------------------------------------------
@@ -242,31 +225,3 @@ def test_no_source_token_is_encoded_twice_and_calls_of_the_model_are_counted(nam
     assert sum(end.calls for end in ends) == sum(calls)
     text = [(place, token) for place, token in encoded if token != TOKENS.end]
     assert sorted(text) == sorted((place, token) for source in SOURCES for place, token in enumerate(source))
-
-
-def test_a_live_stream_says_what_it_cannot_do():
-    engine = SYSTEMS["hold"](model_of(1), TOKENS)
-    stream = engine.open(source_length=3)
-    with pytest.raises(ValueError, match="has no source"):
-        stream.end()
-    with pytest.raises(ValueError, match=r"a source of 301 tokens.*exceeds max_source_tokens=256"):
-        stream.read([3] * 300)
-    stream.read([3])
-    stream.end()
-    with pytest.raises(ValueError, match="open another one"):
-        stream.read([3])
-    with pytest.raises(ValueError, match="source_length"):
-        engine.open()
-    engine.typical_source_length = 5
-    assert engine.open().source_length == 5
-    with pytest.raises(ValueError, match="max_repeats=1: must be at least 2"):
-        policy_system(Hold, model_of(1), TOKENS, 1, 40, max_repeats=1)
-
-
-def test_a_live_stream_is_stopped_where_it_repeats_itself():
-    engine = policy_system(WaitK, always(small_talk(), 3), TOKENS, 1, 40, max_repeats=4)
-    stream = engine.open(source_length=2)
-    stream.read([2, 4])
-    stream.end()
-    events = list(stream.write())
-    assert (events[-1].reason, sum(isinstance(event, Write) for event in events)) == ("repetition", 4)

@@ -100,17 +100,6 @@ def test_streams_that_join_and_leave_write_what_each_writes_alone(options, draw)
         assert_same(found, alone(model, SOURCES[name]))
 
 
-def test_the_slot_of_a_sentence_that_has_ended_is_taken_by_the_next():
-    engine = engine_of(max_streams=2)
-    for _ in range(5):
-        for name, source in enumerate(SOURCES[:2]):
-            whole(engine.open(name=name, source_length=len(source)), source)
-        while engine.streams:
-            engine.step()
-    assert engine.states.cache.tokens.shape[1] == 2
-    assert engine.states.reached == engine.states.slots.taken == {}
-
-
 @both_tokens
 def test_streams_the_cache_had_no_room_for_go_on_once_there_is_some(tokens):
     engine = engine_of(tokens=tokens, max_streams=2)
@@ -131,19 +120,6 @@ def test_streams_the_cache_had_no_room_for_go_on_once_there_is_some(tokens):
 # --- the stream's own life -----------------------------------------------------------------------------------------
 
 
-def test_a_stream_stalls_at_a_wait_until_there_is_more_source():
-    stream = engine_of(theta=1.0).open(source_length=3)
-    stream.read([2])
-    assert [type(event) for event in stream.write()] == [Read]
-    assert stream.step() is None
-    stream.read([3, 4])
-    assert [event.token for event in stream.write()] == [3, 4]
-    stream.end()
-    events = list(stream.write())
-    assert events[0] == Read(0, END, pytest.approx(events[0].emit_probability))
-    assert isinstance(events[-1], End)
-
-
 def test_the_text_head_is_read_only_where_a_token_may_be_written():
     model, asked = always(model_of(anchor=0), token=3), []
     logits = model.text_logits
@@ -156,18 +132,6 @@ def test_the_text_head_is_read_only_where_a_token_may_be_written():
     events = list(stream.write())
     assert [type(event) for event in events] == [Read, *[Write] * 4, End]
     assert asked == [1] * 5
-
-
-def test_theta_may_be_changed_while_a_stream_waits():
-    stream = engine_of(always(model_of(anchor=0), token=3), theta=1.0).open()
-    stream.read([2])
-    assert [type(event) for event in stream.write()] == [Read]
-    stream.theta = 0.0
-    assert isinstance(stream.step(), Write)
-    stream.theta = 1.0
-    assert stream.step() is None
-    with pytest.raises(ValueError, match=r"theta=1.5: .* between 0 and 1"):
-        stream.theta = 1.5
 
 
 def test_a_forced_target_prefix_is_read_by_the_model_and_not_written():
@@ -216,12 +180,6 @@ def test_a_source_of_unknown_length_is_taken_to_be_of_typical_length_and_keeps_t
     assert int(stream.engine.states.cache.start[0]) == 9
 
 
-def test_a_constant_anchor_needs_no_length():
-    streams = (engine_of(model_with(anchor=0)).open(name=0, source_length=n) for n in (7, None))
-    with_length, without = (whole(stream, SOURCES[0]) for stream in streams)
-    assert_same(list(without.write()), list(with_length.write()))
-
-
 # --- guards and mistakes -------------------------------------------------------------------------------------------
 
 
@@ -239,15 +197,6 @@ def test_repetition_is_a_block_that_follows_itself_too_often():
     assert ends_in_repetition([9, 1, 2, 1, 2, 1, 2], 2)
     assert not ends_in_repetition([1, 2, 1, 2, 1, 2, 9], 2)
     assert not ends_in_repetition([], 2)
-
-
-def test_a_sliding_window_limits_the_source_so_that_no_stream_outgrows_it():
-    model = tiny_grid(tiny_backbone("mistral", vocab_size=7, sliding_window=12), anchor=0)
-    stream = engine_of(model, theta=1.0, limit=5).open()
-    with pytest.raises(ValueError, match=r"a source of 7 tokens, .* exceeds max_source_tokens=6"):
-        stream.read([2] * 6)
-    whole(stream, [2] * 5)
-    list(stream.write())
 
 
 def test_a_target_prefix_leaves_less_of_a_sliding_window_and_harms_no_other_stream():
@@ -280,16 +229,6 @@ def test_a_sliding_window_too_small_for_both_streams_is_named():
         engine_of(model, limit=6, max_source_tokens=6)
 
 
-def test_a_running_number_is_none_that_a_live_stream_has():
-    engine = engine_of(model_with(anchor=0))
-    for name in (1, 2):
-        engine.open(name=name)
-    assert [engine.open().name for _ in range(2)] == [3, 4]
-    engine = engine_of(model_with(anchor=0))
-    engine.open(name=1)
-    assert [engine.open().name for _ in range(2)] == [2, 3]
-
-
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
@@ -307,14 +246,6 @@ def test_a_mistake_is_told_by_the_streams_name(mistake, message):
     stream = engine_of(max_source_tokens=10).open(source_length=5)
     with pytest.raises(ValueError, match=message):
         mistake(stream)
-
-
-def test_a_read_that_is_refused_takes_nothing():
-    stream = engine_of(max_source_tokens=4).open(source_length=5)
-    with pytest.raises(ValueError, match="max_source_tokens=4"):
-        stream.read([2, 3, 4, 5])
-    stream.read([2, 3, 4])
-    assert stream.text_tokens == 3
 
 
 def test_more_streams_than_there_is_room_for_are_refused():

@@ -102,6 +102,7 @@ SAMPLES = {  # with | between sentences
     "th": ["สวัสดีครับ ผมไปบ้าน คุณไปไหน? |ผมไป"],
 }
 EACH = [(language, text) for language, texts in SAMPLES.items() for text in texts]
+LONGEST = [(language, max(texts, key=len)) for language, texts in SAMPLES.items()]
 
 
 @pytest.mark.parametrize(("language", "text"), EACH)
@@ -222,19 +223,10 @@ def test_a_quotation_that_opens_after_a_pause_belongs_to_the_new_sentence(text, 
     "part",
     [
         "站在那边的男人，",
-        "word and ",
-        ".",
-        "。",
         "!)",
-        "x) ",
-        ". ",
-        "a. ",
         "Dr. W",
-        "A. ",
         '"',
-        "。“",
         ". \u200d",
-        "，",
     ],
 )
 def test_a_text_without_a_sentence_end_takes_time_in_proportion_to_its_length(part):
@@ -271,7 +263,7 @@ def by_sentence(parts):
 
 
 @pytest.mark.parametrize("segmentation", ["tokens", "characters"])
-@pytest.mark.parametrize(("language", "text"), EACH)
+@pytest.mark.parametrize(("language", "text"), LONGEST)
 def test_the_pieces_a_text_comes_in_change_nothing_in_any_language(language, text, segmentation):
     draw = random.Random(len(text))
     text = text.replace("|", "") * 2
@@ -280,9 +272,8 @@ def test_the_pieces_a_text_comes_in_change_nothing_in_any_language(language, tex
     assert whole == parts_of(new(), text) == parts_of(new(), cut_at_random(text, draw))
 
 
-@pytest.mark.parametrize("limit", [12, 30, 200])
-@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
-@pytest.mark.parametrize(("language", "text"), EACH)
+@pytest.mark.parametrize(("limit", "segmentation"), [(12, "tokens"), (30, "characters"), (200, "tokens")])
+@pytest.mark.parametrize(("language", "text"), LONGEST)
 def test_who_goes_on_at_a_boundary_reads_the_rest_as_the_first_would_have(language, text, segmentation, limit):
     draw = random.Random(len(text))
     text = text.replace("|", "") + " " + text.replace("|", "\n")
@@ -340,8 +331,7 @@ def cut_long(name, segmentation, limit, chunks=None):
     return pieces, by_sentence(parts)
 
 
-@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
-@pytest.mark.parametrize("limit", [32, 45, 64])
+@pytest.mark.parametrize(("limit", "segmentation"), [(32, "tokens"), (45, "characters")])
 @pytest.mark.parametrize("name", LONG)
 def test_a_sentence_that_is_too_long_is_cut_between_words_and_nothing_begins_with_a_space(name, limit, segmentation):
     limit *= 3 if name in ("hi", "ru", "th", "km") else 1  # their letters are two or three tokens here
@@ -383,33 +373,8 @@ def test_it_is_cut_at_a_clause_mark_near_the_limit(name, end, segmentation):
     assert far.startswith(clause + rest[0]), "where it is far from the limit, as much is kept together as fits"
 
 
-@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
-@pytest.mark.parametrize("name", LONG)
-def test_how_it_came_does_not_change_where_it_is_cut(name, segmentation):
-    draw = random.Random(3)
-    found = cut_long(name, segmentation, 40)
-    assert found == cut_long(name, segmentation, 40, [LONG[name]])
-    assert found == cut_long(name, segmentation, 40, list(cut_at_random(LONG[name], draw)))
-
-
-@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
-@pytest.mark.parametrize(
-    ("language", "text"),
-    [
-        ("en", "the man standing there, who left."),
-        ("zh", "站在那边的男人曾是，棒球手。"),
-        ("de", "er – ja, der – kam."),
-    ],
-)
-def test_a_sentence_that_fits_to_the_last_token_is_read_whole(language, text, segmentation):
-    limit = tokens_of(language, text, segmentation)
-    new = live_text(TOKENIZER, language, segmentation, max_sentence_tokens=limit, warn=pytest.fail)
-    assert by_sentence(parts_of(new, text)) == [text]
-
-
 @pytest.mark.parametrize("text", ["internationalisation" * 60, "好" * 1000, "a,b." * 250, "😀" * 300])
-@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
-@pytest.mark.parametrize("limit", [1, 5, 32])
+@pytest.mark.parametrize(("limit", "segmentation"), [(1, "tokens"), (32, "characters")])
 def test_a_text_without_any_gap_is_cut_all_the_same(text, segmentation, limit):
     read = by_sentence(parts_of(live_text(TOKENIZER, "en", segmentation, max_sentence_tokens=limit), text))
     assert "".join(read) == text

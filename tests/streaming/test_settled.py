@@ -210,27 +210,7 @@ def settled_of(rule, text):
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=100, deadline=None)
-@given(text=TEXTS)
-@example("they'r")
-@example("a  \n  \n b")
-@example("..'s ''re 're")
-@example("x <to <tool>y")
-def test_settled_tokens_begin_the_tokens_of_the_whole_text(name, text):
-    settled = rule(name)
-    assert settled.warning is None
-    text, before = composed(text), []
-    whole = token_ids(settled.tokenizer, [text])[0]
-    for end in range(len(text) + 1):
-        tokens = settled_of(settled, composed(text[:end]))
-        assert tokens == whole[: len(tokens)], text[:end]
-        assert tokens[: len(before)] == before, "what is settled stays so"
-        before = tokens
-    assert settled.complete(text) == whole
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=TEXTS, draw=st.randoms(use_true_random=False))
 @example("they're'relax 'rely", None)
 @example("-.'s'-a .-b 'tis", None)
@@ -248,8 +228,12 @@ def test_a_text_that_grows_has_from_its_last_cut_on_the_tokens_it_has_as_a_whole
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(text=TEXTS, others=st.lists(TEXTS, min_size=8, max_size=8))
+@example("they'r", [])
+@example("a  \n  \n b", [])
+@example("..'s ''re 're", [])
+@example("x <to <tool>y", [])
 @example("it'", ["s", "sx", "re", "r", "ll see", "x", " ", ""])
 @example("HELLO", ["w", "W", "World", "'s", "'sx", " ", "ि", "1"])
 @example("人a人A", ["b", "B", "'d", "人", " b", "1", ".", ""])
@@ -257,9 +241,13 @@ def test_a_text_that_grows_has_from_its_last_cut_on_the_tokens_it_has_as_a_whole
 @example("1", ["2", "23", "234", "2345", " 2", "a", ".", "人"])
 @example(" the", ["a", "ate", "ater", "aters", "z", "zy", " ", "rapist"])
 def test_what_is_settled_begins_the_tokens_of_every_continuation(name, text, others):
-    settled = rule(name)
+    settled, text, before = rule(name), composed(text), []
+    assert settled.warning is None
+    assert settled.complete(text) == token_ids(settled.tokenizer, [text])[0]
     for end in range(len(text) + 1):
         tokens = settled_of(settled, composed(text[:end]))
+        assert tokens[: len(before)] == before, "what is settled stays so"
+        before = tokens
         for other in (*others, text[end:]):
             whole = token_ids(settled.tokenizer, [composed(text[:end] + other)])[0]
             if composed(text[:end] + other).startswith(composed(text[:end])):
@@ -283,12 +271,6 @@ def test_little_is_held_back(name):
             assert arrived - len(settled_of(settled, text[:end])) <= 6  # tokens; a Chinese character is up to three
         space = "  " if settled.by_clusters else " "  # the last cluster waits
         assert settled_of(settled, text + "A" + space) == settled.complete(text + "A")
-
-
-def test_a_word_that_begins_no_longer_entry_of_the_vocabulary_is_settled_at_once():
-    settled = rule("characters and bytes")
-    whole = token_ids(settled.tokenizer, ["人"])[0]
-    assert settled_of(settled, "人") == whole  # no merges at all in this vocabulary
 
 
 def changed(tokenizer, **parts):
@@ -357,8 +339,3 @@ def test_a_character_is_tokenised_by_itself():
     assert tokenizer.decode(characters) == "the man"
     assert source_spans(tokenizer, "人é", "characters") == [(0, 1), (1, 2), (1, 2)]
     assert source_spans(tokenizer, "人é") == [(0, 1), (1, 2), (1, 2)]
-
-
-def test_an_unknown_segmentation_is_refused():
-    with pytest.raises(ValueError, match=r"data\.segmentation='words': must be one of tokens, characters"):
-        SettledTokens(tiny_tokenizer(), "words")

@@ -52,15 +52,9 @@ def test_each_system_refuses_sources_its_model_has_no_positions_for_before_the_f
     ("held", "name", "message"),
     [
         ("grid", "waitk", "system='waitk' cannot be run on a grid model: .*train.py system=waitk or system=offline"),
-        ("grid", "offline", "system='offline' cannot be run on a grid model: .* python train.py system=offline"),
-        ("grid", "local_agreement", "'local_agreement' cannot be run on a grid model: .*system=offline"),
         ("waitk", "grid", "system='grid' cannot be run on a waitk model: .*system=grid"),
-        ("waitk", "offline", "system='offline' cannot be run on a waitk model"),
-        ("waitk", "local_agreement", "cannot be run on a waitk model"),
-        ("offline", "grid", "system='grid' cannot be run on a offline model"),
         ("waitk", "hold", "'hold' cannot be run on a waitk model: .*system=waitk system.k=multi or .*system=offline"),
         ("offline", "confidence", "'confidence' cannot be run on a offline model: .*system=waitk system.k=multi"),
-        ("grid", "lsg", "'lsg' cannot be run on a grid model"),
         ("offline", "simuleval", "system='simuleval': must be one of grid, waitk, offline, local_agreement, hold, "),
     ],
 )
@@ -103,24 +97,6 @@ def test_a_setting_the_system_cannot_take_is_refused(held, name, setting, messag
 def test_a_whole_number_may_come_as_a_fraction(name):
     setting = build("offline", name, 2.0).policy.setting
     assert (type(setting), setting) == (int, 2)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"k_min": 0}, r"adaptive\.k_min=0, .*k_min must be at least 1"),
-        ({"k_max": 0}, r"adaptive\.k_max=0: .*k_max at least k_min"),
-        ({"alpha": float("nan")}, r"adaptive\.alpha=nan: a probability"),
-        ({"divergence": "kl"}, r"adaptive\.divergence='kl': must be one of paper, code"),
-    ],
-)
-def test_what_policies_have_beside_their_knob_is_checked(values, message):
-    with pytest.raises(ValueError, match=message):
-        Adaptive(**{"k_min": 1, "k_max": 4, "alpha": 0.9, "divergence": "paper"} | values)
-
-
-def test_local_agreement_compares_two_hypotheses_where_nothing_is_said():
-    assert build("offline", "local_agreement", None).policy.setting == 2
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,3 @@ def test_special_tokens_have_no_text(tokenizer):
     shown, growing = pieces(tokenizer, [tokenizer.eos_token_id, a, tokenizer.eos_token_id])
     assert shown == ["", "a", "", ""]
     assert growing.tokens == [tokenizer.eos_token_id, a, tokenizer.eos_token_id]
-
-
-def test_no_tokens_have_no_text(tokenizer):
-    assert pieces(tokenizer, [])[0] == [""]
-    assert decode(tokenizer, []) == ""

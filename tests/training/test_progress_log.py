@@ -48,20 +48,6 @@ def test_the_validation_of_a_run_that_max_steps_ended_is_of_the_epoch_it_was_in(
     assert [line for line in caplog.messages if line.startswith("step ")][-1].startswith("step 2 of 2, epoch 1")
 
 
-def test_a_training_without_an_end_names_none(lines, monkeypatch):
-    progress = ProgressLog(seconds=0.0)
-    step = ProgressLog.on_train_batch_end
-
-    def stop_after_two(self, trainer, *rest):
-        step(self, trainer, *rest)
-        trainer.should_stop = trainer.global_step == 2
-
-    monkeypatch.setattr(ProgressLog, "on_train_batch_end", stop_after_two)
-    said = lines(progress, max_epochs=-1)
-    assert said[0].startswith("step 1 of inf, epoch 1, train/lm_loss ")
-    assert "left" not in said[0]
-
-
 @pytest.mark.parametrize(("terminal", "wanted"), [(True, True), (False, True), (False, False)])
 def test_a_bar_is_for_terminals_and_lines_for_logs(terminal, wanted, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)

@@ -12,7 +12,8 @@ from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import drawn_points, stretches
 from duplexmt.policy.visits import GOLDEN, decoding_shares
-from tests.helpers import spoken_grid
+from duplexmt.policy.words import going_on
+from tests.helpers import spoken_grid, tiny_tokenizer
 
 from .small_run import assert_same, small_data, small_module
 
@@ -24,10 +25,18 @@ def exact_module(**values):
 LOSSES = [("mask", "mask"), ("regret", "visits"), ("regret", "drawn_visits")]
 
 
+def in_words(module):
+    """Have a module decide by words; its tokens are characters."""
+    module.model.words = going_on(tiny_tokenizer(), len(tiny_tokenizer()), "en")
+    return module
+
+
+@pytest.mark.parametrize("by_words", [False, True])
 @pytest.mark.parametrize(("emit_loss", "lm_cells"), LOSSES)
-def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, lm_cells):
+def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, lm_cells, by_words):
     """The full grid by `forward` (padded exact attention), of which the drawn rows' cells alone are read."""
     module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=3)
+    module = in_words(module) if by_words else module
     batch = collate(small_data(12).examples("train"))
     rows = module.planner.drawn(batch, 0)
     assert max(rows.stand_for.flatten().tolist()) > 2, "the test wants stretches of several rows"
@@ -56,11 +65,19 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
             return grid
 
         grid = between(losses, 1e6), torch.tensor([X]), torch.tensor([Y])
-        mask = emit_mask(best_path(*grid, 0.1), Y)[0]
+        inner = torch.zeros(1, Y, dtype=torch.bool)
+        if by_words:
+            inner[0, 1:] = module.model.words[batch.labels[b, 1:Y]]
+        ending = [next(end for end in range(y + 1, Y + 1) if end == Y or not inner[0, end]) for y in range(Y)]
+        decided = torch.tensor([[not inner[0, y] and ending[y] <= end for y in range(Y)] for end in ends])
+        mask = emit_mask(best_path(*grid, 0.1, inner), Y)[0]
         cells = mask.double()
         if lm_cells != "mask":
             p_emit = decisions[b, list(at), :Y].softmax(-1)[..., 1]
-            cells = decoding_shares(between(p_emit, 0.0), *grid[1:])[0].double()
+            p_emit = between(p_emit, 0.0)
+            for part, own in zip(parts, decided, strict=True):
+                p_emit[0, list(part)] *= own if by_words else 1
+            cells = decoding_shares(p_emit, *grid[1:], inner)[0].double()
         weights = torch.stack([cells[list(part)].sum(0) for part in parts])
         if lm_cells == "drawn_visits":  # of each column the rows in which the running sum of its shares passes a point
             shares, weights = weights, torch.zeros_like(weights)
@@ -72,10 +89,11 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
                     weights[row, y] += 0.5
         lm.append((losses * weights).sum())
         lm_weights.append(weights.sum())
-        worth = emit_advantages(*grid, 0.1)[0, list(at)]
+        worth = emit_advantages(*grid, 0.1, inner)[0, list(at)]
         better, weight = (mask[list(at)], torch.ones(R, Y)) if emit_loss == "mask" else (worth > 0, worth.abs())
         weight = weight * torch.tensor([[len(part)] for part in parts])
         columns = torch.arange(Y)
+        weight = weight * decided if by_words else weight
         weight = weight * (columns < torch.tensor(ends)[:, None]) * (1 + 7 * (columns >= rows.common[b, :R, None]))
         emit.append((F.cross_entropy(decisions[b, list(at), :Y].mT, better.long(), reduction="none") * weight).sum())
         emit_weights.append(weight.sum())
@@ -90,12 +108,14 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
     assert_same({name: weight.grad for name, weight in module.named_parameters()}, by_definition, 1e-6)
 
 
+@pytest.mark.parametrize("by_words", [False, True])
 @pytest.mark.parametrize(("emit_loss", "lm_cells"), LOSSES)
-def test_as_many_rows_as_there_are_train_as_all_rows(emit_loss, lm_cells):
+def test_as_many_rows_as_there_are_train_as_all_rows(emit_loss, lm_cells, by_words):
     batch = collate(small_data(12).examples("train"))
     losses, gradients = [], []
     for rows in (None, int(batch.source_lengths.max())):
         module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=rows)
+        module = in_words(module) if by_words else module
         loss, area = module.losses(batch)
         total = loss.total(loss.lm_weights, loss.emit_weights)
         total.backward()

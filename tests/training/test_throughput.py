@@ -2,7 +2,6 @@
 
 import csv
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,11 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from duplexmt.data.batch import collate
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.grid.model import build_grid
-from duplexmt.training import throughput
 from duplexmt.training.precision import half_precision, settled_precision
 from duplexmt.training.processes import choose_strategy, share_batches
 from duplexmt.training.run import build_trainer
-from duplexmt.training.throughput import matmul_rate, step_flops
+from duplexmt.training.throughput import step_flops
 from tests.helpers import tiny_backbone, tiny_prefix, tiny_tokenizer
 
 from .small_run import PLAIN, built_trainer, small_data, small_module, small_prefix_module
@@ -79,28 +77,6 @@ def test_a_run_logs_pairs_cells_operations_and_mfu(tmp_path):
         assert cells > 20 * pairs > 0
         assert flops > 1000 * cells
         assert 0 < mfu < 1.5
-
-
-def test_the_devices_matrix_rate_is_measured():
-    assert 1e9 < matmul_rate(torch.device("cpu"), torch.float32, seconds=0.05) < 1e14
-
-
-def test_rates_are_those_of_whole_optimiser_steps(monkeypatch):
-    monkeypatch.setattr(throughput, "matmul_rate", lambda *_: 1e12)
-    ends = [0.0]
-    for batch in range(30):  # a step's first batch takes longer: it looks at the other two, for the whole step's cells
-        ends.append(ends[-1] + (1.0 if batch % 3 else 3.0))
-    monkeypatch.setattr(throughput, "time", SimpleNamespace(perf_counter=iter(ends).__next__))
-    logged = {}
-    module = SimpleNamespace(
-        device=torch.device("cpu"), step_flops=lambda _: 1, log=lambda name, value, **_: logged.update({name: value})
-    )
-    trainer = SimpleNamespace(precision="32-true", world_size=1, accumulate_grad_batches=3)
-    monitor = throughput.ThroughputMonitor(every_n_steps=5)
-    monitor.on_train_start(trainer, module)
-    for number in range(30):
-        monitor.on_train_batch_end(trainer, module, None, SimpleNamespace(shapes=((1, 1),)), number)
-    assert logged["speed/pairs_per_second"] == pytest.approx(3 / 5)
 
 
 @pytest.mark.parametrize(

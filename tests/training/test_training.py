@@ -376,27 +376,6 @@ def test_training_learns_a_dozen_sentences():
     assert total() < before / 2
 
 
-def test_fp16_autocast_and_gradient_scaling_train_outside_the_trainer():
-    """On CPU Lightning turns 16-mixed into bf16, so fp16 is driven by hand here."""
-    module = small_module(spoken_grid(seed=2))
-    optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cpu")
-    batch = collate(small_data(12).examples("train"))
-    losses = []
-    for _ in range(8):
-        with torch.autocast("cpu", dtype=torch.float16):
-            loss, _ = module.losses(batch)
-            total = loss.total(loss.lm_weights, loss.emit_weights)
-        assert total.dtype == torch.float32
-        scaler.scale(total).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad()
-        losses.append(total.item())
-    assert scaler.get_scale() > 1
-    assert losses[-1] < losses[0]
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

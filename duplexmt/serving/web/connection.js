@@ -1,4 +1,4 @@
-// A session over docs/protocol.md: text out, events in, each once and in order, over as many connections as it takes.
+// A session over docs/reference/protocol.md: text out, events in, each once and in order, over as many connections as it takes.
 
 const PROTOCOL = "duplexmt.v1";
 const EVERY = 125, ACK = 500; // ms between two sendings, two acknowledgements: below RATE messages a second,

@@ -1,4 +1,4 @@
-// The page /captions: whatever is translated on a channel, in large lines (docs/live.md has its parameters).
+// The page /captions: whatever is translated on a channel, in large lines (docs/how-to/live.md has its parameters).
 import { Captions } from "./captions.js";
 import { at } from "./dom.js";
 
