@@ -14,7 +14,6 @@ tokens_per_second    by number of streams: `rows`, `generate`, `generate_static`
 
 import argparse
 import json
-import platform
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +25,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.decode_latency import EXACT, LENGTH, backbone, decode, engine_of, grid
-from benchmarks.measuring import QWEN, QWEN_VOCABULARY, check_counts, commit, qwen, seconds_of
+from benchmarks.measuring import QWEN, QWEN_VOCABULARY, check_counts, machine, qwen, seconds_of
 from duplexmt.decoder.cache import NoRoom
 
 TINY, TINY_VOCABULARY = qwen(32, 48, layers=2, heads=4), 1_200
@@ -78,13 +77,8 @@ def main(given: list[str] | None = None) -> None:
     model = grid(causal_lm, EXACT["_exact_io_off"])
     if cuda:
         model.halve()  # but for the heads it is
-    result: dict[str, Any] = {
-        "commit": commit(),
-        "device": torch.cuda.get_device_name() if cuda else platform.machine(),
-        "torch": torch.__version__,
-        "dtype": str(causal_lm.dtype).removeprefix("torch."),
-        "tokens_per_second": {},
-    }
+    dtype = str(causal_lm.dtype).removeprefix("torch.")
+    result = machine(device) | {"dtype": dtype, "tokens_per_second": {}}
     for streams in counts:
         engine = engine_of(model, streams)
         works: dict[str, Callable[[], object]] = {

@@ -22,7 +22,7 @@ for k in 1 3 5 7 multi; do recipes[wait$k]="experiment=[waitk_finetune,$tune] sy
 every=grid,grid-past_paper,grid-after_waitk,wait1,wait3,wait5,wait7,waitmulti,offline
 IFS=, read -ra systems <<< "${SYSTEMS:-$every}"
 IFS=, read -ra seeds <<< "${SEEDS:-1}"
-all=" ${systems[*]} " models=() first=() last=() judge=
+all=" ${systems[*]} " models=() first=() last=()
 [[ $QUALITY =~ ^(basic|neural)$ ]] || die "QUALITY=$QUALITY: must be basic or neural"
 [[ ${SEEDS:-1} =~ ^[0-9]+(,[0-9]+)*$ ]] || die "SEEDS=$SEEDS: must be whole numbers with commas between"
 [[ -z $SEEDS || " $* " != *" training.seed="* ]] || die "give either SEEDS or training.seed=…, not both"
@@ -31,7 +31,6 @@ for seed in "${seeds[@]}"; do
     for name in "${systems[@]}"; do
         model=$name-seed$seed model=${model%-seed1} # 1 is the configuration's own
         models+=("$(quoted "$OUT/$model/model")")
-        [[ -n $judge || $name != grid* ]] || judge=$OUT/$model/model
         case ${recipes[$name]:-none} in
         none) [[ -e $OUT/$model/model ]] || die "SYSTEMS: there is no $name; choose of $every, or train $OUT/$model" ;;
         *after_waitk*) last+=("$model") ;;
@@ -39,7 +38,7 @@ for seed in "${seeds[@]}"; do
         esac
     done
 done
-[[ -n $judge ]] || die "SYSTEMS=$SYSTEMS: one must be a grid, which the others are compared with"
+[[ $all == *" grid"* ]] || die "SYSTEMS=$SYSTEMS: one must be a grid, which the others are compared with"
 
 pairs=(data=permissive) base=("experiment=[base_pretrain,${SIZE}_base]")
 [[ -z ${DATA:-} ]] || pairs=("data.path=$(quoted "$DATA")")
@@ -63,6 +62,4 @@ options=("quality=$QUALITY" 'policy.theta=[0.1,0.2,0.3,0.5,0.6,0.7,0.8,0.9,0.95,
 ((${#seeds[@]} == 1)) || options+=(over_seeds=true)
 [[ $all == *" offline "* || $all == *" waitmulti "* ]] || options+=('agreement=[]') # local agreement runs on these
 evaluate "evaluation$own" experiment=duplex_results "${options[@]}" "model_folder=[$(IFS=,; echo "${models[*]}")]"
-[[ -e $OUT/timing$own/timing.md ]] ||
-    run -m duplexmt.analysis.timing "$OUT/evaluation$own" "$judge" --out "$OUT/timing$own"
 [[ -n ${DRY_RUN:-} ]] || cat "$OUT/evaluation$own/results.md"

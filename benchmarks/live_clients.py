@@ -1,7 +1,6 @@
 """For serve_load.py: a server, clients of it that speak by the clock, and the text that translate.py would show.
 
-`Speaker` knows docs/reference/protocol.md and the package `websockets`, nothing of duplexmt; a `Reviser` is the Python
-client.
+A `Speaker` is the Python client; `opened` is for those who are hostile.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from duplexmt.serving.client import AsyncClient, ServerError
@@ -32,11 +31,10 @@ from duplexmt.serving.client import AsyncClient, ServerError
 ROOT = Path(__file__).resolve().parents[1]
 LOCAL = "127.0.0.1"
 TICK = 0.2  # seconds between two messages of a speaker
-ACKNOWLEDGE = 0.5
 MISHEARD = 0.3  # of a reviser's ticks
 LONGEST_START, LONGEST_STOP = 300.0, 30.0  # seconds
 SETTLED = 90.0  # seconds in which sessions without a client have to be gone
-RESTART, BUSY, UNKNOWN_SESSION = 1012, 1013, 4404
+RESTART, BUSY = 1012, 1013
 
 
 class Served:
@@ -241,6 +239,72 @@ class Reference:
                         yield between + getattr(found.event, "text", ""), min(number, len(text))
 
 
+class Noted(AsyncClient):
+    """The Python client, and what becomes of it. For `Speaker`.
+
+    Attributes:
+        speaker: who is told.
+        begun: when the connection at hand had text and could take it.
+    """
+
+    def __init__(self, speaker: "Speaker") -> None:
+        super().__init__(speaker.url, patience=math.inf)
+        self.speaker, self.begun = speaker, 0.0
+        self.ping = self.answer = speaker.silence / 2
+        self._changed = asyncio.Event()
+
+    def _connect(self, **options: Any) -> connect:
+        self.speaker.closes.append(0)
+        return super()._connect(additional_headers=self.speaker.headers, **options)
+
+    async def _talk(self, socket: ClientConnection) -> float | None:
+        closes = self.speaker.closes
+        closes[-1], self.begun = 1006, self.speaker.clock()
+        if (wait := await super()._talk(socket)) == 0.0:
+            closes[-1] = 1000
+        return wait
+
+    def _after(self, code: int, error: dict[str, Any]) -> float | None:
+        self.speaker.closes[-1] = code
+        if error:
+            self.speaker.errors.append(error["message"])
+        if error.get("code") == "busy":
+            self.speaker.told.append(self.speaker.clock() - self.begun)
+        return super()._after(code, error)
+
+    def _acknowledged_text(self, at: int, replaced: int, is_first: bool) -> None:
+        if is_first:
+            self.begun = self.speaker.clock()
+        if replaced != self._replaced and self._asked is not None:
+            place, text, had = self._asked
+            self.speaker.made.append((place, had, text))
+        super()._acknowledged_text(at, replaced, is_first)
+
+    def _take(self, message: dict[str, Any], is_first: bool) -> None:
+        if message["type"] == "events" and message["seq"] != self._seq + 1:
+            raise AssertionError(f"frame {message['seq']} follows {self._seq}")
+        super()._take(message, is_first)
+        self._changed.set()
+
+    def _show(self, event: dict[str, Any]) -> None:
+        if event["event"] == "snapshot":
+            raise AssertionError("a snapshot: the frames should have been kept")
+        self.speaker.events.append((self.speaker.clock(), event))
+        super()._show(event)
+
+    @property
+    def is_in(self) -> bool:
+        """Whether the server has taken text."""
+        return self._at > 0
+
+    async def correct(self, place: int, text: str) -> None:
+        """Replace, and wait until that is so."""
+        self.send(text, replace=place)
+        while self._asked is not None or self._stale is not None:
+            self._changed.clear()
+            await self._changed.wait()
+
+
 @dataclass
 class Speaker:
     """One who speaks by the clock, whether answers come or not, and comes back when the connection is lost.
@@ -251,11 +315,15 @@ class Speaker:
         pace: characters a second; infinite for all at once.
         begin: when the first of them are there, by the event loop's clock.
         deadline: when it gives up.
-        headers: of its handshakes.
         silence: seconds without a word, a ping answered included, after which the connection is taken for lost.
+        headers: of its handshakes.
+        client: that speaks for it.
+        misheard: draws what of it is misheard, and put right a moment later; None for one who is understood.
         events: what was received, with the time of each.
         closes: code of each connection that has ended, 1006 for a lost one; 0 for one that could not be made.
-        told: seconds from `start`, or the first text, to `error` where that says to come back later.
+        errors: that the server told.
+        told: seconds from the first ack, or the first text, to `error` where that says to come back later.
+        made: replacements: position, what the server had there, and what it has now.
         done: whether all was translated.
         handed_back: position from which another session has to go on, where a server stops or has lost this one.
     """
@@ -266,23 +334,32 @@ class Speaker:
     begin: float = 0.0
     deadline: float = math.inf
     silence: float = 20.0
+    headers: dict[str, str] = field(default_factory=dict)
+    client: Callable[["Speaker"], Noted] = Noted
+    misheard: random.Random | None = None
     events: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
     closes: list[int] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     told: list[float] = field(default_factory=list)
-    errors: list[dict[str, Any]] = field(default_factory=list)
+    made: list[tuple[int, str, str]] = field(default_factory=list)
     done: bool = False
     handed_back: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    session: tuple[str, str] | None = None
-    seq: int = 0
-    at: int = 0
-    credit: int = 0
-    asked: float = 0.0
-    written: str = ""
+
+    @property
+    def written(self) -> str:
+        """The translation so far."""
+        return "".join(event["text"] for _, event in self.events)
 
     def expected(self, reference: Reference) -> str:
         """What there is to be shown of it."""
-        return reference(self.text)
+        if self.misheard is None:
+            return reference(self.text)
+        counts = [number for number, (_, event) in enumerate(self.events) if event["event"] == "replaced"]
+        return reference.revised(self.text, self.made, counts)
+
+    def clock(self) -> float:
+        """The event loop's."""
+        return asyncio.get_running_loop().time()
 
     def there(self, now: float) -> int:
         """Characters that have been spoken."""
@@ -298,58 +375,45 @@ class Speaker:
 
     async def run(self) -> "Speaker":
         """Speak, until all is translated, another server has to go on, or the deadline comes."""
-        clock = asyncio.get_running_loop().time
-        self.begin = self.begin or clock()
-        while not self.done and self.handed_back is None and clock() < self.deadline:
-            wait = 0.05
-            try:
-                async with asyncio.timeout(10) as opening, opened(self.url, self.headers) as socket:
-                    opening.reschedule(self.deadline if math.isfinite(self.deadline) else None)
-                    wait = await self._talk(socket, clock)
-            except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed):
-                self.closes.append(0)
-            if not self.done:
-                await asyncio.sleep(wait)
+        self.begin = self.begin or self.clock()
+        until = self.deadline if math.isfinite(self.deadline) else None
+        try:
+            async with asyncio.timeout_at(until), self.client(self) as client:
+                speaking = asyncio.create_task(self._speak(client))
+                try:
+                    async for _ in client:
+                        pass
+                    self.done = True
+                finally:
+                    speaking.cancel()
+        except TimeoutError:
+            pass
+        except ServerError as error:
+            if error.code in ("restart", "unknown_session", "expired"):
+                self.handed_back = self.events[self._over() - 1][1]["source"] if self._over() else 0
         return self
 
-    async def _talk(self, socket: ClientConnection, clock: Any) -> float:
-        """One connection; seconds after which to try again."""
-        first: dict[str, Any] = {"type": "start"}
-        if self.session is not None:
-            first = {"type": "resume", "session": self.session[0], "key": self.session[1], "seq": self.seq}
-        writer, error = None, {}
-        self.asked = clock()
-        try:
-            await socket.send(json.dumps(first))
-            while True:
-                async with asyncio.timeout(self.silence):
-                    message = json.loads(await socket.recv())
-                if message["type"] == "error":
-                    error = message
-                    self.errors.append(message)
-                    self.told += [clock() - self.asked] if message["code"] == "busy" else []
-                self._take(message, clock())
-                if message["type"] == "ack" and writer is None:
-                    if self.told and not self.at:
-                        self.begin = clock()  # has waited to be let in, with all that is to be said
-                    writer = asyncio.create_task(self._write(socket, clock))
-        except TimeoutError:
-            self.closes.append(1006)
-            socket.transport.abort()
-        except ConnectionClosed as closed:
-            self._closed(code_of(closed))
-        finally:
-            if writer is not None:
-                writer.cancel()
-                await asyncio.gather(writer, return_exceptions=True)
-        return float(error.get("retry_after", 0.05))
-
-    def _closed(self, code: int) -> None:
-        self.closes.append(code)
-        if code in (BUSY, UNKNOWN_SESSION) and not self.at:
-            self.session = None  # it has had no text, and is gone
-        elif code in (RESTART, UNKNOWN_SESSION):
-            self.handed_back = self.events[self._over() - 1][1]["source"] if self._over() else 0
+    async def _speak(self, client: Noted) -> None:
+        said = 0
+        while said < len(self.text):
+            if self.told and not client.is_in:
+                self.begin = self.clock()  # waits to be let in, with all that is to be said
+            part = self.text[said : self.there(self.clock())]
+            if part and not said:
+                client.begun = self.clock()
+            if self.misheard is not None and part.isalnum() and self.misheard.random() < MISHEARD:
+                client.send(
+                    "".join(self.misheard.choices([*filter(str.isalnum, self.text)], k=self.misheard.randint(1, 3)))
+                )
+                await asyncio.sleep(self.misheard.uniform(0.0, 2 * TICK))
+                await client.correct(said, part)
+            elif part:
+                client.send(part)
+            said += len(part)
+            now = self.clock()
+            next_tick = self.begin + (math.floor((now - self.begin) / TICK) + 1) * TICK
+            await asyncio.sleep(max(0.0, next_tick - now) if said < len(self.text) else 0.0)
+        client.end()
 
     def kept(self) -> str:
         """What was shown of the sentences that are over: a session that goes on where this was handed back follows."""
@@ -359,142 +423,6 @@ class Speaker:
         """Number of events after which the last line, or sentence that has all its text, was over."""
         ends = [event["event"] == "line" or event.get("reason") == "end_token" for _, event in self.events]
         return max((number for number, end in enumerate(ends, start=1) if end), default=0)
-
-    def _take(self, message: dict[str, Any], now: float) -> None:
-        kind = message["type"]
-        if kind == "ready":
-            self.session = message["session"], message["key"]
-            if "snapshot" in message:
-                raise AssertionError("a snapshot: the frames should have been kept")
-        elif kind == "ack":
-            self.at, self.credit = message["at"], message["credit"]
-        elif kind == "events":
-            if message["seq"] != self.seq + 1:
-                raise AssertionError(f"frame {message['seq']} follows {self.seq}")
-            self.seq = message["seq"]
-            self.events += [(now, event) for event in message["events"]]
-            self.written += "".join(event["text"] for event in message["events"])
-        elif kind == "done":
-            self.done = True
-
-    async def _write(self, socket: ClientConnection, clock: Any) -> None:
-        sent, acknowledged, ended, heard = self.at, -math.inf, False, -math.inf
-        while True:
-            now = clock()
-            there = self.there(now)
-            while (room := min(2000, there - sent, self.credit - (sent - self.at))) > 0:
-                if sent == 0:
-                    self.asked = clock()
-                await socket.send(text_message(sent, self.text[sent : sent + room]))
-                sent += room
-            if now - acknowledged >= ACKNOWLEDGE:
-                await socket.send(json.dumps({"type": "ack", "seq": self.seq}))
-                acknowledged = now
-            if sent == len(self.text) and not ended:
-                await socket.send('{"type":"end"}')
-                ended = True
-            if now - heard >= self.silence / 2:
-                await socket.send('{"type":"ping"}')
-                heard = now
-            next_tick = self.begin + (math.floor((now - self.begin) / TICK) + 1) * TICK
-            await asyncio.sleep(max(0.0, next_tick - clock()))
-
-
-class Corrected(AsyncClient):
-    """A client that notes the replacements that the server has made.
-
-    Attributes:
-        made: position, what the server had there, and what it has now.
-        connections: that were made.
-    """
-
-    def __init__(self, url: str, **values: Any) -> None:
-        super().__init__(url, **values)
-        self.made: list[tuple[int, str, str]] = []
-        self.connections = 0
-        self._heard_something = asyncio.Event()
-
-    def _acknowledged_text(self, at: int, replaced: int, is_first: bool) -> None:
-        self.connections += is_first
-        if replaced != self._replaced and self._asked is not None:
-            place, text, had = self._asked
-            self.made.append((place, had, text))
-        super()._acknowledged_text(at, replaced, is_first)
-
-    async def correct(self, place: int, text: str) -> None:
-        """Replace, and wait until that is so."""
-        self.send(text, replace=place)
-        while self._asked is not None or self._stale is not None:
-            self._heard_something.clear()
-            await self._heard_something.wait()
-
-    def _take(self, message: dict[str, Any], is_first: bool) -> None:
-        super()._take(message, is_first)
-        self._heard_something.set()
-
-
-@dataclass
-class Reviser:
-    """One who speaks by the clock, and is misheard now and then: what was said last is put right a moment later.
-
-    Attributes:
-        url, text, pace, begin, deadline: see `Speaker`.
-        draw: of what is misheard, and when.
-        made: see `Corrected`.
-    """
-
-    url: str
-    text: str
-    pace: float
-    begin: float
-    deadline: float
-    draw: random.Random
-    written: str = ""
-    done: bool = False
-    closes: list[int] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    events: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
-    made: list[tuple[int, str, str]] = field(default_factory=list)
-
-    async def run(self) -> "Reviser":
-        """Speak, until all is translated or the deadline comes."""
-        clock = asyncio.get_running_loop().time
-        self.begin = self.begin or clock()
-        try:
-            async with asyncio.timeout(self.deadline - clock()), Corrected(self.url) as client:
-                listening = asyncio.create_task(self._listen(client, clock))
-                await self._speak(client, clock)
-                await listening
-                self.made, self.done = client.made, True
-                self.closes = [1006] * (client.connections - 1) + [1000]
-        except (TimeoutError, ServerError) as error:
-            self.errors.append(repr(error))
-        return self
-
-    async def _listen(self, client: Corrected, clock: Any) -> None:
-        async for event in client:
-            self.events.append((clock(), event))
-            self.written += event["text"]
-
-    async def _speak(self, client: Corrected, clock: Any) -> None:
-        said = 0
-        while said < len(self.text):
-            await asyncio.sleep(TICK)
-            there = int((clock() - self.begin) * self.pace)
-            part = self.text[said:there]
-            if part.isalnum() and self.draw.random() < MISHEARD:
-                client.send("".join(self.draw.choices([*filter(str.isalnum, self.text)], k=self.draw.randint(1, 3))))
-                await asyncio.sleep(self.draw.uniform(0.0, 2 * TICK))
-                await client.correct(said, part)
-            elif part:
-                client.send(part)
-            said += len(part)
-        client.end()
-
-    def expected(self, reference: Reference) -> str:
-        """What there is to be shown of it."""
-        counts = [number for number, (_, event) in enumerate(self.events) if event["event"] == "replaced"]
-        return reference.revised(self.text, self.made, counts)
 
 
 def code_of(closed: ConnectionClosed) -> int:

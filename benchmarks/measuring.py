@@ -2,16 +2,18 @@
 
 import argparse
 import ctypes
+import platform
 import shutil
 import statistics
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 
 from duplexmt.training.optimizers import optimizer_of
 
@@ -108,6 +110,21 @@ def resident(name: str, pid: int | str = "self") -> int:
     """Bytes of memory of a process, now (VmRSS) or at most (VmHWM)."""
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
+
+
+def times_by_name(events: Iterable[Any], cuda: bool) -> list[tuple[str, float]]:
+    """What the device spent its time on: on CUDA kernels alone, as the operations that launched them show it, too, and
+    so does all that has been given a name."""
+    if not cuda:
+        return [(event.key, event.self_cpu_time_total) for event in events]
+    kernels = (event for event in events if event.device_type == DeviceType.CUDA and not event.is_user_annotation)
+    return [(event.key, event.self_device_time_total) for event in kernels]
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What a result says of where it is from."""
+    name = torch.cuda.get_device_name() if device == "cuda" else platform.machine()
+    return {"commit": commit(), "device": name, "torch": torch.__version__}
 
 
 def commit() -> str | None:

@@ -6,8 +6,8 @@ The most telling comes first: a training step on four rows beside Hugging Face +
 profile, and one of wait-k; decoding beside `generate`; the paper's grid; the kernels. Each measurement runs in a
 process of its own, in its own time. What was measured before is not measured again, so that the same command goes on
 after an interruption, or when its minutes are over; --again NAMES measures them anew. A measurement that fails or takes
-too long is told, what it had found counts, and the next one begins. --more takes what takes longer, too: half
-precisions, memory, the paper's decoding, a whole small training. In --out: for each measurement NAME.log, what it
+too long is told, what it had found counts, and the next one begins. --more takes what takes longer, too: the paper's
+decoding, a whole small training. In --out: for each measurement NAME.log, what it
 printed, and NAME.json, its result; and summary.md, also printed at the end.
 """
 
@@ -94,18 +94,12 @@ def measurements(out: Path) -> list[Measurement]:
     def longer(name: str, *command: str) -> Measurement:
         return Measurement(name, script(*command), more=True)
 
-    # With more pairs, Hugging Face's step does not fit into 80 GB.
-    speed = ("train_step", "--device", "cuda", "--speed-only", "--pairs", "12", "--precision")
     needs = ("hydra", "opencc")
     return [
         Measurement("step", script("training_speed", "--seconds", "15"), needs=needs, limit=210),
         Measurement("decoding", script("decoding_speed", "--seconds", "80"), limit=110),
         Measurement("grid", script("training_speed", "--parts", "grid", "--seconds", "10"), needs=needs, limit=90),
         Measurement("kernels", script("triton_kernels", "--repeats", "5"), limit=60),
-        longer("step-bf16", *speed, "bf16"),
-        longer("step-fp16", *speed, "fp16"),
-        longer("step-bf16-compiled", *speed, "bf16", "--compile"),
-        longer("memory", "train_step", "--device", "cuda", "--memory-only"),
         longer("paper-decoding", "decode_latency", "--device", "cuda"),
         smoke("bf16-mixed"),
         smoke("16-mixed"),
@@ -146,19 +140,10 @@ def aims() -> list[Aim]:
             Aim(f"kernels: relative error of {kind}, bfloat16", "≤", 0.02, f"{half}.error"),
             Aim(f"kernels: speed of {kind}, bfloat16", "≥", 1, f"{half}.plain_ms", f"{half}.ms", plain),
         ]
-    for name in ("step-bf16", "step-fp16", "step-bf16-compiled"):
-        promise = f"{name}.flop_ratio_io_off"
-        found += [
-            Aim(f"{name}: positions/s", "≥", 1.25, f"{name}.ratio_hf", anchor=f"{hugging_face}, length 32"),
-            Aim(f"{name}: I←O off of its promise", "≥", 0.9, f"{name}.speedup_io_off", over=promise),
-            Aim(f"{name}: `padding_waste`", "≤", 0.05, f"{name}.padding_waste"),
-        ]
     recomputing = "recomputing all at each step"
     return [
         *first,
         *found,
-        Aim("peak memory, GB", "≤", 18, "memory.peak_memory.nothing", over=1e9),
-        Aim("… layers recomputed, GB", "≤", 8, "memory.peak_memory.layers", over=1e9),
         Aim("the paper's decoding: speed", "≥", 8, "paper-decoding.speedup_vs_recompute", anchor=recomputing),
         Aim("… with I←O off", "≥", 8, "paper-decoding.speedup_vs_recompute_io_off", anchor=recomputing),
     ]

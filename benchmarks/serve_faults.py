@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,8 +39,8 @@ from benchmarks.faults import FaultError, expect
 from benchmarks.live_clients import (
     LOCAL,
     RESTART,
+    Noted,
     Reference,
-    Reviser,
     Served,
     Speaker,
     code_of,
@@ -51,6 +50,7 @@ from benchmarks.live_clients import (
     settle,
     text_message,
 )
+from duplexmt.serving.client import ServerError
 
 STREAMS = 32
 SETTINGS = (  # short times, so that what waits for them comes to pass; room for all invisible characters at once
@@ -72,25 +72,34 @@ HANDSHAKE = (
 NO_UTF8 = [b'{"type":"ping\xff"}', b"\xed\xa0\x80", b"\xc0\xaf"]
 
 
-@dataclass
-class Mistaken(Speaker):
-    """A speaker who does something wrong, once, and comes back."""
+class Mistaken(Noted):
+    """A client that does something wrong, once, and comes back."""
 
-    mistake: Callable[[ClientConnection], Awaitable[None]] | None = None
-    after: float = 0.0
+    def __init__(
+        self, speaker: Speaker, mistake: Callable[[ClientConnection], Awaitable[None]], after: float = 0.0
+    ) -> None:
+        super().__init__(speaker)
+        self.mistake: Callable[[ClientConnection], Awaitable[None]] | None = mistake
+        self.after = after
 
-    async def _write(self, socket: ClientConnection, clock: Any) -> None:
+    async def _write(self, socket: ClientConnection) -> None:
         mistake, self.mistake = self.mistake, None
         if mistake is None:
-            await super()._write(socket, clock)
+            await super()._write(socket)
             return
-        speaking = asyncio.create_task(super()._write(socket, clock))
+        speaking = asyncio.create_task(super()._write(socket))
         try:
             await asyncio.sleep(self.after)
             await mistake(socket)
             await speaking
         finally:
             speaking.cancel()
+
+    def _after(self, code: int, error: dict[str, Any]) -> float | None:
+        try:
+            return super()._after(code, error)
+        except ServerError:
+            return 0.05
 
 
 class Campaign:
@@ -177,19 +186,14 @@ class Campaign:
         """How many engines the server has started so far."""
         return (await asyncio.to_thread(self.served.metrics))["duplexmt_engines_total"]
 
-    def speaker(
-        self, url: str, draw: random.Random, text: str = "", kind: type[Speaker] = Speaker, **values: Any
-    ) -> Any:
+    def speaker(self, url: str, draw: random.Random, text: str = "", **values: Any) -> Speaker:
         """One who speaks one of the texts."""
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        return kind(url, text or draw.choice(self.texts), PACE, silence=4.0, deadline=deadline, **values)
+        return Speaker(url, text or draw.choice(self.texts), PACE, deadline=deadline, silence=4.0, **values)
 
-    def someone(self, url: str, draw: random.Random) -> Any:
+    def someone(self, url: str, draw: random.Random) -> Speaker:
         """One who speaks one of the texts; every third has words of it replaced."""
-        if draw.random() < 2 / 3:
-            return self.speaker(url, draw)
-        deadline = asyncio.get_running_loop().time() + PATIENCE
-        return Reviser(url, draw.choice(self.texts), PACE, 0.0, deadline, random.Random(draw.random()))
+        return self.speaker(url, draw, misheard=None if draw.random() < 2 / 3 else random.Random(draw.random()))
 
     async def whole(self, speaker: Any) -> None:
         """Have one speak, who must be shown all of the translation, and nothing else."""
@@ -365,12 +369,13 @@ async def mistake(campaign: Campaign, draw: random.Random, code: int, named: str
     async def send(socket: ClientConnection) -> None:
         await socket.send(frame, text=True)
 
-    speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken, mistake=send, after=draw.uniform(0.0, 0.5))
+    mistaken = partial(Mistaken, mistake=send, after=draw.uniform(0.0, 0.5))
+    speaker = campaign.speaker(campaign.served.url, draw, client=mistaken)
     await campaign.whole(speaker)
     at_once = code in (TOO_BIG, INVALID)  # uvicorn then closes the socket, too: if the client still sends, it is reset,
     codes = [code, 1006] if at_once else [code]  # and the close frame may be lost
     expect(speaker.closes in [[one, 1000] for one in codes], f"ended with {speaker.closes}")
-    told = " ".join(error["message"] for error in speaker.errors)
+    told = " ".join(speaker.errors)
     expect(named in told, f"{named!r} is not named in {told!r}")
 
 

@@ -31,7 +31,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,6 @@ from benchmarks.live_clients import (
     LOCAL,
     TICK,
     Reference,
-    Reviser,
     Served,
     Speaker,
     histogram_quantile,
@@ -217,14 +215,15 @@ def speakers_of(
     made: list[Any] = []
     for number in range(count):
         begin = now + 1.0 + draw.random() + number % 5 * TICK / 5
-        who: Any = Speaker if number >= revising else partial(Reviser, draw=random.Random(draw.random()))
-        made.append(who(url, texts[number % len(texts)], pace, begin=begin, deadline=begin + 2 * seconds + 60))
+        mishears = random.Random(draw.random()) if number < revising else None
+        deadline = begin + 2 * seconds + 60
+        made.append(Speaker(url, texts[number % len(texts)], pace, begin=begin, deadline=deadline, misheard=mishears))
     return made
 
 
 def all_latencies(speakers: list[Any], reference: Reference, step: float) -> list[float]:
     """Of all writes to those whose text was translated as a whole; the others are counted by `wrong`."""
-    plain = [speaker for speaker in speakers if isinstance(speaker, Speaker)]
+    plain = [speaker for speaker in speakers if speaker.misheard is None]
     whole = [speaker for speaker in plain if speaker.done and speaker.written == reference(speaker.text)]
     return [seconds for speaker in whole for seconds in latencies(speaker, reference.due(speaker.text), step)]
 

@@ -26,7 +26,6 @@ the part before over its.
 import argparse
 import gc
 import json
-import platform
 import random
 import statistics
 import sys
@@ -45,8 +44,17 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import LORA, QWEN, QWEN_VOCABULARY, check_counts, commit, medians, qwen, training_step
-from benchmarks.train_step import times_by_name
+from benchmarks.measuring import (
+    LORA,
+    QWEN,
+    QWEN_VOCABULARY,
+    check_counts,
+    machine,
+    medians,
+    qwen,
+    times_by_name,
+    training_step,
+)
 from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.training.precision import half_precision
 from duplexmt.training.throughput import cells_of, matmul_rate
@@ -314,12 +322,7 @@ def main(given: Iterable[str] | None = None) -> None:
     if not arguments.tiny and not torch.cuda.is_available():
         parser.error("PyTorch sees no GPU on this machine: give --tiny to see it run on the CPU")
     cuda = torch.cuda.is_available()
-    result: dict[str, Any] = {
-        "commit": commit(),
-        "device": torch.cuda.get_device_name() if cuda else platform.machine(),
-        "torch": torch.__version__,
-        "pair": f"{SOURCE} + {TARGET} tokens",
-    }
+    result = machine("cuda" if cuda else "cpu") | {"pair": f"{SOURCE} + {TARGET} tokens"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         corpus(folder, TINY_VOCABULARY if arguments.tiny else QWEN_VOCABULARY)

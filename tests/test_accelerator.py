@@ -13,7 +13,6 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.path_loss import path_losses
 from duplexmt.analysis.alignment_heads import attended, brought_by
 from duplexmt.analysis.sentence_grid import sentence_grid
-from duplexmt.analysis.timing import token_timings
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.policy.guide import guide
@@ -226,9 +225,8 @@ def looked_into(grid, prefix):
     heatmap = guided.heatmap.view(guided.cells.shapes[0])
     rows = [path_losses(SimpleNamespace(model=model, tokens=TOKENS), examples, [0.4]) for model in (grid, prefix)]
     drops, places = brought_by(prefix, TOKENS, *pairs[0])
-    timings = token_timings(heatmap, list("abcd"), [1, 1, 2, 3], 0.05)
     return (
-        [(token.known, token.regret) for token in timings],
+        heatmap.tolist(),
         sentence_grid(grid, TOKENS, tiny_tokenizer(), *pairs[0], lam=0.1).emit,
         [(row["AL"], row["loss"]) for row in chain(*rows)],
         [drops.tolist(), places.tolist(), attended(prefix, TOKENS, *pairs[0]).tolist()],

@@ -62,7 +62,7 @@ def test_every_command_of_the_experiment_is_one_that_is_accepted(tmp_path, size)
     out = tmp_path / "it's [mine], a=b"  # a folder that Hydra's grammar could misread
     commands = experiment(out, "training.seed=2", SIZE=size, LIMIT=7)
     order = ["base", *[name for name in NAMES if name != "grid-after_waitk"], "grid-after_waitk"]
-    assert [*commands] == [*order, "evaluation-limit-7", "timing-limit-7"]
+    assert [*commands] == [*order, "evaluation-limit-7"]
     assert composed(commands["base"]).system.name == "offline"
     for name in NAMES:
         cfg = composed(commands[name])
@@ -74,11 +74,6 @@ def test_every_command_of_the_experiment_is_one_that_is_accepted(tmp_path, size)
     cfg = composed(commands["evaluation-limit-7"])
     assert cfg.model_folders == [str(out / name / "model") for name in NAMES]
     assert (cfg.agreement, cfg.limit, cfg.claims, cfg.quality.comet) == ([2, 3, 4], 7, True, None)
-    program, settings = commands["timing-limit-7"]
-    assert (program, settings[:3]) == (
-        "-m",
-        ["duplexmt.analysis.timing", str(out / "evaluation-limit-7"), str(out / "grid" / "model")],
-    )
 
 
 @pytest.mark.parametrize(("size", "pairs"), [("mini", 60_000), ("small", None), ("medium", None)])
@@ -107,7 +102,7 @@ def test_the_grids_past_the_paper_are_trained_as_the_papers_but_for_what_their_f
 def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(tmp_path):
     once, commands = experiment(tmp_path), experiment(tmp_path, SEEDS="1,2,13")
     models = [name + suffix for suffix in ("", "-seed2", "-seed13") for name in NAMES]
-    assert {*commands} == {"base", *models, "evaluation-seeds-1-2-13", "timing-seeds-1-2-13"}
+    assert {*commands} == {"base", *models, "evaluation-seeds-1-2-13"}
     assert all(commands[name] == once[name] for name in ("base", *NAMES)), "a run of one seed is gone on with"
     assert differing(commands["wait3"], commands["wait3-seed13"]) == {"training.seed"}
     assert composed(commands["wait3-seed13"]).training.seed == 13
@@ -125,7 +120,7 @@ def test_several_seeds_train_each_system_from_one_base_and_are_evaluated_as_one(
 def test_only_the_systems_asked_for_are_trained_and_evaluated_in_a_folder_of_their_own(tmp_path, systems, agreement):
     commands, names = experiment(tmp_path, SYSTEMS=systems), systems.split(",")
     own = "-of-" + "-".join(names)
-    assert [*commands] == ["base", *names, f"evaluation{own}", f"timing{own}"]
+    assert [*commands] == ["base", *names, f"evaluation{own}"]
     cfg = composed(commands[f"evaluation{own}"])
     assert cfg.model_folders == [str(tmp_path / name / "model") for name in names]
     assert cfg.agreement == agreement, "local agreement needs an offline or a multi-path model"
@@ -178,7 +173,7 @@ done
 name=${folder##*/}
 echo "> $name $1 ${*: -1}" >> "$NOTES"
 mkdir -p "$folder/checkpoints" "$folder/model"
-touch "$folder/checkpoints/last.ckpt" "$folder/decoding.json" "$folder/results.md" "$folder/timing.md"
+touch "$folder/checkpoints/last.ckpt" "$folder/decoding.json" "$folder/results.md"
 if [[ $name == "${FAIL:-}" ]]; then echo "no such file: it"; exit 1; fi
 [[ $name != "${SLOW:-}" ]] || { trap 'sleep 0.5; echo "saved $name" >> "$NOTES"; exit 130' INT; sleep 60 & wait $!; }
 sleep 0.1
@@ -213,8 +208,8 @@ def test_systems_run_side_by_side_once_those_that_they_start_from_are_complete_a
     assert most == 3
     assert [line.split()[1] for line in lines[:2]] == ["base", "base"]
     names = [line.split()[1] for line in lines if line[0] == ">"]
-    assert {*names[1:-3]} == {*NAMES} - {"grid-after_waitk"}
-    assert names[-3:] == ["grid-after_waitk", "evaluation", "timing"]
+    assert {*names[1:-2]} == {*NAMES} - {"grid-after_waitk"}
+    assert names[-2:] == ["grid-after_waitk", "evaluation"]
     assert lines.index("< waitmulti") < lines.index(next(line for line in lines if "after_waitk" in line))
     done = chain("experiment.sh", JOBS=3, **notes)
     assert taken(notes) == []
@@ -256,7 +251,7 @@ def test_ctrl_c_waits_for_the_checkpoint_of_the_stages_at_work(notes):
     free = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), "start_new_session": True}
     begun = subprocess.Popen(command, env=around(notes | {"SLOW": stage}), stderr=subprocess.DEVNULL, **free)
     limit = time.monotonic() + 120
-    while not (notes["OUT"] / stage / "timing.md").exists():
+    while not (notes["OUT"] / stage / "results.md").exists():
         assert begun.poll() is None
         assert time.monotonic() < limit
         time.sleep(0.02)

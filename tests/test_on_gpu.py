@@ -21,7 +21,7 @@ MEASURED = {
     "decoding": {"ratio_vs_generate": 0.7, "tokens_per_second": {"8": SPEEDS}, "seconds": 3, "device": "H200"},
     "grid": {"grid": {"minutes": None}, "seconds": 4, "commit": "abc"},
     "kernels": {"scan": SCAN, "seconds": 1},
-    "memory": {"peak_memory": {"nothing": 17e9, "layers": 9e9}, "seconds": 2},
+    "paper-decoding": {"speedup_vs_recompute": 9, "speedup_vs_recompute_io_off": 7, "seconds": 2},
 }
 
 
@@ -50,7 +50,7 @@ def measured(script, monkeypatch, tmp_path, capsys):
 def test_all_is_measured_once_and_what_fails_is_told(measured, tmp_path):
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x')"
     programs = {
-        "memory": (f"{count}; print('progress'); print({json.dumps(MEASURED['memory'])!r})",),
+        "paper-decoding": (f"{count}; print('progress'); print({json.dumps(MEASURED['paper-decoding'])!r})",),
         "broken": ("import sys; print('why', file=sys.stderr); sys.exit(3)",),
         "silent": ("print('no object')",),
         "endless": ("import time; time.sleep(60)",),
@@ -59,8 +59,8 @@ def test_all_is_measured_once_and_what_fails_is_told(measured, tmp_path):
     }
     status, out, _ = measured(programs, limit=3)
     assert status == 1
-    assert "| peak memory, GB | – | ≤ 18 | 17 | met |" in out
-    assert "| … layers recomputed, GB | – | ≤ 8 | 9 | **missed** |" in out
+    assert "| the paper's decoding: speed | recomputing all at each step | ≥ 8 | 9 | met |" in out
+    assert "| … with I←O off | recomputing all at each step | ≥ 8 | 7 | **missed** |" in out
     for failed in (
         "| broken | – | ended with exit status 3: ",
         "| silent | – | its last line is no JSON object: ",
@@ -73,12 +73,12 @@ def test_all_is_measured_once_and_what_fails_is_told(measured, tmp_path):
     assert (tmp_path / "gpu" / "broken.log").read_text() == "why\n"
     assert (tmp_path / "gpu" / "summary.md").read_text(encoding="utf-8") == out
     whole = ('print(\'{"device": "here"}\')',)
-    programs = {"memory": programs["memory"], "broken": whole, "slow": whole}
+    programs = {"paper-decoding": programs["paper-decoding"], "broken": whole, "slow": whole}
     status, out, _ = measured(programs)
     assert status == 0
     assert out.count("| here | – |") == 2, "what had failed, and what had been cut, is measured anew"
     assert (tmp_path / "count").read_text() == "x"
-    measured(programs, "--only", "memory", "--again", "memory")
+    measured(programs, "--only", "paper-decoding", "--again", "paper-decoding")
     assert (tmp_path / "count").read_text() == "xx"
 
 

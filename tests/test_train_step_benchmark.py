@@ -23,7 +23,7 @@ def last_line(monkeypatch, capsys):
     monkeypatch.setattr(script, "keep_freed_memory", lambda: True)  # not in the process of the other tests
 
     def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["train_step.py", "--device", "cpu", "--quick", *arguments])
+        monkeypatch.setattr("sys.argv", ["train_step.py", "--quick", *arguments])
         script.main()
         return json.loads(capsys.readouterr().out.splitlines()[-1])
 
@@ -41,9 +41,8 @@ def test_speed(last_line):
 
 
 def test_memory(last_line):
-    found = last_line("--memory-only", "--steps", "1")
+    found = last_line("--steps", "1")
     assert set(found["peak_memory"]) == {"nothing", "elementwise", "layers"}
     assert [row["X"] for row in found["scaling"]] == [8, 16]
     assert found["scaling"][0]["exact_scores"] == 2 * (36 * 8 + 8 * 36)
     assert found["scaling"][0]["approximate_scores"] == 36 + 36 + 2 * 64
-    assert "ratio_hf" not in found

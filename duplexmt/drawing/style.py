@@ -22,7 +22,6 @@ COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 MARKERS = "os^Dv*PX"
 END = "■"  # how the end token is shown
-ELLIPSIS = "…"
 FORMATS = ("svg", "png")
 DATES = {"svg": "Date", "pdf": "CreationDate"}  # that a format puts down, if it is let
 
@@ -89,52 +88,19 @@ def shown(text: str, spelt_out: Callable[[str], bool] = no_picture) -> str:
     return "".join(drawn)
 
 
-def shortened(text: str, size: float, width: float) -> str:
-    """As much of a text as fits into `width` points at font size `size`, with `…` where something is cut off."""
-    room = width - text_width(ELLIPSIS, size)
-    used, kept = 0.0, 0  # characters kept where there must be an ellipsis
-    for character in text:
-        used += advance(character) * size
-        if used <= room:
-            kept += 1
-        elif used > width:
-            return text[:kept].rstrip() + ELLIPSIS if kept else ""
-    return text
-
-
-def text_width(text: str, size: float) -> float:
-    """Width in points of one line of text at a font size, without kerning."""
-    return sum(map(advance, text)) * size
-
-
-def goes_downwards(texts: Sequence[str]) -> bool:
-    """Whether labels can be written downwards: all is Chinese, or our own marks."""
-    return all(character >= "\u2e80" or character in END + ELLIPSIS for text in texts for character in text)
-
-
 def has_glyph(character: str) -> bool:
     """Whether one of the fonts can draw a character."""
-    return any(ord(character) in characters for _, characters in _fonts())
+    return ord(character) in _drawable()
 
 
 @cache
-def advance(character: str) -> float:
-    """Width of a character in units of the font size."""
-    for font, characters in _fonts():
-        if ord(character) in characters:
-            font.set_size(100, 72)
-            return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100
-    return 1.0
-
-
-@cache
-def _fonts() -> list[tuple[Any, frozenset[int]]]:
-    """The fonts, with the characters each can draw."""
+def _drawable() -> frozenset[int]:
+    """The characters that one of the fonts can draw."""
     from matplotlib.font_manager import findfont
     from matplotlib.ft2font import FT2Font
 
-    fonts = [FT2Font(path) for path in (findfont(FAMILIES[0]), str(CHINESE_FONT))]
-    return [(font, frozenset(font.get_charmap())) for font in fonts]
+    paths = findfont(FAMILIES[0]), str(CHINESE_FONT)
+    return frozenset(character for path in paths for character in FT2Font(path).get_charmap())
 
 
 def ink(colour: Sequence[float]) -> str:

@@ -8,18 +8,21 @@ What is not there is left out, and the report says so. The file asks nothing of 
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from data_prep.files import write_whole
 
 
-def main() -> None:
-    """Gather, draw, write."""
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """Of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m duplexmt.report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "folder", type=Path, nargs="?", help="of a run, a model or an evaluation; else the latest run, or our model"
+        "folder",
+        nargs="?",
+        help="a run, a model (or its name on the hub), an evaluation; else the latest run, or our model",
     )
     parser.add_argument("--results", type=Path, nargs="+", default=[], help="folders of evaluations or of their sweeps")
     parser.add_argument("--out", type=Path, help="file to write; report.html in the run's or evaluation's folder")
@@ -30,40 +33,47 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=3, help="best, worst and random ones (default 3 each)")
     parser.add_argument("--max-target-tokens", type=int, help="default: the evaluation's, else 64")
     parser.add_argument("--device", default="auto", help="cpu, cuda, …; auto (default): a GPU where there is one")
-    arguments = parser.parse_args()
+    return parser.parse_args(given)
+
+
+def main() -> None:
+    """Gather, draw, write."""
     try:
-        path = write(arguments)
+        path = write(arguments())
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     print(path)
 
 
-def write(arguments: argparse.Namespace) -> Path:
+def write(asked: argparse.Namespace) -> Path:
     """Write the file, all or nothing: a report that is already there stays until the new one is complete."""
     from ..model_folder.artifact import choose_device
     from ..model_folder.box import chosen_model
+    from ..model_folder.hub import model_at
     from .overview import gather, look
     from .page import render
 
-    folder = arguments.folder or chosen_model(None)
+    folder = model_at(asked.folder) if asked.folder else chosen_model(None)
     found = look(folder)
-    own = found.folder if arguments.folder else Path()  # nothing is written into the model in the box
-    out = arguments.out or (found.run or own) / "report.html"
+    own = Path()  # nothing is written into the model in the box, nor into the hub's copy of one
+    if asked.folder and folder == Path(asked.folder):
+        own = found.folder
+    out = asked.out or (found.run or own) / "report.html"
     if out.is_dir():
         raise ValueError(f"--out {out}: is a folder; give the name of a file")
     report = gather(
         folder,
-        arguments.results,
-        sentences=[tuple(pair) for pair in arguments.sentence],
-        pairs=arguments.pairs,
-        each=arguments.examples,
-        max_target_tokens=arguments.max_target_tokens,
-        device=choose_device(arguments.device),
+        asked.results,
+        sentences=[tuple(pair) for pair in asked.sentence],
+        pairs=asked.pairs,
+        each=asked.examples,
+        max_target_tokens=asked.max_target_tokens,
+        device=choose_device(asked.device),
     )
     for note in [*report.notes, *([f"There is no viewer: {report.no_viewer}"] if report.viewer is None else [])]:
         print(f"note: {note}", file=sys.stderr)
-    text = render(report, tell=lambda doing: print(doing, file=sys.stderr))
+    text = render(report)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, text)
     return out

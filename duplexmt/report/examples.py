@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from random import Random
 from typing import Any
 
@@ -25,8 +24,7 @@ class Example:
     chrf: float
     al: float | None  # in model tokens; None for an empty translation
     source_tokens: Sequence[str]
-    steps: Sequence[tuple[str, str]]  # each source token, and what was written before the next was read
-    staircases: Mapping[str, Sequence[int]]  # delays of all systems that read the same source tokens, by name
+    written: Mapping[str, Sequence[str]]  # after each of them, by all systems that read the same ones, by name
 
 
 def sentence_scores(records: Sequence[Record], target_language: str) -> list[tuple[float, float]]:
@@ -71,7 +69,7 @@ def examples(
         records: of that system at that setting.
         target_language: decides how BLEU splits words.
         each: see `choose`.
-        systems: records of all systems at all settings by name and sentence, for the staircases.
+        systems: records of all systems at all settings, this one too, by name and sentence.
 
     Raises:
         ValueError: for a damaged record.
@@ -91,18 +89,21 @@ def examples(
                 chrf=chrf,
                 al=sentence_latency([delays], [len(tokens)], [record["reference_lengths"][0]])["AL"][0],
                 source_tokens=source,
-                steps=steps(source, record["text"], record["token_ends"], delays),
-                staircases={name: r["delays"] for name, r in others.items() if r["source_tokens"] == tokens},
+                written={
+                    name: written(len(tokens), other["text"], other["token_ends"], other["delays"])
+                    for name, other in others.items()
+                    if other["source_tokens"] == tokens
+                },
             )
         )
     return found
 
 
-def steps(source: Sequence[str], text: str, ends: Sequence[int], delays: Sequence[int]) -> list[tuple[str, str]]:
-    """Each source token, and the part of the text that was written before the next was read.
+def written(source_tokens: int, text: str, ends: Sequence[int], delays: Sequence[int]) -> list[str]:
+    """The part of a text that was written after each source token, before the next was read.
 
     Args:
-        source: source tokens, without end token.
+        source_tokens: without end token; what was written after that stands at the last one.
         text: what was written.
         ends: characters complete after each token of it.
         delays: source tokens read before each token of it.
@@ -112,10 +113,8 @@ def steps(source: Sequence[str], text: str, ends: Sequence[int], delays: Sequenc
     """
     if len(ends) != len(delays):
         raise ValueError(f"a text of {len(ends)} tokens has {len(delays)} delays: its record is damaged")
-    written = [""] * len(source)
-    start = 0
-    for delay, group in groupby(zip(delays, ends, strict=True), key=lambda pair: pair[0]):
-        end = list(group)[-1][1]
-        written[max(1, min(delay, len(source))) - 1] += text[start:end]
+    parts, start = [""] * source_tokens, 0
+    for delay, end in zip(delays, ends, strict=True):
+        parts[max(1, min(delay, source_tokens)) - 1] += text[start:end]
         start = end
-    return list(zip(source, written, strict=True))
+    return parts

@@ -14,21 +14,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..drawing.grid_figures import heatmap_figure, output_figure
-from ..drawing.step_figures import emission_figure, staircase_figure
 from ..drawing.style import CHINESE_FONT
 from ..drawing.table import Row, shown_cells
 from ..drawing.training_figure import PANELS, TRANSLATIONS, Curve, training_figure
 from .examples import GROUPS, Example
 from .legible import legible
-from .viewer import MOST_TOKENS, Viewer, ViewerSentence, Way, script_json, viewer_data, within
+from .viewer import MOST_TOKENS, Viewer, ViewerSentence, script_json, viewer_data, within
 
 WEB = Path(__file__).parent / "web"
 VIEWER_BYTES = 3_000_000
 MOST_SVG = 400_000  # bytes; the outlines of a thousand tokens take more
 SHOWN_THETAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # tab:infer-process
 RADICALS = 0x2E80  # what stands before these, readers' own fonts have
-LONGEST_STAIRCASE = 200  # tokens; a longer sentence's staircase says nothing in a picture of this size
 
 
 @dataclass(frozen=True)
@@ -83,15 +80,11 @@ class Report:
     target_language: str = ""
 
 
-def render(report: Report, tell: Callable[[str], object] = lambda doing: None) -> str:
+def render(report: Report) -> str:
     """The report as one HTML page, the same bytes for the same data.
 
-    Args:
-        report: what to show.
-        tell: is told what is being done.
-
     Raises:
-        ValueError: for tables, curves or sentences that their figures refuse.
+        ValueError: for tables or curves that cannot be shown.
     """
     notes = list(report.notes)
     viewer = None if report.viewer is None else within(report.viewer, VIEWER_BYTES)
@@ -100,21 +93,14 @@ def render(report: Report, tell: Callable[[str], object] = lambda doing: None) -
             f"The viewer holds the first {len(viewer.sentences)} of {len(report.viewer.sentences)} sentences: its data "
             f"are kept below {VIEWER_BYTES // 1_000_000} MB."
         )
-    tell("figures: training")
     panels = PANELS | TRANSLATIONS
     logged = [metric for metrics in panels.values() for metric in metrics if report.curves.get(metric)]
     training = None
     if logged:
         picture = drawn(lambda folder: training_figure(report.curves, folder, wanted=panels))
         training = Figure(picture, "Curves over the optimiser steps; the table below has their first and last values.")
-    shown = []
-    for number, found in enumerate(report.examples, start=1):
-        tell(f"figures: example {number} of {len(report.examples)}")
-        shown.append((found, _staircase(found)))
-    tell("figures: one sentence")
-    sentence = _sentence_figures(viewer.sentences[0], viewer.thetas) if viewer else []
-    tell("page")
-    script = _own("viewer.js") if viewer else ""
+    helper = _own("dom.js").replace("\nexport ", "\n")
+    script = f'"use strict";\n{helper}\n{_own("viewer.js")}' if viewer else ""
     text = _template().render(
         report=report,
         notes=notes,
@@ -124,8 +110,8 @@ def render(report: Report, tell: Callable[[str], object] = lambda doing: None) -
         start=_nearest(viewer.thetas, viewer.theta) if viewer else 0,
         training=training,
         last_values=_last_values(report.curves, logged),
-        examples=[(group, [entry for entry in shown if entry[0].group == group]) for group in GROUPS],
-        sentence_figures=sentence,
+        examples=[(group, [example for example in report.examples if example.group == group]) for group in GROUPS],
+        written=_written(viewer.sentences[0], viewer.thetas) if viewer else {},
         script=script,
     )
     style = _own("report.css")
@@ -149,53 +135,11 @@ def drawn(draw: Callable[[Path], Sequence[Path]]) -> bytes:
     return files[".svg"] if len(files[".svg"]) <= MOST_SVG else files[".png"]
 
 
-def delays_of(way: Way, source_tokens: int) -> list[int]:
-    """Source tokens read before each token written, the end token not counted."""
-    return [min(read, source_tokens) for read, visit in enumerate(way.visits, start=1) for _ in visit.written]
-
-
-def _staircase(found: Example) -> Figure | None:
-    longest = max(len(found.source_tokens), *(len(delays) for delays in found.staircases.values()), 0)
-    if not found.staircases or longest > LONGEST_STAIRCASE:
-        return None
-    picture = drawn(lambda folder: staircase_figure(found.source_tokens, found.staircases, folder))
-    return Figure(picture, "Read/write staircase: source tokens read to the right, target tokens written upwards.")
-
-
-def _sentence_figures(sentence: ViewerSentence, thetas: Sequence[float]) -> list[Figure]:
-    """Figures of one sentence of the viewer: `fig:dp-path`, `fig:grid-output`, `tab:infer-process`."""
-    grid = sentence.grids[0]
-    chosen = list(dict.fromkeys(_nearest(thetas, theta) for theta in SHOWN_THETAS))
-    ways = {f"{thetas[i]:g}": next(way for way in sentence.ways if way.first <= i <= way.last) for i in chosen}
-    steps = {
-        name: [(x, "".join(text for text, _ in at.written)) for x, at in zip(grid.source, way.visits, strict=False)]
-        for name, way in ways.items()
-    }
-    figures = [
-        Figure(
-            drawn(lambda folder: heatmap_figure(grid, folder)),
-            f"Heatmap of {len(grid.source)} source by {len(grid.target)} reference tokens with the best path.",
-            "Loss heatmap of the reference with its best path (fig:dp-path): darker is a higher loss.",
-        ),
-        Figure(
-            drawn(lambda folder: output_figure(grid, folder)),
-            "Grid of the most probable token of each cell; the same cells can be read one by one in the viewer.",
-            "Most probable token of each cell of the reference's grid, and p(EMIT) (fig:grid-output): darker is more "
-            "probable.",
-        ),
-    ]
-    tokens, alt = grid.source[:-1], "Read/write staircases of the same thresholds."
-    delays = {f"θ = {name}": delays_of(way, len(tokens)) for name, way in ways.items()}
-    if max(len(grid.source), *map(len, delays.values())) <= LONGEST_STAIRCASE:
-        figures += [
-            Figure(
-                drawn(lambda folder: emission_figure(steps, folder)),
-                "Table of what is written at which source token, a row for each threshold.",
-                "What is written at which source token, at each threshold θ (tab:infer-process).",
-            ),
-            Figure(drawn(lambda folder: staircase_figure(tokens, delays, folder)), alt, alt),
-        ]
-    return figures
+def _written(sentence: ViewerSentence, thetas: Sequence[float]) -> dict[str, list[str]]:
+    """`tab:infer-process`: what is written after each source token, the end token too, at a few thresholds."""
+    chosen = dict.fromkeys(_nearest(thetas, theta) for theta in SHOWN_THETAS)
+    ways = {f"θ = {thetas[i]:g}": next(way for way in sentence.ways if way.first <= i <= way.last) for i in chosen}
+    return {name: ["".join(text for text, _ in at.written) for at in way.visits] for name, way in ways.items()}
 
 
 def _last_values(curves: Mapping[str, Curve], names: Sequence[str]) -> list[dict[str, Any]]:

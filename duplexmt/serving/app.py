@@ -26,12 +26,12 @@ from .recogniser import Recogniser
 
 log = logging.getLogger(__name__)
 PAGE = Path(__file__).parent / "web"
-STYLE = Path(__file__).parents[1] / "report" / "web" / "report.css"  # the page looks like the report
+REPORT = Path(__file__).parents[1] / "report" / "web"  # the page looks like the report
 
 
-async def style(request: Request) -> Response:
-    """The report's style sheet."""
-    return FileResponse(STYLE)
+async def of_report(request: Request) -> Response:
+    """The report's style sheet, and what makes its elements."""
+    return FileResponse(REPORT / request.url.path.rsplit("/", 1)[-1])
 
 
 async def captions(request: Request) -> Response:
@@ -39,7 +39,12 @@ async def captions(request: Request) -> Response:
     return FileResponse(PAGE / "captions.html")
 
 
-FILES = [Route("/report.css", style), Route("/captions", captions), Mount("/", StaticFiles(directory=PAGE, html=True))]
+FILES = [
+    Route("/report.css", of_report),
+    Route("/dom.js", of_report),
+    Route("/captions", captions),
+    Mount("/", StaticFiles(directory=PAGE, html=True)),
+]
 UNUSED = (
     "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "geolocation",
     "gyroscope", "hid", "magnetometer", "midi", "payment", "picture-in-picture",

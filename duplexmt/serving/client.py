@@ -41,8 +41,6 @@ from .protocol import SUBPROTOCOL, Close
 Result = TypeVar("Result")
 
 ACKNOWLEDGE = 0.5  # seconds between two acknowledgements
-PING = 20.0  # seconds of silence after which the server is asked whether it is there
-ANSWER = 10.0  # seconds it has to say so
 OPTIONS: Any = {"open_timeout": 10.0, "compression": None, "max_size": None, "ping_interval": None}  # of a connection
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries, doubled from try to try
 AGAIN = {Close.BUSY, Close.RATE, Close.TOO_SLOW}
@@ -80,7 +78,10 @@ class AsyncClient:
     Attributes:
         model: what the server said of its model, once it did.
         engine: `starting`, `ready` or `failed`, once the server said so.
+        ping, answer: seconds of silence after which the server is asked whether it is there, and that it has to say so.
     """
+
+    ping, answer = 20.0, 10.0
 
     def __init__(
         self,
@@ -200,8 +201,7 @@ class AsyncClient:
                 before, self._refused, why = self._heard, {}, "the connection was lost"
                 wait: float | None = None
                 try:
-                    options = OPTIONS | ({"proxy": None} if is_this_machine(self.url) else {})
-                    opening = connect(self.url, subprotocols=[Subprotocol(SUBPROTOCOL)], **options)
+                    opening = self._connect()
                 except (InvalidURI, ValueError) as error:
                     told = f"{self.url} is no address of a server: give one like ws://127.0.0.1:8000/v1/live"
                     raise self._failure("refused", told) from error
@@ -229,6 +229,11 @@ class AsyncClient:
         finally:
             self._events.put_nowait(None)
 
+    def _connect(self, **options: Any) -> connect:
+        """A connection that is to be made."""
+        options = OPTIONS | ({"proxy": None} if is_this_machine(self.url) else {}) | options
+        return connect(self.url, subprotocols=[Subprotocol(SUBPROTOCOL)], **options)
+
     async def _talk(self, socket: ClientConnection) -> float | None:
         """One connection: 0 where the session has come to its end, else seconds to wait, None for a lost one."""
         if self._session is None:
@@ -239,7 +244,7 @@ class AsyncClient:
         writer: asyncio.Task[None] | None = None
         try:
             while True:
-                async with asyncio.timeout(PING + ANSWER):
+                async with asyncio.timeout(self.ping + self.answer):
                     message = json.loads(await socket.recv())
                 if message["type"] == "ready":
                     self._greeted(message)
@@ -260,6 +265,7 @@ class AsyncClient:
                     if is_first:
                         writer = asyncio.create_task(self._write(socket))
         except TimeoutError:
+            socket.transport.abort()  # else its close waits for an answer, too
             return None
         except asyncio.CancelledError:
             with suppress(ConnectionClosed):
@@ -275,9 +281,9 @@ class AsyncClient:
 
     def _after(self, code: int, error: dict[str, Any]) -> float | None:
         """What to do after a close."""
-        if code == Close.UNKNOWN_SESSION and not self._at:
+        if code in (Close.BUSY, Close.UNKNOWN_SESSION) and not self._at:
             self._session = None  # it had no text, and has gone with its connection
-            return FIRST_PAUSE
+            return float(error.get("retry_after", FIRST_PAUSE))
         if code == Close.UNKNOWN_SESSION and (told := self._expired()):
             raise self._failure("expired", f"the session has expired: {told}: start another")
         if code in FATAL or error.get("code") == "expired":
@@ -409,7 +415,7 @@ class AsyncClient:
                 flushed.add(sent)
             elif self._ended and sent == length and not ended and not waits:
                 message, ended = {"type": "end"}, True
-            elif now - max(self._heard, asked) > PING:
+            elif now - max(self._heard, asked) > self.ping:
                 message, asked = {"type": "ping"}, now
             if message is not None:
                 while not rate.take(1):

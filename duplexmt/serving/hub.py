@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from time import monotonic
 from typing import Any
 
@@ -55,10 +55,8 @@ class Hub:
         self.at_rest = False
         self._taken = False  # whether the engine has taken all that it was told when it began
         self._lost: Counter[str] = Counter()  # engines that have ended since, by session with open text
-        self._suspects: deque[Session] = deque()  # whose text may be why; the engine has that of the first one
+        self._suspects: list[Session] = []  # whose text may be why; the engine has that of the first one
         self._answers = 0  # of the engine since it was given that
-        self._cleared = False  # whether this engine has had a suspect's text, and goes on
-        self._examined: set[str] = set()  # sessions in whose turn an engine has ended
         self._idle = False  # whether every text waits for its speaker
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -220,18 +218,18 @@ class Hub:
         self._tell_engine()
         self.metrics.engines.inc()
         self._taken = self.at_rest = False
-        if is_another:
-            self._blame()
-        for session in [one for one in self.sessions.values() if self._lost[one.name] >= MOST_ENGINES]:
+        open_texts = [session for session in self.sessions.values() if not session.done and session.open_text.text]
+        if is_another:  # the last one may have ended at any text that it had: all but those still to be looked at
+            self._lost.update(session.name for session in open_texts if session not in self._suspects[1:])
+        for session in [one for one in open_texts if self._lost[one.name] >= MOST_ENGINES]:
             self._give_up(session)
-        left = [session for session in self.sessions.values() if not session.done]
-        are_suspect = max(self._lost.values(), default=0) >= SUSPICIOUS
-        suspects = [session for session in left if are_suspect and session.open_text.text]
-        for session in left:
-            if session not in suspects:
+        self._suspects = []
+        if max(self._lost.values(), default=0) >= SUSPICIOUS:  # one after the other, so that others are cleared first
+            there = [session for session in open_texts if session.name in self.sessions]
+            self._suspects = sorted(there, key=lambda one: self._lost[one.name])
+        for session in self.sessions.values():
+            if not session.done and session not in self._suspects:
                 self._give(session)
-        self._suspects = deque(sorted(suspects, key=lambda one: (one.name in self._examined, self._lost[one.name])))
-        self._cleared = False
         self._examine()
 
     def _hand_back(self) -> None:
@@ -249,19 +247,10 @@ class Hub:
         for message in session.open_text.again():
             self.link.ask(**message)
 
-    def _blame(self) -> None:
-        """Hold the end of the last engine against the session in whose turn it came, where the engine had survived
-        another one's turn; else against all whose text may be why."""
-        blamed = [session for session in self.sessions.values() if not session.done and session.open_text.text]
-        if self._suspects:
-            self._examined.add(self._suspects[0].name)
-            blamed = [self._suspects[0]] if self._cleared else blamed
-        self._lost.update(session.name for session in blamed)
-
     def _examine(self) -> None:
         """Give the engine the text of the next suspect, and ask whether it is still there."""
         while self._suspects and self._suspects[0].name not in self.sessions:
-            self._suspects.popleft()
+            del self._suspects[0]
         if self._suspects:
             self._give(self._suspects[0])
         self._answers = 0
@@ -271,8 +260,7 @@ class Hub:
         """The engine is still there, with nothing left to do or after another step."""
         self._answers += 1
         if idle or self._answers >= ANSWERS:
-            self._lost.pop(self._suspects.popleft().name, None)
-            self._cleared = True
+            self._lost.pop(self._suspects.pop(0).name, None)
             self._examine()
         else:
             self.link.ask(do="tell", name="")
@@ -297,7 +285,6 @@ class Hub:
         if self._taken and step["idle"]:
             self.at_rest = True
             self._lost.clear()
-            self._examined.clear()
         if self.draining and step["asked"]:
             self._idle = step["idle"]
             self.link.ask(do="tell", name="")

@@ -44,7 +44,7 @@ class Session:
     """A text, its translation so far, and who is connected.
 
     Attributes:
-        name, key: what a client comes back with; the key is another one at each connect.
+        name: what a client comes back with, and its key.
         model: the name of its model.
         open_text: what another engine would have to know.
         received: code points of the text that have arrived.
@@ -67,9 +67,9 @@ class Session:
         channel: str | None = None,
     ) -> None:
         self.limits, self.address, self.model, self.channel = limits, address, model, channel
-        self.name, self.key = secrets.token_urlsafe(12), secrets.token_hex(16)
-        self._key_before: str | None = None  # good until the client has confirmed `key`
-        self._used_keys: set[str] = set()
+        self.name = secrets.token_urlsafe(12)
+        self._keys = [secrets.token_hex(16)]  # all that were given
+        self._used = 0  # the first so many of them may not be used again
         self.open_text = OpenText(self.name, model, theta, source_length)
         self.received = self.replaced = 0
         self.characters = Bucket(limits.characters_per_second, limits.characters_burst)
@@ -86,6 +86,11 @@ class Session:
 
     # --- the client --------------------------------------------------------------------------------------------------
 
+    @property
+    def key(self) -> str:
+        """What a client comes back with, another one at each connect."""
+        return self._keys[-1]
+
     def is_active(self, now: float) -> bool:
         """Whether it has the engine at work, or has had it a moment ago: a speaker who is silent has not."""
         if self.done or not self.received:
@@ -99,29 +104,21 @@ class Session:
             Refused: for a key that is none of this session's.
         """
         if key is not None:
-            if self._same(key, self.key):
-                if self._key_before is not None:
-                    self._used_keys.add(self._key_before)
-                self._key_before = self.key
-            elif self._key_before is None or not self._same(key, self._key_before):
-                if any(self._same(key, used) for used in self._used_keys):
-                    return False
+            same = [hmac.compare_digest(key.encode(), given.encode()) for given in self._keys]
+            if True not in same:
                 raise Refused(Close.UNKNOWN_SESSION, "no such session, or not its key: start anew")
-            self.key = secrets.token_hex(16)
+            if (place := same.index(True)) < self._used:
+                return False
+            self._used = place
+            self._keys[place + 1 :] = [secrets.token_hex(16)]  # in place of one that has not arrived
         if self.connection is not None:
             self.connection.leave(Refused(Close.REPLACED, "another connection goes on with this session"))
         self.connection = connection
         return True
 
     def confirm(self) -> None:
-        """The client has the key: the one before may not be used again."""
-        if self._key_before is not None:
-            self._used_keys.add(self._key_before)
-            self._key_before = None
-
-    @staticmethod
-    def _same(one: str, other: str) -> bool:
-        return hmac.compare_digest(one.encode(), other.encode())
+        """The client has the key: those before may not be used again."""
+        self._used = len(self._keys) - 1
 
     def take(self, at: int, text: str) -> str:
         """Take text that begins at a position; what of it is new.

@@ -180,7 +180,7 @@ class ProbeCallback(L.Callback):
                     module.model, module.tokens, self.tokenizer, *pair, self.lam, context=probe.context
                 )
                 for name, figure in FIGURES.items():
-                    (path,) = figure(grid, folder, f"{number}-{name}", formats=("png",))
+                    path = figure(grid, folder, f"{number}-{name}")
                     images[f"{number}-{name}"] = path, f"{visible(probe.source)} → {visible(probe.reference)}"
         return images
 

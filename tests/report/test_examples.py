@@ -3,7 +3,7 @@
 import pytest
 from sacrebleu import sentence_bleu, sentence_chrf
 
-from duplexmt.report.examples import choose, examples, sentence_scores, steps
+from duplexmt.report.examples import choose, examples, sentence_scores, written
 
 
 def record(number, text, reference, source="人好", delays=None):
@@ -57,11 +57,11 @@ def test_few_sentences_are_shared_out(count):
 
 
 def test_an_example_says_what_was_written_after_which_token():
-    assert steps(["人", "好"], "a cat", [1, 2, 5], [1, 2, 2]) == [("人", "a"), ("好", " cat")]
-    assert steps(["人", "好"], "", [], []) == [("人", ""), ("好", "")]
+    assert written(2, "a cat", [1, 2, 5], [1, 2, 2]) == ["a", " cat"]
+    assert written(3, "a cat", [1, 2, 5], [0, 1, 4]) == ["a ", "", "cat"]
+    assert written(2, "", [], []) == ["", ""]
     with pytest.raises(ValueError, match="3 tokens has 1 delays"):
-        steps(["人"], "abc", [1, 2, 3], [1])
+        written(1, "abc", [1, 2, 3], [1])
     found = examples(RECORDS[:1], "en", 1, systems={"grid θ=0.5": {0: RECORDS[0]}, "offline": {}})[0]
     assert (found.group, found.record["id"], found.al) == ("best", 0, 2.0)
-    assert found.steps == [("人", ""), ("好", "a cat sat")]
-    assert list(found.staircases) == ["grid θ=0.5"]
+    assert (found.source_tokens, found.written) == (["人", "好"], {"grid θ=0.5": ["", "a cat sat"]})

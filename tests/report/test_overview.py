@@ -78,7 +78,7 @@ def test_a_run_with_its_evaluation_has_everything(run, evaluation):
     assert report.curves == {"train/area": [(50, 0.5)]}
     assert {example.group for example in report.examples} == {"best", "worst", "random"}
     assert report.examples_of == "grid θ=0.7 on six sentences, 6 sentences."
-    assert set(report.examples[0].staircases) == {"grid θ=0.3", "grid θ=0.7", "offline"}
+    assert set(report.examples[0].written) == {"grid θ=0.3", "grid θ=0.7", "offline"}
     assert report.viewer.sentences[0].label == "given"
     assert len(report.viewer.sentences) == 4
     assert ("policy.theta", "0.5, 0.7") in report.configuration[0][1]
@@ -146,7 +146,7 @@ def test_systems_of_one_name_are_told_apart_by_their_evaluations(run, tmp_path):
     given = [tmp_path / name for name in ("one", "two", "own")]
     report = gather(run, given, each=1, thetas=FEW, max_target_tokens=4)
     assert report.examples_of == "grid θ=0.3 (own) on six sentences, 6 sentences."
-    assert list(report.examples[0].staircases) == [f"grid θ=0.3 ({name})" for name in models]
+    assert list(report.examples[0].written) == [f"grid θ=0.3 ({name})" for name in models]
 
 
 def test_an_evaluation_that_goes_on_is_left_alone(run, tmp_path):

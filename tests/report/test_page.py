@@ -13,7 +13,7 @@ from fontTools.ttLib import TTFont
 from duplexmt.report.examples import examples
 from duplexmt.report.page import Figure, Report, Results, Table, embedded_font, render
 
-from .scripted_viewer import IMAGE, NASTY, SCRIPT, grid, sentence, viewer
+from .scripted_viewer import IMAGE, NASTY, SCRIPT, viewer
 from .test_examples import RECORDS, record
 
 CURVES = {"train/lm_loss": [(9, 3.0), (19, 2.0)], "validation/AL": [(20, -0.5)], "validation/BLEU": [(20, 30.0)]}
@@ -117,14 +117,15 @@ def test_the_viewer_opens_at_the_recorded_threshold():
         assert re.search(r'id="theta"[^>]* value="(\d+)"', text)[1] == str(first)
 
 
-def test_sentences_longer_than_any_picture_are_shown_without():
-    long = record(0, "a " * 300, "a b", source="人" * 250)
-    text = render(Report(title="long", examples=examples([long], "en", 1, systems={"grid": {0: long}})))
-    assert "too long for a picture" in text
-    huge = replace(sentence(), grids=[grid(["人"] * 230, ["a", "b"])] * 3)
-    assert (
-        render(Report(title="long", viewer=viewer(huge))).count("<figcaption><bdi>Loss heatmap of the reference") == 1
-    )
+def test_what_is_written_when_stands_in_a_row_for_each_source_token_and_a_column_for_each_system_or_threshold():
+    both = {"grid": {0: record(0, "a b", "a b", delays=[1, 1, 2])}, "offline": {0: record(0, "c", "a b")}}
+    text = render(Report(title="one", viewer=viewer(), examples=examples([both["grid"][0]], "en", 1, systems=both)))
+    rows = [re.sub(r"<[^>]*>", "|", row) for row in re.findall(r"<tr>.*?</tr>", text)]
+    assert [list(filter(None, row.split("|"))) for row in rows if row.startswith("|||人")][-1:] == [["人", "a "]]
+    assert [list(filter(None, row.split("|"))) for row in rows if row.startswith("|||好")] == [["好", "b", "c"]]
+    (heads,) = (re.findall("θ = [^<]*", row) for row in re.findall(r"<tr>.*?</tr>", text) if "θ = " in row)
+    assert heads == [f"θ = {theta}" for theta in ("0.25", "0.5", "0.75", "1")]
+    assert "tab:infer-process" in text
 
 
 def test_a_viewer_too_large_is_cut_and_says_so(monkeypatch):

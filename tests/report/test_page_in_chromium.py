@@ -139,8 +139,7 @@ def test_chinese_is_drawn_by_the_machines_chinese_font_or_the_pages_own(browser,
         assert any(font["isCustomFont"] or font["familyName"] in listed for font in fonts), fonts
 
 
-def test_long_sentences_scroll_and_say_how_much_is_drawn(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr("duplexmt.report.page._sentence_figures", lambda *_: [])  # slow, and not what this is about
+def test_long_sentences_scroll_and_say_how_much_is_drawn(browser, tmp_path):
     path = tmp_path / "long.html"
     words = [f"word{i}" for i in range(50)]
     long = sentence(("a", "b", "c"), "long")

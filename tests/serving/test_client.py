@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fault_proxy import Fault, FaultProxy
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.serving.client import AsyncClient, Client, ServerError, is_this_machine
 from duplexmt.streaming.policies import Theta
@@ -165,6 +166,31 @@ def test_a_replacement_that_comes_too_late_is_told_from_where_the_text_could_be_
         found = list(client)
     assert [event["source"] for event in found if event["event"] == "refused"] == [5]
     assert source_of(found)[1:] == ([read] if read else [])
+
+
+class Counting(AsyncClient):
+    connections = 0
+
+    def _connect(self, **options):
+        self.connections += 1
+        return super()._connect(**options)
+
+
+@pytest.mark.parametrize("after", [600, 1500, 3000])  # in the handshake's answer, and in the session
+def test_a_connection_on_which_nothing_comes_any_more_is_given_up_after_the_time_it_has(server, after):
+    async def translation():
+        async with FaultProxy(server.port, [Fault("half_open", after)]) as proxy, Counting(proxy.url) as client:
+            client.ping, client.answer = 1.0, 1.0
+            client.send(TEXT)
+            client.end()
+            while client.connections < 2:
+                await asyncio.sleep(0.01)
+            assert time.monotonic() - begin < 10, "the ten seconds that a closing handshake may take are not waited for"
+            return proxy.injected, "".join([event["text"] async for event in client])
+
+    begin = time.monotonic()
+    injected, text = asyncio.run(translation())
+    assert (len(injected), text) == (1, translated(TEXT))
 
 
 def test_theta_and_pauses_hold_over_lost_connections(server):

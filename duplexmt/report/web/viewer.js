@@ -1,41 +1,10 @@
 // The report's viewer: draws what was computed beforehand (report/viewer.py) for one sentence and one threshold.
-// Texts enter the page as text nodes only, never as markup.
-"use strict";
+// Elements are made by dom.js.
 {
   const CELL_WIDTH = 40, CELL_HEIGHT = 22, LABEL = 12, INSIDE = 10, MOST_LABEL = 92;
   const data = JSON.parse(document.getElementById("viewer-data").textContent);
-  const at = (id) => document.getElementById(id);
   at("controls").reset(); // a browser may remember what was chosen before
   const state = { sentence: 0, theta: Number(at("theta").value), grid: "written", cursor: [0, 0] };
-
-  // --- small helpers ---------------------------------------------------------------------------------------------
-
-  function svg(name, attributes = {}, text = "") {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    if (text) element.textContent = text;
-    return element;
-  }
-
-  function html(name, text = "", attributes = {}) {
-    const element = document.createElement(name);
-    element.textContent = text;
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    return element;
-  }
-
-  const pen = document.createElement("canvas").getContext("2d");
-  function width(text, size) {
-    pen.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
-    return pen.measureText(text).width;
-  }
-
-  function fitted(text, size, room) {
-    if (width(text, size) <= room) return text;
-    const characters = Array.from(text);
-    while (characters.length && width(characters.join("") + "…", size) > room) characters.pop();
-    return characters.length ? characters.join("") + "…" : "";
-  }
 
   const colour = (map, share) => map[Math.round(Math.min(1, Math.max(0, share)) * (map.length - 1))];
   const shownTheta = (theta) => String(theta).padEnd(4, theta % 1 ? "0" : "");
@@ -124,13 +93,13 @@
     const bar = svg("svg", { width: 96, height: 12, "aria-hidden": "true" });
     map.forEach(([fill], i) => bar.append(svg("rect", { x: (i * 96) / map.length, y: 0, width: 96 / map.length + 0.5, height: 12, fill })));
     const scale = html("span");
-    scale.append(html("span", low), bar, html("span", high));
+    scale.append(html("span", {}, low), bar, html("span", {}, high));
     holder.replaceChildren(scale);
     for (const [name, text] of keys) {
       const key = html("span");
       const sample = svg("svg", { width: 28, height: 12, class: "key", "aria-hidden": "true" });
       sample.append(svg("path", { d: "M2 6H26", class: name }));
-      key.append(sample, html("span", text));
+      key.append(sample, html("span", {}, text));
       holder.append(key);
     }
   }
@@ -183,20 +152,20 @@
     ].filter(Boolean).join(" ");
     at("earlier").disabled = now.first === 0;
     at("later").disabled = now.last === data.thetas.length - 1;
-    at("changes").replaceChildren(...one.ways.slice(1).map((other) => html("option", "", { value: other.first })));
+    at("changes").replaceChildren(...one.ways.slice(1).map((other) => html("option", { value: other.first })));
     showSteps(now);
   }
 
   function showSteps(now) {
     const theta = data.thetas[state.theta];
     const rows = now.visits.map(([written, leftAt], x) => {
-      const row = html("tr"), read = html("th", "", { scope: "row" }), cell = html("td");
-      read.append(html("bdi", sentence().tokens[x] ?? "…", { lang: data.languages[0] }));
+      const row = html("tr"), read = html("th", { scope: "row" }), cell = html("td");
+      read.append(html("bdi", { lang: data.languages[0] }, sentence().tokens[x] ?? "…"));
       for (const [piece, p] of written) {
-        cell.append(html("bdi", piece, { lang: data.languages[1] }), html("span", ` (${p.toFixed(3)}) `, { class: "p" }));
+        cell.append(html("bdi", { lang: data.languages[1] }, piece), html("span", { class: "p" }, ` (${p.toFixed(3)}) `));
       }
       const early = leftAt !== null && leftAt > theta ? " (the end was predicted, too early)" : "";
-      row.append(html("td", x + 1, { class: "number" }), read, cell, html("td", leftAt === null ? "—" : leftAt.toFixed(3) + early, { class: "number" }));
+      row.append(html("td", { class: "number" }, x + 1), read, cell, html("td", { class: "number" }, leftAt === null ? "—" : leftAt.toFixed(3) + early));
       return row;
     });
     at("steps").tBodies[0].replaceChildren(...rows);

@@ -1,4 +1,5 @@
-// Elements, made without markup: whatever a speaker or a model has written enters the page as text.
+// Elements, made without markup: whatever a speaker or a model has written enters a page as text. For the live page, a
+// module; the report's script begins with it, without its exports.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -25,13 +26,17 @@ export function legible(text) {
 
 const pen = document.createElement("canvas").getContext("2d");
 
-// A text cut to `room` pixels as it is drawn at `size` pixels.
-export function fitted(text, size, room) {
+// Pixels that a text takes, drawn at `size` pixels.
+export function width(text, size) {
   pen.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
-  const width = (part) => pen.measureText(part).width;
-  if (width(text) <= room) return text;
+  return pen.measureText(text).width;
+}
+
+// A text cut to `room` pixels.
+export function fitted(text, size, room) {
+  if (width(text, size) <= room) return text;
   const characters = Array.from(text);
-  while (characters.length && width(characters.join("") + "…") > room) characters.pop();
+  while (characters.length && width(characters.join("") + "…", size) > room) characters.pop();
   return `${characters.join("")}…`;
 }
 
