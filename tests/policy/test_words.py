@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from benchmarks.path_loss import schedule_rows, threshold_rows
 from duplexmt.data.batch import collate
-from duplexmt.data.tokenizer import stream_tokens, token_ids
+from duplexmt.data.tokenizer import StreamTokens, token_ids
 from duplexmt.policy.path import best_path
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS, decoding_shares, delay_shares, visit_shares
@@ -68,7 +68,7 @@ def test_where_no_spaces_part_words_decisions_by_words_are_refused(language):
 
 
 def test_padding_prefix_and_first_token_are_within_no_word():
-    tokens = stream_tokens(tiny_tokenizer(), target_prefix="So ")
+    tokens = StreamTokens(end=1, seed=2, target_prefix=(5, 2))
     prefix = tokens.prefixes[1]
     batch = collate([tokens.example([5, 6], text) for text in ([9, 9, 8], [9, 9, 8, 9, 9, 9])])
     words = torch.zeros(len(tiny_tokenizer()), dtype=torch.bool)
