@@ -41,6 +41,7 @@ def small(pairs, *settings):
         "data=pairs", f"data.path='{pairs}'", "data.vocab_size=400", "data.validation_size=6", "data.test_size=7",
         "data.batch_size=4", "model.architecture.hidden_size=32", "model.architecture.num_hidden_layers=1",
         "training.sample_size=3", "trainer.accelerator=cpu", "trainer.enable_progress_bar=false", "probes.count=0",
+        "data.train_on_relatives=true",  # all of these pairs are alike
         *settings,
     ]  # fmt: skip
 
@@ -157,7 +158,7 @@ def test_evaluation_decodes_the_held_out_pairs_and_writes_a_line_a_hypothesis_an
     assert len((folder / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
     assert "\\begin{tabular}" in (folder / "results.tex").read_text(encoding="utf-8")
     assert (folder / "pareto.pdf").is_file()
-    (header,) = (line for line in done.stdout.splitlines() if line.startswith("system "))
+    header, *_ = (line for line in done.stdout.splitlines() if line.startswith("system "))
     assert " AL_all YAAL YAAL % SWF " in " ".join(header.split())
     assert len(header) <= 120
     # At θ = 1 the whole source is read before the first token.
@@ -201,7 +202,7 @@ def test_test_sentences_that_a_model_was_trained_on_are_told(trained, evaluated,
     own_file = ["policy.theta=1", "policy.max_target_tokens=2", f"data.test_path='{pairs}'"]
     done = run("evaluate.py", f"model_folder='{model}'", *own_file, f"hydra.run.dir='{tmp_path}'")
     assert "was trained on 50 of these 63 test sentences" in succeeded(done).stdout, "all but 13 were held out"
-    assert "was trained on" not in evaluated[1].stdout
+    assert "of these" not in evaluated[1].stdout
 
 
 def test_a_knob_of_a_system_that_no_model_can_be_run_as_is_refused(trained, tmp_path):
