@@ -273,7 +273,7 @@ def test_a_model_is_packed_with_the_scores_of_what_was_packed_and_samples_chosen
         ["duplexmt.evaluation.samples", scores[0], f"{into}"],
     ]
     assert [command[1] for command in commands] == [
-        *["train.py"] * 4,
+        *["train.py"] * 5,
         "evaluate.py",
         "-m",
         *["evaluate.py"] * 2,

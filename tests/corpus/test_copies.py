@@ -121,7 +121,7 @@ def test_copies_are_trained_on_beside_the_others_are_short_enough_and_change_no_
     settings = {
         "corpus": "pairs", "path": str(file), "source_field": 0, "target_field": 1, "source_language": "zh",
         "target_language": "en", "tokenizer": None, "vocab_size": 400, "max_tokens": 24, "train_size": None,
-        "validation_size": 20, "test_size": 20, "seed": 1,
+        "validation_size": 20, "test_size": 20, "seed": 1, "train_on_relatives": True,  # all of them are alike
     }  # fmt: skip
     alone, prepared = prepare_corpus(**settings), prepare_corpus(**settings, copies=0.5)
     train = prepared.splits["train"]

@@ -424,7 +424,10 @@ def test_a_character_that_is_written_in_pieces_comes_with_its_last_one(server, m
 
     def next_ones(self, model, asked, states):
         found = zip(look(self, model, asked, states), asked, strict=True)
-        return [(p, token if token is None else tokens[len(stream.written)]) for (p, token), (stream, _) in found]
+        return [
+            (p, token if token is None else tokens[len(stream.written)], within)
+            for (p, token, within), (stream, _) in found
+        ]
 
     monkeypatch.setattr(Theta, "look", next_ones)
     monkeypatch.setitem(ENGINE, "max_target_tokens", 40)
