@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -13,6 +14,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # What tests start, some 200 processes, reads what one of them has compiled, also where the image says to write nothing.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A slow machine is no fault of an example.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -691,7 +691,6 @@ def test_quotes_are_put_where_hydras_grammar_wants_them(argument, quoted):
     assert quote_arguments([quoted]) == [quoted]
 
 
-@hypothesis.settings(deadline=None)  # the first parse loads the grammar
 @hypothesis.given(st.lists(st.sampled_from(["\\", "'", '"', "${x}", *"${[，站a :"]), min_size=1).map("".join))
 def test_a_text_stands_for_itself_whatever_it_holds(text):
     (argument,) = quote_arguments([f"text={text}"])

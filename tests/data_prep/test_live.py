@@ -20,7 +20,7 @@ PIECES = [
 TEXTS = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.text(max_size=12))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS, st.sampled_from(["zh", "en", "fr", "de", "ja", "ko"]))
 @example("a &am", "en")
 @example("6 % 5", "en")
@@ -43,7 +43,7 @@ def test_what_is_settled_is_a_prefix_of_the_cleaned_whole(text, language):
         before = settled
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from([*"他們坏主意乾隆於後看書, x", "沒有"]), max_size=12).map("".join))
 def test_what_is_simplified_as_it_is_read_stays_so(text):
     whole = simplify_as_read(text)
@@ -62,7 +62,7 @@ NUMBER = r"#\s*(?:x\s*[0-9a-f]{0,6}|[0-9]{0,7})"
 OPEN_ESCAPE = re.compile(rf"&(?:[\s;&]|{NUMBER}|{'|'.join(NAMED)})*(?:{_BEGUN})?\Z", re.IGNORECASE)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from([*"&&##xXabcdef0123456789; pomulqtsſİ", *NAMED, "#x", "&#x", "mid", "bul"]), max_size=9

@@ -150,7 +150,7 @@ CELL = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.lists(CELL, min_size=1, max_size=4), max_size=8), st.booleans())
 def test_a_block_is_read_as_it_is_line_by_line(rows, mend):
     if mend:  # as most blocks are: every line of three columns

@@ -202,14 +202,14 @@ CELL = st.text("ab\"',字 \u2028\x85\x0b", min_size=1, max_size=4)
 ROWS = st.lists(st.tuples(CELL, CELL, st.sampled_from(["\n", "\r\n", "\r"])), max_size=12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(ROWS, st.integers(1, 60))
 def test_both_readers_read_the_same_whatever_marks_and_line_ends_a_file_has(tmp_path_factory, rows, block_bytes):
     path = write(tmp_path_factory.mktemp("tsv"), "".join(f"{one}\t{other}{end}" for one, other, end in rows))
     both(path, block_bytes=block_bytes)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(
         st.tuples(st.text('ab"\t\n ,字', min_size=1, max_size=6), st.text('xy"\t\n', min_size=1, max_size=6)),

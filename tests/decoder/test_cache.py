@@ -105,7 +105,7 @@ beginnings = st.tuples(st.integers(1, 3), st.integers(1, 3))
 # --- equal to the packed states --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(MODELS), beginnings, st.lists(st.sampled_from([(0, 1), (1, 0)]) | moves, max_size=8), st.data())
 def test_the_cached_state_is_the_packed_one_at_every_state(which, begin, later, data):
     model = model_of(*which)
@@ -148,7 +148,7 @@ def test_the_windows_and_caps_compared_above_matter(kind, monkeypatch):
         assert (DecoderCache(model).append([begin]) - whole).abs().max() > 1e-3
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.sampled_from(MODELS), st.data(), st.integers(0, 99))
 def test_streams_that_join_leave_and_mix_steps_equal_each_alone(which, data, seed):
     model, draw = model_of(*which), torch.Generator().manual_seed(seed)

@@ -70,7 +70,7 @@ def step_streams(cache, streams, emits):
         stream.assert_equal(state)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(GRID_OPTIONS), st.lists(st.booleans(), max_size=14), st.integers(0, 99))
 def test_cached_step_equals_full_grid_at_every_state(options, emits, seed):
     model = model_with(options)
@@ -81,7 +81,7 @@ def test_cached_step_equals_full_grid_at_every_state(options, emits, seed):
         step_streams(cache, [stream], [emit])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.sampled_from(GRID_OPTIONS), st.data(), st.integers(0, 99))
 def test_streams_that_join_leave_and_mix_steps_equal_the_full_grid_of_each_alone(options, data, seed):
     model = model_with(options)

@@ -71,7 +71,7 @@ def server():
             yield running
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     st.lists(st.sampled_from([*CHINESE, "\n", "Tea or coffee? "]), min_size=1, max_size=4).map("".join),
     st.lists(st.integers(300, 6000), max_size=6),
@@ -105,7 +105,7 @@ def test_connections_that_are_cut_anywhere_and_an_engine_that_dies_change_no_tex
         cutter.close()
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(st.integers(200, 3000), max_size=6), st.randoms(use_true_random=False))
 def test_replacements_are_made_once_wherever_connections_are_cut_and_whenever_the_engine_dies(server, lengths, draw):
     kills = iter(range(3))

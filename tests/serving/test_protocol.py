@@ -41,7 +41,7 @@ def test_every_message_is_understood(message):
     assert understood == message
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(MESSAGES), st.dictionaries(NAMES, VALUES, max_size=2), st.lists(NAMES, max_size=1))
 def test_the_server_takes_what_the_schema_takes(message, changes, without):
     message = {name: value for name, value in (message | changes).items() if name not in without}

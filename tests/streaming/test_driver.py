@@ -64,7 +64,7 @@ def alone(text, tokens=PLAIN, limit=20):
     return without_boundaries(stepped(driver, {}).get(translator, []))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(TEXTS, st.sampled_from([PLAIN, CONTEXT]), st.sampled_from([4, 20]), st.randoms(use_true_random=False))
 def test_each_text_leads_to_what_it_leads_to_alone_however_they_arrive_and_however_few_the_streams(
     texts, tokens, limit, draw
@@ -90,7 +90,7 @@ def test_each_text_leads_to_what_it_leads_to_alone_however_they_arrive_and_howev
     assert driver.engine.streams == driver.streaming == driver.queue == driver.due == {}
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(TEXTS, st.randoms(use_true_random=False))
 def test_a_change_of_theta_changes_its_own_text_alone(texts, draw):
     """Each is made once all that has arrived is translated, so that alone it comes at the same event."""
@@ -127,7 +127,7 @@ def test_a_change_of_theta_changes_its_own_text_alone(texts, draw):
         assert told[0] == told[1]
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(PIECES.map("".join), st.sampled_from([PLAIN, CONTEXT]), st.sampled_from([4, 20]), st.randoms())
 def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happened(text, tokens, limit, draw):
     """As the server does it: it knows the last boundary, the text since then, and what was read and written since."""

@@ -50,7 +50,7 @@ def assert_same(found, expected):
 # --- arrival and company -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from(OPTIONS),
     st.booleans(),
@@ -72,7 +72,7 @@ def test_how_the_source_arrives_changes_nothing(options, prefixed, source, draw)
     assert_same(events, alone(model, source, tokens))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(OPTIONS[:3]), st.randoms(use_true_random=False))
 def test_streams_that_join_and_leave_write_what_each_writes_alone(options, draw):
     model = model_with(**options)
