@@ -155,8 +155,7 @@ def naive_gradients_of_logits_(logits: Tensor, log_totals: Tensor, labels: Tenso
     """The same by PyTorch's own operations."""
     precise = logits.to(log_totals.dtype)
     # In place, as it goes row by row; on a CPU in half the time of `(logits − log_totals).exp_()`.
-    torch.softmax(precise, -1, out=precise).mul_(d_losses)
-    precise.scatter_add_(-1, labels[:, None], -d_losses)
+    torch.softmax(precise, -1, out=precise).scatter_(-1, labels[:, None], -1, reduce="add").mul_(d_losses)
     if precise.dtype != logits.dtype:
         logits.copy_(precise)
     return precise

@@ -52,9 +52,12 @@ def grid_loss(
             that were filled in, which do not count.
     """
     decisions = emit_logits.to(at_least_float32(emit_logits.dtype))
-    agrees, valid_cells = decisions.argmax(-1) == mask.long(), torch.full((), len(mask), device=mask.device)
-    if stand_for is not None:
-        agrees, valid_cells = agrees & (stand_for > 0), (stand_for > 0).sum()
+    agrees = decisions.argmax(-1) == mask
+    if stand_for is None:
+        valid_cells = torch.full((), len(mask), device=mask.device)
+    else:
+        counts = stand_for > 0
+        agrees, valid_cells = agrees & counts, counts.sum()
     # Products and sums, not `@`: autocast would take that in half precision, whose largest number is 65504 in fp16.
     if advantages is None and stand_for is None:
         emit_sum, emit_weights = F.cross_entropy(decisions, mask.long(), reduction="sum"), valid_cells
@@ -66,7 +69,7 @@ def grid_loss(
     if cell_weights is None:
         lm_sum, lm_weights = torch.where(mask, heatmap, 0.0).sum(), mask.sum()
     else:
-        weighted = torch.where(cell_weights > 0, heatmap, 0.0)  # what is infinite without weight does not count
+        weighted = heatmap.masked_fill(cell_weights == 0, 0.0)  # what is infinite without weight does not count
         lm_sum, lm_weights = (weighted * cell_weights.to(heatmap.dtype)).sum(), cell_weights.sum()
     return GridLoss(
         lm_sum=lm_sum,

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from .recurrence import running_best
 from .regret import emit_advantages
 
 
@@ -32,16 +31,26 @@ def best_path(
 
 @torch.no_grad()
 def path_of(worth: Tensor, source_lengths: Tensor, target_lengths: Tensor) -> Tensor:
-    """The same from what EMIT is worth in each cell (`regret.emit_advantages`): it emits where that is 0 or more.
+    """The same from what EMIT is worth in each cell (`regret.emit_advantages`): it emits where that is 0 or more."""
+    left = torch.arange(worth.shape[1], device=worth.device) - source_lengths[:, None]  # −1 in a pair's last row
+    exits = row_exits((worth >= 0) | (left == -1)[:, :, None])
+    return torch.minimum(exits, target_lengths[:, None]).masked_fill(left >= 0, 0)
 
-    By row x token y is written if in one of the rows up to x it gains, and all tokens before it were written by then.
+
+def row_exits(emits: Tensor) -> Tensor:
+    """Tokens written before each row is left by a path that writes in the cells `emits` `[…, X, Y]`: `[…, X]`, int64.
+
+    A row leads from the height at which it is entered to the next one at which it waits. These ways are put together
+    by twice as many rows at a time, so that a device has few launches however many rows there are.
     """
-    rows = torch.arange(worth.shape[1], device=worth.device)
-    columns = torch.arange(worth.shape[2], device=worth.device)
-    left = rows - source_lengths[:, None]  # −1 in a pair's last row
-    gains = worth.masked_fill((left == -1)[:, :, None], float("inf"))
-    written = running_best(gains.permute(2, 0, 1), "min").permute(1, 2, 0) >= 0
-    return (written & (columns < target_lengths[:, None, None]) & (left < 0)[:, :, None]).sum(-1)
+    X, Y = emits.shape[-2:]
+    waits = torch.arange(1, Y + 1, device=emits.device).masked_fill(emits.flip(-1), 0)  # in tokens left to be written
+    leads = torch.nn.functional.pad(waits, (1, 0)).cummax(-1).values  # of as many before, 0 … Y
+    rows = 1  # that each of `leads` has put together
+    while rows < X:
+        further = leads[..., rows:, :].gather(-1, leads[..., :-rows, :])
+        leads, rows = torch.cat((leads[..., :rows, :], further), -2), 2 * rows
+    return Y - leads[..., -1]
 
 
 def emit_mask(y_at: Tensor, Y: int) -> Tensor:

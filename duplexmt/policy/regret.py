@@ -41,9 +41,9 @@ def emit_advantages(
     inside = (rows < source_lengths[:, None] - 1) & (heights <= top)
     if inner is not None:
         inside = inside & ~torch.nn.functional.pad(inner & (heights[:-1] < top), (0, 1))
-    end = torch.where(heights == top, 0.0, float("-inf")).to(precise)  # the last row is left at the top
+    end = torch.zeros_like(spent[0]).masked_fill(heights != top, float("-inf"))  # the last row is left at the top
     gains = torch.where(inside, lam * heights + spent.roll(-1, 0) - spent, end)
-    best = running_best(gains.flip(0, 2), "sum").flip(0, 2)
+    best = running_best(gains.flip(0, 2)).flip(0, 2)
     leave = gains + torch.nn.functional.pad(best[1:], (0, 0, 0, 0, 0, 1))
     choice = inside[..., :-1] & (heights[:-1] < top)
     return torch.where(choice, best[..., 1:] - leave[..., :-1], 0.0).transpose(0, 1).to(heatmap.dtype)

@@ -19,7 +19,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from .recurrence import running_best
+from .path import row_exits
 from .words import ends_of_words
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, lie evenly between 0 and 1 however many they are
@@ -63,23 +63,20 @@ def visit_shares(
     rows, columns = (torch.arange(size, device=p_emit.device) for size in p_emit.shape[1:])
     left = rows - source_lengths[:, None]  # −1 in a pair's last row
     ending = columns == target_lengths[:, None] - 1
-    gains = p_emit.masked_fill((left == -1)[:, :, None], float("inf"))
+    emits = p_emit > _levels(tuple(thetas), p_emit.dtype, p_emit.device)  # [thresholds, B, X, Y]
     if inner is not None:
-        gains = gains.masked_fill(inner[:, None], float("inf"))
-    gains = gains.masked_fill(ending[:, None] & (left < -1)[:, :, None], float("-inf"))
-    # By row x token y is written at all thresholds below this.
-    below = running_best(gains.permute(2, 0, 1), "min")
-    levels = _levels(tuple(sorted(thetas)), p_emit.dtype, p_emit.device)
-    counts = torch.bucketize(below, levels)
-    counts = counts.diff(dim=2, prepend=torch.zeros_like(counts[:, :, :1])).permute(1, 2, 0)
+        emits = emits | inner[:, None]
+    emits = (emits & ~ending[:, None]) | (left == -1)[:, :, None]
+    counts = (columns < row_exits(emits)[..., None]).sum(0)
+    counts = counts.diff(dim=1, prepend=torch.zeros_like(counts[:, :1]))
     valid = (left < 0)[:, :, None] & (columns < target_lengths[:, None])[:, None]
-    return torch.where(valid, counts / len(thetas), 0.0)
+    return counts * valid / len(thetas)
 
 
 @cache
 def _levels(thetas: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Thresholds on a device: copied there once, as a copy of what was just made waits for the device."""
-    return torch.tensor(thetas, dtype=dtype).to(device, non_blocking=True)
+    """Thresholds on a device, `[N, 1, 1, 1]`: copied there once, as a copy of what was just made waits for it."""
+    return torch.tensor(thetas, dtype=dtype).to(device, non_blocking=True)[:, None, None, None]
 
 
 def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int, inner: Tensor | None = None) -> Tensor:

@@ -62,6 +62,6 @@ def test_kernels_compile_for_a_gpu_that_is_not_here():
     kinds |= dict.fromkeys(("out", "log_totals", "d_losses"), "*fp32")
     for kernel, half in ((softmax_triton._log_sum_exp, "*bf16"), (softmax_triton._gradient, "*fp32")):
         assert compiled(kernel, kinds, half, num_warps=8).asm["ptx"]
-    for block, summed, warps in ((64, False, 1), (2048, True, 8)):
-        kinds = {"BLOCK": block, "summed": summed} | dict.fromkeys("SNW", "i32")
+    for block, warps in ((64, 1), (2048, 8)):
+        kinds = {"BLOCK": block} | dict.fromkeys("SNW", "i32")
         assert compiled(recurrence_triton._steps, kinds, "*fp32", num_warps=warps).asm["ptx"]
