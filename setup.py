@@ -22,7 +22,7 @@ setup(
             "drawing/fonts/*",
             "drawing/*.json",
             "report/web/*",
-            "serving/*.json",
+            "protocol/*.json",
             "serving/web/*",
         ],
         "duplexmt.commands": ["conf/**/*.yaml"],

@@ -26,7 +26,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from duplexmt.serving.client import AsyncClient, ServerError
+from duplexmt.protocol.client import AsyncClient, ServerError
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCAL = "127.0.0.1"

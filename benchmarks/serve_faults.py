@@ -50,7 +50,7 @@ from benchmarks.live_clients import (
     settle,
     text_message,
 )
-from duplexmt.serving.client import ServerError
+from duplexmt.protocol.client import ServerError
 
 STREAMS = 32
 SETTINGS = (  # short times, so that what waits for them comes to pass; room for all invisible characters at once

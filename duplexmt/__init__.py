@@ -17,7 +17,7 @@ _WHERE = {  # the types of these names: __init__.pyi
     "streaming.live": ("LiveEvent",),
     "streaming.live_text": ("LineEnd",),
     "streaming.events": ("Read", "Write", "End", "Replaced"),
-    "serving.client": ("Client", "AsyncClient", "ServerError"),
+    "protocol.client": ("Client", "AsyncClient", "ServerError"),
 }
 __all__ = sorted(name for names in _WHERE.values() for name in names)
 

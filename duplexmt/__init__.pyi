@@ -1,6 +1,6 @@
-from .serving.client import AsyncClient as AsyncClient
-from .serving.client import Client as Client
-from .serving.client import ServerError as ServerError
+from .protocol.client import AsyncClient as AsyncClient
+from .protocol.client import Client as Client
+from .protocol.client import ServerError as ServerError
 from .streaming.events import End as End
 from .streaming.events import Read as Read
 from .streaming.events import Replaced as Replaced

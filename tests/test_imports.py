@@ -29,6 +29,7 @@ ROOMS = (
     "tracking",  # W&B
     "training",  # Lightning
     "report",  # the HTML page
+    "protocol",  # what server and clients say to one another, and the client
     "serving",  # the live server
 )
 LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room

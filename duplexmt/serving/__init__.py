@@ -1,1 +1,1 @@
-"""The live server: sessions of many speakers over one engine, its protocol, and a client."""
+"""The live server: sessions of many speakers over one engine."""

@@ -17,11 +17,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from ..protocol.messages import SUBPROTOCOL
 from . import libretranslate
 from .connection import Connection
 from .hub import Hub
 from .limits import Shares, ip_address, whose
-from .protocol import SUBPROTOCOL
 from .recogniser import Recogniser
 
 log = logging.getLogger(__name__)

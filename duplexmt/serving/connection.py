@@ -8,9 +8,8 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from .hub import Hub
-from .limits import Bucket, Refused
-from .protocol import (
+from ..protocol.bucket import Bucket
+from ..protocol.messages import (
     Ack,
     Close,
     CloseSession,
@@ -25,6 +24,8 @@ from .protocol import (
     as_json,
     client_message,
 )
+from .hub import Hub
+from .limits import Refused
 from .session import Frame, Session
 
 FAREWELL = 2.0  # seconds to send what is left

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from ..protocol.messages import as_json
 from .log import log_to_stderr
-from .protocol import as_json
 from .settings import EngineSettings
 
 log = logging.getLogger(__name__)

@@ -22,11 +22,11 @@ import torch
 from ..model_folder.artifact import ModelFolder
 from ..model_folder.live import live_engine, live_text, load_live_model
 from ..model_folder.manifest import checksum
+from ..protocol.messages import as_json
 from ..streaming.events import End, Read, Replaced
 from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator
 from ..streaming.live_text import LineEnd, TextEnd
 from ..streaming.text import GrowingText
-from .protocol import as_json
 from .settings import EngineSettings
 
 log = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from collections import Counter
 from time import monotonic
 from typing import Any
 
+from ..protocol.messages import Close, Resume, Start
 from .engine_link import EngineLink
 from .limits import Guesses, Refused, is_loopback
 from .metrics import Metrics
-from .protocol import Close, Resume, Start
 from .session import Client, Session
 from .settings import EngineSettings, Limits
 

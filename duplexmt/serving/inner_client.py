@@ -5,9 +5,9 @@ import json
 from math import inf
 from typing import Any
 
+from ..protocol.messages import Start
 from .hub import Hub
 from .limits import Refused
-from .protocol import Start
 from .session import Frame, Session
 
 LANGUAGES = "source_language", "target_language"

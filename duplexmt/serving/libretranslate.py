@@ -13,10 +13,10 @@ from babel import Locale
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from ..protocol.messages import Close
 from .hub import Hub
 from .inner_client import InnerClient, pairs
 from .limits import Refused
-from .protocol import Close
 
 LONGEST_CHARACTER = 12  # bytes, where each of its four is escaped as %F0
 BESIDE = 4096  # bytes of a request that are not the text

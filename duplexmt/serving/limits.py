@@ -3,9 +3,9 @@
 import hmac
 import ipaddress
 from collections import Counter
-from time import monotonic
 
-from .protocol import Close
+from ..protocol.bucket import Bucket
+from ..protocol.messages import Close
 
 
 class Refused(Exception):
@@ -26,29 +26,6 @@ class Refused(Exception):
         """The protocol's message."""
         told = {"type": "error", "code": self.code, "fatal": True, "message": str(self)}
         return told if self.retry_after is None else told | {"retry_after": self.retry_after}
-
-
-class Bucket:
-    """Fills at a rate up to a size, and is full at first."""
-
-    def __init__(self, rate: float, size: float) -> None:
-        self.rate, self.size = rate, size
-        self._held, self._at = size, monotonic()
-
-    @property
-    def held(self) -> float:
-        """How much it holds now."""
-        now = monotonic()
-        self._held = min(self.size, self._held + (now - self._at) * self.rate)
-        self._at = now
-        return self._held
-
-    def take(self, amount: float) -> bool:
-        """Take so much, if it holds that."""
-        if amount > self.held:
-            return False
-        self._held -= amount
-        return True
 
 
 GUESSES, GUESS_SECONDS = 5, 10.0  # wrong tokens of an address at once; seconds after which there may be one more

@@ -2,7 +2,7 @@
 
 import logging
 
-from .limits import Bucket
+from ..protocol.bucket import Bucket
 
 LINES, RATE = 20, 0.2  # of one kind at once, and then a second
 TRACEBACK = 20  # lines that one counts as

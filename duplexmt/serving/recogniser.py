@@ -17,10 +17,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from data_prep.rules import UNSPACED
 
+from ..protocol.bucket import Bucket
+from ..protocol.messages import Close, as_json
 from .hub import Hub
 from .inner_client import InnerClient
-from .limits import Bucket, Refused
-from .protocol import Close, as_json
+from .limits import Refused
 
 VERSION = 1
 QUIET = 0.2  # seconds without more of a translation after which an update that ends no utterance is answered

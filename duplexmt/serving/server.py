@@ -17,9 +17,10 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN
 
+from ..protocol.bucket import Bucket
+from ..protocol.messages import Close, as_json
 from .hub import Hub
-from .limits import Bucket, Refused, Shares, whose
-from .protocol import Close, as_json
+from .limits import Refused, Shares, whose
 
 log = logging.getLogger(__name__)
 SEND_BUFFER = 65_536  # bytes of the system's own, so that a slow reader is noticed

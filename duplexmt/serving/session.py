@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
-from .limits import Bucket, Refused
+from ..protocol.bucket import Bucket
+from ..protocol.messages import Close, as_json
+from .limits import Refused
 from .open_text import OpenText
-from .protocol import Close, as_json
 from .settings import Limits
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from duplexmt.serving.client import Client
+from duplexmt.protocol.client import Client
 
 from ..serving.test_nginx import free_port
 from .image import build, context

@@ -14,11 +14,11 @@ from websockets.sync.client import connect
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.protocol.messages import SCHEMA_FILE
 from duplexmt.serving import engine_link
 from duplexmt.serving.app import create_app
 from duplexmt.serving.engine_process import Worker
 from duplexmt.serving.hub import Hub
-from duplexmt.serving.protocol import SCHEMA_FILE
 from duplexmt.serving.server import LiveConfig, Server, listen
 from duplexmt.serving.settings import EngineSettings, Limits
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent

@@ -20,8 +20,8 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
 import duplexmt
+from duplexmt.protocol.messages import SUBPROTOCOL, client_message
 from duplexmt.serving.app import FILES, Guard
-from duplexmt.serving.protocol import SUBPROTOCOL, client_message
 
 from .live_server import validator
 

@@ -328,7 +328,7 @@ def test_guesses_of_a_token_are_slowed_and_meanwhile_not_even_looked_at(monkeypa
 
 def test_guesses_are_forgotten_in_time_and_do_not_fill_memory(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("duplexmt.serving.limits.monotonic", lambda: now[0])
+    monkeypatch.setattr("duplexmt.protocol.bucket.monotonic", lambda: now[0])
     guesses = Guesses()
     for _ in range(5):
         guesses.check("a")
@@ -370,7 +370,7 @@ def test_the_limit_of_open_files_is_raised_or_settings_that_do_not_fit_are_refus
 
 def test_lines_of_one_kind_are_rare_and_say_how_many_are_left_out(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("duplexmt.serving.limits.monotonic", lambda: now[0])
+    monkeypatch.setattr("duplexmt.protocol.bucket.monotonic", lambda: now[0])
     written = []
     handler = logging.Handler()
     handler.emit = lambda record: written.append(record.getMessage())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.fault_proxy import Fault, FaultProxy
 from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.serving.client import AsyncClient, Client, ServerError, is_this_machine
+from duplexmt.protocol.client import AsyncClient, Client, ServerError, is_this_machine
 from duplexmt.streaming.policies import Theta
 
 from ..helpers import SENTENCES

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duplexmt.serving.protocol import SCHEMA_FILE, client_message, schema_text
+from duplexmt.protocol.messages import SCHEMA_FILE, client_message, schema_text
 
 from .live_server import validator
 
@@ -31,7 +31,7 @@ NAMES = st.sampled_from(["type", "theta", "at", "text", "seq", "id", "key", "ses
 
 
 def test_the_schema_file_is_that_of_the_messages():
-    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), "python -m duplexmt.serving.protocol writes it"
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), "python -m duplexmt.protocol.messages writes it"
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message["type"])

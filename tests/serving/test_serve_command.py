@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from duplexmt.serving.client import Client, ServerError
+from duplexmt.protocol.client import Client, ServerError
 
 from ..commands import run, succeeded
 from ..helpers import SENTENCES

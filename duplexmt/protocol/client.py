@@ -35,8 +35,8 @@ from websockets.exceptions import (
 )
 from websockets.typing import Subprotocol
 
-from .limits import Bucket
-from .protocol import SUBPROTOCOL, Close
+from .bucket import Bucket
+from .messages import SUBPROTOCOL, Close
 
 Result = TypeVar("Result")
 
