@@ -15,7 +15,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from data_prep.arguments import check_arguments, quote_arguments
 from duplexmt.command_line import (
     AfterSweep,
     alone_in,
@@ -26,6 +25,7 @@ from duplexmt.command_line import (
     user_errors,
     write_record,
 )
+from duplexmt.common.arguments import check_arguments, quote_arguments
 from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
 
 if TYPE_CHECKING:

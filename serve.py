@@ -7,8 +7,8 @@ from dataclasses import asdict
 import hydra
 from omegaconf import DictConfig
 
-from data_prep.arguments import check_arguments, quote_arguments
 from duplexmt.command_line import user_errors
+from duplexmt.common.arguments import check_arguments, quote_arguments
 from duplexmt.config import ServeSettings, register_schemas, settings
 
 register_schemas()

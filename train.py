@@ -15,7 +15,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from data_prep.arguments import check_arguments, in_quotes, quote_arguments
 from duplexmt.command_line import (
     alone_in,
     check_first,
@@ -29,6 +28,7 @@ from duplexmt.command_line import (
     user_errors,
     write_record,
 )
+from duplexmt.common.arguments import check_arguments, in_quotes, quote_arguments
 from duplexmt.config import TrainSettings, register_schemas, settings
 
 register_schemas()

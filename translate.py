@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import hydra
 from omegaconf import DictConfig
 
-from data_prep.arguments import check_arguments, quote_arguments
 from duplexmt.command_line import user_errors
+from duplexmt.common.arguments import check_arguments, quote_arguments
 from duplexmt.config import SUBTITLES, TranslateSettings, register_schemas, settings
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def source_of(
     cfg: TranslateSettings, language: str, clock: "Clock", warn_of: Callable[[int, str], None]
 ) -> Iterable[str | None]:
     """The text as it arrives, None for a pause; the clock is told when it does, where the settings say so."""
-    from data_prep.rules import UNSPACED
+    from duplexmt.common.text import UNSPACED
     from duplexmt.drawing.captions import read_cues
     from duplexmt.metrics.units import text_unit
     from duplexmt.translator.pipe import decoded

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_prep.reading import Pair as TextPair
+from duplexmt.common.pair import Pair as TextPair
 from duplexmt.data.batch import Example
 from duplexmt.data.builtin import AlignedPair, builtin_corpus
 from duplexmt.data.tokenizer import token_ids

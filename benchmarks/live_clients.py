@@ -159,7 +159,7 @@ class Reference:
     """
 
     def __init__(self, model_folder: str, max_target_tokens: int, max_repeats: int) -> None:
-        from data_prep.rules import UNSPACED
+        from duplexmt.common.text import UNSPACED
         from duplexmt.model_folder.live import live_engine, load_live_model
 
         self.loaded = load_live_model(model_folder, "cpu")

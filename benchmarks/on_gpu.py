@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from data_prep.files import write_whole
+from duplexmt.common.files import write_whole
 
 MINUTES, LEAST = 8, 20  # of all; seconds that are worth beginning a measurement for
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,14 +22,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from data_prep.arguments import check_arguments, quote_arguments
 from data_prep.clean_corpus import source_blocks
-from data_prep.cores import usable_cores
-from data_prep.files import locked
 from data_prep.prepare import clean, prepare, sample, workers
 from data_prep.settings import CONF, Preparation
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
+from duplexmt.common.arguments import check_arguments, quote_arguments
+from duplexmt.common.cores import usable_cores
+from duplexmt.common.files import locked
 
 log = logging.getLogger("data_prep")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_prep.files import write_whole
 from data_prep.report import Report
+from duplexmt.common.files import write_whole
 
 _REPORT = b"report"
 

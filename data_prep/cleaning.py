@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from data_prep.rules import UNSPACED, check_language, clean_side, rejects, space, tidy, unescape
+from data_prep.rules import clean_side, rejects, space, tidy, unescape
 from data_prep.splitting import text_key
+from duplexmt.common.text import UNSPACED, check_language
 
 # C0 and C1 controls but for white space, and private use.
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ue000-\uf8ff]")

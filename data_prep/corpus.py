@@ -11,11 +11,13 @@ from itertools import chain, compress
 from typing import Any
 
 from data_prep.cleaning import check_order
-from data_prep.reading import Pair, PathLike, read_pairs
+from data_prep.reading import PathLike, read_pairs
 from data_prep.relatives import Relatives
 from data_prep.report import Report
-from data_prep.rules import check_language, clean_pair, clean_side
+from data_prep.rules import clean_pair, clean_side
 from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out, in_random_order, nothing_left, unshared
+from duplexmt.common.pair import Pair
+from duplexmt.common.text import check_language
 
 Paths = PathLike | Sequence[PathLike]
 CountTokens = Callable[[list[str]], list[int]]

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from data_prep.files import sha256_of
 from data_prep.sources import Source, find_files
-from data_prep.streams import is_web_page
+from duplexmt.common.files import sha256_of
+from duplexmt.common.streams import is_web_page
 
 log = logging.getLogger("data_prep")
 

@@ -9,15 +9,8 @@ import re
 import unicodedata
 from functools import cache
 
-from data_prep.rules import (
-    NAMED,
-    SPACE_AFTER_WIDE,
-    UNSPACED,
-    check_language,
-    space,
-    unescape,
-    without_invisible,
-)
+from data_prep.rules import NAMED, SPACE_AFTER_WIDE, space, unescape
+from duplexmt.common.text import UNSPACED, check_language, without_invisible
 
 _BEGUN = "|".join(sorted({name[:size] for name in NAMED for size in range(1, len(name) + 1)}, key=len, reverse=True))
 # From an "&" on: names, numbers, and what stands between their parts, up to the end of the text. Escapes nest, and

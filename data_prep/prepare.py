@@ -33,14 +33,14 @@ import pyarrow as pa
 
 from data_prep.blocks import block_report
 from data_prep.clean_corpus import CleanTask, check_made, clean_source, source_blocks
-from data_prep.files import locked, write_whole
-from data_prep.reading import Pair
 from data_prep.report import Report, report_page
 from data_prep.sampling import as_table, draw, without_duplicates, write_the_rest
 from data_prep.settings import Preparation
 from data_prep.shards import of_a_shard, shard_path, summary, write_shard
 from data_prep.splitting import Texts
 from data_prep.tokens import TokenCounter
+from duplexmt.common.files import locked, write_whole
+from duplexmt.common.pair import Pair
 
 log = logging.getLogger("data_prep")
 

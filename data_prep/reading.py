@@ -23,17 +23,9 @@ from statistics import mode
 from typing import Any, NamedTuple
 
 from data_prep.report import Report
-from data_prep.streams import LONGEST_LINE, Damaged, chunks, text
 from data_prep.tsv import plain_tsv
-
-
-class Pair(NamedTuple):
-    """A sentence pair."""
-
-    source: str
-    target: str
-    before: str = ""  # the sentence before the source, where a corpus has that
-
+from duplexmt.common.pair import Pair
+from duplexmt.common.streams import LONGEST_LINE, Damaged, chunks, text
 
 PathLike = str | os.PathLike[str]
 

@@ -18,8 +18,8 @@ from itertools import compress, pairwise
 
 import numpy as np
 
-from data_prep.reading import Pair
-from data_prep.rules import LETTERS, NOT_LETTERS, UNPARTED
+from duplexmt.common.pair import Pair
+from duplexmt.common.text import LETTERS, NOT_LETTERS, UNPARTED
 
 WAYS = 0, 1
 """Letters alone, or as it stands; words between spaces, or between other signs."""

@@ -12,48 +12,14 @@ what it found there.
 import re
 import unicodedata
 
-UNSPACED = frozenset({"ja", "zh"})
-"""Languages whose script puts no space anywhere."""
-
-UNPARTED = UNSPACED | {"th", "lo", "km", "my", "bo", "dz"}
-"""Languages whose words no spaces part."""
-
-# Vowel signs of Indian and South-East Asian scripts, which tell words apart, are no `\w` of Python's.
-_SIGNS = "".join(chr(code) for code in range(0x0900, 0x1800) if unicodedata.category(chr(code)).startswith("M"))
-LETTERS = re.compile(rf"(?:[^\W_]|[{_SIGNS}])+")
-NOT_LETTERS = re.compile(rf"(?:[^\w{_SIGNS}]|_)+")
-
-# Han, kana, bopomofo and their marks, in full and half width; not the letters and digits of full width.
-WIDE = (
-    "\u2e80-\u2fdf\u2ff0-\u2fff\u3001-\u312f\u3190-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe00-\ufe02\ufe10-\ufe1f"
-    "\ufe30-\ufe6f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff9f\uffe0-\uffe6"
-    "\U0001aff0-\U0001b16f\U0001f200-\U0001f2ff\U00020000-\U000323af\U000e0100-\U000e01ef"
+from duplexmt.common.text import (
+    INVISIBLE,
+    UNSPACED,
+    WIDE_OR_CLOSING,
+    WIDE_OR_OPENING,
+    check_language,
+    without_invisible,
 )
-# Such marks have their text on one side; a plain quotation mark may be either, and ’ an apostrophe.
-WIDE_OR_OPENING, WIDE_OR_CLOSING = WIDE + r"(\[{“‘", WIDE + "”"
-
-_LANGUAGES = frozenset(
-    """
-    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de
-    dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id
-    ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu
-    lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu
-    rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr
-    ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-    """.split()  # noqa: SIM905, as a list of strings it takes 180 lines
-)
-
-# Control characters other than white space, and the invisible ones that only break string comparison.
-_INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b\u2060\ufeff]")
-
-# All that Unicode wants ignored where it is not known: joiners, marks of direction, variation selectors, fillers, tags.
-_UNSEEN = re.compile(
-    _INVISIBLE.pattern[:-1] + "\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e"
-    "\u2061-\u206f\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff]"
-)
-_JOINERS = "\u200c\u200d"
-_JOINED = frozenset("ar bn fa gu hi kn ks ku ml mr my ne or pa ps sa sd si ta te ug ur".split())  # noqa: SIM905
 
 NAMED = {
     "amp": "&", "apos": "'", "quot": '"', "lt": "<", "gt": ">", "nbsp": " ",
@@ -85,16 +51,6 @@ _SPACE_BEFORE_WIDE = re.compile(rf" +(?=[{WIDE_OR_CLOSING}])(?![\u302a-\u302f\u3
 _SPACE_BEFORE_CLITIC = re.compile(r"(?<=\w) +(?=['’](?:s|t|re|ll|ve|d|m)\b(?!['’]))", re.IGNORECASE)
 
 
-def check_language(code: str) -> str:
-    """Return `code` if it is an ISO 639-1 code ("zh", "en"); ValueError otherwise, for "zh-CN", "cn", "jp", "eng", …"""
-    if code not in _LANGUAGES:
-        raise ValueError(
-            f"language {code!r} is not an ISO 639-1 code: two lower-case letters without region or script, "
-            "such as zh (not cn or zh-CN), ja (not jp), ko, en, de, fr"
-        )
-    return code
-
-
 def unescape(text: str) -> str:
     """Escaped punctuation as plain characters: XML names, a few typographic ones, any numeric reference (&#124;).
 
@@ -118,7 +74,7 @@ def _character(match: re.Match[str]) -> str:
     code = int(match["hex"], 16) if match["hex"] else int(match["decimal"])
     if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
         return ""
-    return "" if _INVISIBLE.match(chr(code)) else chr(code)
+    return "" if INVISIBLE.match(chr(code)) else chr(code)
 
 
 def normalise(text: str) -> str:
@@ -128,7 +84,7 @@ def normalise(text: str) -> str:
 
 def tidy(text: str) -> str:
     """`normalise` without unescaping."""
-    return " ".join(unicodedata.normalize("NFC", _INVISIBLE.sub("", text)).split())
+    return " ".join(unicodedata.normalize("NFC", INVISIBLE.sub("", text)).split())
 
 
 def remove_spaces(text: str) -> str:
@@ -161,20 +117,6 @@ def close_up_punctuation(text: str, language: str) -> str:
 def space(text: str, language: str) -> str:
     """The spacing rule of `language` (checked by the caller) on normalised text."""
     return remove_spaces(text) if language in UNSPACED else close_up_punctuation(text, language)
-
-
-def invisible(character: str, language: str) -> bool:
-    """Whether a character of a text to be translated shows nothing and says nothing.
-
-    More than training drops: what a text to translate may be full of, a model has hardly ever seen, and a tokenizer
-    makes three tokens of. White space is not meant, nor are joiners in languages that write with them.
-    """
-    return bool(_UNSEEN.match(character)) and not (language in _JOINED and character in _JOINERS)
-
-
-def without_invisible(text: str, language: str) -> str:
-    """A text without its `invisible` characters."""
-    return _UNSEEN.sub(lambda found: "" if invisible(found[0], language) else found[0], text)
 
 
 def clean_side(text: str, language: str) -> str:

@@ -22,12 +22,12 @@ from data_prep.blocks import read_block
 from data_prep.corpus import CountTokens, fits
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
-from data_prep.reading import Pair
 from data_prep.relatives import Relatives
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.shards import SPLIT_SCHEMA, Made, write_shard
 from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out
 from data_prep.vectorised import text_keys
+from duplexmt.common.pair import Pair
 
 _AT_ONCE = 400_000  # pairs in memory
 _BATCH = 2000  # pairs in one call of a token counter

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.files import sha256_of, write_whole
+from duplexmt.common.files import sha256_of, write_whole
 
 SHARD_PAIRS = 500_000
 """In a shard of all pairs of a corpus at least, but for the last one: it ends with a block."""

@@ -19,9 +19,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from data_prep.encoding import decodes, is_utf8, seems
-from data_prep.streams import as_file, chunks, is_web_page, tar_member, text, zip_member, zip_names
 from data_prep.tsv import plain_tsv
+from duplexmt.common.encoding import decodes, is_utf8, seems
+from duplexmt.common.streams import as_file, chunks, is_web_page, tar_member, text, zip_member, zip_names
 
 _Side = tuple[str, Iterator[bytes]]  # name of a file, for people, and its bytes
 KINDS = ("tsv", "tar", "paired")

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-from data_prep.reading import Pair
 from data_prep.relatives import Relatives
 from data_prep.report import Report
-from data_prep.rules import NOT_LETTERS
+from duplexmt.common.pair import Pair
+from duplexmt.common.text import NOT_LETTERS
 
 HELD_OUT = ("test", "validation")
 

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from statistics import mode
 
-from data_prep.rules import check_language
-from data_prep.streams import text
+from duplexmt.common.streams import text
+from duplexmt.common.text import check_language
 
 log = logging.getLogger("data_prep")
 

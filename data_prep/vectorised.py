@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_prep.cleaning import IN_LATIN, LENGTH_SLACK, Cleaning, clean, simplify, traditional
-from data_prep.rules import UNSPACED, WIDE_OR_CLOSING, WIDE_OR_OPENING
 from data_prep.splitting import text_key
+from duplexmt.common.text import UNSPACED, WIDE_OR_CLOSING, WIDE_OR_OPENING
 
 # Han characters, letters, digits and the commonest punctuation: unchanged by NFC, visible, and letters or not in every
 # version of Unicode.

@@ -23,7 +23,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from data_prep.arguments import in_quotes, last_of, without_quotes
+from .common.arguments import in_quotes, last_of, without_quotes
 
 if not sys.stderr.isatty():  # each state of a progress bar stays in a log
     os.environ.setdefault("TQDM_MININTERVAL", "10")
@@ -117,7 +117,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     Raises:
         ValueError: if another one does.
     """
-    from data_prep.files import locked
+    from .common.files import locked
 
     with locked(folder, wait=False) if first_process() else nullcontext():
         try:

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from data_prep.reading import Pair
+from duplexmt.common.pair import Pair
 from duplexmt.data.tokenizer import load_tokenizer, save_tokenizer, train_bpe
 from duplexmt.decoder.attention import PackedAttention, naive_attention
 from duplexmt.decoder.layout import Layout

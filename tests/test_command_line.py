@@ -6,8 +6,8 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from data_prep.files import locked
 from duplexmt.command_line import alone_in, rescore_arguments, resume_arguments
+from duplexmt.common.files import locked
 
 
 def begun(folder, overrides, content):

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import train
-from data_prep.arguments import check_arguments, check_names, quote_arguments
 from duplexmt.command_line import (
     alone_in,
     check_first,
@@ -28,6 +27,7 @@ from duplexmt.command_line import (
     run_label,
     user_errors,
 )
+from duplexmt.common.arguments import check_arguments, check_names, quote_arguments
 from duplexmt.config import (
     SCHEMAS,
     DataConfig,

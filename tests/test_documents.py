@@ -12,7 +12,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from PIL import Image, ImageChops, ImageStat
 
-from data_prep.arguments import quote_arguments
+from duplexmt.common.arguments import quote_arguments
 from duplexmt.config import SCHEMAS, register_schemas, settings
 
 ROOT = Path(__file__).parents[1]

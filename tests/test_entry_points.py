@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from data_prep.files import locked
+from duplexmt.common.files import locked
 from tests.commands import ROOT, environment, run, succeeded
 from tests.wandb_file import read_wandb_file
 

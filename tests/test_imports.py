@@ -11,8 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ENTRY_POINTS = ("train", "evaluate", "translate", "serve")
-# The rooms of duplexmt from bottom to top: each imports only from those above it in this list.
+# The rooms from bottom to top: each imports only from those above it in this list. All but data_prep are in duplexmt.
 ROOMS = (
+    "common",  # files, cores, command lines, bytes and text: what any room may use
+    "data_prep",  # raw corpora to cleaned pairs
     "metrics",  # latency, quality, bootstrap
     "kernels",  # what makes it fast and is no idea of the paper
     "data",  # pairs in memory
@@ -97,7 +99,8 @@ def importers(package, *, but=()):
 
 
 def room_of(module):
-    return module.split(".")[1] if module.count(".") else module
+    parts = module.split(".")
+    return parts[1] if parts[0] == "duplexmt" and len(parts) > 1 else parts[0]
 
 
 def test_imports_are_read_as_python_reads_them():
@@ -113,7 +116,7 @@ def test_imports_are_read_as_python_reads_them():
 
 def test_duplexmt_has_these_rooms_and_no_loose_module_but_two():
     folders = {path.name for path in (ROOT / "duplexmt").iterdir() if (path / "__init__.py").is_file()}
-    assert folders == set(ROOMS)
+    assert folders == {*ROOMS} - {"data_prep"}
     assert {path.stem for path in (ROOT / "duplexmt").glob("*.py")} == LOOSE
 
 
@@ -121,8 +124,8 @@ def test_duplexmt_has_these_rooms_and_no_loose_module_but_two():
 def test_a_room_imports_only_from_those_below_it(room):
     below = {*ROOMS[: ROOMS.index(room) + 1], "duplexmt"}
     for module, names in imports().items():
-        if within(module, f"duplexmt.{room}"):
-            odd = [name for name in names if within(name, "duplexmt") and room_of(name) not in below]
+        if room_of(module) == room:
+            odd = [name for name in names & MODULES.keys() if room_of(name) not in below]
             assert odd == [], module
 
 
@@ -141,18 +144,18 @@ def test_no_module_imports_itself_by_way_of_others():
 
 def test_schema_and_command_line_know_no_room():
     for module in ("duplexmt.config", "duplexmt.command_line"):
-        assert {name for name in imports()[module] if within(name, "duplexmt")} <= SCHEMA_KNOWS, module
+        known = {name for name in imports()[module] if within(name, "duplexmt") and room_of(name) != "common"}
+        assert known <= SCHEMA_KNOWS, module
 
 
-def test_data_prep_knows_nothing_of_duplexmt():
-    for module, names in imports().items():
-        if within(module, "data_prep"):
-            assert not [name for name in names if within(name, "duplexmt")], module
+def test_only_what_deals_with_corpora_knows_data_prep():
+    known = ("data_prep", "duplexmt.config", "duplexmt.corpus", "duplexmt.evaluation.alike", "duplexmt.model_folder")
+    assert importers("data_prep", but=known) == []
 
 
 def test_no_torch_where_numbers_texts_and_settings_are():
-    without = ("duplexmt.metrics", "duplexmt.config", *SCHEMA_KNOWS, "duplexmt.data.builtin", "data_prep")
-    for package in (*without, "duplexmt.drawing.table"):
+    without = ("duplexmt.metrics", "duplexmt.config", *SCHEMA_KNOWS, "duplexmt.data.builtin")
+    for package in (*without, "duplexmt.common", "data_prep", "duplexmt.drawing.table"):
         assert [module for module in importers("torch") if within(module, package)] == []
 
 
@@ -163,7 +166,7 @@ def test_only_training_and_the_entry_points_import_lightning():
 
 def test_only_the_schema_the_command_lines_the_entry_points_and_main_files_import_hydra():
     main_files = tuple(module for module in imports() if module.endswith(".__main__"))
-    known = ("duplexmt.config", "duplexmt.command_line", "data_prep.arguments", *ENTRY_POINTS, *main_files)
+    known = ("duplexmt.config", "duplexmt.command_line", "duplexmt.common.arguments", *ENTRY_POINTS, *main_files)
     for package in ("hydra", "omegaconf"):
         assert importers(package, but=known) == []
 
@@ -191,7 +194,7 @@ def test_only_the_entry_points_know_the_schema():
 # Arrow files and logging; of these the entry points need the first alone.
 HYDRA, OTHERS = ("hydra", "omegaconf"), ("datasets", "wandb")
 TRITON = [name for name in MODULES if name.endswith("_triton")]  # is installed on Linux only
-NOT_OF_THE_CORE = ("duplexmt.config", "duplexmt.command_line", *TRITON)
+NOT_OF_THE_CORE = ("duplexmt.config", "duplexmt.command_line", "duplexmt.common.arguments", *TRITON)
 CORE = [name for name in MODULES if within(name, "duplexmt") and name not in NOT_OF_THE_CORE]
 BENCHMARKS = [f"benchmarks.{file.stem}" for file in sorted((ROOT / "benchmarks").glob("*.py"))]
 

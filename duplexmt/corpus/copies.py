@@ -10,8 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from data_prep.reading import Pair
 from data_prep.rules import space
+
+from ..common.pair import Pair
 
 TOKEN = re.compile(r"https?://[!-~]+|[A-Za-z0-9_][A-Za-z0-9_.,:/@+#&=?~%-]*")
 KINDS = {  # of what stands on both sides; the first that fits

@@ -5,9 +5,10 @@ from typing import Any
 
 from data_prep import Report, clean_side, read_pairs
 from data_prep.cleaning import Cleaning, check_order, simplify
-from data_prep.reading import Pair
-from data_prep.rules import check_language
 from data_prep.settings import preset
+
+from ..common.pair import Pair
+from ..common.text import check_language
 
 
 def simplifies_sources(data: Mapping[str, Any]) -> bool:

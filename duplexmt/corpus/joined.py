@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from itertools import compress
 
 from data_prep.corpus import CountTokens, fits
-from data_prep.reading import Pair
-from data_prep.rules import UNSPACED
+
+from ..common.pair import Pair
+from ..common.text import UNSPACED
 
 COMMAS = {"ja": "、", "zh": "，"}  # what may stand between two sentences in place of "。"
 

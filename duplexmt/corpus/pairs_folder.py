@@ -19,16 +19,16 @@ from data_prep import Report, clean_side, read_pairs
 from data_prep.blocks import read_block
 from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import Cleaning, simplify
-from data_prep.cores import usable_cores
-from data_prep.files import locked
 from data_prep.prepare import clean, workers
-from data_prep.reading import Pair
 from data_prep.relatives import Relatives
 from data_prep.sampling import Sampling, without_duplicates
 from data_prep.settings import Corpus, preparation
 from data_prep.sources import Source
 from data_prep.splitting import Texts, by_rank, hold_out, in_random_order, nothing_left, text_key, unshared
 
+from ..common.cores import usable_cores
+from ..common.files import locked
+from ..common.pair import Pair
 from .box import located
 from .settings import CorpusSettings
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from data_prep import Report, read_and_split
 from data_prep.corpus import CountTokens, draw, fits
-from data_prep.reading import Pair
 from data_prep.relatives import Relatives
 
+from ..common.pair import Pair
 from ..data.builtin import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
 from .copies import copies

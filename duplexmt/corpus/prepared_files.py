@@ -4,14 +4,14 @@ import time
 from pathlib import Path
 
 from data_prep import Report
-from data_prep.cores import local_rank, usable_cores
 from data_prep.prepare import finished, prepare, read_split
-from data_prep.reading import Pair
 from data_prep.sampling import Sampling
 from data_prep.settings import preparation
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 
+from ..common.cores import local_rank, usable_cores
+from ..common.pair import Pair
 from .settings import CorpusSettings
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from unicodedata import category
 
-from data_prep.rules import WIDE
-
+from ..common.text import WIDE
 from ..metrics.units import Unit
 from ..streaming.events import End, Write
 from ..streaming.live import LiveEvent

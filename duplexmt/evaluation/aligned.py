@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data_prep.reading import Pair
-
+from ..common.pair import Pair
 from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from ..metrics.alignment import WordPair, anticipation_rate, hallucination_rate, word_alignments
 from ..metrics.units import Unit, split_units, text_unit

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_prep.files import write_whole
 from data_prep.relatives import RELATED
 
+from ..common.files import write_whole
 from ..corpus.overlap import LEAST
 from .scoring import Scores
 from .translation import Record

@@ -16,8 +16,7 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
-from data_prep.files import write_whole
-
+from ..common.files import write_whole
 from ..decoder.knobs import MULTI_PATH
 from ..metrics.neural import whole_lines
 from ..model_folder.manifest import file_digest, name_of, read_manifest

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.reading import Pair
-
+from ..common.pair import Pair
 from ..corpus.overlap import likeness_to_training
 from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder

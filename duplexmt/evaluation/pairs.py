@@ -5,9 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_prep.reading import Pair
-from data_prep.streams import chunks, text
-
+from ..common.pair import Pair
+from ..common.streams import chunks, text
 from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..model_folder.artifact import ModelFolder, corpus_name
@@ -98,7 +97,7 @@ def further_references(references: Sequence[str], files: Sequence[str]) -> list[
 
 
 def _lines(name: str, alone: bytes = b"\n") -> list[str]:
-    """The lines of a text file, see `data_prep.streams.text`."""
+    """The lines of a text file, see `duplexmt.common.streams.text`."""
     try:
         return b"".join(text(chunks([Path(name)]), name, alone)).decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:

@@ -6,8 +6,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_prep.reading import Pair
-
+from ..common.pair import Pair
 from ..data.tokenizer import SourceTokens, source_spans, token_ids
 from ..streaming.engine import Engine
 from ..streaming.events import End, Write

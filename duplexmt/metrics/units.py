@@ -11,7 +11,7 @@ from typing import Literal
 
 import regex
 
-from data_prep.rules import UNPARTED
+from ..common.text import UNPARTED
 
 Unit = Literal["character", "word", "piece"]  # piece: a word or a mark, as word aligners want texts cut
 # `regex`, since to Python's `re` a vowel sign is no \w: it would cut a Hindi word at each.

@@ -7,8 +7,8 @@ from typing import Any
 from data_prep import clean_side
 from data_prep.cleaning import simplify_as_read
 from data_prep.live import settled_side
-from data_prep.rules import UNSPACED, invisible
 
+from ..common.text import UNSPACED, invisible
 from ..corpus.evaluation_files import simplifies_sources
 from ..policy.knobs import recorded_theta
 from ..streaming.engine import Engine

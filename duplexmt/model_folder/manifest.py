@@ -8,8 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from data_prep.files import write_whole
-
+from ..common.files import write_whole
 from ..policy.knobs import can_run, trained_by
 
 MANIFEST = "duplexmt.json"

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 import yaml
 
-from data_prep.files import write_whole
-
+from ..common.files import write_whole
 from ..corpus.box import PREFIX, ROOT
 from .artifact import check_replaceable, load_model_folder, save_model_folder
 from .hub import model_at

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_prep.files import write_whole
+from ..common.files import write_whole
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_prep.reading import Pair
-
+from ..common.pair import Pair
 from ..corpus.evaluation_files import clean_source
 from ..decoder.schedules import shown_delay
 from ..drawing.training_figure import read_run_curves

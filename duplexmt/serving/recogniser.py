@@ -15,8 +15,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from data_prep.rules import UNSPACED
-
+from ..common.text import UNSPACED
 from ..protocol.bucket import Bucket
 from ..protocol.messages import Close, as_json
 from .hub import Hub

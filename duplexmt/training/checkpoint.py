@@ -11,7 +11,7 @@ import torch
 from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
-from data_prep.files import write_whole
+from ..common.files import write_whole
 
 
 class WholeCheckpoints(TorchCheckpointIO):

@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from data_prep.reading import Pair
-
+from ..common.pair import Pair
 from ..corpus.prepared import PreparedCorpus
 from ..data.builtin import CASE_STUDY
 from ..drawing.staircase import staircase

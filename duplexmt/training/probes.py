@@ -20,9 +20,8 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import nn
 
-from data_prep.reading import Pair
-
 from ..analysis.sentence_grid import sentence_grid
+from ..common.pair import Pair
 from ..corpus.prepared import PreparedCorpus
 from ..data.tokenizer import token_ids
 from ..drawing.grid_figures import heatmap_figure, output_figure

@@ -12,8 +12,7 @@ from lightning.fabric.strategies.launchers.subprocess_script import _launch_proc
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
-from data_prep.cores import usable_cores
-
+from ..common.cores import usable_cores
 from ..data.loader import rounded_up
 from .sharded import ShardedStrategy
 from .termination import EXIT_STATUS, may_handle

@@ -14,8 +14,7 @@ from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from data_prep.cores import usable_cores
-
+from ..common.cores import usable_cores
 from .checkpoint import LastCheckpoint, WholeCheckpoints
 from .loggers import run_loggers
 from .optimizers import Scaler

@@ -6,7 +6,7 @@ from codecs import BOM_UTF8, getincrementaldecoder, register_error
 from collections.abc import Callable, Iterable, Iterator
 from threading import TIMEOUT_MAX
 
-from data_prep.encoding import has_mark, is_utf8, seems
+from ..common.encoding import has_mark, is_utf8, seems
 
 CHUNK = 65_536
 

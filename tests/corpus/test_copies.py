@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from data_prep.reading import Pair
+from duplexmt.common.pair import Pair
 from duplexmt.corpus.copies import KINDS, NAMES, copies, draw, like, replaceable
 from duplexmt.corpus.prepared import prepare_corpus
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_prep.reading import Pair
+from duplexmt.common.pair import Pair
 from duplexmt.corpus.joined import joined_pairs
 
 PAIRS = [Pair(f"甲{n}。", f"A {n}.") for n in range(40)] + [

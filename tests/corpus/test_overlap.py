@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from data_prep.reading import Pair
 from data_prep.relatives import likeness
+from duplexmt.common.pair import Pair
 from duplexmt.corpus import overlap
 from duplexmt.corpus.overlap import LEAST, likeness_to_training
 from duplexmt.corpus.prepared import prepare_corpus

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from data_prep import Report, draw, read_and_split
-from data_prep.reading import Pair
 from data_prep.splitting import rank, text_key
+from duplexmt.common.pair import Pair
 
 LANGUAGES: dict[str, Any] = {"source_language": "zh", "target_language": "en"}
 SIZES: dict[str, Any] = {"validation_size": 20, "test_size": 30}

@@ -18,10 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_prep import files
 from data_prep.blocks import write_block
 from data_prep.duplicates import repeated
-from data_prep.files import locked
 from data_prep.prepare import clean as clean_sources
 from data_prep.prepare import prepare, read_manifest, sample, workers
 from data_prep.prepare import read_split as pairs_of_split
@@ -32,6 +30,8 @@ from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
 from data_prep.splitting import text_key
 from data_prep.tokens import TokenCounter, token_counter
+from duplexmt.common import files
+from duplexmt.common.files import locked
 from tests.commands import run as run_command
 from tests.commands import succeeded
 from tests.data_prep.formats import PAIRS, tsv, write_wmt21

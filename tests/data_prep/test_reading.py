@@ -69,7 +69,7 @@ def test_lines_longer_than_a_chunk_are_whole(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("data_prep.streams.LONGEST_LINE", 3 << 20)
+    monkeypatch.setattr("duplexmt.common.streams.LONGEST_LINE", 3 << 20)
     path = write(tmp_path / "a.tsv.gz", gzip.compress(tsv([("短", "short")]) + b"x" * (64 << 20)))
     with pytest.raises(ValueError, match=r"a\.tsv\.gz: a line of over [\d,]+ bytes: no text has such") as error:
         read(path)

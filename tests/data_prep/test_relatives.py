@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from data_prep import Report, read_and_split, relatives
-from data_prep.reading import Pair
 from data_prep.relatives import RELATED, Relatives, bigrams, jaccard, likeness
+from duplexmt.common.pair import Pair
 
 CHINESE = "我你他们有一本书猫狗的了在看很大小天上学。，！abc Tom 12"
 ENGLISH = [

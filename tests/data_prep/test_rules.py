@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from data_prep import rules
+from duplexmt.common.text import WIDE, invisible
 
 
 @pytest.mark.parametrize(
@@ -181,9 +182,9 @@ def test_all_format_characters_but_those_that_show_something_are_invisible_and_n
     shown = re.compile(f"[{SHOWN}]")
     for character in map(chr, range(0x110000)):
         if unicodedata.category(character) == "Cf" and not shown.match(character):
-            assert rules.invisible(character, "zh"), f"U+{ord(character):04X}"
+            assert invisible(character, "zh"), f"U+{ord(character):04X}"
         if character.isspace() or shown.match(character):
-            assert not rules.invisible(character, "zh"), f"U+{ord(character):04X}"
+            assert not invisible(character, "zh"), f"U+{ord(character):04X}"
 
 
 def test_a_kept_pair_comes_back_cleaned_on_both_sides() -> None:
@@ -193,7 +194,7 @@ def test_a_kept_pair_comes_back_cleaned_on_both_sides() -> None:
 @given(st.text())
 def test_any_text_can_be_cleaned(text: str) -> None:
     assert "  " not in rules.clean_side(text, "en")
-    assert not re.search(rf"\s(?=[{rules.WIDE}])(?!\u3099|\u309a)|(?<=[{rules.WIDE}])\s", rules.clean_side(text, "zh"))
+    assert not re.search(rf"\s(?=[{WIDE}])(?!\u3099|\u309a)|(?<=[{WIDE}])\s", rules.clean_side(text, "zh"))
 
 
 @given(

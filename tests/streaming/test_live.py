@@ -8,7 +8,7 @@ from threading import Timer
 import pytest
 
 from data_prep import clean_side
-from data_prep.rules import invisible
+from duplexmt.common.text import invisible
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data_prep import clean_side
-from data_prep.rules import invisible
+from duplexmt.common.text import invisible
 from duplexmt.data.tokenizer import SourceTokens
 from duplexmt.streaming.live_text import CLAUSE_MARKS, LineEnd, SentenceEnd, Settled
 from duplexmt.streaming.sentences import Sentences

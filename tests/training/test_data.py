@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from data_prep.reading import Pair
+from duplexmt.common.pair import Pair
 from duplexmt.corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from duplexmt.corpus.prepared import prepare_corpus
 from duplexmt.data.batch import Example

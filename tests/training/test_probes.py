@@ -9,7 +9,7 @@ import pytest
 import torch
 from lightning.pytorch.utilities import rank_zero_only
 
-from data_prep.reading import Pair
+from duplexmt.common.pair import Pair
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.decoder.backbone import add_lora

@@ -2,7 +2,7 @@
 
 import torch
 
-from data_prep.reading import Pair
+from duplexmt.common.pair import Pair
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.drawing.staircase import staircase

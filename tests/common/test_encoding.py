@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from data_prep import Report, read_pairs
-from data_prep.encoding import is_utf8, seems
+from duplexmt.common.encoding import is_utf8, seems
 
 ZH = [
     "今天天气很好，我们去公园吧。",

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 from isal import igzip, igzip_lib
 
-from data_prep.encoding import check_utf8
+from .encoding import check_utf8
 
 LONGEST_LINE = 128 << 20
 """Bytes; what goes on longer without a newline is no text, and must not fill the memory."""
