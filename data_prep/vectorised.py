@@ -2,13 +2,13 @@
 
 Nearly all pairs of a corpus need nothing but their spaces removed or their characters simplified. One regular
 expression over a column (Arrow's, in one pass without backtracking) tells which texts are *plain*: they consist of
-characters for which Python and Arrow agree, and no rule of the paper touches them. Pairs of two plain texts that no
-optional rule may drop are done by columns, all others by `clean` itself, one by one. So a screen that finds too few
-texts plain costs time, and only one that finds too many would cost correctness; the tests hold it to `clean`.
+characters for which Python and Arrow agree, and no rule of the paper touches them. Pairs of two plain texts are done by
+columns, all others by `clean` itself, one by one. So a screen that finds too few texts plain costs time, and only one
+that finds too many would cost correctness; the tests hold it to `clean`.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -22,9 +22,9 @@ from duplexmt.common.text import UNSPACED, WIDE_OR_CLOSING, WIDE_OR_OPENING
 
 # Han characters, letters, digits and the commonest punctuation: unchanged by NFC, visible, and letters or not in every
 # version of Unicode.
-_HAN, _LATIN_1 = "一-鿿", "À-ÖØ-Þà-öø-ÿ"
+_HAN, _LATIN = "一-鿿", "A-Za-zÀ-ÖØ-Þà-öø-ÿ"
 _MARKS = "、。〈-】〔〕，！？：；（）～“”‘’–—…·°．％－→•♪♬"
-_LETTERS = f"A-Za-z{_LATIN_1}{_HAN}"
+_LETTERS = _LATIN + _HAN
 _SILENT = r"!-%'-@\[-`{-~" + _MARKS  # no letter, and no "&", which may escape something
 _SILENT_AFTER_SPACE = re.sub("[’…]", "", r'"#$(*+\-/0-9<=>@\[\\^_`{|~' + _MARKS)  # nothing that could close up
 
@@ -64,14 +64,18 @@ class CleanedColumns:
 def clean_columns(source: pa.Array, target: pa.Array, rules: Cleaning) -> CleanedColumns:
     """`clean` for each pair of two string arrays."""
     easy = plain(source, rules.source_language) & plain(target, rules.target_language)
+    if rules.least_script is not None and not {*rules.languages} <= UNSPACED | IN_LATIN:
+        easy[:] = False
     rewritten: dict[str, Mask] = {}
     one, other = (
         _rewrite(text, language, simplifies, easy, rewritten)
         for text, language, simplifies in zip((source, target), rules.languages, rules.simplifies, strict=True)
     )
-    easy &= ~_suspect(one, other, rules)
-    rewritten = {rule: mask & easy for rule, mask in rewritten.items()}
-    columns = CleanedColumns(one, other, np.zeros(len(source), np.uint8), rewritten=rewritten)
+    columns = CleanedColumns(one, other, np.zeros(len(source), np.uint8))
+    for code, (reason, mask) in enumerate(_rejected((source, target), (one, other), easy, rules), 1):
+        columns.reasons.append(reason)
+        columns.dropped[mask & easy & (columns.dropped == 0)] = code
+    columns.rewritten = {rule: mask & easy & (columns.dropped == 0) for rule, mask in rewritten.items()}
     _clean_one_by_one(columns, source, target, ~easy, rules)
     return columns
 
@@ -109,24 +113,31 @@ def _without_spaces(text: pa.Array) -> pa.Array:
     return text
 
 
-def _suspect(source: pa.Array, target: pa.Array, rules: Cleaning) -> Mask:
-    """Pairs, rewritten, that an optional rule may drop; the rule itself says whether it does."""
-    suspect = np.zeros(len(source), bool)
+def _rejected(
+    raw: Sequence[pa.Array], clean: Sequence[pa.Array], easy: Mask, rules: Cleaning
+) -> Iterator[tuple[str, Mask]]:
+    """`cleaning.rejects_strictly` for plain pairs, raw and clean: each rule in order, and which pairs it would drop."""
     if rules.max_characters is not None:
-        for text in (source, target):
-            suspect |= pc.utf8_length(text).to_numpy() > rules.max_characters
-    if rules.length_ratio is not None:
-        sizes = [pc.binary_length(text).to_numpy() for text in (source, target)]
-        suspect |= np.maximum(*sizes) > rules.length_ratio * np.minimum(*sizes) + LENGTH_SLACK
+        yield "too_long", np.maximum(*(pc.utf8_length(text).to_numpy() for text in clean)) > rules.max_characters
     if rules.identical_sides or rules.least_script is not None:
-        scripts = f"[{_HAN}]", f"[A-Za-z{_LATIN_1}]"
-        han, latin = ([matches(text, script) for text in (source, target)] for script in scripts)
-        if rules.identical_sides:  # sides with and without Han, or with and without other letters, differ
-            suspect |= (han[0] == han[1]) & (latin[0] == latin[1])
-        if rules.least_script is not None:
-            for language, has_han, has_latin in zip(rules.languages, han, latin, strict=True):
-                suspect |= has_latin if language in UNSPACED else has_han if language in IN_LATIN else True
-    return suspect
+        han, latin = ([matches(text, f"[{script}]") for text in raw] for script in (_HAN, _LATIN))
+    if rules.identical_sides:  # sides with and without Han, or with and without other letters, differ
+        likely = easy & (han[0] == han[1]) & (latin[0] == latin[1])
+        keys = [text_keys(text.filter(pa.array(likely))) for text in clean]
+        likely[likely] = pc.equal(*keys).to_numpy(False)
+        yield "identical_sides", likely
+    if rules.least_script is not None:
+        wrong = np.zeros(len(easy), bool)
+        for text, language, *both in zip(raw, rules.languages, han, latin, strict=True):
+            mixed = easy & both[language in UNSPACED]
+            some, patterns = text.filter(pa.array(mixed)), (f"[{_HAN}]", f"[{_LATIN}][^ {_HAN}]*")
+            unspaced, words = (pc.count_substring_regex(some, pattern).to_numpy() for pattern in patterns)
+            right = unspaced if language in UNSPACED else words
+            wrong[mixed] |= right < rules.least_script * (unspaced + words)
+        yield "wrong_script", wrong
+    if rules.length_ratio is not None:
+        sizes = [pc.binary_length(text).to_numpy() for text in clean]
+        yield "length_ratio", np.maximum(*sizes) > rules.length_ratio * np.minimum(*sizes) + LENGTH_SLACK
 
 
 def _clean_one_by_one(columns: CleanedColumns, source: pa.Array, target: pa.Array, hard: Mask, rules: Cleaning) -> None:

@@ -134,6 +134,32 @@ def test_sentences_that_need_no_more_than_their_spaces_removed_are_cleaned_by_co
     assert keys == list(map(text_key, target))
 
 
+MARKED_UP = [
+    (
+        "使用 `get_absolute_url()` 或 [path](https://x.org/a_b) 。",
+        "Use `get_absolute_url()` or [path](https://x.org/a_b).",
+    ),
+    ("请 参阅 django.db 的 `DEBUG` 。", "See the `DEBUG` of django.db for this."),
+    ("一二 ab，c 三 d，e", "Two of four words are Han"),  # right by half, as each comma parts two words
+    ("一 ab，c d，e 三 f", "Too many words are Latin"),
+    ("English words here 汉", "English words 汉字 and 漢"),
+    ("iPhone 4 版", "iPhone 4 版！"),
+    ("这一边说了比那一边多得多的话", "Hm"),
+    ("字" * 41, "x " * 19 + "x"),
+    ("hello there", "hello there 2"),
+]
+
+
+def test_marked_up_pairs_and_those_that_an_optional_rule_drops_are_judged_by_columns():
+    for pairs, rules in ((MARKED_UP, STRICT), ([pair[::-1] for pair in MARKED_UP], RULES[2])):
+        expected = [clean(*pair, rules) for pair in pairs]
+        with mock.patch("data_prep.vectorised.clean", side_effect=AssertionError):
+            found = columns(pairs, rules)
+        assert [each[0] for each in found] == [fate.dropped for fate in expected]
+        assert {each[0] for each in found} >= {"too_long", "identical_sides", "wrong_script", "length_ratio", None}
+        assert_equal(pairs, rules)
+
+
 def test_every_character_is_treated_alike():
     # One character a line, all of Unicode: no screen may take for plain what the rules would change.
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
