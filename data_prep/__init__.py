@@ -8,6 +8,6 @@ brings token counters.
 from data_prep.corpus import draw, read_and_split
 from data_prep.reading import read_pairs
 from data_prep.report import Report
-from data_prep.rules import clean_pair, clean_side
+from data_prep.rules import clean_side
 
-__all__ = ["Report", "clean_pair", "clean_side", "draw", "read_and_split", "read_pairs"]
+__all__ = ["Report", "clean_side", "draw", "read_and_split", "read_pairs"]

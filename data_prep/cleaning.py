@@ -21,8 +21,7 @@ from functools import cache
 from typing import Any
 
 from data_prep.rules import clean_side, rejects, space, tidy, unescape
-from data_prep.splitting import text_key
-from duplexmt.common.text import UNSPACED, check_language
+from duplexmt.common.text import UNSPACED, check_language, text_key
 
 # C0 and C1 controls but for white space, and private use.
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ue000-\uf8ff]")
@@ -38,8 +37,7 @@ _SCRIPTS = {
 IN_LATIN = frozenset("cs da de en es et fi fr ga hr hu id is it lt lv ms mt nl pl pt ro sk sl sv tr vi".split())  # noqa: SIM905
 _SCRIPTS |= dict.fromkeys(IN_LATIN, _LATIN) | {"sr": _LATIN + _CYRILLIC}
 _UNSPACED_CHARACTER = re.compile(f"[{_HAN}{_KANA}]")
-_SPACED_WORD = re.compile(rf"[^\s{_HAN}{_KANA}]+")
-_LETTER = re.compile(r"[^\W\d_]")
+_WORD = re.compile(rf"([^\W\d_{_HAN}{_KANA}])[^\s{_HAN}{_KANA}]*")  # from its first letter on, which is found
 
 LENGTH_SLACK = 30
 """Bytes by which sides may differ whatever their ratio: "好" ↔ "All right, then, let's go."."""
@@ -181,10 +179,8 @@ def wrong_script(text: str, language: str, least: float) -> bool:
     in_script, foreign = _in_script(language)
     if not foreign.search(text):
         return False
-    unspaced = _UNSPACED_CHARACTER.findall(text)
-    letters = [found[0] for word in _SPACED_WORD.findall(text) if (found := _LETTER.search(word))]
-    right = sum(bool(in_script(letter)) for letter in (*unspaced, *letters))
-    return right < least * (len(unspaced) + len(letters))
+    letters = [*_UNSPACED_CHARACTER.findall(text), *_WORD.findall(text)]
+    return len(in_script.findall("".join(letters))) < least * len(letters)
 
 
 def check_order(
@@ -274,7 +270,7 @@ def _converter() -> Any:
 
 
 @cache
-def _in_script(language: str) -> tuple[Any, re.Pattern[str]]:
-    """Whether a character is in the script of a language; and what a text all in it has not, the quicker test."""
+def _in_script(language: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Characters in the script of a language; and what a text all in it has not, the quicker test."""
     script = f"[{_SCRIPTS[language]}]"
-    return re.compile(script).match, re.compile(rf"(?!{script})(?:[^\W\d_]|[{_HAN}{_KANA}])")
+    return re.compile(script), re.compile(rf"(?!{script})(?:[^\W\d_]|[{_HAN}{_KANA}])")

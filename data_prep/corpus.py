@@ -5,21 +5,20 @@ splits = read_and_split(...)           read, clean, drop duplicates, hold out (`
 splits["train"] = draw("train", ...)   the first n training pairs that are short enough
 """
 
-import os
 from collections.abc import Callable, Sequence
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from typing import Any
 
-from data_prep.cleaning import check_order
+import pyarrow as pa
+
+from data_prep.cleaning import Cleaning, check_order, clean_context
 from data_prep.reading import PathLike, read_pairs
 from data_prep.relatives import Relatives
 from data_prep.report import Report
-from data_prep.rules import clean_pair, clean_side
-from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out, in_random_order, nothing_left, unshared
+from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out, nothing_left, to_train_on, unshared
+from data_prep.vectorised import clean_columns
 from duplexmt.common.pair import Pair
-from duplexmt.common.text import check_language
 
-Paths = PathLike | Sequence[PathLike]
 CountTokens = Callable[[list[str]], list[int]]
 Splits = dict[str, list[Pair]]
 
@@ -27,9 +26,9 @@ _BATCH = 5_000  # pairs in one call of a token counter
 
 
 def read_and_split(
-    train: Paths,
-    validation: Paths | None = None,
-    test: Paths | None = None,
+    train: PathLike,
+    validation: PathLike | None = None,
+    test: PathLike | None = None,
     *,
     source_language: str,
     target_language: str,
@@ -44,8 +43,7 @@ def read_and_split(
 ) -> Splits:
     """Cleaned pairs without exact duplicates, by split; no text of one is in another, and no training pair a relative.
 
-    "test" and "validation" are in the order of their files, or of their ranks; "train" is in a random order. A path may
-    be a list of paths, which are read one after the other.
+    "test" and "validation" are in the order of their files, or of their ranks; "train" is in a random order.
 
     Args:
         validation, test: files of their own, taken whole; without them the split is cut from the pairs of `train`.
@@ -58,65 +56,58 @@ def read_and_split(
             or none that shares no text with test pairs; and those of `read_pairs`.
         FileNotFoundError: one of the paths leads nowhere.
     """
-    languages = check_language(source_language), check_language(target_language)
+    rules = Cleaning(source_language, target_language)
     layout: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
-    layout |= {"context_separator": context_separator, "languages": languages}
+    layout |= {"context_separator": context_separator, "languages": rules.languages, "report": report}
 
-    def read(name: str, paths: Paths) -> list[Pair]:
-        """Clean pairs in the order of the files, each exact pair once. Pairs are judged by the source alone."""
+    def read(name: str, path: PathLike) -> list[Pair]:
+        """Clean pairs in the order of the file, each exact pair once. Pairs are judged by the source alone."""
         pairs: dict[Pair, None] = {}
-        for path in as_list(paths):
-            for source, target, before in read_pairs(path, report=report, stage=f"{name}.read", **layout):
-                cleaned = clean_pair(source, target, *languages)
-                pair = None if isinstance(cleaned, str) else Pair(*cleaned, clean_side(before, languages[0]))
-                if pair is None or pair in pairs:
-                    reason = cleaned if isinstance(cleaned, str) else "duplicate"
-                    report.add_example(f"{name}.clean", reason, f"{source}\t{target}")
+        raw = ((pair, report.file, report.line) for pair in read_pairs(path, stage=f"{name}.read", **layout))
+        while batch := list(islice(raw, _BATCH)):
+            texts = (pa.array([pair[side] for pair, *_ in batch], pa.string()) for side in (0, 1))
+            cleaned = clean_columns(*texts, rules)
+            sides = (column.to_pylist() for column in (cleaned.source, cleaned.target))
+            for (pair, report.file, report.line), code, *both in zip(batch, cleaned.dropped, *sides, strict=True):
+                clean = Pair(*both, clean_context(pair.before, rules) if pair.before else "")
+                if code or clean in pairs:
+                    reason = cleaned.reasons[code] or "duplicate"
+                    report.add_example(f"{name}.clean", reason, f"{pair.source}\t{pair.target}")
                 else:
-                    pairs[pair] = None
+                    pairs[clean] = None
         report.add(f"{name}.clean", "kept", len(pairs))
         if not pairs:
-            where = f"{in_words(paths)} (source_field={source_field}, target_field={target_field})"
+            where = f"{path} (source_field={source_field}, target_field={target_field})"
             raise nothing_left(name, report, where)
-        check_order(name, list(pairs), *languages)
+        check_order(name, list(pairs), *rules.languages)
         return list(pairs)
 
     splits: Splits = {}
     sizes: dict[str, dict[str, int]] = {}
     held = Texts()
-    for name, paths, size in zip(HELD_OUT, (test, validation), (test_size, validation_size), strict=True):
+    for name, path, size in zip(HELD_OUT, (test, validation), (test_size, validation_size), strict=True):
         if size < 0:
             raise ValueError(f"{name}_size must not be negative, got {size}")
-        if paths is None:
+        if path is None:
             sizes[name] = {"": size}
         else:
-            splits[name] = unshared(name, read(name, paths), {"shares_held_out": held}, report)
+            known = {"shares_held_out": held}
+            splits[name] = unshared(name, read(name, path), known, report, Relatives((), rules.languages))
             if not splits[name]:
                 raise ValueError(
-                    f"no {name} pair of {in_words(paths)} is left, as each shares its source or target with a test "
-                    f"pair: give data.{name}_path another file than data.test_path, or leave it out"
+                    f"no {name} pair of {path} is left, as each shares its source or target with a test pair: give "
+                    f"data.{name}_path another file than data.test_path, or leave it out"
                 )
             held.add(splits[name])
     pairs = read("train", train)
     for name, found in hold_out(by_rank({"train": pairs}, seed), sizes, held, seed).items():
         splits[name] = [each.pair for each in found]
         held.add(splits[name])
-    held_out = () if train_on_relatives else chain(splits["test"], splits["validation"])
-    free = unshared("train", pairs, {"shares_held_out": held}, report, Relatives(held_out, languages))
-    splits["train"] = in_random_order(free, seed)
-    if not splits["train"]:
-        raise nothing_left("train", report)
+    near = () if train_on_relatives else chain(splits["test"], splits["validation"])
+    splits["train"] = to_train_on(
+        [("train", pairs)], {"shares_held_out": held}, report, Relatives(near, rules.languages), seed
+    )
     return {name: splits[name] for name in ("train", "validation", "test")}
-
-
-def as_list(paths: Paths) -> Sequence[PathLike]:
-    """One path, or several, as several."""
-    return [paths] if isinstance(paths, str | os.PathLike) else paths
-
-
-def in_words(paths: Paths) -> str:
-    """The paths, for a message."""
-    return ", ".join(map(str, as_list(paths)))
 
 
 def fits(

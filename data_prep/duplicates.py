@@ -1,7 +1,7 @@
 """Which pairs of a cleaned corpus repeat an earlier one, in bounded memory.
 
 Two pairs are exact duplicates if both texts are equal, and near duplicates if both are up to case, spaces and
-punctuation (`splitting.text_key`). The first one in the order of sources and lines stays. Hashes are compared instead
+punctuation (`text_key`). The first one in the order of sources and lines stays. Hashes are compared instead
 of texts, a share of all hash values at a time, so that memory does not grow with the corpus.
 """
 

@@ -4,9 +4,9 @@
     normalising escaped punctuation    unescape                                           -> a side is rewritten
     space normalisation                remove_spaces, close_up_punctuation                -> a side is rewritten
 
-`clean_pair` applies them in the order that keeps them right: numerals are judged after unescaping but before the spaces
-go, since "1 2 3" without its spaces is one number. The numeral rules were fixed by looking at real corpora; each says
-what it found there.
+`cleaning.clean` applies them in the order that keeps them right: numerals are judged after unescaping but before the
+spaces go, since "1 2 3" without its spaces is one number. The numeral rules were fixed by looking at real corpora; each
+says what it found there.
 """
 
 import re
@@ -180,15 +180,3 @@ def rejects(source: str, target: str) -> str | None:
     if numeral_table(source, target):
         return "numeral_table"
     return None
-
-
-def clean_pair(source: str, target: str, source_language: str, target_language: str) -> tuple[str, str] | str:
-    """Both sides cleaned as `(source, target)`, or the reason (a string) why the pair is dropped.
-
-    Raises:
-        ValueError: a language is not an ISO 639-1 code.
-    """
-    check_language(source_language)
-    check_language(target_language)
-    source, target = normalise(source), normalise(target)
-    return rejects(source, target) or (space(source, source_language), space(target, target_language))

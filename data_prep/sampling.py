@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from data_prep.blocks import read_block
 from data_prep.corpus import CountTokens, fits
@@ -25,8 +24,7 @@ from data_prep.ranking import ranks
 from data_prep.relatives import Relatives
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.shards import SPLIT_SCHEMA, Made, write_shard
-from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out
-from data_prep.vectorised import text_keys
+from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out, not_to_train_on
 from duplexmt.common.pair import Pair
 
 _AT_ONCE = 400_000  # pairs in memory
@@ -163,34 +161,34 @@ def draw(
     sizes = {"test": {"": wanted.test_size}, "validation": {"": wanted.validation_size}}
     expected = 4 * (wanted.test_size + wanted.validation_size) + 2 * (wanted.train_size or 0)
 
-    def fitting(counts: Counter[str], relatives: Relatives) -> Iterator[tuple[Candidate, bool]]:
+    def fitting(counts: Counter[str], known: Texts, relatives: Relatives) -> Iterator[tuple[Candidate, str | None]]:
+        """Candidates that are short enough, and why one is not to be trained on."""
         candidates = in_random_order(corpus, pool.map, expected)
         while batch := list(islice(candidates, _BATCH)):
-            related = relatives.among([pair.source for pair in batch], [pair.target for pair in batch])
+            table = as_table(batch)
+            masks = not_to_train_on(*_sides(table), {"shares_held_out": known}, relatives).items()
             fit = fits(batch, wanted.max_tokens, count_tokens, count_tokens)
-            for pair, fitting, relative in zip(batch, fit, related, strict=True):
+            for number, (pair, is_short) in enumerate(zip(batch, fit, strict=True)):
                 counts["looked_at"] += 1
-                if fitting:
-                    yield pair, relative
+                if is_short:
+                    yield pair, next((reason for reason, mask in masks if mask[number]), None)
                 else:
                     counts["too_long"] += 1
 
-    free = fitting(Counter(), Relatives((), languages))
+    free = fitting(Counter(), Texts(), Relatives((), languages))
     splits = hold_out((pair for pair, _ in free), sizes, Texts(), corpus.seed)
     sample = Sample(splits, Counter(looked_at=0, too_long=0, shares_held_out=0, relative_of_held_out=0))
     if wanted.train_size is None:
         return sample
     known, held = Texts(pair.pair for pair in sample.held_out), set(sample.held_out)
     train = sample.splits["train"] = []
-    for pair, relative in fitting(sample.counts, sample.relatives(wanted, languages)):
+    for pair, reason in fitting(sample.counts, known, sample.relatives(wanted, languages)):
         if len(train) == wanted.train_size:
             break
         if pair in held:
             continue
-        if known.share(pair.pair):
-            sample.counts["shares_held_out"] += 1
-        elif relative:
-            sample.counts["relative_of_held_out"] += 1
+        if reason:
+            sample.counts[reason] += 1
         else:
             train.append(pair)
     if len(train) < wanted.train_size:
@@ -219,27 +217,20 @@ def write_the_rest(
     count_tokens: CountTokens | None,
 ) -> Made:
     """A shard of all pairs that fit, share no text with the held-out ones and are no relatives."""
-    keys = [pa.array(sorted(texts), pa.string()) for texts in (held.sources, held.targets)]
 
     def tables() -> Iterator[tuple[pa.Table, Counter[str]]]:
         for (name, block), mask in zip(blocks, masks, strict=True):
             table = _of_mask(read_block(block, [*Pair._fields, "line"]), mask)
-            counts = Counter(looked_at=len(table))
+            counts, free = Counter(looked_at=len(table)), np.ones(len(table), bool)
             if max_tokens is not None and count_tokens is not None:
-                sizes = [np.array(count_tokens(table[side].to_pylist()), np.int64) for side in ("source", "target")]
+                sizes = [np.array(count_tokens(side.to_pylist()), np.int64) for side in _sides(table)]
                 fit = np.maximum(*sizes) <= max_tokens
                 counts["too_long"] = int((~fit).sum())
-                table = _of_mask(table, fit)
-            if held.sources:
-                texts = [text_keys(table[side].combine_chunks()) for side in ("source", "target")]
-                known = [pc.is_in(text, side).to_numpy(False) for text, side in zip(texts, keys, strict=True)]
-                shared = known[0] | known[1]
-                counts["shares_held_out"] = int(shared.sum())
-                table = _of_mask(table, ~shared)
-            if relatives.pairs:
-                related = relatives.among(*(table[side].to_pylist() for side in ("source", "target")))
-                counts["relative_of_held_out"] = int(related.sum())
-                table = _of_mask(table, ~related)
+                table, free = _of_mask(table, fit), free[fit]
+            for reason, found in not_to_train_on(*_sides(table), {"shares_held_out": held}, relatives).items():
+                counts[reason] = int(found.sum())
+                free &= ~found
+            table = _of_mask(table, free)
             yield table.append_column("corpus", pa.repeat(name, len(table))).select(SPLIT_SCHEMA.names), counts
 
     return write_shard(path, tables())
@@ -247,3 +238,8 @@ def write_the_rest(
 
 def _of_mask(table: pa.Table, mask: np.ndarray) -> pa.Table:
     return table if mask.all() else table.filter(pa.array(mask)).combine_chunks()
+
+
+def _sides(table: pa.Table) -> tuple[pa.Array, pa.Array]:
+    one, other = (table[side].combine_chunks() for side in ("source", "target"))
+    return one, other

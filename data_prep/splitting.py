@@ -7,21 +7,22 @@ for. So neither the order of lines and files nor other files have a say in it. W
 pair, up to case, spaces and punctuation (`text_key`), is not trained on, nor are near repetitions (`relatives`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import compress
 from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from data_prep.relatives import Relatives
 from data_prep.report import Report
+from data_prep.vectorised import text_keys
 from duplexmt.common.pair import Pair
-from duplexmt.common.text import NOT_LETTERS
+from duplexmt.common.text import text_key
 
 HELD_OUT = ("test", "validation")
-
-
-def text_key(text: str) -> str:
-    """What makes two texts the same for a split: letters and digits, without case ("Hello, Tom!" is "hellotom")."""
-    return NOT_LETTERS.sub("", text).casefold()
 
 
 def rank(text: str, seed: int) -> int:
@@ -113,31 +114,59 @@ def hold_out(
     return held
 
 
+def not_to_train_on(
+    sources: pa.Array, targets: pa.Array, known: Mapping[str, Texts], relatives: Relatives
+) -> dict[str, np.ndarray]:
+    """Which of some pairs share a text with the `known` ones, or are `relatives`: a mask for each reason that holds.
+
+    Of several reasons the first one counts.
+    """
+    keys = text_keys(sources), text_keys(targets)
+    free, found = np.ones(len(sources), bool), {}
+    for reason, texts in known.items():
+        sides = zip(keys, (texts.sources, texts.targets), strict=True)
+        one, other = (pc.is_in(own, pa.array(side, pa.string())).to_numpy(False) for own, side in sides)
+        found[reason] = free & (one | other)
+        free &= ~found[reason]
+    if relatives.pairs:
+        left = pa.array(free)
+        related = free.copy()
+        related[free] = relatives.among(sources.filter(left).to_pylist(), targets.filter(left).to_pylist())
+        found["relative_of_held_out"] = related
+    return {reason: mask for reason, mask in found.items() if mask.any()}
+
+
 def unshared(
-    name: str, pairs: Iterable[Pair], known: Mapping[str, Texts], report: Report, relatives: Relatives | None = None
+    name: str, pairs: Sequence[Pair], known: Mapping[str, Texts], report: Report, relatives: Relatives
 ) -> list[Pair]:
-    """The pairs of a corpus that share no text with the `known` ones, nor are `relatives`; the others are counted."""
-    free: list[Pair] = []
-    for pair in pairs:
-        source, target = text_key(pair.source), text_key(pair.target)
-        shares = (reason for reason, texts in known.items() if source in texts.sources or target in texts.targets)
-        reason = next(shares, None)
-        if reason is None:
-            free.append(pair)
-        else:
-            report.add(name, reason)
-    if relatives is not None:
-        others = relatives.others(free)
-        if len(others) < len(free):
-            report.add(name, "relative_of_held_out", len(free) - len(others))
-        free = others
-    report.add(name, "kept", len(free))
-    return free
+    """The pairs of a corpus that may be trained on (`not_to_train_on`); the others are counted."""
+    columns = (pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1))
+    free = np.ones(len(pairs), bool)
+    for reason, mask in not_to_train_on(*columns, known, relatives).items():
+        report.add(name, reason, int(mask.sum()))
+        free &= ~mask
+    report.add(name, "kept", int(free.sum()))
+    return list(compress(pairs, free))
 
 
-def in_random_order(pairs: Iterable[Pair], seed: int) -> list[Pair]:
-    """Each pair once, in an order that the texts and the seed alone decide: its first n are a uniform sample."""
-    return sorted(set(pairs), key=lambda pair: (rank("\t".join(pair if pair.before else pair[:2]), seed), pair))
+def to_train_on(
+    corpora: Iterable[tuple[str, Sequence[Pair]]],
+    known: Mapping[str, Texts],
+    report: Report,
+    relatives: Relatives,
+    seed: int,
+) -> list[Pair]:
+    """The `unshared` pairs of some corpora, each once, in an order that the texts and the seed alone decide.
+
+    The first n of them are a uniform sample.
+
+    Raises:
+        ValueError: there is none.
+    """
+    free = {pair for name, pairs in corpora for pair in unshared(name, pairs, known, report, relatives)}
+    if not free:
+        raise nothing_left("train", report)
+    return sorted(free, key=lambda pair: (rank("\t".join(pair if pair.before else pair[:2]), seed), pair))
 
 
 def nothing_left(name: str, report: Report, where: str = "") -> ValueError:

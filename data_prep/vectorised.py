@@ -1,4 +1,4 @@
-"""`cleaning.clean`, and `splitting.text_key`, over whole columns, faster and with the same result.
+"""`cleaning.clean`, and `text_key`, over whole columns, faster and with the same result.
 
 Nearly all pairs of a corpus need nothing but their spaces removed or their characters simplified. One regular
 expression over a column (Arrow's, in one pass without backtracking) tells which texts are *plain*: they consist of
@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_prep.cleaning import IN_LATIN, LENGTH_SLACK, Cleaning, clean, simplify, traditional
-from data_prep.splitting import text_key
-from duplexmt.common.text import UNSPACED, WIDE_OR_CLOSING, WIDE_OR_OPENING
+from duplexmt.common.text import UNSPACED, WIDE_OR_CLOSING, WIDE_OR_OPENING, text_key
 
 # Han characters, letters, digits and the commonest punctuation: unchanged by NFC, visible, and letters or not in every
 # version of Unicode.
@@ -167,7 +166,7 @@ def _traditional_pattern() -> str:
 
 
 def text_keys(text: pa.Array) -> pa.Array:
-    """`splitting.text_key` of each text of a string array; by columns where plain texts may have all its characters."""
+    """`text_key` of each text of a string array; by columns where plain texts may have all its characters."""
     keys = pc.utf8_lower(pc.replace_substring_regex(text, f"[^0-9{_LETTERS}]+", ""))
     odd = pa.array(~matches(text, f"^[ {_SILENT}{_LETTERS}]*$"))
     return pc.replace_with_mask(keys, odd, pa.array(map(text_key, text.filter(odd).to_pylist()), pa.string()))

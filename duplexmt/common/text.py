@@ -69,3 +69,8 @@ def invisible(character: str, language: str) -> bool:
 def without_invisible(text: str, language: str) -> str:
     """A text without its `invisible` characters."""
     return _UNSEEN.sub(lambda found: "" if invisible(found[0], language) else found[0], text)
+
+
+def text_key(text: str) -> str:
+    """What makes two texts the same for a split: letters and digits, without case ("Hello, Tom!" is "hellotom")."""
+    return NOT_LETTERS.sub("", text).casefold()

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from data_prep.relatives import RELATED, Relatives
-from data_prep.splitting import text_key
 
 from ..common.pair import Pair
+from ..common.text import text_key
 from .prepared import prepare_corpus
 
 log = logging.getLogger(__name__)

@@ -24,11 +24,12 @@ from data_prep.relatives import Relatives
 from data_prep.sampling import Sampling, without_duplicates
 from data_prep.settings import Corpus, preparation
 from data_prep.sources import Source
-from data_prep.splitting import Texts, by_rank, hold_out, in_random_order, nothing_left, text_key, unshared
+from data_prep.splitting import Texts, by_rank, hold_out, nothing_left, to_train_on
 
 from ..common.cores import usable_cores
 from ..common.files import locked
 from ..common.pair import Pair
+from ..common.text import text_key
 from .box import located
 from .settings import CorpusSettings
 
@@ -103,14 +104,11 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, asked.seed)
     report.merge(duplicates)
     known = {"shares_test_file": forbidden, "shares_held_out": Texts(chain.from_iterable(splits.values()))}
-    free: list[Pair] = []
     near = () if asked.train_on_relatives else chain(tested, chain.from_iterable(splits.values()))
     relatives = Relatives(near, plan.cleaning.languages)
-    for (name, block), mask in zip(corpus.blocks, corpus.masks, strict=True):
-        free += unshared(name, compress(pairs_of([block]), mask), known, report, relatives)
-    if not free:
-        raise nothing_left("train", report)
-    return splits | {"train": in_random_order(free, asked.seed)}
+    masked = zip(corpus.blocks, corpus.masks, strict=True)
+    corpora = ((name, list(compress(pairs_of([block]), mask))) for (name, block), mask in masked)
+    return splits | {"train": to_train_on(corpora, known, report, relatives, asked.seed)}
 
 
 def corpus_files(root: Path, sources: list[str] | None, exclude: list[str]) -> tuple[dict[str, Path], dict[str, Path]]:

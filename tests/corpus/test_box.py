@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 
 from data_prep import Report
 from data_prep.relatives import RELATED
-from data_prep.splitting import text_key
+from duplexmt.common.text import text_key
 from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus import pairs_folder
 from duplexmt.corpus.box import ROOT, located

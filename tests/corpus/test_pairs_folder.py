@@ -8,8 +8,8 @@ import pytest
 
 from data_prep import Report
 from data_prep.relatives import RELATED, likeness
-from data_prep.splitting import text_key
 from duplexmt.common.pair import Pair
+from duplexmt.common.text import text_key
 from duplexmt.corpus import pairs_folder
 from duplexmt.corpus.pairs_folder import folder_pairs
 from duplexmt.corpus.prepared import prepare_corpus

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from data_prep import Report, draw, read_and_split
-from data_prep.splitting import rank, text_key
+from data_prep.splitting import rank
 from duplexmt.common.pair import Pair
+from duplexmt.common.text import text_key
 
 LANGUAGES: dict[str, Any] = {"source_language": "zh", "target_language": "en"}
 SIZES: dict[str, Any] = {"validation_size": 20, "test_size": 30}
@@ -202,13 +203,6 @@ def test_one_file_for_validation_and_test_is_an_error_that_names_it(path: Path, 
         ValueError, match=r"no validation pair of \S*dev\.tsv is left, .* data\.validation_path another"
     ):
         load_corpus(path, dev, dev, **LANGUAGES)
-
-
-def test_several_training_files_are_one_corpus(path: Path, tmp_path: Path) -> None:
-    other = write(tmp_path / "other.tsv", [("题", "A question."), made_up(1)[0]])
-    corpus = load_corpus([path, other], **LANGUAGES)
-    assert ("题", "A question.") in corpus.splits["train"]
-    assert corpus.report.counts["train.read"]["pairs"] == 1002
 
 
 def test_an_empty_corpus_is_an_error_that_says_where_the_pairs_went(path: Path, tmp_path: Path) -> None:

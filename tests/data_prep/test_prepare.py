@@ -28,10 +28,10 @@ from data_prep.relatives import RELATED, likeness
 from data_prep.report import Report
 from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
-from data_prep.splitting import text_key
 from data_prep.tokens import TokenCounter, token_counter
 from duplexmt.common import files
 from duplexmt.common.files import locked
+from duplexmt.common.text import text_key
 from tests.commands import run as run_command
 from tests.commands import succeeded
 from tests.data_prep.formats import PAIRS, tsv, write_wmt21

@@ -8,7 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from data_prep import rules
+from data_prep.cleaning import Cleaning, clean
 from duplexmt.common.text import WIDE, invisible
+
+PAPER = Cleaning("zh", "en")
 
 
 @pytest.mark.parametrize(
@@ -116,8 +119,6 @@ def test_a_code_outside_iso_639_1_is_an_error_that_shows_it(code: str) -> None:
     with pytest.raises(ValueError, match="ISO 639-1") as error:
         rules.clean_side("text", code)
     assert repr(code) in str(error.value)
-    with pytest.raises(ValueError, match="ISO 639-1"):
-        rules.clean_pair("a", "b", "en", code)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_a_code_outside_iso_639_1_is_an_error_that_shows_it(code: str) -> None:
 )
 def test_meaningless_pairs_are_rejected_with_a_reason(source: str, target: str, reason: str) -> None:
     assert rules.rejects(source, target) == reason
-    assert rules.clean_pair(source, target, "zh", "en") == reason
+    assert clean(source, target, PAPER).dropped == reason
 
 
 @pytest.mark.parametrize(
@@ -168,11 +169,11 @@ def test_a_sentence_with_numbers_in_it_is_kept(source: str, target: str) -> None
 def test_numerals_are_judged_before_the_spaces_go() -> None:
     row = "3 1 4 1 5 9 2 6 表"
     assert rules.rejects(row.replace(" ", ""), "3 1 4 1 5 9 2 6 row") is None
-    assert rules.clean_pair(row, "3 1 4 1 5 9 2 6 row", "zh", "en") == "numeral_table"
+    assert clean(row, "3 1 4 1 5 9 2 6 row", PAPER).dropped == "numeral_table"
 
 
 def test_an_escape_does_not_hide_an_empty_side() -> None:
-    assert rules.clean_pair("&nbsp; ", "Hello", "zh", "en") == "empty_side"
+    assert clean("&nbsp; ", "Hello", PAPER).dropped == "empty_side"
 
 
 SHOWN = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd\U00013430-\U0001345f"  # signs around others
@@ -185,10 +186,6 @@ def test_all_format_characters_but_those_that_show_something_are_invisible_and_n
             assert invisible(character, "zh"), f"U+{ord(character):04X}"
         if character.isspace() or shown.match(character):
             assert not invisible(character, "zh"), f"U+{ord(character):04X}"
-
-
-def test_a_kept_pair_comes_back_cleaned_on_both_sides() -> None:
-    assert rules.clean_pair(" 你 好 ", "Hello , Tom .", "zh", "en") == ("你好", "Hello, Tom.")
 
 
 @given(st.text())

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.cleaning import Cleaning, clean
-from data_prep.splitting import text_key
 from data_prep.vectorised import clean_columns, text_keys
+from duplexmt.common.text import text_key
 from duplexmt.data.builtin import builtin_corpus
 
 PAPER = Cleaning("zh", "en")
