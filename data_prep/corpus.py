@@ -125,8 +125,7 @@ def draw(
     pairs: list[Pair],
     *,
     max_tokens: int | None,
-    count_source: CountTokens,
-    count_target: CountTokens,
+    count: tuple[CountTokens, CountTokens],
     size: int | None,
     report: Report,
 ) -> list[Pair]:
@@ -146,7 +145,7 @@ def draw(
             break
         batch = pairs[start : start + _BATCH]
         looked_at += len(batch)
-        fitting = fits(batch, max_tokens, count_source, count_target)
+        fitting = fits(batch, max_tokens, *count)
         if max_tokens is not None:
             report.add(f"{name}.length", f"over_{max_tokens}_tokens", fitting.count(False))
         chosen += compress(batch, fitting)

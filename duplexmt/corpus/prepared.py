@@ -43,15 +43,20 @@ class PreparedCorpus:
     @property
     def counters(self) -> tuple[CountTokens, CountTokens]:
         """What counts the tokens of source texts, and of target texts."""
-        return (
-            lambda texts: [len(ids) for ids in self.sources.ids(texts)],
-            lambda texts: [len(ids) for ids in token_ids(self.tokenizer, texts)],
-        )
+        return counters(self.tokenizer, self.segmentation)
 
     def summary(self) -> str:
         """What was read and left out, by reason, and the size of each split."""
         sizes = ", ".join(f"{len(pairs):,} {name}" for name, pairs in self.splits.items())
         return f"{self.report.summary()}\n{sizes} pairs; vocabulary of {len(self.tokenizer):,}".strip()
+
+
+def counters(tokenizer: Any, segmentation: str) -> tuple[CountTokens, CountTokens]:
+    """What counts the tokens of source texts, and of target texts."""
+    return (
+        lambda texts: [len(ids) for ids in source_ids(tokenizer, texts, segmentation)],
+        lambda texts: [len(ids) for ids in token_ids(tokenizer, texts)],
+    )
 
 
 def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,12 +201,9 @@ def fitting(
     asked: CorpusSettings, splits: Splits, tokenizer: Any, report: Report, train_size: int | None = None
 ) -> Splits:
     """The pairs of each split that are short enough, of the training pairs the first `train_size`; see `draw`."""
+    count = counters(tokenizer, asked.segmentation)
+    sizes = {"train": train_size}
     return {
-        name: draw(
-            name, pairs, max_tokens=asked.max_tokens,
-            count_source=lambda texts: [len(ids) for ids in source_ids(tokenizer, texts, asked.segmentation)],
-            count_target=lambda texts: [len(ids) for ids in token_ids(tokenizer, texts)],
-            size=train_size if name == "train" else None, report=report,
-        )
+        name: draw(name, pairs, max_tokens=asked.max_tokens, count=count, size=sizes.get(name), report=report)
         for name, pairs in splits.items()
-    }  # fmt: skip
+    }
