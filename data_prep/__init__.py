@@ -1,13 +1,12 @@
 """Raw parallel corpora to cleaned, disjoint splits of sentence pairs: the paper's "Datasets" section as a library.
 
-`rules` holds the cleaning rules, `reading` the file formats, `corpus` the way from files to splits, `splitting` what is
-held out, and `report` the account of every line dropped on that way. It knows nothing of models or tokenizers: a caller
-brings token counters.
+`rules` holds the cleaning rules, `reading` and `sources` the file formats, `prepare` the way from files to splits,
+`splitting` what is held out, and `report` the account of every line dropped on that way. It knows nothing of models or
+tokenizers: a caller brings token counters.
 """
 
-from data_prep.corpus import draw, read_and_split
 from data_prep.reading import read_pairs
 from data_prep.report import Report
 from data_prep.rules import clean_side
 
-__all__ = ["Report", "clean_side", "draw", "read_and_split", "read_pairs"]
+__all__ = ["Report", "clean_side", "read_pairs"]

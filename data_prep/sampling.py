@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from data_prep.blocks import read_block
-from data_prep.corpus import CountTokens, fits
 from data_prep.duplicates import repeated
 from data_prep.ranking import ranks
 from data_prep.relatives import Relatives
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.shards import SPLIT_SCHEMA, Made, write_shard
 from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out, not_to_train_on
+from data_prep.tokens import CountTokens, fits
 from duplexmt.common.pair import Pair
 
 _AT_ONCE = 400_000  # pairs in memory

@@ -1,14 +1,15 @@
 """Token counters of pretrained tokenizers, by the tokenizers library alone."""
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from data_prep.corpus import CountTokens
-
+CountTokens = Callable[[list[str]], list[int]]
 PRETOKEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -22,6 +23,16 @@ class TokenCounter:
     count: CountTokens
     name: str
     sha256: str  # of the tokenizer as JSON
+
+
+def fits(
+    pairs: Sequence[Any], max_tokens: int | None, count_source: CountTokens | None, count_target: CountTokens | None
+) -> list[bool]:
+    """Which pairs have at most `max_tokens` tokens on either side: all where that is None."""
+    if max_tokens is None or count_source is None or count_target is None:
+        return [True] * len(pairs)
+    sizes = count_source([pair.source for pair in pairs]), count_target([pair.target for pair in pairs])
+    return [max(both) <= max_tokens for both in zip(*sizes, strict=True)]
 
 
 def token_counter(name_or_folder: str) -> TokenCounter:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from itertools import compress
 
-from data_prep.corpus import CountTokens, fits
+from data_prep.tokens import CountTokens, fits
 
 from ..common.pair import Pair
 from ..common.text import UNSPACED

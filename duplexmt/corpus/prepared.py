@@ -5,19 +5,22 @@ from dataclasses import dataclass, field
 from itertools import chain, compress
 from typing import Any
 
-from data_prep import Report, read_and_split
-from data_prep.corpus import CountTokens, draw, fits
+from data_prep import Report
 from data_prep.relatives import Relatives
+from data_prep.splitting import nothing_left
+from data_prep.tokens import CountTokens, fits
 
 from ..common.pair import Pair
 from ..data.builtin import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
 from .copies import copies
 from .joined import joined_pairs
+from .pairs_file import file_pairs
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
 from .settings import CorpusSettings
 
+_BATCH = 5_000  # pairs in one call of a token counter
 BPE_PAIRS = 300_000
 """Training pairs a BPE is trained on at most: the first ones, as they are in a random order."""
 
@@ -134,27 +137,10 @@ def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
 
 
 def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
-    """A file of pairs, or one for each split.
-
-    Raises:
-        ValueError: without a file to train on.
-    """
-    main = asked.path or asked.train_path
-    if main is None:
-        raise ValueError("give data.path=FILE, or data.train_path=FILE: there are no pairs to train on")
+    """A file of pairs, or one for each split, see `file_pairs`; a folder of corpora, see `folder_pairs`."""
     report = Report()
-    parts = read_and_split(
-        main, asked.validation_path, asked.test_path, **asked.reading, source_language=asked.source_language,
-        target_language=asked.target_language, validation_size=asked.validation_size, test_size=asked.test_size,
-        seed=asked.seed, report=report, train_on_relatives=asked.train_on_relatives,
-    )  # fmt: skip
-    return _with_tokenizer(asked, parts, report)
-
-
-def prepare_folder(asked: CorpusSettings) -> PreparedCorpus:
-    """A folder of corpora, see `folder_pairs`."""
-    report = Report()
-    return _with_tokenizer(asked, folder_pairs(asked, report), report)
+    splits = (file_pairs if asked.corpus == "pairs" else folder_pairs)(asked, report)
+    return _with_tokenizer(asked, splits, report)
 
 
 def _with_tokenizer(asked: CorpusSettings, splits: Splits, report: Report) -> PreparedCorpus:
@@ -177,7 +163,7 @@ def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:
 KINDS: dict[str, Callable[[CorpusSettings], PreparedCorpus]] = {
     "builtin": prepare_builtin,
     "pairs": prepare_pairs,
-    "pairs_folder": prepare_folder,
+    "pairs_folder": prepare_pairs,
     "wmt21_zhen": prepare_raw,
 }
 
@@ -207,3 +193,44 @@ def fitting(
         name: draw(name, pairs, max_tokens=asked.max_tokens, count=count, size=sizes.get(name), report=report)
         for name, pairs in splits.items()
     }
+
+
+def draw(
+    name: str,
+    pairs: list[Pair],
+    *,
+    max_tokens: int | None,
+    count: tuple[CountTokens, CountTokens],
+    size: int | None,
+    report: Report,
+) -> list[Pair]:
+    """The first `size` pairs of a split (None: all) with at most `max_tokens` tokens on either side.
+
+    Of pairs in a random order they are a uniform sample of all that fit, and the rest needs no tokens counted. The
+    counters take a list of texts and return as many numbers of tokens. The paper keeps ≤ 32 on both sides.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    chosen: list[Pair] = []
+    looked_at = 0
+    wanted = len(pairs) if size is None else size
+    for start in range(0, len(pairs), _BATCH):
+        if len(chosen) >= wanted:
+            break
+        batch = pairs[start : start + _BATCH]
+        looked_at += len(batch)
+        fitting = fits(batch, max_tokens, *count)
+        if max_tokens is not None:
+            report.add(f"{name}.length", f"over_{max_tokens}_tokens", fitting.count(False))
+        chosen += compress(batch, fitting)
+    if pairs and not chosen:
+        raise nothing_left(name, report)
+    if size is not None and len(chosen) < size:
+        raise ValueError(
+            f"data.{name}_size={size}: only {len(chosen):,} pairs have at most {max_tokens} tokens a side; "
+            f"ask for fewer, or raise data.max_tokens\n{report.summary()}"
+        )
+    if len(pairs) > looked_at or len(chosen) > wanted:
+        report.add(f"{name}.length", "not_sampled", len(pairs) - looked_at + max(0, len(chosen) - wanted))
+    return chosen[:wanted]

@@ -1,11 +1,11 @@
-"""Near repetitions: what the search finds is what comparing all with all finds, and no split trains on one."""
+"""Near repetitions: what the search finds is what comparing all with all finds."""
 
 import random
 
 import numpy as np
 import pytest
 
-from data_prep import Report, read_and_split, relatives
+from data_prep import relatives
 from data_prep.relatives import RELATED, Relatives, bigrams, jaccard, likeness
 from duplexmt.common.pair import Pair
 
@@ -101,37 +101,3 @@ def test_a_bigram_that_a_text_has_often_counts_once():
     found = Relatives(own, ("zh", "en")).among(others, ["-"] * 3)
     assert found.tolist() == [True, True, False]
     assert np.array_equal(found, [likeness(own[0], Pair(text, "-"), ("zh", "en")) >= 0.5 for text in others])
-
-
-# --- splits ------------------------------------------------------------------------------------------------------
-
-
-def corpus(path):
-    """Families of three, and sentences that are nobody's relatives."""
-    draw = random.Random(3)
-    lines = []
-    for number in range(200):
-        one, other = ("".join(draw.choices("天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏", k=8)) for _ in "ab")
-        words = " ".join(f"{draw.choice('bcdfgh')}{draw.choice('aeiou')}{draw.randrange(40)}" for _ in range(6))
-        lines += [f"{one}人。\t{words} one.", f"{one}马。\t{words} two.", f"{other}\tNothing of that, {number} times"]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("given", [False, True])
-def test_no_training_pair_is_a_relative_of_a_held_out_one_but_where_that_is_asked_for(tmp_path, given):
-    path, languages, report = corpus(tmp_path / "pairs.tsv"), ("zh", "en"), Report()
-    how = {"source_language": "zh", "target_language": "en", "test_size": 15, "validation_size": 15}
-    if given:
-        test = tmp_path / "test.tsv"
-        test.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:9]), encoding="utf-8")
-        how["test"] = test
-    splits = read_and_split(path, **how, report=report)
-    held = splits["test"] + splits["validation"]
-    assert all(likeness(one, other, languages) < RELATED for one in splits["train"] for other in held)
-    old = read_and_split(path, **how, report=Report(), train_on_relatives=True)
-    assert {name: old[name] for name in ("test", "validation")} == {n: splits[n] for n in ("test", "validation")}
-    dropped = set(old["train"]) - set(splits["train"])
-    assert len(dropped) == report.counts["train"]["relative_of_held_out"] > 5
-    assert all(any(likeness(one, other, languages) >= RELATED for other in held) for one in dropped)
-    assert [pair for pair in old["train"] if pair not in dropped] == splits["train"]

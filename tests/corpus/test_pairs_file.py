@@ -1,17 +1,26 @@
 """From files to splits: exact sizes, disjoint texts, and the same splits whatever the order of lines."""
 
 import json
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_prep import Report, draw, read_and_split
+from data_prep import Report
+from data_prep.relatives import RELATED, likeness
 from data_prep.splitting import rank
 from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
+from duplexmt.corpus.pairs_file import file_pairs
+from duplexmt.corpus.prepared import draw
+from duplexmt.corpus.settings import CorpusSettings
 
+DEFAULTS: dict[str, Any] = {
+    "corpus": "pairs", "source_field": 0, "target_field": 1, "tokenizer": None, "vocab_size": 400, "max_tokens": None,
+    "train_size": None, "validation_size": 0, "test_size": 0, "seed": 0,
+}  # fmt: skip
 LANGUAGES: dict[str, Any] = {"source_language": "zh", "target_language": "en"}
 SIZES: dict[str, Any] = {"validation_size": 20, "test_size": 30}
 
@@ -25,7 +34,8 @@ class Corpus:
 def load_corpus(train: Any, validation: Any = None, test: Any = None, **settings: Any) -> Corpus:
     """Pairs as plain texts."""
     report = Report()
-    splits = read_and_split(train, validation, test, **settings, report=report)
+    paths = {"train_path": train, "validation_path": validation, "test_path": test}
+    splits = file_pairs(CorpusSettings(**DEFAULTS | paths | settings), report)
     return Corpus({name: [texts_of(pair) for pair in pairs] for name, pairs in splits.items()}, report)
 
 
@@ -76,7 +86,9 @@ def test_held_out_sizes_are_exact_and_splits_share_neither_source_nor_target(pat
 def test_a_pair_is_judged_by_its_source_alone_not_by_the_sentence_before(tmp_path: Path) -> None:
     kept = [(f" 前面的句子。|||再见{i}。", f"Bye {i}.") for i in range(3)]
     bad = [("前面的句子。|||10-26", "10-26."), ("前面的句子。|||。", "A full stop."), ("前面的句子。||| ", "Nothing.")]
-    corpus = load_corpus(write(tmp_path / "train.tsv", [*kept, *bad]), **LANGUAGES, context_separator="|||")
+    corpus = load_corpus(
+        write(tmp_path / "train.tsv", [*kept, *bad]), **LANGUAGES, context_tokens=4, context_separator="|||"
+    )
     assert sorted(corpus.splits["train"]) == [(f"再见{i}。", f"Bye {i}.", "前面的句子。") for i in range(3)]
     assert corpus.report.counts["train.read"] == {"pairs": 5, "one_sided": 1}
     assert corpus.report.counts["train.clean"] == {"only_numerals": 1, "wordless": 1, "kept": 3}
@@ -112,7 +124,7 @@ def test_training_pairs_come_in_a_random_order_that_the_seed_decides(path: Path)
 
 
 def test_the_draw_is_the_first_pairs_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_prep.corpus._BATCH", 3)
+    monkeypatch.setattr("duplexmt.corpus.prepared._BATCH", 3)
     pairs = [Pair("字" * n, "w " * (n % 4)) for n in (1, 9, 2, 3, 12, 4, 2, 8)]
 
     def drawn(size: int | None, report: Report, max_tokens: int | None = 4, name: str = "train") -> list[Pair]:
@@ -216,3 +228,36 @@ def test_words_that_differ_in_vowel_signs_alone_are_different_texts():
     words = ["की", "का", "कि", "के", "दिन", "दान", "देना", "दीना", "ที่", "ทา", "កា", "កិ"]
     assert len({text_key(word) for word in words}) == len(words)
     assert text_key("Hello, \u26a0\ufe0f_Tom!") == "hellotom"
+
+
+def families(path: Path) -> Path:
+    """Families of three, and sentences that are nobody's relatives."""
+    draw = random.Random(3)
+    lines = []
+    for number in range(200):
+        one, other = ("".join(draw.choices("天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏", k=8)) for _ in "ab")
+        words = " ".join(f"{draw.choice('bcdfgh')}{draw.choice('aeiou')}{draw.randrange(40)}" for _ in range(6))
+        lines += [f"{one}人。\t{words} one.", f"{one}马。\t{words} two.", f"{other}\tNothing of that, {number} times"]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_no_training_pair_is_a_relative_of_a_held_out_one_but_where_that_is_asked_for(
+    tmp_path: Path, given: bool
+) -> None:
+    path, languages = families(tmp_path / "pairs.tsv"), ("zh", "en")
+    how: dict[str, Any] = LANGUAGES | {"test_size": 15, "validation_size": 15}
+    if given:
+        test = tmp_path / "test.tsv"
+        test.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:9]), encoding="utf-8")
+        how["test"] = test
+    found = load_corpus(path, **how)
+    splits, old = found.splits, load_corpus(path, **how, train_on_relatives=True).splits
+    held = [Pair(*pair) for pair in splits["test"] + splits["validation"]]
+    assert all(likeness(Pair(*one), other, languages) < RELATED for one in splits["train"] for other in held)
+    assert {name: old[name] for name in ("test", "validation")} == {n: splits[n] for n in ("test", "validation")}
+    dropped = set(old["train"]) - set(splits["train"])
+    assert len(dropped) == found.report.counts["train"]["relative_of_held_out"] > 5
+    assert all(any(likeness(Pair(*one), other, languages) >= RELATED for other in held) for one in dropped)
+    assert [pair for pair in old["train"] if pair not in dropped] == splits["train"]
