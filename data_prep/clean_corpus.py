@@ -26,9 +26,9 @@ from xxhash import xxh3_64_intdigest
 from data_prep.blocks import block_report, read_block, write_block
 from data_prep.cleaning import Cleaning, check_order, clean_context
 from data_prep.columns import Columns, columns_of
-from data_prep.ranking import ranks
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.sources import Block, Source, find_files, read_blocks
+from data_prep.splitting import ranks
 from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 from duplexmt.common.files import locked, sha256_of, write_whole
 

@@ -77,13 +77,8 @@ def _character(match: re.Match[str]) -> str:
     return "" if INVISIBLE.match(chr(code)) else chr(code)
 
 
-def normalise(text: str) -> str:
-    """What every language gets: unescaped, NFC, without invisible characters, white space collapsed and stripped."""
-    return tidy(unescape(text))
-
-
 def tidy(text: str) -> str:
-    """`normalise` without unescaping."""
+    """What every language gets: NFC, without invisible characters, white space collapsed and stripped."""
     return " ".join(unicodedata.normalize("NFC", INVISIBLE.sub("", text)).split())
 
 

@@ -1,9 +1,8 @@
 """The second half of the way: from cleaned blocks to splits of exact sizes, tokenising only what is looked at.
 
-Pairs come in the order of their ranks (`ranking`). Of those that pass the length limit the first ones are held out, for
-test and validation (`splitting`); the others are the training pairs, where they share no text with those. It is a
-uniform sample of all pairs that would pass, though only as many are tokenised as it takes: the ranks know nothing of
-the texts.
+Pairs come in the order of their `ranks`. Of those that pass the length limit the first ones are held out, for test and
+validation (`splitting`); the others are the training pairs, where they share no text with those. It is a uniform sample
+of all pairs that would pass, though only as many are tokenised as it takes: the ranks know nothing of the texts.
 """
 
 from collections import Counter
@@ -19,11 +18,10 @@ import pyarrow as pa
 
 from data_prep.blocks import read_block
 from data_prep.duplicates import repeated
-from data_prep.ranking import ranks
 from data_prep.relatives import Relatives
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.shards import SPLIT_SCHEMA, Made, write_shard
-from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out, not_to_train_on
+from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out, not_to_train_on, ranks
 from data_prep.tokens import CountTokens, fits
 from duplexmt.common.pair import Pair
 

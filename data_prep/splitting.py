@@ -1,7 +1,7 @@
 """Which pairs are held out for test and validation: one rule for every corpus, which knows nothing of a tokenizer.
 
-Every pair has a rank, a number that a hash makes of its source text and the seed (`text_rank`), or of its place where a
-corpus is too large to look at every text (`ranking`). A second hash of the rank says whether the pair may be tested on
+Every pair has a rank, a number that a hash makes of its source text and the seed (`rank`), or of its place where a
+corpus is too large to look at every text (`ranks`). A second hash of the rank says whether the pair may be tested on
 or validated on, never both. In order of rank, the first pairs with texts of their own are held out, as many as asked
 for. So neither the order of lines and files nor other files have a say in it. What shares either text with a held-out
 pair, up to case, spaces and punctuation (`text_key`), is not trained on, nor are near repetitions (`relatives`).
@@ -23,12 +23,29 @@ from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
 
 HELD_OUT = ("test", "validation")
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def rank(text: str, seed: int) -> int:
     """A uniform 64-bit number, fixed by the text and the seed on every machine."""
     digest = blake2b(text.encode(), digest_size=8, key=str(seed).encode())
     return int.from_bytes(digest.digest(), "big")
+
+
+def ranks(seed: int, source: str, lines: np.ndarray) -> np.ndarray:
+    """The ranks (uint64) of lines by their numbers in a source; no two of one source are equal.
+
+    They are the `line`-th outputs of a splitmix64 generator that starts at a hash of seed and name: the same in
+    whatever order or process they are computed. The text has no say. So the first n pairs, in order of rank, that pass
+    a test of their text, such as a length limit, are a uniform sample of all that would, and nobody has to test these.
+    """
+    key = blake2b(source.encode(), digest_size=8, key=str(seed).encode()).digest()
+    with np.errstate(over="ignore"):
+        state = np.uint64(int.from_bytes(key, "big")) + (lines.astype(np.uint64) + np.uint64(1)) * _STEP
+        state = (state ^ (state >> np.uint64(30))) * _MULTIPLIERS[0]
+        state = (state ^ (state >> np.uint64(27))) * _MULTIPLIERS[1]
+        return state ^ (state >> np.uint64(31))
 
 
 class Candidate(NamedTuple):

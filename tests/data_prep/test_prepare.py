@@ -23,11 +23,11 @@ from data_prep.duplicates import repeated
 from data_prep.prepare import clean as clean_sources
 from data_prep.prepare import prepare, read_manifest, sample, workers
 from data_prep.prepare import read_split as pairs_of_split
-from data_prep.ranking import ranks
 from data_prep.relatives import RELATED, likeness
 from data_prep.report import Report
 from data_prep.sampling import Sampling
 from data_prep.settings import Preparation, preparation
+from data_prep.splitting import ranks
 from data_prep.tokens import TokenCounter, token_counter
 from duplexmt.common import files
 from duplexmt.common.files import locked
