@@ -157,9 +157,9 @@ def unshared(
     name: str, pairs: Sequence[Pair], known: Mapping[str, Texts], report: Report, relatives: Relatives
 ) -> list[Pair]:
     """The pairs of a corpus that may be trained on (`not_to_train_on`); the others are counted."""
-    columns = (pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1))
+    sources, targets = (pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1))
     free = np.ones(len(pairs), bool)
-    for reason, mask in not_to_train_on(*columns, known, relatives).items():
+    for reason, mask in not_to_train_on(sources, targets, known, relatives).items():
         report.add(name, reason, int(mask.sum()))
         free &= ~mask
     report.add(name, "kept", int(free.sum()))

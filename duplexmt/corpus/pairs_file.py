@@ -44,11 +44,11 @@ def file_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
         found = read_pairs(path, stage=f"{name}.read", **how)
         raw = ((pair, report.file, report.line) for pair in found)
         while batch := list(islice(raw, _BATCH)):
-            texts = (pa.array([pair[side] for pair, *_ in batch], pa.string()) for side in (0, 1))
-            cleaned = clean_columns(*texts, rules)
-            sides = (column.to_pylist() for column in (cleaned.source, cleaned.target))
-            for (pair, report.file, report.line), code, *both in zip(batch, cleaned.dropped, *sides, strict=True):
-                clean = Pair(*both, clean_context(pair.before, rules) if pair.before else "")
+            sources, targets = (pa.array([pair[side] for pair, *_ in batch], pa.string()) for side in (0, 1))
+            cleaned = clean_columns(sources, targets, rules)
+            columns = cleaned.dropped, cleaned.source.to_pylist(), cleaned.target.to_pylist()
+            for (pair, report.file, report.line), code, source, target in zip(batch, *columns, strict=True):
+                clean = Pair(source, target, clean_context(pair.before, rules) if pair.before else "")
                 if code or clean in pairs:
                     reason = cleaned.reasons[code] or "duplicate"
                     report.add_example(f"{name}.clean", reason, f"{pair.source}\t{pair.target}")
