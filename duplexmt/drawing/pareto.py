@@ -84,16 +84,19 @@ def separate_names(figure: "Figure") -> None:
 
     The figure must be complete: its layout tells where names lie.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     figure.draw_without_rendering()
+    renderer = FigureCanvasAgg(figure).get_renderer()  # asked for by each text, else, which takes longer than all else
     for axes in figure.axes:
         taken: list[Any] = []
         for text in axes.texts:
             for place in [*BESIDE, BESIDE[0]]:
                 text.xyann = place  # type: ignore[attr-defined]
                 text.set_horizontalalignment("left" if place[0] > 0 else "right")
-                if not any(text.get_window_extent().overlaps(box) for box in taken):
+                if not any(text.get_window_extent(renderer).overlaps(box) for box in taken):
                     break
-            taken.append(text.get_window_extent())
+            taken.append(text.get_window_extent(renderer))
 
 
 def draw_curves(

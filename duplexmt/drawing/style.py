@@ -53,6 +53,9 @@ def figure_style() -> Iterator[None]:
 def save(figure: "Figure", folder: Path, name: str, dpi: int = 120, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write `name.svg` and so on, the same bytes for the same figure; the folder is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
+    if figure.get_layout_engine() is not None:  # once, and not for each format
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)
     paths = [folder / f"{name}.{suffix}" for suffix in formats]
     for path, suffix in zip(paths, formats, strict=True):
         figure.savefig(path, **({"metadata": {DATES[suffix]: None}} if suffix in DATES else {"dpi": dpi}))
