@@ -261,34 +261,29 @@ def test_rescoring_needs_no_model_and_reports_all_but_what_it_lacks_the_environm
     ).read_bytes()  # fmt: skip
 
 
-def test_a_sweep_over_theta_is_gathered_into_one_table_and_one_figure(trained, tmp_path):
+def test_a_sweep_that_lacks_a_metric_runs_all_its_jobs_and_is_gathered_and_scored_again_as_it_was_asked_for(
+    trained, tmp_path
+):
+    """One table, one figure, and at W&B one run of all; by joblib, each job in a process of its own."""
     arguments = [argument for argument in EVALUATION if not argument.startswith("policy.theta")]
-    model = f"model_folder='{trained[0] / 'model'}'"
+    arguments += [f"model_folder='{trained[0] / 'model'}'", "quality=neural", "quality.environment=no/such"]
     sweep = [f"hydra.sweep.dir='{tmp_path / 'sweep'}'", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
-    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", model, *arguments, *sweep, "logger=wandb", cold=True)
-    succeeded(done)
+    sweep += ["source_rate=2.5", "logger=wandb"]
+    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", *arguments, *sweep, cold=True)
+    assert done.returncode == 2
+    assert [line.split(":")[1].split()[0] for line in done.stderr.splitlines()[-2:]] == ["COMET", "BLEURT"]
     assert [(row["system"], row["setting"]) for row in rows_in(tmp_path / "sweep")] == [
         ("grid", "θ=0.3"), ("grid", "θ=1")
     ]  # fmt: skip
     assert (tmp_path / "sweep" / "pareto.png").is_file()
+    assert not list(tmp_path.rglob("scored.json"))
     runs = [read_wandb_file(path) for path in sorted((tmp_path / "sweep").rglob("run-*.wandb"))]
     points = {run.name.partition(" ")[0]: [row["setting"] for row in run.rows("pareto_table")] for run in runs}
     assert points == {"0": ["θ=0.3"], "1": ["θ=1"], "all": ["θ=0.3", "θ=1"]}
     assert {(run.project, run.group, run.job_type) for run in runs} == {("duplexmt", "sweep", "evaluate")}
-
-
-def test_a_sweep_that_lacks_a_metric_runs_all_its_jobs_and_is_scored_again_as_it_was_asked_for(trained, tmp_path):
-    arguments = [argument for argument in EVALUATION if not argument.startswith("policy.theta")]
-    metrics = ["quality=neural", "quality.environment=no/such", "source_rate=2.5", f"hydra.sweep.dir='{tmp_path}'"]
-    model = f"model_folder='{trained[0] / 'model'}'"
-    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", model, *arguments, *metrics)
-    assert done.returncode == 2
-    assert [line.split(":")[1].split()[0] for line in done.stderr.splitlines()[-2:]] == ["COMET", "BLEURT"]
-    assert [row["setting"] for row in rows_in(tmp_path)] == ["θ=0.3", "θ=1"]
-    assert not list(tmp_path.rglob("scored.json"))
-    (tmp_path / "results.md").unlink()
-    succeeded(run("evaluate.py", f"rescore={tmp_path}", "quality=basic"))
-    assert "arriving at 2.5 characters a second" in (tmp_path / "results.md").read_text(encoding="utf-8")
+    (tmp_path / "sweep" / "results.md").unlink()
+    succeeded(run("evaluate.py", f"rescore={tmp_path / 'sweep'}", "quality=basic", "logger=csv"))
+    assert "arriving at 2.5 characters a second" in (tmp_path / "sweep" / "results.md").read_text(encoding="utf-8")
 
 
 def test_the_theta_for_a_wanted_latency_is_found_recorded_and_used(trained, evaluated, tmp_path):
@@ -319,7 +314,7 @@ def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trai
     folder, _ = trained
     given = [f"model_folder='{folder / 'model'}'", "events=true", "max_target_tokens=8", "device=cpu"]
     text = "我看书。\n\n".encode() + b"\xe8\x8c\n" + "他 吃茶\r\n".encode()
-    done = succeeded(run("translate.py", *given, stdin=text, cold=True))
+    done = succeeded(run("translate.py", *given, stdin=text))
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert {event["line"] for event in events} == {1, 4}
     for number, text in ((1, "我看书。"), (4, "他吃茶")):  # spaces inside Chinese are cleaned as in training
@@ -414,31 +409,21 @@ def test_a_refused_resume_leaves_the_record_of_the_run_as_it_was(trained, tmp_pa
     assert {path.name: path.read_bytes() for path in (folder / ".hydra").iterdir()} == before
 
 
-def test_training_stopped_before_its_first_step_leaves_no_model_and_latest_as_it_was(tmp_path, ctrl_c_taken):
-    (tmp_path / "earlier").mkdir()
-    (tmp_path / "latest").symlink_to("earlier")
-    command = [sys.executable, str(ROOT / "train.py"), "experiment=smoke", f"hydra.run.dir='{tmp_path / 'run'}'"]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, start_new_session=True
-    ) as process:
-        limit = time.monotonic() + 120
-        while not (tmp_path / "run" / "train.log").exists() and time.monotonic() < limit:
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130
-    assert not (tmp_path / "run" / "model").exists()
-    assert os.readlink(tmp_path / "latest") == "earlier"
-
-
 # --- several devices, and going on ---------------------------------------------------------------------------------
 
 
-def test_two_devices_share_a_model_and_a_stopped_run_goes_on_from_its_folder(trained, tmp_path):
-    pairs, folder = trained[0].parent / "pairs.tsv", tmp_path / "run"
+def test_two_devices_share_a_model_in_each_job_of_a_sweep_and_a_stopped_run_goes_on_from_its_folder(trained, tmp_path):
     settings = ["training.checkpoint_every_n_steps=1", "training.schedule=constant", "trainer.strategy=fsdp"]
     settings += ["trainer.devices=2", "trainer.max_steps=2", "trainer.log_every_n_steps=1", "demonstrate=0"]
-    begun = succeeded(run("train.py", *small(pairs, *settings, f"hydra.run.dir='{folder}'")))
+    settings = small(trained[0].parent / "pairs.tsv", *settings)
+    begun = succeeded(run("train.py", *settings, "policy.lam=0.1,0.01", "-m", cwd=tmp_path))
     assert begun.stderr == "", "no library says anything, in either process"
+    (sweep,) = (tmp_path / "runs").glob("*-sweep-*")  # of both processes
+    for job, lam in enumerate((0.1, 0.01)):
+        assert manifest(sweep / str(job) / "model")["policy"]["lam"] == lam
+        assert (sweep / str(job) / "train_ddp_process_1.log").is_file()
+    folder = sweep / "1"
+    assert (tmp_path / "runs" / "latest").resolve() == folder
     first = (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8")
     done = succeeded(run("train.py", f"resume={folder}", "trainer.max_steps=4"))
     assert (folder / "metrics" / "version_0" / "metrics.csv").read_text(encoding="utf-8") == first
@@ -450,17 +435,6 @@ def test_two_devices_share_a_model_and_a_stopped_run_goes_on_from_its_folder(tra
     info = manifest(folder / "model")
     assert (info["policy"]["lam"], info["training"]["whole_batches"]) == (0.01, 2)
     assert "model folder" in done.stdout
-
-
-def test_a_sweep_of_two_devices_runs_each_job_on_both(trained, tmp_path):
-    pairs = trained[0].parent / "pairs.tsv"
-    settings = ["trainer.devices=2", "trainer.max_steps=2", "demonstrate=0"]
-    succeeded(run("train.py", *small(pairs, *settings, "policy.lam=0.01,0.1"), "-m", cwd=tmp_path))
-    (sweep,) = (tmp_path / "runs").glob("*-sweep-*")  # of both processes
-    for job, lam in enumerate((0.01, 0.1)):
-        assert manifest(sweep / str(job) / "model")["policy"]["lam"] == lam
-        assert (sweep / str(job) / "train_ddp_process_1.log").is_file()
-    assert (tmp_path / "runs" / "latest").resolve() == sweep / "1"
 
 
 def test_a_process_that_torchrun_starts_beside_the_first_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -477,6 +451,8 @@ def test_a_process_that_torchrun_starts_beside_the_first_leaves_nothing_behind(t
 @pytest.mark.parametrize("when", ["preparing", "training"])
 def test_sigterm_ends_both_processes_of_a_run_and_what_was_trained_is_kept(trained, tmp_path, when):
     folder = tmp_path / "run"
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "latest").symlink_to("earlier")
     settings = small(
         trained[0].parent / "pairs.tsv", "training.schedule=constant", "trainer.devices=2",
         "trainer.max_epochs=100000", "trainer.check_val_every_n_epoch=100000", "training.checkpoint_every_n_steps=1",
@@ -500,7 +476,10 @@ def test_sigterm_ends_both_processes_of_a_run_and_what_was_trained_is_kept(train
                 os.killpg(process.pid, signal.SIGKILL)  # whatever it left behind
     assert process.returncode == 143, errors
     assert not left
-    if when == "training":
+    if when == "preparing":
+        assert not (folder / "model").exists()
+        assert os.readlink(tmp_path / "latest") == "earlier"
+    else:
         step = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
         assert f"SIGTERM: stopped after step {step}" in errors + (folder / "train.log").read_text(encoding="utf-8")
 
