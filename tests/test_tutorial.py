@@ -14,9 +14,10 @@ from .commands import run, succeeded
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+SMALLER = ["data.train_size=120", "probes.count=0"]  # for the time: a fifth, and no figures
 
 
-def shell(block, folder):
+def shell(block, folder, smaller):
     """What the commands of a block say, each started by `python`, its input perhaps echoed to it."""
     for line in block.replace("\\\n", " ").splitlines():
         echoed, _, command = line.rpartition("|")
@@ -25,18 +26,18 @@ def shell(block, folder):
         assert python == "python"
         program, arguments = (arguments[0], arguments[1:]) if program == "-m" else (program, arguments)
         if program == "train.py":
-            arguments += ["data.train_size=120", "probes.count=0"]  # for the time: a fifth, and no figures
+            arguments += [*SMALLER, *smaller]
         done = succeeded(run(program, *arguments, stdin=text.encode(), cwd=folder))
         assert "Traceback" not in done.stderr
         yield done.stdout
 
 
-def run_blocks(page, folder):
+def run_blocks(page, folder, *smaller):
     """All of a page as one program, so that names are shared; its commands see the same folder. What they say."""
     names, said = {}, []
     for language, block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         if language == "bash":
-            said += shell(block, folder)
+            said += shell(block, folder, smaller)
         else:
             exec(block, names)
     return "".join(said)
@@ -48,7 +49,7 @@ def test_every_block_of_the_tutorial_runs(tmp_path, monkeypatch, capsys):
     assert len(blocks) > 14
     assert {language for language, _ in blocks} == {"python", "bash"}
     monkeypatch.chdir(tmp_path)
-    said = run_blocks("docs/explanation/grid.md", tmp_path)
+    said = run_blocks("docs/explanation/grid.md", tmp_path, "data.validation_size=6", "data.test_size=8")
     assert said.count("站在那边的男人曾是棒球手。\n") == 3  # each training ends with the paper's example
     assert said.count("reference: The man standing there was a baseball player.") == 3
     assert said.count("reference: ") == 3 * 5

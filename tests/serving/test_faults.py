@@ -9,7 +9,8 @@ from benchmarks.live_clients import Reference, Speaker, latencies
 
 
 @pytest.mark.slow
-def test_faults_lose_and_change_no_shown_text_and_disturb_nobody_else(folder):
+def test_faults_lose_and_change_no_shown_text_and_disturb_nobody_else(folder, monkeypatch):
+    monkeypatch.setattr(serve_faults, "JOINERS", 2000)
     reference = Reference(str(folder), serve_load.MAX_TARGET_TOKENS, serve_load.MAX_REPEATS)
     make = serve_load.Texts(seed=1)
     campaign = serve_faults.Campaign(str(folder), reference, [make(30) for _ in range(4)], seed=1)

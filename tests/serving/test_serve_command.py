@@ -94,30 +94,28 @@ def test_a_server_is_reached_by_the_name_it_was_told_to_listen_at(folder, monkey
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (WARNING|ERROR) [\w.]+: .+")
 
 
-def test_text_is_that_of_translate_py_though_engines_are_lost_and_an_end_is_orderly(folder, capfd):
-    """One server, whose engine is killed and stopped, one after the other, and which is then told to end."""
+def test_text_is_that_of_translate_py_though_the_engine_hangs_and_an_end_is_orderly(folder, capfd):
+    """One server, whose engine is stopped, and which is then told to end; `test_faults.py` has others."""
     expected = succeeded(run("translate.py", f"model_folder={folder}", stdin=TEXT.encode())).stdout
-    with served(folder, "step_deadline=6") as process:
+    with served(folder, "step_deadline=4") as process:
         with Client(process.address) as plain:
             plain.send(TEXT)
             plain.end()
             assert "".join(event["text"] for event in plain) == expected
-        for fault in (signal.SIGKILL, signal.SIGSTOP):
-            with Client(process.address) as client, Client(process.address) as other:
-                client.send(TEXT[:20])
-                other.send(TEXT[:7])
-                events, others = iter(client), iter(other)
-                text = "".join(next(events)["text"] for _ in range(6))
-                rest = "".join(next(others)["text"] for _ in range(2))
-                os.kill(engine_of(process), fault)
-                client.send(TEXT[20:])
-                other.send(TEXT[7:])
-                client.end()
-                other.end()
-                assert text + "".join(event["text"] for event in events) == expected
-                assert rest + "".join(event["text"] for event in others) == expected
-            if fault != signal.SIGSTOP:
-                assert readiness(process)["last_failure"] == f"has ended (signal {fault:d}, {fault.name})"
+        with Client(process.address) as client, Client(process.address) as other:
+            client.send(TEXT[:20])
+            other.send(TEXT[:7])
+            events, others = iter(client), iter(other)
+            text = "".join(next(events)["text"] for _ in range(6))
+            rest = "".join(next(others)["text"] for _ in range(2))
+            os.kill(engine_of(process), signal.SIGSTOP)
+            client.send(TEXT[20:])
+            other.send(TEXT[7:])
+            client.end()
+            other.end()
+            assert text + "".join(event["text"] for event in events) == expected
+            assert rest + "".join(event["text"] for event in others) == expected
+        assert readiness(process)["last_failure"] == "has given no sign of life for 4 s"
         speaker = Speaker(process.address, {"type": "start"})
         speaker.say(type="text", at=0, text="我们走。他没")
         speaker.until("events")
@@ -127,7 +125,7 @@ def test_text_is_that_of_translate_py_though_engines_are_lost_and_an_end_is_orde
         assert process.wait(10) == 0
         assert [event["source"] for event in speaker.events if event["event"] == "end"] == [4]
     lines = capfd.readouterr().err.splitlines()
-    said = "the engine has ended (signal 9, SIGKILL); another one is started"
+    said = "the engine has given no sign of life for 4 s; another one is started"
     assert sum(said in line for line in lines) == 1, lines
     assert all(LINE.fullmatch(line) for line in lines), lines
 
