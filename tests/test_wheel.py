@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -13,6 +14,42 @@ import pytest
 from .serving.live_server import serving, translated
 
 ROOT = Path(__file__).parents[1]
+TEXT = "我看书。\n你喝茶。\n"
+
+IN_ONE_PROCESS = """
+import runpy
+import sys
+from importlib.metadata import entry_points
+
+import duplexmt
+
+print(duplexmt.__file__)
+address, *names = sys.argv[1:]
+programs = {name: entry_points(group="console_scripts")[name].load() for name in names}
+
+
+def example(name, *arguments):
+    sys.argv = [name, *arguments]
+    runpy.run_path(f"examples/{name}.py", run_name="__main__")
+
+
+def refused(name, setting):
+    sys.argv = [name, setting]
+    try:
+        programs[name]()
+    except SystemExit as end:
+        assert end.code == 2
+
+
+example("file_to_file", "run/model", "in.txt", "out.txt")
+sys.argv = ["duplexmt-translate", "model_folder=run/model"]
+programs["duplexmt-translate"]()
+sys.argv = ["duplexmt-report", "run", "--results", "evaluation", "--out", "report.html"]
+programs["duplexmt-report"]()
+refused("duplexmt-train", "data=permissive")
+refused("duplexmt-translate", "text=我看书。")
+example("client", address, "in.txt")
+"""
 
 
 @pytest.mark.slow
@@ -36,46 +73,31 @@ def test_console_scripts_and_examples_run_from_an_installed_wheel(tmp_path, monk
         if path.suffix != ".pth" and not (packages / path.name).exists():
             (packages / path.name).symlink_to(path)
 
-    def run(*command, text=None):
+    def run(name, *arguments, text=None):
         around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        return subprocess.run(
-            command, cwd=tmp_path, input=text, text=True, capture_output=True,
+        done = subprocess.run(
+            [home / "bin" / name, *arguments], cwd=tmp_path, input=text, text=True, capture_output=True,
             env=around | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}, check=False,
         )  # fmt: skip
-
-    def script(name, *arguments, text=None):
-        return run(home / "bin" / f"duplexmt-{name}", *arguments, text=text)
-
-    def example(name, *arguments, text=None):
-        done = run(home / "bin" / "python", f"examples/{name}.py", *arguments, text=text)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done
 
     small = ["experiment=smoke", "data.train_size=60", "data.validation_size=6", "data.test_size=6"]
     small += ["training.sample_size=2", "probes.count=0", "demonstrate=0", "hydra.run.dir=run"]
-    done = script("train", *small, "trainer.devices=2")
-    assert done.returncode == 0, done.stderr
-    where = subprocess.run(
-        [home / "bin" / "python", "-c", "import duplexmt; print(duplexmt.__file__)"], cwd=tmp_path, text=True,
-        capture_output=True, check=True,
-    ).stdout  # fmt: skip
-    assert str(packages) in where
+    run("duplexmt-train", *small, "trainer.devices=2")
     evaluation = ["model_folder=run/model", "limit=3", "quality.resamples=100"]
-    done = script("evaluate", "-m", *evaluation, "policy.theta=0.5,0.8", "hydra.sweep.dir=sweep")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "sweep" / "results.md").is_file()  # of both jobs
+    run("duplexmt-evaluate", *evaluation, "policy.theta=0.5", "hydra.run.dir=evaluation")
+    assert (tmp_path / "evaluation" / "results.md").is_file()
+
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    (tmp_path / "in.txt").write_text("我看书。\n你喝茶。\n", encoding="utf-8")
-    shown = script("translate", "model_folder=run/model", text="我看书。\n你喝茶。\n").stdout
-    assert example("file_to_file", "run/model", "in.txt", "out.txt") == ""
-    assert (tmp_path / "out.txt").read_text(encoding="utf-8") == shown
+    (tmp_path / "in.txt").write_text(TEXT, encoding="utf-8")
+    names = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert all((home / "bin" / name).is_file() for name in names)
     with serving(monkeypatch) as server:
-        assert example("client", server.address, "in.txt") == translated("我看书。\n你喝茶。\n")
-    done = script("report", "run", "--results", "sweep/0", "--out", "report.html")
-    assert done.returncode == 0, done.stderr
-    assert script("data-prep", "--help").returncode == 0
-    assert script("push", "--help").returncode == 0
-    for name, setting in (("train", "data=permissive"), ("translate", "text=我看书。")):  # what is in no wheel
-        done = script(name, setting)
-        assert done.returncode == 2
-        assert "of duplexmt's repository, which comes with no installed package" in done.stderr
+        done = run("python", "-c", IN_ONE_PROCESS, server.address, *names, text=TEXT)
+    shown = (tmp_path / "out.txt").read_text(encoding="utf-8")
+    where, _, rest = done.stdout.partition("\n")
+    assert where.startswith(str(packages))
+    assert rest == f"{shown}report.html\n{translated(TEXT)}"
+    for line in done.stderr.splitlines()[-2:]:  # what is in no wheel
+        assert "of duplexmt's repository, which comes with no installed package" in line
