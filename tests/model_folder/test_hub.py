@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants
@@ -148,6 +149,8 @@ def test_what_is_no_model_is_refused_before_its_weights_are_fetched(hub, name, m
 
 
 def test_a_hub_that_is_not_there_or_does_not_answer_is_told(hub, folder, monkeypatch):
+    # It does not wait before it asks again.
+    monkeypatch.setattr("huggingface_hub.utils._http.time", SimpleNamespace(sleep=lambda _: None))
     hub.refuses_all = True
     with pytest.raises(ValueError, match="alice/zh-en"):
         model_at("alice/zh-en")
@@ -284,6 +287,16 @@ def test_lora_over_a_base_that_nobody_else_has_is_refused(hub, tmp_path):
 # --- the commands -------------------------------------------------------------------------------------------------
 
 
+ONE_AFTER_THE_OTHER = """
+import json, runpy, sys
+pushing, translating = json.loads(sys.argv[1])
+sys.argv = pushing
+runpy.run_module("duplexmt.model_folder.push", run_name="__main__", alter_sys=True)
+sys.argv = translating
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 @pytest.mark.slow
 def test_by_the_commands_pushed_translated_and_translated_again_without_network(folder, tmp_path):
     with stand_in_hub.serving() as hub:
@@ -294,19 +307,16 @@ def test_by_the_commands_pushed_translated_and_translated_again_without_network(
 
         def command(*arguments, **further):
             done = subprocess.run(
-                [sys.executable, *arguments],
-                cwd=tmp_path,
-                env=around | further,
-                input=TEXT,
-                text=True,
+                [sys.executable, *arguments], cwd=tmp_path, env=around | further, input=TEXT, text=True,
                 capture_output=True,
-            )
-            return done.returncode, done.stdout, done.stderr
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            return done
 
-        code, address, told = command("-m", "duplexmt.model_folder.push", str(folder), "alice/zh-en")
-        assert (code, told) == (0, "")
+        translate = [str(ROOT / "translate.py"), "max_target_tokens=8", "model_folder=alice/zh-en"]
+        done = command("-c", ONE_AFTER_THE_OTHER, json.dumps([["push", str(folder), "alice/zh-en"], translate]))
+        assert done.stderr == "line 1: cut off at 8 tokens\n"
+        address, translation = done.stdout.splitlines()
         assert address.startswith(f"{hub.address}/alice/zh-en/commit/")
-        translate = [str(ROOT / "translate.py"), "max_target_tokens=8"]
-        (expected,) = duplexmt.load(folder, device="cpu", max_target_tokens=8).translate([TEXT])
-        for further in ({}, {"HF_HUB_OFFLINE": "1"}):
-            assert command(*translate, "model_folder=alice/zh-en", **further)[:2] == (0, f"{expected}\n")
+        assert duplexmt.load(folder, device="cpu", max_target_tokens=8).translate([TEXT]) == [translation]
+        assert command(*translate, HF_HUB_OFFLINE="1").stdout == f"{translation}\n"
