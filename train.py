@@ -127,6 +127,8 @@ def run(
     training["gradient_clip_val"] = cfg.trainer.gradient_clip_val or "off"
     training["whole_batches"] = 1 if cfg.trainer.devices == CORES else trainer.world_size  # at a time
     trained_before = trained_on(cfg.model.backbone)  # its folder may be gone in the end
+    theta = cfg.policy.thetas[0]
+    policy = {"lam": cfg.policy.lam, "theta": theta} | module.rule.recorded() if cfg.system.name == "grid" else {}
     looks = looks_of(cfg, folder, prepared)
     begin()
     open_loggers(trainer)
@@ -163,7 +165,7 @@ def run(
             backbone=None if os.path.isdir(cfg.model.backbone or "") else cfg.model.backbone,
             data=asdict(cfg.data) | {"batch_tokens": packed_tokens(cfg)},
             training=training | {"epochs": datamodule.epochs(trainer.global_step)},
-            policy=policy_of(cfg),
+            policy=policy,
             scores=scores,
             trained_before=trained_before,
             max_shard_size=cfg.training.max_shard_size,
@@ -223,7 +225,7 @@ def module_of(cfg: TrainSettings, backbone: Any, tokenizer: Any, tokens: Any) ->
     """The grid, or a baseline, over a backbone, as a module that trains it."""
     from duplexmt.decoder.model import DecoderModel
     from duplexmt.grid.model import build_grid
-    from duplexmt.policy.words import going_on
+    from duplexmt.policy.words import emit_rule
     from duplexmt.training.module import GridTranslation
     from duplexmt.training.prefix_module import PrefixTranslation
 
@@ -233,15 +235,13 @@ def module_of(cfg: TrainSettings, backbone: Any, tokenizer: Any, tokens: Any) ->
     if cfg.system.name == "grid":
         names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
         model: Any = build_grid(backbone, **{name: getattr(cfg.model, name) for name in names})
-        model.certainty, model.k_min = cfg.policy.certainty or 0.0, cfg.policy.k_min or 0
-        if cfg.policy.words:
-            model.words = going_on(tokenizer, model.causal_lm.config.vocab_size, cfg.data.target_language)
     else:
         model = DecoderModel(backbone, k=cfg.system.k, anchor=cfg.model.anchor)
     model.recompute(cfg.training.recompute)
     if cfg.system.name == "grid":
         losses = {name: getattr(cfg.training, name) for name in ("lm_cells", "emit_loss", "emit_weight", "rows")}
-        return GridTranslation(model, tokens, lam=cfg.policy.lam, **losses, **optimisation)
+        rule = emit_rule(model, tokenizer, cfg.data.target_language, **cfg.policy.rule)
+        return GridTranslation(model, tokens, lam=cfg.policy.lam, rule=rule, **losses, **optimisation)
     return PrefixTranslation(model, tokens, **optimisation)
 
 
@@ -293,15 +293,6 @@ def compile_layers(cfg: TrainSettings, model: Any, packed: bool, device: str) ->
     elif not auto:
         kind = model.causal_lm.config.model_type
         log.warning("training.compile=true: the layers of a %s are not compiled; it is trained without", kind)
-
-
-def policy_of(cfg: TrainSettings) -> dict[str, float]:
-    """What the model folder records of a grid's policy."""
-    if cfg.system.name != "grid":
-        return {}
-    policy = cfg.policy
-    decoding = {"theta": policy.thetas[0], "certainty": policy.certainty or 0.0, "k_min": policy.k_min or 0}
-    return {"lam": policy.lam, **decoding, **({"words": True} if policy.words else {})}
 
 
 def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:

@@ -25,6 +25,7 @@ from benchmarks.held_out import examples, held_out_pairs, load_grid, texts
 from duplexmt.data.batch import collate
 from duplexmt.data.builtin import AlignedPair, alignment_rows, determination_rows
 from duplexmt.data.tokenizer import source_spans, token_spans
+from duplexmt.decoder.heads import read_ahead
 from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.translation import translate_pairs
 from duplexmt.metrics.latency import average_lagging_all
@@ -99,15 +100,18 @@ def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: floa
         and `content_not_early_in_order` (the same, asked of all tokens before too).
     """
     model: Any = loaded.model
+    rule = loaded.rule
     agreeing = cells = content = not_early = not_before_order = 0
     for begin in range(0, len(pairs), 25):
         part = pairs[begin : begin + 25]
-        guided = guide(model, loaded.tokens, collate(examples(loaded, part)).to(model.device), lam)
-        p_emit = guided.cells.padded(torch.cat([model.decide(states)[0] for states in guided.hidden.split(256)]))
+        batch = collate(examples(loaded, part)).to(model.device)
+        guided = guide(model, loaded.tokens, batch, lam, words=rule.words)
+        decided = torch.cat([model.decide(states, rule.certainty)[0] for states in guided.hidden.split(256)])
+        p_emit = guided.cells.padded(decided)
         for p, (X, Y) in zip(p_emit, guided.cells.shapes, strict=True):
-            p[:X, :Y] = model.read_ahead(p[:X, :Y])
-        decided = guided.cells.flat(p_emit) > 0.5
-        agreeing += int((decided == guided.mask).sum())
+            p[:X, :Y] = read_ahead(p[:X, :Y], rule.k_min)
+        emits = guided.cells.flat(p_emit) > 0.5
+        agreeing += int((emits == guided.mask).sum())
         cells += len(guided.cells)
         for pair, rows in zip(part, path_rows(guided.y_at, guided.cells.width[1]).tolist(), strict=True):
             _, _, tokens = given = spans(loaded, pair)

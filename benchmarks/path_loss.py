@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from benchmarks.held_out import examples, held_out_pairs
 from duplexmt.data.batch import Batch, Example, collate
+from duplexmt.decoder.heads import read_ahead
 from duplexmt.decoder.knobs import MULTI_PATH
 from duplexmt.decoder.schedules import DELAYS
 from duplexmt.drawing.table import to_markdown
@@ -169,12 +170,13 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
 def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> Iterator[tuple[str, float, float]]:
     """Setting, AL and summed loss of every path through each pair's grid."""
     model: Any = loaded.model
-    guided = guide(model, loaded.tokens, batch, lam=0.0)
-    probabilities = torch.cat([model.decide(states)[0] for states in guided.hidden.split(256)])
+    rule = loaded.rule
+    guided = guide(model, loaded.tokens, batch, lam=0.0, words=rule.words)
+    probabilities = torch.cat([model.decide(states, rule.certainty)[0] for states in guided.hidden.split(256)])
     heatmaps, p_emit = guided.cells.padded(guided.heatmap), guided.cells.padded(probabilities)
     inner = [None] * len(batch.shapes) if guided.inner is None else guided.inner
     for heatmap, p, within, (X, Y) in zip(heatmaps, p_emit, inner, batch.shapes, strict=True):
-        own = model.read_ahead(p[:X, :Y], within if within is None else within[:Y]).tolist()
+        own = read_ahead(p[:X, :Y], rule.k_min, within if within is None else within[:Y]).tolist()
         paths = {f"θ={theta:g}": threshold_rows(own, theta) for theta in thetas}
         paths |= {f"k={k}": schedule_rows(k, X, Y) for k in DELAYS} | {WHOLE: [X - 1] * Y}
         for setting, rows in paths.items():

@@ -244,6 +244,11 @@ class PolicyConfig:
         """θ as a list, whether one or several were given."""
         return list(self.theta) if isinstance(self.theta, list) else [self.theta]
 
+    @property
+    def rule(self) -> dict[str, Any]:
+        """What else decides (`EmitRule`), by name."""
+        return {"certainty": self.certainty, "k_min": self.k_min, "words": self.words}
+
 
 @dataclass
 class TrainingConfig:

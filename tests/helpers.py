@@ -2,6 +2,7 @@
 
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,9 @@ from duplexmt.decoder.layout import Layout
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.model import build_grid
 from duplexmt.kernels.norm import rms_norm
+from duplexmt.policy.knobs import PAPERS
 from duplexmt.streaming.engine import Engine
+from duplexmt.streaming.policies import Theta
 
 SENTENCES = (
     ("站在那边的男人曾是棒球手。", "The man standing there was a baseball player."),
@@ -125,10 +128,15 @@ def tiny_prefix(k=None, seed=0, anchor="source_length", **values):
     return DecoderModel(tiny_backbone(seed=seed, **values), k=k, anchor=anchor).eval()
 
 
-def grid_system(model, tokens, theta, max_target_tokens, batch_size=64, **values):
+def grid_system(model, tokens, theta, max_target_tokens, batch_size=64, rule=None, **values):
     """The engine of a grid, which tells it the lengths of whole sentences."""
-    limits = {"max_target_tokens": max_target_tokens, "max_streams": batch_size}
+    limits = {"max_target_tokens": max_target_tokens, "max_streams": batch_size, "policy": Theta(rule)}
     return Engine(model, tokens, theta=theta, told_length=True, **limits, **values)
+
+
+def trained(model, tokens, rule=PAPERS):
+    """What is known of a loaded model."""
+    return SimpleNamespace(model=model, tokens=tokens, rule=rule, typical_source_length=9)
 
 
 def policy_system(policy, model, tokens, setting, max_target_tokens, batch_size=64, adaptive=None, **values):

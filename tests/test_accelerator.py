@@ -23,7 +23,7 @@ from duplexmt.training.module import GridTranslation
 from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.prefix_module import PrefixTranslation
 from tests.accelerator import OnDevice, accelerator, moved
-from tests.helpers import spoken_grid, tiny_grid, tiny_prefix, tiny_tokenizer
+from tests.helpers import spoken_grid, tiny_grid, tiny_prefix, tiny_tokenizer, trained
 from tests.policy.test_recurrence import Operators
 
 ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
@@ -186,7 +186,7 @@ def test_a_planned_step_dispatches_few_operators(training, most):
 
 def decoded(build, options, system, setting, streams, move=lambda model: model):
     """The tokens of each source's translation."""
-    loaded = SimpleNamespace(model=move(build(**options)), tokens=TOKENS, typical_source_length=9)
+    loaded = trained(move(build(**options)), TOKENS)
     limits = {"max_target_tokens": 6, "batch_size": streams}
     running = build_system(loaded, system, setting, adaptive=ADAPTIVE, **limits)
     return [found.tokens for found in collect(running.translate(SOURCES), len(SOURCES))]
@@ -223,11 +223,11 @@ def looked_into(grid, prefix):
     examples = [TOKENS.example(*pair) for pair in pairs]
     guided = guide(grid, TOKENS, collate(examples[:1]).to(grid.device), lam=0.1)
     heatmap = guided.heatmap.view(guided.cells.shapes[0])
-    rows = [path_losses(SimpleNamespace(model=model, tokens=TOKENS), examples, [0.4]) for model in (grid, prefix)]
+    rows = [path_losses(trained(model, TOKENS), examples, [0.4]) for model in (grid, prefix)]
     drops, places = brought_by(prefix, TOKENS, *pairs[0])
     return (
         heatmap.tolist(),
-        sentence_grid(grid, TOKENS, tiny_tokenizer(), *pairs[0], lam=0.1).emit,
+        sentence_grid(trained(grid, TOKENS), tiny_tokenizer(), *pairs[0], lam=0.1).emit,
         [(row["AL"], row["loss"]) for row in chain(*rows)],
         [drops.tolist(), places.tolist(), attended(prefix, TOKENS, *pairs[0]).tolist()],
     )

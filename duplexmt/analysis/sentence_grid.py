@@ -6,18 +6,16 @@ from typing import Any
 import torch
 
 from ..data.batch import collate
-from ..data.tokenizer import StreamTokens
-from ..decoder.model import DecoderModel
+from ..decoder.heads import read_ahead
 from ..drawing.grid_figures import SentenceGrid
 from ..drawing.style import END
-from ..grid.model import GridModel
 from ..policy.guide import guide
+from ..streaming.systems import Trained
 
 
 @torch.no_grad()
 def sentence_grid(
-    model: GridModel | DecoderModel,
-    tokens: StreamTokens,
+    trained: Trained,
     tokenizer: Any,
     source: Sequence[int],
     target: Sequence[int],
@@ -27,12 +25,11 @@ def sentence_grid(
 ) -> SentenceGrid:
     """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
 
-    The EMIT probabilities are those that decoding compares with θ (`TwoHeads.decide`, `TwoHeads.read_ahead`), and
+    The EMIT probabilities are those that decoding compares with θ by a rule (`TwoHeads.decide`, `read_ahead`), and
     1 within words where decisions are by words.
 
     Args:
-        model: of a grid, in evaluation mode, on its device.
-        tokens: its stream tokens; rows and columns of prefixes are left out, as in training.
+        trained: a grid, in evaluation mode, on its device; rows and columns of prefixes are left out, as in training.
         tokenizer: of the model.
         source, target: text tokens of the pair, without end tokens.
         lam: λ of the path.
@@ -40,18 +37,19 @@ def sentence_grid(
         taken_for: length that the anchor `source_length` takes the source to have, as decoding does; None for its own,
             as in training.
     """
+    model, tokens, rule = trained.model, trained.tokens, trained.rule
     batch = collate([tokens.example(source, target, context)]).to(model.device)
-    guided = guide(model, tokens, batch, lam, taken_for=taken_for)
+    guided = guide(model, tokens, batch, lam, taken_for=taken_for, words=rule.words)
     some = guided.hidden.split(256)
     top = torch.cat([model.text_logits(states).argmax(-1) for states in some])
-    emit = torch.cat([model.decide(states)[0] for states in some])
+    emit = torch.cat([model.decide(states, rule.certainty)[0] for states in some])
     names = {index: token_text(tokenizer, index, tokens.end) for index in {*top.tolist(), *source, *target, tokens.end}}
     X, Y = guided.cells.shapes[0]
     return SentenceGrid(
         source=[names[index] for index in (*source, tokens.end)],
         target=[names[index] for index in (*target, tokens.end)],
         heatmap=guided.heatmap.view(X, Y).tolist(),
-        emit=model.read_ahead(emit.view(X, Y), None if guided.inner is None else guided.inner[0]).tolist(),
+        emit=read_ahead(emit.view(X, Y), rule.k_min, None if guided.inner is None else guided.inner[0]).tolist(),
         top=[[names[index] for index in row] for row in top.view(X, Y).tolist()],
         y_at=guided.y_at[0].tolist(),
         lam=lam,

@@ -19,10 +19,6 @@ class TwoHeads(nn.Module):
         emit_hidden: units of a hidden layer in the EMIT head, 0 for the paper's linear one; None for no EMIT head.
 
     Attributes:
-        certainty: weight of the next token's certainty in decoding, see `decide`.
-        k_min: lag below which decoding reads, see `read_ahead`.
-        words: which tokens of the vocabulary go on with a word `[vocabulary]`, where decisions are by words
-            (`policy.words`): a word that was begun is finished before more is read. None: each token has its own.
         halved: whether all but the heads is in bfloat16 (`halve`).
         logit_cap: that the backbone's text logits are squashed to lie within, where it does that.
     """
@@ -34,10 +30,6 @@ class TwoHeads(nn.Module):
         config = self.causal_lm.config
         self.emit_head = None if emit_hidden is None else emit_head(config.hidden_size, emit_hidden)
         self.logit_cap: float | None = getattr(config, "final_logit_softcapping", None)
-        self.certainty = 0.0
-        self.k_min = 0
-        self.words: Tensor | None
-        self.register_buffer("words", None, persistent=False)
         self.halved = False
 
     @property
@@ -91,11 +83,11 @@ class TwoHeads(nn.Module):
             self.emit_head.float()
         head.weight, head.bias = precise  # type: ignore[assignment]  # a copy, where it was the embedding's
 
-    def decide(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    def decide(self, hidden: Tensor, certainty: float = 0.0) -> tuple[Tensor, Tensor | None]:
         """p(EMIT) as decoding compares it with θ, and the most probable next token where that had to be known for it.
 
         The EMIT head says what writing here is worth given a reference; a decoder lives with the token it writes. With
-        `certainty` c above 0 the log-odds of that token's probability q count, too: log p(EMIT)/p(WAIT) + c · log
+        a `certainty` c above 0 the log-odds of that token's probability q count, too: log p(EMIT)/p(WAIT) + c · log
         q/(1 − q). Not in the paper, whose p(EMIT) is that of the head (c = 0).
 
         Args:
@@ -105,25 +97,26 @@ class TwoHeads(nn.Module):
             p(EMIT) `[n]` in float32; token ids `[n]`, None with c = 0.
         """
         logits = self.emit_logits(hidden).float()
-        if not self.certainty:
+        if not certainty:
             return logits.softmax(-1)[:, EMIT], None
         text = self.text_logits(hidden)
         q, tokens = text.float().log_softmax(-1).max(-1)
-        odds = logits[:, EMIT] - logits[:, WAIT] + self.certainty * (q - torch.log(-torch.expm1(q)))
+        odds = logits[:, EMIT] - logits[:, WAIT] + certainty * (q - torch.log(-torch.expm1(q)))
         return odds.sigmoid(), tokens
 
-    def read_ahead(self, p_emit: Tensor, inner: Tensor | None = None) -> Tensor:
-        """p(EMIT) of one pair's grid `[X, Y]` as decoding has it with `k_min`: 0 where fewer than so many source tokens
-        more were read than target tokens written, but for the last row, which writes whatever it is; and as it has it
-        by `words`: 1 of tokens that go on with a word, `inner [Y]`.
 
-        Not in the paper, whose policy may write however little was read (`k_min` = 0). With θ = 0 it is wait-k.
-        """
-        if self.k_min:
-            x, y = (torch.arange(length, device=p_emit.device) for length in p_emit.shape)
-            early = (x[:, None] + 1 - y < self.k_min) & (x[:, None] < len(x) - 1)
-            p_emit = p_emit.masked_fill(early, 0.0)
-        return p_emit if inner is None else p_emit.masked_fill(inner, 1.0)
+def read_ahead(p_emit: Tensor, k_min: int, inner: Tensor | None = None) -> Tensor:
+    """p(EMIT) of one pair's grid `[X, Y]` as decoding has it with `k_min`: 0 where fewer than so many source tokens
+    more were read than target tokens written, but for the last row, which writes whatever it is; and as it has it by
+    words: 1 of tokens that go on with a word, `inner [Y]`.
+
+    Not in the paper, whose policy may write however little was read (`k_min` = 0). With θ = 0 it is wait-k.
+    """
+    if k_min:
+        x, y = (torch.arange(length, device=p_emit.device) for length in p_emit.shape)
+        early = (x[:, None] + 1 - y < k_min) & (x[:, None] < len(x) - 1)
+        p_emit = p_emit.masked_fill(early, 0.0)
+    return p_emit if inner is None else p_emit.masked_fill(inner, 1.0)
 
 
 def emit_head(width: int, hidden: int) -> nn.Module:

@@ -125,10 +125,8 @@ class Job:
             for system, setting in begun:
                 decode(model, home, system, setting)
         decoding.finish()
-        what = {"theta": found.theta, "certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
-        what |= {"words": loaded.model.words is not None, "AL": round(found.al, 4)} | (
-            {"told_length": True} if self.cfg.told_length else {}
-        )
+        what = {"theta": found.theta, **loaded.rule.recorded(), "AL": round(found.al, 4)}
+        what |= {"told_length": True} if self.cfg.told_length else {}
         further = {"target_al": target, "validation": test.name, "sentences": len(test.sources)}
         record_operating_point(model_folder, what | further)
         log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
@@ -144,12 +142,7 @@ class Job:
     def load(self, model_folder: Path) -> ModelFolder:
         """The model as its decisions are asked for now: the policy given in place of what its folder records."""
         loaded = load_model_folder(model_folder, self.device, quantize=self.cfg.quantize)
-        for name in ("certainty", "k_min"):  # only a grid reads them
-            if (given := getattr(self.cfg.policy, name)) is not None:
-                setattr(loaded.model, name, given)
-        if self.cfg.policy.words is not None and loaded.model.system == "grid":
-            loaded.decide_by_words(self.cfg.policy.words)
-        return loaded
+        return loaded.deciding(**self.cfg.policy.rule)
 
     def test_pairs(
         self, split: str, loaded: ModelFolder, manifests: Mapping[Path, Any]

@@ -159,9 +159,7 @@ def check_frames(frames: Sequence[int], longest: int, test: TestSet) -> None:
 def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict[str, Any]:
     """What a policy's decisions depend on beside model and knob, by name; nothing for most systems."""
     if loaded.model.system == "grid":
-        rule = {"certainty": loaded.model.certainty, "k_min": loaded.model.k_min}
-        rule["words"] = loaded.model.words is not None
-        return {name: value for name, value in rule.items() if value}
+        return {name: value for name, value in loaded.rule.recorded().items() if value}
     if adaptive is None:
         return {}
     if system == "alignatt":

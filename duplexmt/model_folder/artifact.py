@@ -18,7 +18,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -39,8 +39,8 @@ from ..decoder.quantised import dequantise, frozen_as, quantise
 from ..grid.knobs import rows_stand_alone
 from ..grid.model import GridModel, build_grid, check_backbone
 from ..kernels.int8 import to_int8
-from ..policy.knobs import recorded_certainty, recorded_k_min, recorded_words
-from ..policy.words import going_on
+from ..policy.knobs import PAPERS, EmitRule, recorded_rule
+from ..policy.words import emit_rule
 from ..streaming.settled import SettledTokens
 from .hub import model_at
 from .manifest import (
@@ -66,6 +66,7 @@ class ModelFolder:
     tokenizer: Any
     tokens: StreamTokens
     info: dict[str, Any]  # the manifest
+    rule: EmitRule = PAPERS  # of a grid
 
     @property
     def sources(self) -> SourceTokens:
@@ -88,14 +89,17 @@ class ModelFolder:
         """What the length of a source nobody knows is taken for: the mean in training, or half its limit."""
         return self.info["training"].get("typical_source_length") or ((self.info["data"]["max_tokens"] or 32) // 2 + 1)
 
-    def decide_by_words(self, whether: bool) -> None:
-        """Have a grid decide by words (`policy.words`), or by tokens.
+    def deciding(self, **given: Any) -> "ModelFolder":
+        """The same by the recorded `EmitRule`, but for the settings given; None leaves one as recorded.
 
         Raises:
-            ValueError: by words, where no spaces part those of the target.
+            ValueError: what `emit_rule` refuses.
         """
-        entries, language = self.model.causal_lm.config.vocab_size, self.info["data"].get("target_language")
-        self.model.words = going_on(self.tokenizer, entries, language).to(self.model.device) if whether else None
+        if self.model.system != "grid":  # whose decisions have none
+            return self
+        rule = recorded_rule(self.info) | {name: value for name, value in given.items() if value is not None}
+        language = self.info["data"].get("target_language")
+        return replace(self, rule=emit_rule(self.model, self.tokenizer, language, **rule))
 
 
 def save_model_folder(
@@ -265,7 +269,6 @@ def load_model_folder(
     model: GridModel | DecoderModel
     if info["system"] == "grid":
         model = build_grid(backbone, **info["grid"])
-        model.certainty, model.k_min = recorded_certainty(info), recorded_k_min(info)
         assert model.emit_head is not None
         model.emit_head.load_state_dict(load_file(folder / EMIT_HEAD))
     else:
@@ -275,10 +278,7 @@ def load_model_folder(
     if quantize is not None:
         model.halve() if quantize == BFLOAT16 else to_int8(model.backbone)
         info["quantize"] = quantize
-    loaded = ModelFolder(model, tokenizer, _stream_tokens(info), info)
-    if info["system"] == "grid":
-        loaded.decide_by_words(recorded_words(info))
-    return loaded
+    return ModelFolder(model, tokenizer, _stream_tokens(info), info).deciding()
 
 
 def backbone_to_train(name_or_folder: str, vocab_size: int) -> Any:

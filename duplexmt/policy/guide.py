@@ -50,6 +50,7 @@ def guide(
     taken_for: int | None = None,
     plan: Plan | None = None,
     drawn: bool = False,
+    words: Tensor | None = None,
 ) -> Guided:
     """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
 
@@ -62,6 +63,7 @@ def guide(
         taken_for: length that the anchor `source_length` takes every source to have; None for each one's own.
         plan: of the batch and on its device; None computes all rows.
         drawn: whether words are to be learnt in drawn cells alone (`cell_weights` with points).
+        words: where decisions are by words, `EmitRule.words`.
     """
     if plan is None:
         of_rows = partial(row_plan, anchor=model.anchor, taken_for=taken_for)
@@ -82,7 +84,7 @@ def guide(
     if drawn:
         learnt = min(len(hidden), DRAWS * sum(Y for _, Y in batch.shapes))
     heatmap = losses_of_head(hidden, model.text_head, labels, model.logit_cap, learnt)
-    some, inner = cells.padded(heatmap.detach()), within_words(model.words, batch, tokens)
+    some, inner = cells.padded(heatmap.detach()), within_words(words, batch, tokens)
     longest = 1 if inner is None else inner.shape[1]  # tokens of a word, at most
     losses = some if rows is None else rows.spread(some, longest * unreachable(some, source_lengths, lam))
     grids = losses, source_lengths, target_lengths

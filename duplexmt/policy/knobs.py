@@ -20,6 +20,22 @@ SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k traine
 }
 
 
+@dataclass(frozen=True)
+class EmitRule:
+    """What a grid's decisions depend on beside p(EMIT) and θ; in the paper nothing does."""
+
+    certainty: float = 0.0  # weight of the next token's certainty (`TwoHeads.decide`)
+    k_min: int = 0  # lag below which it reads (`read_ahead`)
+    words: Any = None  # which tokens go on with a word [vocabulary], where it decides by words; None: by tokens
+
+    def recorded(self) -> dict[str, Any]:
+        """Its settings by name, as a manifest has them."""
+        return {"certainty": self.certainty, "k_min": self.k_min, "words": self.words is not None}
+
+
+PAPERS = EmitRule()
+
+
 @dataclass
 class Adaptive:
     """What the adaptive policies have beside their knob; k is the lag, source tokens read minus target tokens written.
@@ -169,19 +185,9 @@ def recorded_theta(info: Mapping[str, Any]) -> float:
     return float(_recorded(info)["theta"])
 
 
-def recorded_certainty(info: Mapping[str, Any]) -> float:
-    """The weight of the next token's certainty that goes with `recorded_theta`; 0 where none was recorded."""
-    return float(_recorded(info).get("certainty", 0.0))
-
-
-def recorded_k_min(info: Mapping[str, Any]) -> int:
-    """The lag below which a grid reads that goes with `recorded_theta`; 0 where none was recorded."""
-    return int(_recorded(info).get("k_min", 0))
-
-
-def recorded_words(info: Mapping[str, Any]) -> bool:
-    """Whether decisions are by words where `recorded_theta` is; not where nothing was recorded."""
-    return bool(_recorded(info).get("words", False))
+def recorded_rule(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the `EmitRule` that goes with `recorded_theta`: the paper's where none were recorded."""
+    return {name: _recorded(info).get(name, usual) for name, usual in PAPERS.recorded().items()}
 
 
 def _recorded(info: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
-from .knobs import check_words
+from .knobs import EmitRule, check_words
 
 MARKS = frozenset(".,;:!?…\"'”’»)]}")
 
@@ -34,6 +34,18 @@ def going_on(tokenizer: Any, entries: int, language: str) -> Tensor:
     """
     check_words(language)
     return torch.tensor([goes_on(text) for text in texts_behind_another(tokenizer)] + [False] * entries)[:entries]
+
+
+def emit_rule(
+    model: Any, tokenizer: Any, language: str | None, certainty: float | None, k_min: int | None, words: bool | None
+) -> EmitRule:
+    """How a grid decides, of its settings; None stands for the paper's.
+
+    Raises:
+        ValueError: by words, where no spaces part those of the target's `language`.
+    """
+    inner = going_on(tokenizer, model.causal_lm.config.vocab_size, language or "") if words else None
+    return EmitRule(certainty or 0.0, k_min or 0, inner)
 
 
 def goes_on(text: str) -> bool:
@@ -62,14 +74,14 @@ def within_words(words: Tensor | None, batch: Batch, tokens: StreamTokens) -> Te
     """Which scored tokens of a batch go on with a word `[B, Y]`; None where decisions are by tokens.
 
     Args:
-        words: which tokens of the vocabulary do so (`TwoHeads.words`).
+        words: which tokens of the vocabulary do so (`EmitRule.words`).
         batch: at hand.
         tokens: its stream tokens.
     """
     if words is None:
         return None
     before = tokens.prefixes[1]
-    inner = words[batch.labels[:, before:]]
+    inner = words.to(batch.labels.device)[batch.labels[:, before:]]
     place = torch.arange(inner.shape[1], device=inner.device)
     return inner & (place > 0) & (place < (batch.target_lengths - before)[:, None])
 

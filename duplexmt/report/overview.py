@@ -19,7 +19,7 @@ from ..evaluation.scoring import run_of
 from ..evaluation.translation import Record, translate_pairs
 from ..model_folder.artifact import ModelFolder, corpus_name, load_model_folder
 from ..model_folder.manifest import MANIFEST, read_manifest
-from ..policy.knobs import recorded_theta
+from ..policy.knobs import PAPERS, recorded_theta
 from ..streaming.systems import build_system
 from .evaluated import Evaluated, holds_evaluations, model_of, point_for_examples, read_evaluation
 from .examples import Example, examples
@@ -121,9 +121,8 @@ def gather(
     loaded = None
     if model_folder is not None and info is not None and (info["system"] == "grid" or point is None):
         loaded = load_model_folder(model_folder, device)
-    if loaded is not None and loaded.model.system == "grid" and rule:  # the viewer decides as the evaluation did
-        loaded.model.certainty, loaded.model.k_min = rule.get("certainty", 0.0), rule.get("k_min", 0)
-        loaded.decide_by_words(rule.get("words", False))
+    if loaded is not None and rule:  # the viewer decides as the evaluation did
+        loaded = loaded.deciding(**{name: rule.get(name, usual) for name, usual in PAPERS.recorded().items()})
     chosen: list[Example] = []
     examples_of = ""
     if point is not None:

@@ -43,7 +43,7 @@ def viewer_of(
     """
     if loaded.model.system != "grid":
         raise ValueError(f"a {loaded.info['system']} model has no grid to show")
-    model, tokenizer, lam = loaded.model, loaded.tokenizer, loaded.info["policy"]["lam"]
+    tokenizer, lam = loaded.tokenizer, loaded.info["policy"]["lam"]
     sources = loaded.sources.ids([source for _, source, _ in pairs])
     references = token_ids(tokenizer, [reference for _, _, reference in pairs])
     for (label, _, _), *both in zip(pairs, sources, references, strict=True):
@@ -58,7 +58,7 @@ def viewer_of(
             written = tuple(event.token for event in translation[2] if isinstance(event, Write))
             ways.append(_way(translation, texts.setdefault(written, len(texts)), len(source), len(reference)))
         length = loaded.typical_source_length
-        grids = [sentence_grid(model, loaded.tokens, tokenizer, source, text, lam, taken_for=length) for text in texts]
+        grids = [sentence_grid(loaded, tokenizer, source, text, lam, taken_for=length) for text in texts]
         sentences.append(ViewerSentence(*pair, grids, ways))
     data = loaded.info["data"]
     languages = data["source_language"], data["target_language"]

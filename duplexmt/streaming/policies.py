@@ -21,7 +21,7 @@ from torch import Tensor
 from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
 from ..decoder.knobs import check_k
-from ..policy.knobs import Adaptive, check_confidence, check_lsg
+from ..policy.knobs import PAPERS, Adaptive, EmitRule, check_confidence, check_lsg
 from .stream import Move, Stream
 
 S = TypeVar("S")
@@ -63,18 +63,18 @@ class Policy(ABC, Generic[S]):
         """What is to be known of states `[Σ wanted, D]`, for each stream that asked for some."""
 
 
-class Theta(Policy[None]):
+class Theta(Policy[EmitRule]):
     """Writes where p(EMIT) > θ; once the source has ended, until the end token (`tab:duplex-inference`).
 
-    An end token predicted before the source has ended is a WAIT. θ is each stream's own. With the model's `k_min` it
-    reads where fewer than so many source tokens more were read than target tokens written. With its `words` it reads
-    nothing while the most probable next token goes on with the word written last.
+    An end token predicted before the source has ended is a WAIT. θ is each stream's own; the setting is what else is
+    looked at. With its `k_min` it reads where fewer than so many source tokens more were read than target tokens
+    written. With its `words` it reads nothing while the most probable next token goes on with the word written last.
     """
 
     @staticmethod
-    def check_setting(setting: Any, /) -> Any:
-        """None: θ belongs to the streams."""
-        return setting
+    def check_setting(rule: Any, /) -> Any:
+        """An `EmitRule`, None for the paper's."""
+        return rule or PAPERS
 
     def run(self, stream: Stream) -> Moves:
         """A cell of the grid after the other."""
@@ -99,20 +99,20 @@ class Theta(Policy[None]):
     def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[float, int | None, bool]]:
         """p(EMIT), the most probable next token where one may be written (the text head is the larger part), and
         whether it goes on with a word; then p(EMIT) is 1."""
-        decided, tokens = model.decide(states)
+        rule: EmitRule = self.setting
+        decided, tokens = model.decide(states, rule.certainty)
         p_emit, streams = decided.tolist(), [stream for stream, _ in asked]
-        if model.k_min:
-            p_emit = [p if stream.has_read_ahead else 0.0 for p, stream in zip(p_emit, streams, strict=True)]
+        if k_min := rule.k_min:
+            p_emit = [p if s.at_source_end or s.lag >= k_min else 0.0 for p, s in zip(p_emit, streams, strict=True)]
         likely: list[int | None] = [None] * len(streams) if tokens is None else tokens.tolist()
-        inside = [model.words is not None and len(stream.written) > 0 for stream in streams]  # perhaps
+        inside = [rule.words is not None and len(stream.written) > 0 for stream in streams]  # perhaps
         writing = [n for n, s in enumerate(streams) if p_emit[n] > (s.theta or 0.0) or s.at_source_end or inside[n]]
         if writing and tokens is None:
             some = states if len(writing) == len(streams) else states[torch.tensor(writing, device=states.device)]
             for number, token in zip(writing, streams[0].engine.states.likeliest(some).tolist(), strict=True):
                 likely[number] = token
-        if model.words is not None:
-            known = [token or 0 for token in likely]
-            goes_on = model.words[torch.tensor(known, device=states.device)].tolist()
+        if rule.words is not None:
+            goes_on = rule.words[[token or 0 for token in likely]].tolist()
             inside = [maybe and own for maybe, own in zip(inside, goes_on, strict=True)]
             p_emit = [1.0 if own else p for p, own in zip(p_emit, inside, strict=True)]
         return list(zip(p_emit, likely, inside, strict=True))

@@ -177,12 +177,6 @@ class Stream:
         """Source tokens read, the end token counted, minus target tokens written."""
         return self.visible - self.prefix - len(self.written)
 
-    @property
-    def has_read_ahead(self) -> bool:
-        """Whether as much more was read than written as the model's `k_min` asks for, or all was (`read_ahead`)."""
-        k_min = self.engine.model.k_min
-        return not k_min or self.at_source_end or self.lag >= k_min
-
     def start(self, length: int) -> int:
         """Position of the seed token behind a source of that many tokens."""
         anchor = self.engine.model.anchor

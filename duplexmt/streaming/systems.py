@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from ..data.tokenizer import StreamTokens
 from ..decoder.knobs import MULTI_PATH, check_k
-from ..policy.knobs import SYSTEMS, Adaptive, can_run, trained_by
+from ..policy.knobs import SYSTEMS, Adaptive, EmitRule, can_run, trained_by
 from .drafting import AlignAtt, Drafting, Hold, LocalAgreement, WholeLsg
 from .engine import Engine
 from .policies import Confidence, Lsg, Policy, Theta, WaitK
@@ -29,6 +29,7 @@ class Trained(Protocol):
 
     model: Any  # GridModel or DecoderModel
     tokens: StreamTokens
+    rule: EmitRule  # of a grid
 
     @property
     def typical_source_length(self) -> int:
@@ -87,7 +88,7 @@ def build_system(
     if name == "grid":
         if isinstance(setting, bool) or not isinstance(setting, int | float):
             raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
-        return Engine(model, loaded.tokens, policy=Theta(), theta=setting, **limits)
+        return Engine(model, loaded.tokens, policy=Theta(loaded.rule), theta=setting, **limits)
     if name in ("confidence", "lsg"):
         if adaptive is None:
             raise ValueError(f"system={name!r} needs the bounds of its lag: give adaptive")

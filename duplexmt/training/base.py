@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..kernels.triton_use import refuse
+from ..policy.knobs import PAPERS, EmitRule
 from .knobs import check_optimisation
 from .optimizers import may_skip, optimizer_of
 from .sharded import ShardedStrategy
@@ -92,6 +93,7 @@ class TranslationModule(L.LightningModule):
         emit_learning_rate: of an EMIT head, after warm-up; None: `learning_rate`.
         seed: of dropout.
         dropout: share of what embedding, attention and MLP add to the residual stream that a training step zeroes.
+        rule: a grid decides by.
 
     Raises:
         ValueError: for a setting out of range.
@@ -110,6 +112,7 @@ class TranslationModule(L.LightningModule):
         emit_learning_rate: float | None = None,
         seed: int = 1,
         dropout: float = 0.0,
+        rule: EmitRule = PAPERS,
     ) -> None:
         super().__init__()
         check_optimisation(
@@ -120,7 +123,7 @@ class TranslationModule(L.LightningModule):
             optimizer=optimizer,
             dropout=dropout,
         )
-        self.model, self.tokens = model, tokens
+        self.model, self.tokens, self.rule = model, tokens, rule
         self.frozen = checksums(weight for weight in self.parameters() if not weight.requires_grad)
         drop_residuals(model.decoder, dropout)
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas

@@ -87,7 +87,7 @@ class GridTranslation(TranslationModule):
 
     def token_losses(self, batch: Batch) -> Tensor:
         """See `TranslationModule`."""
-        return guide(self.model, self.tokens, batch, self.lam, plan=self.plan(batch)).heatmap
+        return self.guide(batch, self.plan(batch)).heatmap
 
     @property
     def planner(self) -> RowPlanner | GridPlanner:
@@ -100,11 +100,16 @@ class GridTranslation(TranslationModule):
         """What this epoch computes of a batch, on its device."""
         return batch.plan or self.planner(batch, self.current_epoch).to(batch.source.device)
 
+    def guide(self, batch: Batch, plan: Plan | None, regret: bool = False, drawn: bool = False) -> Guided:
+        """The self-guided loop on a batch, see `policy.guide`."""
+        words = self.rule.words
+        return guide(self.model, self.tokens, batch, self.lam, regret, plan=plan, drawn=drawn, words=words)
+
     def guided_loss(
         self, batch: Batch, plan: Plan | None = None, points: Tensor | None = None
     ) -> tuple[Guided, GridLoss, Tensor]:
         """What the model makes of a batch, its loss sums, and the EMIT head's logits `[N, 2]`."""
-        guided = guide(self.model, self.tokens, batch, self.lam, self.regret, plan=plan, drawn=points is not None)
+        guided = self.guide(batch, plan, self.regret, drawn=points is not None)
         emit_logits = self.model.emit_logits(guided.hidden)
         weights = cell_weights(guided, emit_logits.detach(), self.visits, points)
         loss = grid_loss(guided.heatmap, emit_logits, guided.mask, guided.advantages, weights, guided.stand_for)

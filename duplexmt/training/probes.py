@@ -175,9 +175,7 @@ class ProbeCallback(L.Callback):
         for number, probe in enumerate(self.probes, start=1):
             with spared(f"probe {number} at step {step}"):
                 pair = probe.source_tokens, probe.target_tokens
-                grid = sentence_grid(
-                    module.model, module.tokens, self.tokenizer, *pair, self.lam, context=probe.context
-                )
+                grid = sentence_grid(module, self.tokenizer, *pair, self.lam, context=probe.context)
                 for name, figure in FIGURES.items():
                     path = figure(grid, folder, f"{number}-{name}")
                     images[f"{number}-{name}"] = path, f"{visible(probe.source)} → {visible(probe.reference)}"

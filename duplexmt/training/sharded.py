@@ -165,7 +165,7 @@ def whole_model(trainer: L.Trainer, module: Any) -> Iterator[Trained | None]:
         yield None
         return
     try:
-        yield SimpleNamespace(model=strategy.whole.to(strategy.root_device), tokens=module.tokens)
+        yield SimpleNamespace(model=strategy.whole.to(strategy.root_device), tokens=module.tokens, rule=module.rule)
     finally:
         strategy.whole.cpu()
         if strategy.root_device.type == "cuda":

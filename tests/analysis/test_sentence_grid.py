@@ -5,9 +5,10 @@ import torch
 from duplexmt.analysis.sentence_grid import sentence_grid, token_text
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
+from duplexmt.policy.knobs import EmitRule
 from duplexmt.policy.path import best_path
 
-from ..helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_tokenizer
+from ..helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_tokenizer, trained
 
 TOKENS = stream_tokens(tiny_tokenizer())
 SOURCE, TARGET = SENTENCES[1]
@@ -19,7 +20,7 @@ def ids(text):
 
 def test_the_probe_shows_the_models_own_numbers_cell_by_cell():
     model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
-    grid = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05)
+    grid = sentence_grid(trained(model, TOKENS), tiny_tokenizer(), source, target, lam=0.05)
     batch = collate([TOKENS.example(source, target)])
     with torch.no_grad():
         hidden = model(batch.source, batch.target)[0]
@@ -37,19 +38,17 @@ def test_the_probe_shows_the_models_own_numbers_cell_by_cell():
 
 def test_p_emit_is_shown_as_decoding_compares_it_with_a_threshold():
     model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
-    model.certainty = 0.5
-    grid = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05)
+    grid = sentence_grid(trained(model, TOKENS, EmitRule(certainty=0.5)), tiny_tokenizer(), source, target, lam=0.05)
     batch = collate([TOKENS.example(source, target)])
     with torch.no_grad():
-        decided = [model.decide(row)[0] for row in model(batch.source, batch.target)[0]]
+        decided = [model.decide(row, 0.5)[0] for row in model(batch.source, batch.target)[0]]
     torch.testing.assert_close(torch.tensor(grid.emit), torch.stack(decided))
 
 
 def test_p_emit_is_0_where_decoding_reads_whatever_the_threshold():
     model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
-    without = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05).emit
-    model.k_min = 2
-    found = sentence_grid(model, TOKENS, tiny_tokenizer(), source, target, lam=0.05).emit
+    without = sentence_grid(trained(model, TOKENS), tiny_tokenizer(), source, target, lam=0.05).emit
+    found = sentence_grid(trained(model, TOKENS, EmitRule(k_min=2)), tiny_tokenizer(), source, target, lam=0.05).emit
     for x, (row, usual) in enumerate(zip(found, without, strict=True)):
         for y, (p, before) in enumerate(zip(row, usual, strict=True)):
             assert p == (0.0 if x + 1 - y < 2 and x < len(found) - 1 else before)
@@ -57,7 +56,7 @@ def test_p_emit_is_0_where_decoding_reads_whatever_the_threshold():
 
 def test_rows_and_columns_of_prefixes_are_left_out():
     tokens = StreamTokens(TOKENS.end, TOKENS.seed, source_prefix=(5, 6), target_prefix=(7,))
-    grid = sentence_grid(spoken_grid(), tokens, tiny_tokenizer(), ids("我好"), ids("a cat"), lam=0.0)
+    grid = sentence_grid(trained(spoken_grid(), tokens), tiny_tokenizer(), ids("我好"), ids("a cat"), lam=0.0)
     assert len(grid.source) == len(ids("我好")) + 1
     assert "".join(grid.target) == "a cat■"
 

@@ -53,18 +53,17 @@ def test_measures_over_batches_are_those_of_all_cells(loaded):
     assert found["emit_agreement"] == pytest.approx((decided == guided.mask).double().mean().item())
 
 
-def test_decisions_are_those_of_decoding_where_a_certainty_is_recorded(loaded, monkeypatch):
+def test_decisions_are_those_of_decoding_where_a_certainty_is_recorded(loaded):
     pairs = builtin_corpus(27, 1, 1, 1)["train"]
-    monkeypatch.setattr(loaded.model, "certainty", 3.0)
     with torch.no_grad():
         guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
-        decided = loaded.model.decide(guided.hidden)[0] > 0.5
+        decided = loaded.model.decide(guided.hidden, 3.0)[0] > 0.5
     assert bool((decided != (loaded.model.emit_logits(guided.hidden).argmax(-1) == 1)).any()), "or it shows nothing"
-    found = policy_measures(loaded, pairs, lam=0.05)["emit_agreement"]
+    found = policy_measures(loaded.deciding(certainty=3.0), pairs, lam=0.05)["emit_agreement"]
     assert found == pytest.approx((decided == guided.mask).double().mean().item())
 
 
-def test_decisions_are_those_of_decoding_where_a_k_min_is_recorded(loaded, monkeypatch):
+def test_decisions_are_those_of_decoding_where_a_k_min_is_recorded(loaded):
     pairs = builtin_corpus(27, 1, 1, 1)["train"]
     with torch.no_grad():
         guided = guide(loaded.model, loaded.tokens, collate(examples(loaded, pairs)), 0.05)
@@ -74,8 +73,7 @@ def test_decisions_are_those_of_decoding_where_a_k_min_is_recorded(loaded, monke
     x, y = cells.x[cells.source_token], cells.y[cells.target_token]
     decided = (p_emit > 0.5) & ((x + 1 - y >= 3) | (x == last))
     assert bool((decided != (p_emit > 0.5)).any()), "or it shows nothing"
-    monkeypatch.setattr(loaded.model, "k_min", 3)
-    found = policy_measures(loaded, pairs, lam=0.05)["emit_agreement"]
+    found = policy_measures(loaded.deciding(k_min=3), pairs, lam=0.05)["emit_agreement"]
     assert found == pytest.approx((decided == guided.mask).double().mean().item())
 
 

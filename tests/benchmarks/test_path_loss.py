@@ -1,7 +1,6 @@
 """Losses along paths, against the plain definitions."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,8 +11,9 @@ from benchmarks.path_loss import at_latency_of_k, lagging, path_losses, schedule
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.manifest import write_manifest
+from duplexmt.policy.knobs import EmitRule
 from tests.decoder.oracle import hugging_face_logits
-from tests.helpers import SENTENCES, float64, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
+from tests.helpers import SENTENCES, float64, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer, trained
 from tests.model_folder.test_artifact import save
 
 TOKENS = StreamTokens(end=0, seed=1)
@@ -36,7 +36,7 @@ def test_the_lag_of_a_path_is_that_of_its_delays():
 @torch.no_grad()
 def test_a_grids_losses_are_those_of_its_full_logits():
     model = tiny_grid(tiny_backbone(layers=2), seed=1).double()
-    loaded = SimpleNamespace(model=model, tokens=TOKENS)
+    loaded = trained(model, TOKENS)
     found = {row["setting"]: row for row in path_losses(loaded, EXAMPLES, [0.5])}
     sums, lags = dict.fromkeys(("θ=0.5", "k=1", "whole source"), 0.0), {name: [] for name in ("θ=0.5", "k=1")}
     for example in EXAMPLES:
@@ -64,11 +64,10 @@ def test_a_threshold_is_compared_with_what_decoding_compares_it_with():
     model = tiny_grid(tiny_backbone(layers=2), seed=1)
     lags = []
     for certainty in (0.0, 100.0):
-        model.certainty = certainty
         (example,) = EXAMPLES[:1]
         hidden = model(torch.tensor([example.source]), torch.tensor([example.target[:-1]]))[0]
-        rows = threshold_rows([model.decide(row)[0].tolist() for row in hidden], 0.5)
-        found = path_losses(SimpleNamespace(model=model, tokens=TOKENS), [example], [0.5])
+        rows = threshold_rows([model.decide(row, certainty)[0].tolist() for row in hidden], 0.5)
+        found = path_losses(trained(model, TOKENS, EmitRule(certainty)), [example], [0.5])
         lags.append(found[0]["AL"])
         assert lags[-1] == lagging(rows, len(example.source))
     assert lags[0] != lags[1], "a certainty that changes no path shows nothing"
@@ -77,8 +76,7 @@ def test_a_threshold_is_compared_with_what_decoding_compares_it_with():
 @torch.no_grad()
 def test_with_theta_0_a_recorded_least_lag_is_the_path_of_wait_k():
     model = tiny_grid(tiny_backbone(layers=2), seed=1)
-    model.k_min = 3
-    found = {row["setting"]: row for row in path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, [0.0])}
+    found = {row["setting"]: row for row in path_losses(trained(model, TOKENS, EmitRule(k_min=3)), EXAMPLES, [0.0])}
     assert found["θ=0"]["AL"] == found["k=3"]["AL"] != found["k=1"]["AL"]
     assert found["θ=0"]["loss"] == found["k=3"]["loss"]
 
@@ -89,7 +87,7 @@ def test_with_theta_0_a_recorded_least_lag_is_the_path_of_wait_k():
 def test_a_baselines_loss_is_that_of_its_schedule(k):
     model, lm = tiny_prefix(k=k).double(), float64(tiny_backbone())
     lm.config._attn_implementation = "sdpa"
-    (row,) = path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, [])
+    (row,) = path_losses(trained(model, TOKENS), EXAMPLES, [])
     total = 0.0
     for example in EXAMPLES:
         source, target = torch.tensor(example.source), torch.tensor(example.target[:-1])
@@ -105,11 +103,11 @@ def test_a_baselines_loss_is_that_of_its_schedule(k):
 @torch.no_grad()
 def test_a_model_of_all_delays_is_asked_about_each_as_one_of_that_delay_would_be():
     model = tiny_prefix(k="multi").double()
-    found = {row["setting"]: row for row in path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, [])}
+    found = {row["setting"]: row for row in path_losses(trained(model, TOKENS), EXAMPLES, [])}
     assert list(found) == ["k=1", "k=3", "k=5", "k=7", "whole source"]
     for k, setting in ((3, "k=3"), (None, "whole source")):
         model.k = k
-        assert path_losses(SimpleNamespace(model=model, tokens=TOKENS), EXAMPLES, []) == [found[setting]]
+        assert path_losses(trained(model, TOKENS), EXAMPLES, []) == [found[setting]]
 
 
 def test_a_policys_loss_at_the_latency_of_k_lies_on_the_line_between_its_settings():
@@ -127,7 +125,7 @@ def test_a_policys_loss_at_the_latency_of_k_lies_on_the_line_between_its_setting
 
 
 def test_prefixes_are_refused():
-    loaded = SimpleNamespace(model=None, tokens=StreamTokens(end=0, seed=1, source_prefix=(3,)))
+    loaded = trained(None, StreamTokens(end=0, seed=1, source_prefix=(3,)))
     with pytest.raises(ValueError, match="path losses of a model with prefixes or context: not supported"):
         path_losses(loaded, EXAMPLES, [0.5])
 

@@ -6,10 +6,8 @@ from duplexmt.policy.knobs import (
     check_certainty,
     check_k_min,
     check_lam,
-    recorded_certainty,
-    recorded_k_min,
+    recorded_rule,
     recorded_theta,
-    recorded_words,
 )
 
 
@@ -26,46 +24,25 @@ def test_a_model_is_run_at_the_operating_point_found_for_it_else_at_the_theta_of
 
 
 @pytest.mark.parametrize(
-    ("info", "certainty"),
+    ("info", "rule"),
     [
-        ({"policy": {"lam": 0.1, "theta": 0.5}}, 0),
-        ({"policy": {"lam": 0.1, "theta": 0.5, "certainty": 0.25}}, 0.25),
-        ({"policy": {"theta": 0.5, "certainty": 0.25}, "operating_point": {"theta": 0.8, "certainty": 0.5}}, 0.5),
-        ({"policy": {"theta": 0.5, "certainty": 0.25}, "operating_point": {"theta": 0.8}}, 0),
+        ({"policy": {}}, {}),  # of a baseline
+        ({"policy": {"lam": 0.1, "theta": 0.5}}, {}),
+        ({"policy": {"lam": 0.1, "theta": 0.5, "certainty": 0.25}}, {"certainty": 0.25}),
+        ({"policy": {"theta": 0.5, "certainty": 1, "k_min": 3}, "operating_point": {"theta": 0.8}}, {}),
+        ({"policy": {"theta": 0.5, "k_min": 3}, "operating_point": {"theta": 0.8, "k_min": 1}}, {"k_min": 1}),
+        ({"policy": {"theta": 0.5, "words": True}}, {"words": True}),
+        ({"policy": {"theta": 0.5, "words": True}, "operating_point": {"theta": 0.8, "words": False}}, {}),
     ],
 )
-def test_the_weight_of_certainty_is_the_one_that_goes_with_the_recorded_theta(info, certainty):
-    assert recorded_certainty(info) == certainty
+def test_decisions_are_by_the_rule_that_goes_with_the_recorded_theta(info, rule):
+    assert recorded_rule(info) == {"certainty": 0, "k_min": 0, "words": False} | rule
 
 
 @pytest.mark.parametrize("weight", [-0.1, float("nan"), float("inf"), True, "1"])
 def test_bad_weights_of_certainty_are_refused_by_value_and_rule(weight):
     with pytest.raises(ValueError, match=r"policy\.certainty=.*at least 0"):
         check_certainty(weight)
-
-
-@pytest.mark.parametrize(
-    ("info", "k_min"),
-    [
-        ({"policy": {"theta": 0.5}}, 0),
-        ({"policy": {"theta": 0.5, "k_min": 3}}, 3),
-        ({"policy": {"theta": 0.5, "k_min": 3}, "operating_point": {"theta": 0.8, "k_min": 1}}, 1),
-    ],
-)
-def test_the_least_lag_is_the_one_that_goes_with_the_recorded_theta(info, k_min):
-    assert recorded_k_min(info) == k_min
-
-
-@pytest.mark.parametrize(
-    ("info", "words"),
-    [
-        ({"policy": {"theta": 0.5}}, False),
-        ({"policy": {"theta": 0.5, "words": True}}, True),
-        ({"policy": {"theta": 0.5, "words": True}, "operating_point": {"theta": 0.8, "words": False}}, False),
-    ],
-)
-def test_decisions_are_by_words_where_they_were_with_the_recorded_theta(info, words):
-    assert recorded_words(info) == words
 
 
 @pytest.mark.parametrize("k", [-1, 1.5, True, "1"])

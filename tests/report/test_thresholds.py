@@ -66,7 +66,7 @@ def test_grids_are_those_of_the_texts_and_paths_those_of_the_decisions():
         X = len(source) + 1
         assert len(sentence.grids[0].source) == X
         target = token_ids(tiny_tokenizer(), [sentence.reference])[0]
-        own = sentence_grid(grid.model, grid.tokens, grid.tokenizer, source, target, 0.1, taken_for=9)
+        own = sentence_grid(grid, grid.tokenizer, source, target, 0.1, taken_for=9)
         torch.testing.assert_close(torch.tensor(own.heatmap), torch.tensor(sentence.grids[0].heatmap))
         for way in sentence.ways:
             shown, height, theta = sentence.grids[way.grid], 0, THETAS[way.first]

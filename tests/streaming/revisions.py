@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.policy.knobs import Adaptive
+from duplexmt.policy.knobs import Adaptive, EmitRule
 from duplexmt.serving.open_text import OpenText
 from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.engine import Engine
@@ -30,8 +30,9 @@ from .live_texts import live_text
 
 TOKENIZER = tiny_tokenizer(460)
 TOKENS = [stream_tokens(TOKENIZER), stream_tokens(TOKENIZER, context_tokens=4)]
+WORDS = EmitRule(words=torch.arange(len(TOKENIZER)) % 2 == 1)
 POLICIES = {
-    "theta": (Theta, None), "theta, rows": (Theta, None), "theta, words": (Theta, None),
+    "theta": (Theta, None), "theta, rows": (Theta, None), "theta, words": (Theta, WORDS),
     "wait-1": (WaitK, 1), "wait-3": (WaitK, 3), "offline": (WaitK, None), "confidence": (Confidence, 0.3),
     "lsg": (Lsg, 0.2), "whole lsg": (WholeLsg, 0.2),
     "la-1": (LocalAgreement, 1), "la-2": (LocalAgreement, 2), "la-3": (LocalAgreement, 3), "hold": (Hold, 1),
@@ -55,8 +56,6 @@ def model_of(name, seed, anchor):
         model = float64(tiny_prefix("multi", anchor=anchor, scale=0.5, **shape))
     with torch.no_grad():
         model.causal_lm.lm_head.weight[TOKENS[0].end] *= 3
-    if name == "theta, words":
-        model.words = torch.arange(len(TOKENIZER)) % 2 == 1
     return model
 
 

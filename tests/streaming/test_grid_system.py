@@ -3,12 +3,13 @@
 import itertools
 import math
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.policy.knobs import check_theta
+from duplexmt.policy.knobs import PAPERS, EmitRule, check_theta
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
 
@@ -38,7 +39,7 @@ def small_talk(seed=0, **options):
 
 
 @torch.no_grad()
-def one_by_one(model, tokens, source, theta, limit=64):
+def one_by_one(model, tokens, source, theta, limit=64, rule=PAPERS):
     """Table duplex-inference for one stream alone: the whole visible grid at every step, no batch, no padding."""
     stream = [*tokens.source_prefix, *source, tokens.end]
     x, target = len(tokens.source_prefix), [tokens.seed, *tokens.target_prefix]  # row x is the last one visible
@@ -48,14 +49,14 @@ def one_by_one(model, tokens, source, theta, limit=64):
         hidden = model(torch.tensor([stream[: x + 1]]), torch.tensor([target]), torch.tensor([len(stream)]))[0, -1, -1]
         token = int(model.text_logits(hidden).argmax())
         p_emit = float(model.emit_logits(hidden).softmax(-1)[1])
-        if model.certainty:
+        if rule.certainty:
             q = float(model.text_logits(hidden).softmax(-1).max())
-            odds = p_emit / (1 - p_emit) * (q / (1 - q)) ** model.certainty
+            odds = p_emit / (1 - p_emit) * (q / (1 - q)) ** rule.certainty
             p_emit = odds / (1 + odds)
         ended = x == len(stream) - 1
-        if model.k_min and not ended and x + 1 - len(tokens.source_prefix) - written < model.k_min:
+        if rule.k_min and not ended and x + 1 - len(tokens.source_prefix) - written < rule.k_min:
             p_emit = 0.0
-        within = model.words is not None and written > 0 and bool(model.words[token])
+        within = rule.words is not None and written > 0 and bool(rule.words[token])
         p_emit = 1.0 if within else p_emit
         if ended and token == tokens.end:
             return [*events, ("end", "end_token")]
@@ -130,11 +131,11 @@ def test_the_certainty_of_the_next_token_counts_as_much_as_it_is_given(options, 
     for seed, theta in CASES[:2]:
         model = small_talk(seed, **options)
         without = [one_by_one(model, TOKENS, source, theta, limit=6) for source in SOURCES[:3]]
-        model.certainty = certainty
-        expected = [one_by_one(model, TOKENS, source, theta, limit=6) for source in SOURCES[:3]]
+        rule = EmitRule(certainty=certainty)
+        expected = [one_by_one(model, TOKENS, source, theta, 6, rule) for source in SOURCES[:3]]
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
         for how in ({}, {"recompute": True}):
-            system = grid_system(model, TOKENS, theta, max_target_tokens=6, **how)
+            system = grid_system(model, TOKENS, theta, max_target_tokens=6, rule=rule, **how)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that no certainty changes show nothing"
@@ -147,11 +148,11 @@ def test_nothing_is_written_before_as_much_more_is_read_as_k_min_says(options, t
     for seed, theta in CASES[:2]:
         model = small_talk(seed, **options)
         without = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
-        model.k_min = 2
-        expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
+        rule = EmitRule(k_min=2)
+        expected = [one_by_one(model, tokens, source, theta, 6, rule) for source in SOURCES[:3]]
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
         for how in ({}, {"recompute": True}):
-            system = grid_system(model, tokens, theta, max_target_tokens=6, **how)
+            system = grid_system(model, tokens, theta, max_target_tokens=6, rule=rule, **how)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that no k_min changes show nothing"
@@ -160,22 +161,20 @@ def test_nothing_is_written_before_as_much_more_is_read_as_k_min_says(options, t
 PIECES = torch.tensor([False, False, True, False, True, True, True])  # of the seven words
 
 
-@pytest.mark.parametrize("rule", [{}, {"k_min": 2}, {"certainty": 0.5}], ids=str)
+@pytest.mark.parametrize("others", [EmitRule(), EmitRule(k_min=2), EmitRule(certainty=0.5)], ids=str)
 @pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
-def test_by_words_nothing_is_read_before_a_word_is_finished(options, rule):
+def test_by_words_nothing_is_read_before_a_word_is_finished(options, others):
     told_apart = pieces = 0
     cases = [(seed, 0.65, TOKENS) for seed in range(6)] + [(1, 0.6, PREFIXED)]
     for seed, theta, tokens in cases:
         model = small_talk(seed, **options)
-        for name, value in rule.items():
-            setattr(model, name, value)
-        without = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
-        model.words = PIECES
-        expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
+        without = [one_by_one(model, tokens, source, theta, 6, others) for source in SOURCES[:3]]
+        rule = replace(others, words=PIECES)
+        expected = [one_by_one(model, tokens, source, theta, 6, rule) for source in SOURCES[:3]]
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
         pieces += sum(event[0] == "write" and event[3] == 1 for events in expected for event in events)
         for how in ({}, {"recompute": True}):
-            system = grid_system(model, tokens, theta, max_target_tokens=6, **how)
+            system = grid_system(model, tokens, theta, max_target_tokens=6, rule=rule, **how)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that no word changes show nothing"
@@ -184,8 +183,7 @@ def test_by_words_nothing_is_read_before_a_word_is_finished(options, rule):
 
 def test_a_word_is_finished_even_where_theta_has_risen_to_1_meanwhile():
     model = always(small_talk(0), token=2, p_emit=0.6)
-    model.words = PIECES
-    stream = grid_system(model, TOKENS, 0.5, max_target_tokens=4).open(source_length=5)
+    stream = grid_system(model, TOKENS, 0.5, max_target_tokens=4, rule=EmitRule(words=PIECES)).open(source_length=5)
     stream.read([3, 4])
     assert isinstance(stream.step(), Read)
     assert isinstance(stream.step(), Write)
@@ -198,9 +196,8 @@ def test_a_word_is_finished_even_where_theta_has_risen_to_1_meanwhile():
 @pytest.mark.parametrize("k", [1, 3, 20])
 def test_with_theta_0_a_least_lag_is_wait_k(k):
     model = small_talk(1)
-    model.k_min = k
     model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[2].expand(len(hidden), 7)  # never the end
-    waited = delays(grid_system(model, TOKENS, 0.0, max_target_tokens=6), SOURCES)
+    waited = delays(grid_system(model, TOKENS, 0.0, max_target_tokens=6, rule=EmitRule(k_min=k)), SOURCES)
     assert waited == [[min(k + y, len(source)) for y in range(6)] for source in SOURCES]
 
 

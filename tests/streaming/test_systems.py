@@ -1,7 +1,6 @@
 """Systems by name: which model can be run as which, and with which setting."""
 
 import logging
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,7 @@ from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.policies import Confidence, Lsg, Theta, WaitK
 from duplexmt.streaming.systems import build_system
 
-from ..helpers import tiny_grid, tiny_prefix
+from ..helpers import tiny_grid, tiny_prefix, trained
 
 TOKENS = StreamTokens(end=0, seed=1)
 MODELS = {"grid": tiny_grid(), "waitk": tiny_prefix(3), "offline": tiny_prefix(), "multi": tiny_prefix("multi")}
@@ -23,7 +22,7 @@ ADAPTIVE = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 
 
 def build(held, name, setting, **limits):
-    loaded = SimpleNamespace(model=MODELS[held], tokens=TOKENS)
+    loaded = trained(MODELS[held], TOKENS)
     return build_system(
         loaded,
         name,

@@ -18,7 +18,7 @@ from duplexmt.training import probes as probes_module
 from duplexmt.training.loggers import close_loggers, log_model
 from duplexmt.training.probes import ProbeCallback, choose_probes, undisturbed, visible
 from duplexmt.training.run import build_trainer
-from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_backbone, tiny_tokenizer
+from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_backbone, tiny_tokenizer, trained
 from tests.wandb_runs import finished_run
 
 from .small_run import PLAIN, small_data, small_module, small_prefix_module, small_trainer
@@ -259,7 +259,8 @@ def test_stream_tokens_of_a_context_reach_the_probe():
     assert len(probe.context) == len(probe.source_tokens) == 1
     grids = [
         probes_module.sentence_grid(
-            spoken_grid(), tokens, tiny_tokenizer(), probe.source_tokens, probe.target_tokens, 0.1, context=context
+            *(trained(spoken_grid(), tokens), tiny_tokenizer(), probe.source_tokens, probe.target_tokens, 0.1),
+            context=context,
         )
         for context in (probe.context, ())
     ]

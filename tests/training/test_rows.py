@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from duplexmt.data.batch import collate
+from duplexmt.policy.knobs import PAPERS, EmitRule
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import drawn_points, stretches
@@ -25,18 +26,14 @@ def exact_module(**values):
 LOSSES = [("mask", "mask"), ("regret", "visits"), ("regret", "drawn_visits")]
 
 
-def in_words(module):
-    """Have a module decide by words; its tokens are characters."""
-    module.model.words = going_on(tiny_tokenizer(), len(tiny_tokenizer()), "en")
-    return module
+WORDS = EmitRule(words=going_on(tiny_tokenizer(), len(tiny_tokenizer()), "en"))  # whose tokens are characters
 
 
 @pytest.mark.parametrize("by_words", [False, True])
 @pytest.mark.parametrize(("emit_loss", "lm_cells"), LOSSES)
 def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, lm_cells, by_words):
     """The full grid by `forward` (padded exact attention), of which the drawn rows' cells alone are read."""
-    module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=3)
-    module = in_words(module) if by_words else module
+    module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=3, rule=WORDS if by_words else PAPERS)
     batch = collate(small_data(12).examples("train"))
     rows = module.planner.drawn(batch, 0)
     assert max(rows.stand_for.flatten().tolist()) > 2, "the test wants stretches of several rows"
@@ -67,7 +64,7 @@ def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, l
         grid = between(losses, 1e6), torch.tensor([X]), torch.tensor([Y])
         inner = torch.zeros(1, Y, dtype=torch.bool)
         if by_words:
-            inner[0, 1:] = module.model.words[batch.labels[b, 1:Y]]
+            inner[0, 1:] = WORDS.words[batch.labels[b, 1:Y]]
         ending = [next(end for end in range(y + 1, Y + 1) if end == Y or not inner[0, end]) for y in range(Y)]
         decided = torch.tensor([[not inner[0, y] and ending[y] <= end for y in range(Y)] for end in ends])
         mask = emit_mask(best_path(*grid, 0.1, inner), Y)[0]
@@ -114,8 +111,8 @@ def test_as_many_rows_as_there_are_train_as_all_rows(emit_loss, lm_cells, by_wor
     batch = collate(small_data(12).examples("train"))
     losses, gradients = [], []
     for rows in (None, int(batch.source_lengths.max())):
-        module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=rows)
-        module = in_words(module) if by_words else module
+        rule = WORDS if by_words else PAPERS
+        module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=rows, rule=rule)
         loss, area = module.losses(batch)
         total = loss.total(loss.lm_weights, loss.emit_weights)
         total.backward()
