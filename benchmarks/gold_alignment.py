@@ -31,6 +31,7 @@ from duplexmt.evaluation.translation import translate_pairs
 from duplexmt.metrics.latency import average_lagging_all
 from duplexmt.model_folder.artifact import ModelFolder
 from duplexmt.policy.guide import guide
+from duplexmt.policy.knobs import TARGET_TOKENS
 from duplexmt.policy.path import path_rows
 from duplexmt.streaming.systems import build_system
 
@@ -64,7 +65,7 @@ def measured(loaded: ModelFolder, theta: float, limit: int | None) -> dict[str, 
             "a model trained with data=builtin"
         )
     pairs: list[Any] = held_out_pairs(loaded, limit)
-    system = build_system(loaded, "grid", theta, max_target_tokens=64)
+    system = build_system(loaded, "grid", theta, max_target_tokens=TARGET_TOKENS)
     records = translate_pairs(system, list(map(texts, pairs)), loaded.tokenizer, loaded.sources)
     row = score(records, "zh", "en", source_rate=4.0).row
     result: dict[str, Any] = {

@@ -60,13 +60,14 @@ from benchmarks.live_clients import (
 from benchmarks.measuring import check_counts
 from benchmarks.serve_faults import Campaign, faults_of
 from duplexmt.data.builtin import builtin_corpus
+from duplexmt.policy.knobs import TARGET_TOKENS
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
 
 PARTS = ("load", "throughput", "overload", "churn", "faults")
 TOKENS_PER_SECOND = 5.0
 TEXTS = 4  # different ones; speakers share them
-MAX_TARGET_TOKENS, MAX_REPEATS = 64, 8  # as in conf/serve.yaml
+MAX_REPEATS = 8  # as in conf/serve.yaml
 AT_ONCE = 50  # connects
 TURNS = 3  # of the throughput
 AT_ONCE_SAID = 400  # characters of those who have said all at once
@@ -120,7 +121,7 @@ def bare_engine(reference: Reference, streams: int, theta: float, **guards: int)
 
 def same_sentences(reference: Reference, streams: int, texts: list[str]) -> float:
     """Events a second of the engine alone on the sentences of the texts, until the first stream has no more."""
-    guards = {"max_target_tokens": MAX_TARGET_TOKENS, "max_repeats": MAX_REPEATS}
+    guards = {"max_target_tokens": TARGET_TOKENS, "max_repeats": MAX_REPEATS}
     engine = bare_engine(reference, streams, reference.engine.theta, **guards)
     left = [iter(reference.sentences_of[texts[number % len(texts)]]) for number in range(streams)]
     whose: dict[int, int] = {}
@@ -412,7 +413,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server is left
     make, rows = Texts(asked.seed), dict[str, Any]()
-    reference = Reference(asked.model_folder, MAX_TARGET_TOKENS, MAX_REPEATS)
+    reference = Reference(asked.model_folder, TARGET_TOKENS, MAX_REPEATS)
     short = [make(60) for _ in range(8)]
     for text in short:
         reference(text)

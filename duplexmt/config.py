@@ -16,21 +16,17 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
-from .decoder.knobs import FROZEN, RECOMPUTE, check_anchor, check_lora, check_quantize
-from .grid.knobs import check_grid, check_rows_stand_alone
+from .decoder.knobs import FROZEN, RECOMPUTE, check_anchor, check_k, check_quantize, check_trained_k
+from .grid.knobs import rows_stand_alone
 from .policy.knobs import (
     ADAPTIVE_KNOBS,
     Adaptive,
-    check_certainty,
-    check_k_min,
-    check_lam,
-    check_rows,
     check_run_as,
     check_theta,
     check_words,
 )
 from .serving.settings import EngineOptions, Limits
-from .training.knobs import check_batch_tokens, check_losses, check_optimisation, check_precision, check_strategy
+from .training.knobs import PRECISIONS, ROUND, STRATEGIES
 
 
 @dataclass
@@ -41,6 +37,15 @@ class LoraConfig:
     alpha: int  # the adapters' outputs are scaled by alpha / rank
     dropout: float  # of their inputs
     target_modules: list[str]  # names of linear layers; [all-linear]: all there are
+
+    def __post_init__(self) -> None:
+        _check_limit("model.lora.rank", self.rank)
+        if self.alpha < 1:
+            raise ValueError(
+                f"model.lora.alpha={self.alpha}: must be at least 1 (the paper uses 128); what LoRA adds is multiplied "
+                "by alpha over rank, so 0 would leave the backbone as it is"
+            )
+        _check_share("model.lora.dropout", self.dropout)
 
 
 @dataclass
@@ -59,23 +64,21 @@ class ModelConfig:
     emit_hidden: int  # units of a hidden layer in the EMIT head; 0: the paper's linear one
 
     def __post_init__(self) -> None:
-        if self.adaptation not in ("full", "lora"):
-            raise ValueError(f"model.adaptation={self.adaptation!r}: must be 'full' or 'lora'")
+        _check_one_of("model.adaptation", self.adaptation, "full", "lora")
         if (self.backbone is None) == (self.architecture is None):
             raise ValueError(
                 "give exactly one of model.backbone (a pretrained model) and model.architecture (random weights); with "
                 "a backbone add model.architecture=null, or model=qwen2_5_0_5b, which does and trains LoRA"
             )
-        if self.adaptation == "lora":
-            check_lora(self.lora.rank, self.lora.alpha, self.lora.dropout)
-        if self.frozen not in FROZEN:
-            raise ValueError(f"model.frozen={self.frozen!r}: must be one of {', '.join(FROZEN)}")
+        _check_one_of("model.frozen", self.frozen, *FROZEN)
         if self.frozen != "auto" and self.adaptation != "lora":
             raise ValueError(
                 f"model.frozen={self.frozen} with model.adaptation={self.adaptation}: nothing is frozen; give "
                 "model.adaptation=lora"
             )
-        check_grid(self.attention, self.softmax, self.emit_hidden)
+        _check_one_of("model.attention", self.attention, "approximate", "exact")
+        _check_one_of("model.softmax", self.softmax, "joint", "separate")
+        _check_limit("model.emit_hidden", self.emit_hidden, least=0)
 
 
 @dataclass
@@ -86,14 +89,9 @@ class SystemConfig:
     k: Any  # waitk: source tokens read before the first is written; multi: trained at every k
 
     def __post_init__(self) -> None:
-        if self.name not in ("grid", "waitk", "offline"):
-            raise ValueError(f"system.name={self.name!r}: a model is trained as 'grid', 'waitk' or 'offline'")
-        whole = isinstance(self.k, int) and not isinstance(self.k, bool)
-        if self.name == "waitk" and self.k != "multi" and not (whole and self.k >= 1):
-            raise ValueError(
-                f"system.k={self.k}: wait-k writes once k source tokens are read, so k must be a whole number of at "
-                "least 1 (or 'multi': one model trained at every k)"
-            )
+        _check_one_of("system.name", self.name, "grid", "waitk", "offline")
+        if self.name == "waitk":
+            check_trained_k(self.k)
         if self.name != "waitk" and self.k is not None:
             raise ValueError(f"system.k={self.k}: only wait-k has a k; train one by system=waitk system.k={self.k}")
 
@@ -160,8 +158,7 @@ class DataConfig:
                 raise ValueError(
                     f"data.{name}={given}: data={self.corpus} does not read it; leave it out, or add {readers}"
                 )
-        if self.cleaning not in CLEANINGS:
-            raise ValueError(f"data.cleaning={self.cleaning!r}: must be one of {', '.join(CLEANINGS)}")
+        _check_one_of("data.cleaning", self.cleaning, *CLEANINGS)
         if self.corpus == "wmt21_zhen" and (self.root is None or self.tokenizer is None):
             raise ValueError(
                 "data=wmt21_zhen needs data.root=FOLDER of its raw files, and data.tokenizer to count with"
@@ -198,9 +195,18 @@ class DataConfig:
                 f"data.max_tokens={self.max_tokens}; lower the one, or raise the other"
             )
         _check_limit("data.batch_cells", self.batch_cells, null="batch_size pairs")
-        check_batch_tokens(self.batch_tokens, self.batch_cells)
-        if self.segmentation not in ("tokens", "characters"):
-            raise ValueError(f"data.segmentation={self.segmentation!r}: must be 'tokens' or 'characters'")
+        tokens, least = self.batch_tokens, 2 * ROUND
+        if tokens not in ("auto", None) and (type(tokens) is not int or tokens < least or tokens % ROUND):
+            raise ValueError(
+                f"data.batch_tokens={tokens}: must be a multiple of {ROUND}, at least {least}, such as 8192, or auto, "
+                "or null for data.batch_size pairs"
+            )
+        if tokens not in ("auto", None) and self.batch_cells is not None:
+            raise ValueError(
+                f"data.batch_tokens={tokens} with data.batch_cells={self.batch_cells}: a batch has one size; give one "
+                "of them, and null for the other"
+            )
+        _check_one_of("data.segmentation", self.segmentation, "tokens", "characters")
         if self.context_tokens < 0 or not self.context_separator:
             raise ValueError(
                 f"data.context_tokens={self.context_tokens}, data.context_separator={self.context_separator!r}: "
@@ -227,11 +233,10 @@ class PolicyConfig:
     max_target_tokens: int  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
-        check_lam(self.lam)
+        _check_at_least_0("policy.lam", self.lam, "the paper uses 0.1")
         if self.certainty is not None:
-            check_certainty(self.certainty)
-        if self.k_min is not None:
-            check_k_min(self.k_min)
+            _check_at_least_0("policy.certainty", self.certainty, "0: p(EMIT) alone, as in the paper")
+        _check_limit("policy.k_min", self.k_min, least=0, null="the model folder's")
         if not self.thetas:
             raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
         for theta in self.thetas:
@@ -273,28 +278,28 @@ class TrainingConfig:
     max_shard_size: str | None = None  # of a file of the model folder's weights, such as 40MB; null: one file
 
     def __post_init__(self) -> None:
-        check_rows(self.rows)
-        check_losses(self.emit_loss, self.lm_cells)
-        check_optimisation(
-            learning_rate=self.learning_rate,
-            emit_learning_rate=self.emit_learning_rate,
-            warmup_steps=self.warmup_steps,
-            schedule=self.schedule,
-            optimizer=self.optimizer,
-            dropout=self.dropout,
-        )
+        if self.rows is not None and self.rows < 2:
+            raise ValueError(
+                f"training.rows={self.rows}: must be a whole number of at least 2 (the last row and one more: without "
+                "a choice between rows there is no policy to learn), or null for all rows"
+            )
+        _check_one_of("training.emit_loss", self.emit_loss, "mask", "regret")
+        _check_one_of("training.lm_cells", self.lm_cells, "mask", "visits", "drawn_visits")
+        _check_one_of("training.schedule", self.schedule, "constant", "linear")
+        _check_one_of("training.optimizer", self.optimizer, "adam", "muon")
+        _check_positive("training.learning_rate", self.learning_rate)
+        if self.emit_learning_rate is not None:
+            _check_positive("training.emit_learning_rate", self.emit_learning_rate)
+        _check_limit("training.warmup_steps", self.warmup_steps, least=0)
+        _check_share("training.dropout", self.dropout)
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(
                 f"training.betas={self.betas}: Adam needs two numbers of at least 0 and below 1, such as [0.9, 0.999]"
             )
-        if not 0 < self.emit_weight < float("inf"):
-            raise ValueError(
-                f"training.emit_weight={self.emit_weight}: must be a finite number above 0 (the paper uses 1)"
-            )
+        _check_positive("training.emit_weight", self.emit_weight)
         if self.compile not in ("auto", True, False):
             raise ValueError(f"training.compile={self.compile!r}: must be auto, true or false")
-        if self.recompute not in RECOMPUTE:
-            raise ValueError(f"training.recompute={self.recompute!r}: must be one of {', '.join(RECOMPUTE)}")
+        _check_one_of("training.recompute", self.recompute, *RECOMPUTE)
         if self.max_shard_size is not None and not re.fullmatch(r"[1-9][0-9]*(KB|MB|GB)", self.max_shard_size):
             raise ValueError(
                 f"training.max_shard_size={self.max_shard_size!r}: must be a whole number of KB, MB or GB, such as "
@@ -326,8 +331,17 @@ class TrainerConfig:
     num_sanity_val_steps: int  # batches of a validation before the first step
 
     def __post_init__(self) -> None:
-        check_strategy(self.strategy, self.precision)
-        check_precision(self.precision)
+        _check_one_of("trainer.strategy", self.strategy, *STRATEGIES)
+        if self.strategy == "fsdp" and self.precision == "16-mixed":
+            raise ValueError(
+                "trainer.strategy=fsdp with trainer.precision=16-mixed: each process would scale its gradients by "
+                "itself; give trainer.precision=bf16-mixed, or 32"
+            )
+        if self.precision not in PRECISIONS:
+            raise ValueError(
+                f"trainer.precision={self.precision!r}: trained weights stay in float32; must be one of "
+                + ", ".join(PRECISIONS)
+            )
         if self.log_every_n_steps < 1:
             raise ValueError(
                 f"trainer.log_every_n_steps={self.log_every_n_steps}: must be at least 1; to log rarely give a large "
@@ -443,8 +457,14 @@ class TrainSettings:
                 "training.optimizer=muon with trainer.strategy=fsdp: its steps take whole matrices, and each process "
                 "has a share of them; give training.optimizer=adam, or trainer.strategy=ddp"
             )
-        if self.training.rows is not None:
-            check_rows_stand_alone(self.model.attention, self.model.input_attends_output, self.model.softmax)
+        names = ("attention", "input_attends_output", "softmax")
+        kind = {name: getattr(self.model, name) for name in names}
+        if self.training.rows is not None and not rows_stand_alone(**kind):
+            shown = ", ".join(f"model.{name}={value}" for name, value in kind.items())
+            raise ValueError(
+                f"rows of a grid with {shown} read each other, so all must be computed: give training.rows=null, or "
+                "model.attention=exact model.input_attends_output=false model.softmax=joint"
+            )
         check_anchor(self.model.anchor, naive=self.system.name == "grid")
         _check_limit("demonstrate", self.demonstrate, least=0)
 
@@ -498,13 +518,12 @@ class EvaluateSettings:
     logger: LoggerConfig
 
     def __post_init__(self) -> None:
-        if self.split not in ("test", "validation"):
-            raise ValueError(f"split={self.split!r}: must be 'test' or 'validation'")
+        _check_one_of("split", self.split, "test", "validation")
         _check_limit("limit", self.limit, null="all sentences")
-        for name, values in (("k", self.ks), ("agreement", self.agreement)):
-            for value in values:
-                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                    raise ValueError(f"{name}={value}: must be a whole number of at least 1")
+        for k in self.ks:
+            check_k(k, "k")
+        for n in self.agreement:
+            _check_limit("agreement", n)
         for name, check in ADAPTIVE_KNOBS.items():
             if getattr(self, name) == []:
                 raise ValueError(f"{name}=[]: give at least one value, or {name}=null to leave {name} out")
@@ -512,8 +531,7 @@ class EvaluateSettings:
                 check(value)
         if self.target_al is not None and not 0 < self.target_al < float("inf"):
             raise ValueError(f"target_al={self.target_al}: the wanted latency must be above 0 (in model tokens)")
-        if not 0 < self.source_rate < float("inf"):
-            raise ValueError(f"source_rate={self.source_rate}: must be above 0 characters or words a second")
+        _check_positive("source_rate", self.source_rate)
         if not self.model_folders:
             raise ValueError("model_folder=[]: give the folder of a trained model, or several")
         check_quantize(self.quantize)
@@ -686,6 +704,21 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _check_one_of(setting: str, value: str, *choices: str) -> None:
+    if value not in choices:
+        raise ValueError(f"{setting}={value!r}: must be one of {', '.join(choices)}")
+
+
+def _check_share(setting: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{setting}={value}: must be a share, at least 0 and below 1")
+
+
+def _check_at_least_0(setting: str, value: float, why: str) -> None:
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{setting}={value}: must be a finite number of at least 0 ({why})")
 
 
 def _check_positive(setting: str, value: float) -> None:

@@ -37,6 +37,7 @@ from duplexmt.config import (
     register_schemas,
     settings,
 )
+from duplexmt.policy.knobs import TARGET_TOKENS
 
 CONF = Path(__file__).parents[1] / "conf"
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "experiment")
@@ -398,17 +399,19 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("translate", ["max_target_tokens=0"], r"^max_target_tokens=0: must be at least 1"),
         ("translate", ["max_repeats=1"], r"^max_repeats=1: must be at least 2, or null for no guard"),
         ("translate", ["pause=0"], r"^pause=0.0: must be a number of seconds above 0"),
-        ("train", ["data.segmentation=words"], r"data\.segmentation='words': must be 'tokens' or 'characters'"),
+        ("train", ["data.segmentation=words"], r"data\.segmentation='words': must be one of tokens, characters"),
         ("train", ["model.backbone=folder"], r"exactly one of model\.backbone .* and model\.architecture"),
         ("train", ["model.backbone=folder", "model.architecture=null"], r"model\.backbone=folder .*data\.tokenizer=f"),
-        ("train", ["model.adaptation=prefix"], r"model\.adaptation='prefix': must be 'full' or 'lora'"),
-        ("train", ["system.name=simul"], r"system\.name='simul': .* 'grid', 'waitk' or 'offline'"),
+        ("train", ["model.adaptation=prefix"], r"model\.adaptation='prefix': must be one of full, lora"),
+        ("train", ["system.name=simul"], r"system\.name='simul': must be one of grid, waitk, offline"),
         ("train", ["system=waitk", "system.k=0"], r"system\.k=0: .*at least 1"),
         ("train", ["system=waitk", "system.k=all"], r"system\.k=all: .*or 'multi': one model trained at every k"),
         ("train", ["system.k=3"], r"system\.k=3: only wait-k has a k; train one by system=waitk system\.k=3"),
         ("train", ["system=waitk", "training.rows=4"], r"training\.rows=4: system=waitk has no rows"),
-        ("train", ["trainer.strategy=ddp_spawn"], r"trainer\.strategy=ddp_spawn: must be one of auto, ddp"),
-        ("train", ["trainer.strategy=deepspeed_stage_3"], r"strategy=deepspeed_stage_3: must be one of auto, ddp"),
+        *(
+            ("train", [f"trainer.strategy={name}"], rf"strategy='{name}': must be one of auto, ddp, fsdp, deepspeed")
+            for name in ("ddp_spawn", "ddp_notebook", "fsdp_cpu_offload", "deepspeed_stage_3")
+        ),
         (
             "train",
             ["trainer.strategy=fsdp", "trainer.precision=16-mixed"],
@@ -457,19 +460,26 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ),
         ("train", ["data=pairs", "data.path=a", "data.copies=1.5"], r"data\.copies=1\.5: must be a share of the train"),
         ("train", ["data=pairs", "data.path=a", "data.joined_tokens=33"], r"joined_tokens=33: .*data\.max_tokens=32"),
-        ("train", ["training.dropout=1.5"], r"training\.dropout=1\.5: .* at least 0 and below 1"),
+        ("train", ["training.dropout=1.5"], r"training\.dropout=1\.5: must be a share, at least 0 and below 1"),
         ("train", ["training.rows=4"], r"model\.attention=approximate, .* give training\.rows=null, or model\.att"),
         ("train", ["model.anchor=foo"], r"model\.anchor='foo': must be 'source_length' or a position"),
         ("train", ["system=offline", "model.anchor=visible_length"], r"model\.anchor='visible_length': must be 's"),
-        ("train", ["model.emit_hidden=-3"], r"model\.emit_hidden=-3: a number of units"),
-        ("train", ["model.adaptation=lora", "model.lora.rank=0"], r"model\.lora\.rank=0: must be at least 1"),
-        ("train", ["trainer.precision=fp8"], r"trainer\.precision='fp8': .* must be one of auto, 32, 16-mixed"),
+        ("train", ["model.emit_hidden=-3"], r"model\.emit_hidden=-3: must be at least 0"),
+        ("train", ["model.lora.alpha=0"], r"model\.lora\.alpha=0: must be at least 1 .* would leave the backbone as"),
+        *(
+            (
+                "train",
+                [f"trainer.precision={name}"],
+                rf"precision='{name}': .*stay in float32; must be one of auto",
+            )
+            for name in ("fp8", "bf16-true", "64-true")
+        ),
         ("train", ["data=wmt21_zhen", "data.root=r", "data.cleaning=strickt"], r"data\.cleaning='strickt': must be o"),
         ("train", ["training.betas=[0.9,1.5]"], r"training\.betas=\[0\.9, 1\.5\]: .*below 1"),
-        ("evaluate", ["split=train"], "split='train': must be 'test' or 'validation'"),
+        ("evaluate", ["split=train"], "split='train': must be one of test, validation"),
         ("train", ["policy.theta=recorded"], r"policy\.theta=recorded: a model that is still to be trained"),
-        ("evaluate", ["k=[3,x]"], "k=x: must be a whole number"),
-        ("evaluate", ["agreement=[0]"], "agreement=0: must be a whole number of at least 1"),
+        ("evaluate", ["k=[3,x]"], "k=x: .*must be a whole number of at least 1$"),
+        ("evaluate", ["agreement=[0]"], "agreement=0: must be at least 1"),
         ("evaluate", ["confidence=[0.3,nan]"], "confidence=nan: ρ.* between 0 and 1"),
         ("evaluate", ["lsg=[0]"], "lsg=0: δ.* finite number above 0"),
         ("evaluate", ["hold=[1.5]"], r"hold=1\.5: n.* whole number"),
@@ -477,7 +487,7 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("evaluate", ["adaptive.k_max=0"], r"adaptive\.k_max=0: .*k_max at least k_min"),
         ("evaluate", ["adaptive.divergence=kl"], r"adaptive\.divergence='kl': must be one of paper, code"),
         ("evaluate", ["target_al=0"], r"target_al=0\.0: the wanted latency must be above 0"),
-        ("evaluate", ["source_rate=0"], r"source_rate=0\.0: must be above 0"),
+        ("evaluate", ["source_rate=0"], r"source_rate=0\.0: must be a finite number above 0"),
         ("evaluate", ["model_folder=[]"], r"model_folder=\[\]: give the folder"),
         ("evaluate", ["quality.resamples=10"], r"quality\.resamples=10: must be at least 100"),
         ("train", ["policy.lam=???"], r"no value for policy\.lam: give it as policy\.lam="),
@@ -495,9 +505,15 @@ def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point
         ("at least 1", "train data.joined_tokens=0 data.batch_size=0 data.batch_cells=0 data.validation_size=0"),
         ("at least 1", "train trainer.accumulate_grad_batches=0 trainer.check_val_every_n_epoch=0"),
         ("at least 1", "train trainer.log_every_n_steps=0"),
+        ("at least 1", "train model.lora.rank=0 model.lora.alpha=0"),
+        ("a share", "train model.lora.dropout=1.0 model.lora.dropout=-0.1 training.dropout=1.0 training.dropout=nan"),
+        ("at least 0", "train policy.lam=-0.1 policy.lam=nan policy.lam=inf policy.certainty=-1 policy.certainty=inf"),
+        ("at least 0", "evaluate policy.k_min=-1 policy.certainty=nan"),
+        ("at least 2", "train training.rows=1 training.rows=0 training.rows=-3"),
         ("at least 1", "evaluate policy.max_target_tokens=0 limit=0 quality.batch_size=0"),
         ("at least 0", "train probes.count=-1 training.seed=-1 training.warmup_steps=-5"),
         ("at least 0", "train trainer.gradient_clip_val=-1"),
+        ("above 0", "train training.learning_rate=0.0 training.emit_learning_rate=inf"),
         ("above 0", "train training.learning_rate=-1 training.emit_weight=0 training.emit_learning_rate=0"),
         ("one of", "train training.emit_loss=regrett training.lm_cells=vists training.schedule=lineer"),
         ("one of", "train training.optimizer=mun model.attention=exactt model.softmax=join model.frozen=int2"),
@@ -892,3 +908,9 @@ def test_only_the_first_process_of_torchrun_has_a_folder_named_by_the_time(monke
 def test_sizes_of_packed_lists_that_cannot_be_are_refused(override, message):
     with pytest.raises(ValueError, match=message):
         checked("train", *override.split())
+
+
+def test_a_translation_is_cut_off_at_the_same_length_by_every_program_and_in_python():
+    lengths = [checked("evaluate").policy.max_target_tokens, checked("train").policy.max_target_tokens]
+    lengths += [checked("translate").max_target_tokens, checked("serve").engine.max_target_tokens]
+    assert lengths == [TARGET_TOKENS] * 4

@@ -12,7 +12,6 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from .knobs import check_lora
 from .model import check_decoder, check_rotary
 
 ALL = "all-linear"  # as PEFT calls them
@@ -153,11 +152,10 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
         target_modules: names of linear layers inside the decoder's; `all-linear` alone for all there are.
 
     Raises:
-        ValueError: for a rank or alpha below 1, a dropout that is no share, or a module name that matches nothing.
+        ValueError: for a module name that matches nothing.
     """
     from peft import LoraConfig, get_peft_model
 
-    check_lora(rank, alpha, dropout)
     layers = model.get_decoder().layers.named_modules()
     there = list(dict.fromkeys(name.split(".")[-1] for name, part in layers if isinstance(part, nn.Linear)))
     if unknown := [] if list(target_modules) == [ALL] else [name for name in target_modules if name not in there]:

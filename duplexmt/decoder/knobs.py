@@ -34,26 +34,17 @@ def check_quantize(value: str | None) -> None:
         raise ValueError(f"quantize={value}: must be 'int8' or {BFLOAT16!r}, or null for weights as they are")
 
 
-def check_lora(rank: int, alpha: int, dropout: float) -> None:
-    """Raise ValueError for a number of LoRA's out of its range."""
-    if rank < 1:
-        raise ValueError(f"model.lora.rank={rank}: must be at least 1 (the paper uses 64)")
-    if alpha < 1:
-        raise ValueError(
-            f"model.lora.alpha={alpha}: must be at least 1 (the paper uses 128); what LoRA adds is multiplied by alpha "
-            "over rank, so 0 would leave the backbone as it is"
-        )
-    if not 0 <= dropout < 1:
-        raise ValueError(f"model.lora.dropout={dropout}: must be at least 0 and below 1 (the paper uses 0)")
-
-
 def check_k(k: Any, setting: str = "system.k") -> int:
     """Return `k` if it is a whole number of at least 1, else raise `ValueError`."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"{setting}={k!r}: wait-k writes once k source tokens are read: k must be a whole number ≥ 1")
+        multi = f" (or {MULTI_PATH!r}: one model trained at every k)" if setting == "system.k" else ""
+        raise ValueError(
+            f"{setting}={k}: wait-k writes once k source tokens are read: k must be a whole number of at least 1{multi}"
+        )
     return k
 
 
-def check_trained_k(k: Any) -> int | str:
-    """Return the k a model is to be trained with: that of one schedule, or `multi`; else raise `ValueError`."""
-    return MULTI_PATH if k == MULTI_PATH else check_k(k)
+def check_trained_k(k: Any) -> None:
+    """Raise `ValueError` for a k to be trained with that is neither one schedule's nor `multi`."""
+    if k != MULTI_PATH:
+        check_k(k)

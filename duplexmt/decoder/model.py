@@ -12,7 +12,6 @@ from ..kernels.products import matrix_products
 from .attention import NAME, Packed, PackedAttention, register
 from .blocks import KNOWN, Blocks, patch, repeated
 from .heads import TwoHeads
-from .knobs import check_anchor, check_trained_k
 from .layout import Layout
 
 STATIC_ROPE_TYPES = ("default", "linear", "yarn", "llama3")  # frequencies that do not change with the length seen
@@ -39,7 +38,7 @@ class DecoderModel(TwoHeads):
         alignment_heads: layer and head of those that align best, where somebody has found out (AlignAtt).
 
     Raises:
-        ValueError: for k < 1, an unknown anchor, or a backbone that does not compute what the rule of `layout` asks.
+        ValueError: for a backbone that does not compute what the rule of `layout` asks.
     """
 
     attention, input_attends_output, softmax = "exact", False, "joint"  # of the grid it is, with an EMIT head
@@ -54,8 +53,7 @@ class DecoderModel(TwoHeads):
         fast: bool = True,
     ) -> None:
         super().__init__(backbone, emit_hidden)
-        self.k = None if k is None else check_trained_k(k)
-        self.anchor = check_anchor(anchor, naive=self.rows)
+        self.k, self.anchor = k, anchor
         self.alignment_heads: list[list[int]] | None = None
         self.blocks = Blocks()
         check_decoder(self.causal_lm.config)

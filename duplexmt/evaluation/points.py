@@ -13,13 +13,11 @@ from ..decoder.schedules import own_delays
 from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.hub import model_at
 from ..model_folder.manifest import read_manifest
-from ..policy.knobs import Adaptive, can_run, recorded_theta, trained_by
+from ..policy.knobs import TARGET_TOKENS, Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
 from ..streaming.systems import asks_length, build_system
 from .decoding import DECODING, TOLD, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
-
-USUAL_TARGET_TOKENS = 64  # of conf/policy/default.yaml; another guard is named where points differ in it
 
 
 def matching_folders(names: Iterable[str]) -> list[Path]:
@@ -194,7 +192,7 @@ def point_of(
     quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
     what = [test.digest, max_target_tokens, *quantized]
     told: dict[str, Any] = {}
-    if max_target_tokens != USUAL_TARGET_TOKENS:
+    if max_target_tokens != TARGET_TOKENS:  # another guard is named where points differ in it
         told["max_target_tokens"] = max_target_tokens
     model: Any = loaded.model
     if asks_length(system, model.anchor, model.k):

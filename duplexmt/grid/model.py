@@ -10,14 +10,14 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from ..decoder.blocks import KNOWN, Blocks, Rotation, join, rotation
 from ..decoder.heads import TwoHeads
-from ..decoder.knobs import VISIBLE_LENGTH, check_anchor
+from ..decoder.knobs import VISIBLE_LENGTH
 from ..decoder.model import DecoderModel, check_decoder
 from ..decoder.rope import target_positions
 from ..kernels.norm import rms_norm
 from ..kernels.products import matrix_products
 from .attention import approximate_attention, exact_attention
 from .cells import Cells
-from .knobs import check_grid, rows_stand_alone
+from .knobs import rows_stand_alone
 
 PAPER: dict[str, Any] = {"attention": "approximate", "input_attends_output": True, "softmax": "joint"}
 Sizes = tuple[int, int]  # of the source stream and of the target stream, in a list of both
@@ -51,12 +51,11 @@ class GridModel(TwoHeads):
         anchor: str | int = "source_length",
         emit_hidden: int = 0,
     ) -> None:
-        check_grid(attention, softmax, emit_hidden)
         super().__init__(backbone, emit_hidden)
         self.attention = attention
         self.input_attends_output = input_attends_output
         self.softmax = softmax
-        self.anchor = check_anchor(anchor, naive=True)
+        self.anchor = anchor
         self.window = check_backbone(self.causal_lm.config)
         self.recomputed = "nothing"
         self.blocks = Blocks()
@@ -210,9 +209,7 @@ def build_grid(backbone: nn.Module, **options: Any) -> "GridModel | DecoderModel
     kind = {name: options.get(name, default) for name, default in PAPER.items()}
     if not rows_stand_alone(**kind):
         return GridModel(backbone, **options)
-    others = {"emit_hidden": 0} | {name: value for name, value in options.items() if name not in kind}
-    check_grid(kind["attention"], kind["softmax"], others["emit_hidden"])
-    return DecoderModel(backbone, **others)
+    return DecoderModel(backbone, **{"emit_hidden": 0} | {n: value for n, value in options.items() if n not in kind})
 
 
 def check_backbone(config: Any) -> int | None:

@@ -33,7 +33,7 @@ from .. import __version__
 from ..corpus.box import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..decoder.backbone import backbone_config, pretrained_backbone
-from ..decoder.knobs import BFLOAT16, MULTI_PATH
+from ..decoder.knobs import BFLOAT16, MULTI_PATH, check_anchor
 from ..decoder.model import DecoderModel
 from ..decoder.quantised import dequantise, frozen_as, quantise
 from ..grid.knobs import rows_stand_alone
@@ -251,7 +251,7 @@ def load_model_folder(
                 f"anchor={anchor}: the model in {str(folder)!r} was trained with anchor {trained}, and its positions "
                 "would not be those it knows; leave anchor out, or set any_anchor=true to try"
             )
-        options["anchor"] = anchor
+        options["anchor"] = check_anchor(anchor, naive=info["system"] == "grid")
     disable_progress_bar()
     tokenizer = load_tokenizer(str(folder))
     if info["adaptation"] == "lora":

@@ -1,4 +1,4 @@
-"""The numbers of a policy and their rules: λ and rows (training), θ and its rivals' knobs (decoding); no torch."""
+"""The numbers of decoding and their rules: θ, what goes with it, and its rivals' knobs; no torch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 from ..decoder.knobs import MULTI_PATH
 from ..metrics.units import text_unit
 
+TARGET_TOKENS = 64  # at which a translation is cut off where nothing else is said, as in conf/
 DIVERGENCES = ("paper", "code")
 SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k trained at every k
     "grid": ("grid",),
@@ -65,8 +66,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_whole(value: Any, least: int = 0) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def check_confidence(rho: Any) -> float:
@@ -118,38 +119,11 @@ def check_run_as(name: str | None, setting: Any) -> None:
         ADAPTIVE_KNOBS[name](setting)
 
 
-def check_lam(lam: float) -> float:
-    """Return λ if it is a finite number ≥ 0, else raise `ValueError`."""
-    if not 0.0 <= lam < float("inf"):
-        raise ValueError(f"policy.lam={lam}: λ must be a finite number of at least 0 (the paper uses 0.1)")
-    return lam
-
-
 def check_theta(theta: Any, setting: str = "policy.theta") -> float:
     """Return θ if it is a number in [0, 1], else raise `ValueError` that names the setting it was given by."""
-    if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 <= theta <= 1:
+    if not _is_number(theta) or not 0 <= theta <= 1:
         raise ValueError(f"{setting}={theta}: the EMIT threshold must be a number between 0 and 1")
     return theta
-
-
-def check_certainty(weight: Any) -> float:
-    """Return the weight of the next token's certainty if it is a finite number ≥ 0, else raise `ValueError`."""
-    if not _is_number(weight) or not 0 <= weight < float("inf"):
-        raise ValueError(
-            f"policy.certainty={weight}: the weight of the next token's certainty beside p(EMIT) must be a finite "
-            "number of at least 0 (0: p(EMIT) alone, as in the paper)"
-        )
-    return weight
-
-
-def check_k_min(k: Any) -> int:
-    """Return the lag below which a grid reads if it is a whole number ≥ 0, else raise `ValueError`."""
-    if not _is_whole(k):
-        raise ValueError(
-            f"policy.k_min={k}: the source tokens that must be read beyond as many as are written must be a whole "
-            "number of at least 0 (0: p(EMIT) alone decides, as in the paper)"
-        )
-    return k
 
 
 def check_words(language: str) -> None:
@@ -159,20 +133,6 @@ def check_words(language: str) -> None:
             f"policy.words=true: no spaces part the words of {language!r}, so that no token says where one ends; leave "
             "it out, and each token has a decision of its own"
         )
-
-
-def check_rows(rows: int | None) -> int | None:
-    """Return the rows to compute of a pair if they are a whole number of at least 2, or None for all.
-
-    Raises:
-        ValueError: for anything else.
-    """
-    if rows is not None and not _is_whole(rows, least=2):
-        raise ValueError(
-            f"training.rows={rows}: must be a whole number of at least 2 (the last row and one more: without a choice "
-            "between rows there is no policy to learn), or null for all rows"
-        )
-    return rows
 
 
 def recorded_theta(info: Mapping[str, Any]) -> float:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from ..common.files import write_whole
 
+from ..policy.knobs import TARGET_TOKENS
+
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Of the command."""
@@ -31,7 +33,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--pairs", type=Path, help="file of pairs for the examples, where there is no evaluation")
     parser.add_argument("--examples", type=int, default=3, help="best, worst and random ones (default 3 each)")
-    parser.add_argument("--max-target-tokens", type=int, help="default: the evaluation's, else 64")
+    parser.add_argument("--max-target-tokens", type=int, help=f"default: the evaluation's, else {TARGET_TOKENS}")
     parser.add_argument("--device", default="auto", help="cpu, cuda, …; auto (default): a GPU where there is one")
     return parser.parse_args(given)
 

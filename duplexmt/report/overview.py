@@ -13,13 +13,12 @@ from ..corpus.evaluation_files import clean_source
 from ..decoder.schedules import shown_delay
 from ..drawing.training_figure import read_run_curves
 from ..evaluation.decoding import DECODING, Setting, model_digest
-from ..evaluation.points import USUAL_TARGET_TOKENS
 from ..evaluation.results import evaluations_in
 from ..evaluation.scoring import run_of
 from ..evaluation.translation import Record, translate_pairs
 from ..model_folder.artifact import ModelFolder, corpus_name, load_model_folder
 from ..model_folder.manifest import MANIFEST, read_manifest
-from ..policy.knobs import PAPERS, recorded_theta
+from ..policy.knobs import PAPERS, TARGET_TOKENS, recorded_theta
 from ..streaming.systems import build_system
 from .evaluated import Evaluated, holds_evaluations, model_of, point_for_examples, read_evaluation
 from .examples import Example, examples
@@ -117,7 +116,7 @@ def gather(
     point = point_for_examples(evaluated, own, notes)
     rule = point.point.options if point is not None and point.point.model == own else {}
     if max_target_tokens is None:
-        max_target_tokens = rule.get("max_target_tokens", USUAL_TARGET_TOKENS)
+        max_target_tokens = rule.get("max_target_tokens", TARGET_TOKENS)
     loaded = None
     if model_folder is not None and info is not None and (info["system"] == "grid" or point is None):
         loaded = load_model_folder(model_folder, device)

@@ -13,7 +13,7 @@ from ..analysis.sentence_grid import sentence_grid
 from ..data.tokenizer import token_ids
 from ..metrics.latency import sentence_latency
 from ..model_folder.artifact import ModelFolder
-from ..policy.knobs import recorded_theta
+from ..policy.knobs import TARGET_TOKENS, recorded_theta
 from ..streaming.events import End, Event, Read, Write
 from ..streaming.systems import build_system
 from .viewer import Viewer, ViewerSentence, Visit, Way
@@ -28,7 +28,7 @@ def viewer_of(
     pairs: Sequence[tuple[str, str, str]],
     *,
     thetas: Sequence[float] = THETAS,
-    max_target_tokens: int = 64,
+    max_target_tokens: int = TARGET_TOKENS,
 ) -> Viewer:
     """Translations and grids of sentence pairs at all thresholds, with a progress bar.
 

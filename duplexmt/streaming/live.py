@@ -15,7 +15,6 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from ..policy.knobs import check_theta
 from .engine import Engine
 from .events import End, Event, Read, Replaced, Write
 from .live_text import LineEnd, LiveText, Part, SentenceBegin, SentenceEnd, Settled, TextEnd
@@ -112,7 +111,7 @@ class LiveDriver:
             raise ValueError(f"max_sentence_tokens={text.limit}: must lie between 1 and {room}")
         if source_length is not None:
             source_length = min(source_length, text.limit)
-        return LiveTranslator(self, text, self.engine.theta if theta is None else check_theta(theta), source_length)
+        return LiveTranslator(self, text, self.engine.theta if theta is None else theta, source_length)
 
     @property
     def goes_on(self) -> bool:
@@ -246,7 +245,7 @@ class LiveTranslator:
 
     @theta.setter
     def theta(self, theta: float | None) -> None:
-        self._theta = theta if theta is None else check_theta(theta)
+        self._theta = theta
         if self.stream is not None:
             self.stream.theta = theta
         self._want_stream()

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
-from ..decoder.knobs import check_k
 from ..policy.knobs import PAPERS, Adaptive, EmitRule, check_confidence, check_lsg
 from .stream import Move, Stream
 
@@ -128,8 +127,8 @@ class WaitK(Policy[int | None]):
 
     @staticmethod
     def check_setting(k: Any, /) -> Any:
-        """A whole number of at least 1, or None."""
-        return None if k is None else check_k(k, "k")
+        """A whole number of at least 1 (`check_k`), or None."""
+        return k
 
     def run(self, stream: Stream) -> Moves:
         """Predict, then write or read."""

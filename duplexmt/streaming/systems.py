@@ -86,8 +86,6 @@ def build_system(
     if model.anchor == "source_length" and not limits.get("told_length"):
         limits.setdefault("typical_source_length", loaded.typical_source_length)
     if name == "grid":
-        if isinstance(setting, bool) or not isinstance(setting, int | float):
-            raise ValueError(f"θ={setting!r}: the grid system needs its EMIT threshold, a number between 0 and 1")
         return Engine(model, loaded.tokens, policy=Theta(loaded.rule), theta=setting, **limits)
     if name in ("confidence", "lsg"):
         if adaptive is None:

@@ -17,7 +17,6 @@ from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..kernels.triton_use import refuse
 from ..policy.knobs import PAPERS, EmitRule
-from .knobs import check_optimisation
 from .optimizers import may_skip, optimizer_of
 from .sharded import ShardedStrategy
 
@@ -94,9 +93,6 @@ class TranslationModule(L.LightningModule):
         seed: of dropout.
         dropout: share of what embedding, attention and MLP add to the residual stream that a training step zeroes.
         rule: a grid decides by.
-
-    Raises:
-        ValueError: for a setting out of range.
     """
 
     def __init__(
@@ -115,14 +111,6 @@ class TranslationModule(L.LightningModule):
         rule: EmitRule = PAPERS,
     ) -> None:
         super().__init__()
-        check_optimisation(
-            learning_rate=learning_rate,
-            emit_learning_rate=emit_learning_rate,
-            warmup_steps=warmup_steps,
-            schedule=schedule,
-            optimizer=optimizer,
-            dropout=dropout,
-        )
         self.model, self.tokens, self.rule = model, tokens, rule
         self.frozen = checksums(weight for weight in self.parameters() if not weight.requires_grad)
         drop_residuals(model.decoder, dropout)

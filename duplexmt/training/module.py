@@ -9,15 +9,12 @@ from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..decoder.heads import EMIT
 from ..decoder.model import DecoderModel
-from ..grid.knobs import check_rows_stand_alone
 from ..grid.model import GridModel
 from ..policy.calibration import BINS, calibration_error, calibration_sums
 from ..policy.guide import Guided, cell_weights, guide
-from ..policy.knobs import check_lam, check_rows
 from ..policy.losses import GridLoss, grid_loss
 from ..policy.plan import GridPlanner, Plan, RowPlanner
 from .base import TranslationModule
-from .knobs import check_losses
 from .throughput import DRAWN_CELLS, cells_of, step_flops
 
 
@@ -51,13 +48,9 @@ class GridTranslation(TranslationModule):
         **optimisation: Any,
     ) -> None:
         super().__init__(model, tokens, **optimisation)
-        check_losses(emit_loss, lm_cells)
         self.visits, self.words_drawn = lm_cells != "mask", lm_cells == "drawn_visits"
-        self.rows = check_rows(rows)
-        if rows is not None:
-            check_rows_stand_alone(model.attention, model.input_attends_output, model.softmax)
-            assert isinstance(model, DecoderModel), "the oracle computes all rows"
-        self.lam, self.regret, self.emit_weight = check_lam(lam), emit_loss == "regret", emit_weight
+        assert rows is None or isinstance(model, DecoderModel), "rows that read each other are all computed"
+        self.rows, self.lam, self.regret, self.emit_weight = rows, lam, emit_loss == "regret", emit_weight
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """One batch of the self-guided loop; returns the loss whose gradient is that of the whole step's mean."""

@@ -8,7 +8,6 @@ import torch
 from ..kernels.products import fast_bfloat16
 from .base import PRECISION
 from .checkpoint import read_checkpoint
-from .knobs import check_precision
 
 CHOSEN_PRECISION = "DUPLEXMT_PRECISION"  # of the first process, in the environment of those it starts
 
@@ -27,9 +26,8 @@ def settled_precision(precision: str, accelerator: str, num_nodes: int = 1, resu
         resume_from: the checkpoint of a run that goes on.
 
     Raises:
-        ValueError: for a precision in which trained weights would not stay in float32, or a checkpoint without one.
+        ValueError: for a checkpoint without one.
     """
-    check_precision(precision)
     if precision != "auto":
         return precision
     if resume_from is not None:

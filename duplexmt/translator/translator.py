@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from ..decoder.knobs import check_quantize
 from ..model_folder.artifact import ModelFolder
 from ..model_folder.live import live_engine, live_text, load_live_model
-from ..policy.knobs import Adaptive, check_run_as, check_theta
+from ..policy.knobs import TARGET_TOKENS, Adaptive, check_run_as, check_theta
 from ..streaming.engine import Engine
 from ..streaming.events import End
 from ..streaming.live import LiveDriver, LiveEvent, LiveTranslator
@@ -46,7 +46,7 @@ def load(
     setting: float | None = None,
     adaptive: Adaptive | None = None,
     max_streams: int = 64,
-    max_target_tokens: int = 64,
+    max_target_tokens: int = TARGET_TOKENS,
     max_repeats: int | None = 8,
     max_sentence_tokens: int | None = None,
     cut: bool = True,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from duplexmt.decoder.backbone import add_lora, random_backbone
+from duplexmt.decoder.backbone import random_backbone
 from duplexmt.decoder.blocks import KNOWN
 from duplexmt.grid.model import GridModel
 
@@ -51,18 +51,3 @@ def test_a_shape_runs_or_is_refused_whatever_is_left_out(model_type, given):
 def test_values_that_do_not_fit_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         random_backbone({"model_type": "qwen2", **SHAPE} | given, 97, 0)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"rank": 0}, "model.lora.rank=0: must be at least 1"),
-        ({"alpha": 0}, "model.lora.alpha=0: must be at least 1"),
-        ({"dropout": 1.0}, "model.lora.dropout=1.0: must be at least 0 and below 1"),
-        ({"dropout": -0.1}, "model.lora.dropout=-0.1: must be at least 0 and below 1"),
-    ],
-)
-def test_lora_that_would_learn_nothing_is_refused(given, message):
-    usual = {"rank": 2, "alpha": 4, "dropout": 0.0, "target_modules": ["q_proj"]}
-    with pytest.raises(ValueError, match=message):
-        add_lora(random_backbone({"model_type": "qwen2", **SHAPE}, 97, 0), **usual | given)

@@ -348,17 +348,3 @@ def test_a_layer_that_attends_by_itself_or_hides_its_window_is_refused(kind, mes
     spoilt(lm.model.layers[0], kind)
     with pytest.raises(ValueError, match=f"backbone of type 'gemma3_text': {message}"):
         DecoderModel(lm)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"anchor": "visible_length"}, "model.anchor='visible_length'"),
-        ({"anchor": -1}, "model.anchor=-1"),
-        ({"k": 0}, "system.k=0"),
-        ({"k": "all"}, "system.k='all'"),
-    ],
-)
-def test_unknown_options_are_refused_by_value_and_rule(options, message):
-    with pytest.raises(ValueError, match=message):
-        DecoderModel(tiny_backbone(), **options)

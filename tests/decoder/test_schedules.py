@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from duplexmt.data.batch import Example, collate
-from duplexmt.decoder.knobs import check_trained_k
 from duplexmt.decoder.schedules import drawn_delays, visible_source
 
 LENGTHS = torch.tensor([6, 3, 1])  # end token included
@@ -45,9 +44,3 @@ def test_delays_of_multi_path_training_are_drawn_by_pair_and_epoch_evenly_over_t
     one, other = Example((5,) * 9, (1,) * 7), Example((6,) * 40, (2,) * 3)
     padded = collate([other, one])
     assert drawn_delays(padded.keys, padded.shapes, 0)[1] == drawn_delays([one.key], [one.shape], 0)[0]
-
-
-def test_the_k_to_train_with_is_a_number_or_all_of_them():
-    assert (check_trained_k(3), check_trained_k("multi")) == (3, "multi")
-    with pytest.raises(ValueError, match=r"system\.k='all': .*whole number ≥ 1"):
-        check_trained_k("all")

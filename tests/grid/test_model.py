@@ -181,22 +181,6 @@ def test_an_unsupported_decoder_is_refused_with_the_supported_ones():
         GridModel(AutoModelForCausalLM.from_config(config))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"attention": "fast"}, "model.attention='fast': must be one of approximate, exact"),
-        ({"softmax": "both"}, "model.softmax='both'"),
-        ({"anchor": -1}, "model.anchor=-1: must be 'source_length' or a position of at least 0"),
-        ({"anchor": "x_vis"}, "model.anchor='x_vis'"),
-        ({"anchor": True}, "model.anchor=True"),
-        ({"emit_hidden": -1}, "model.emit_hidden=-1: a number of units, or 0 for the paper's linear head"),
-    ],
-)
-def test_unknown_options_are_refused_by_value_and_rule(options, message):
-    with pytest.raises(ValueError, match=message):
-        grid(**options)
-
-
 def gradients_of(model, source, target, lengths=None):
     hidden = model(source, target, lengths)
     weights = [weight for weight in model.parameters() if weight.requires_grad]

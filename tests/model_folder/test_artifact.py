@@ -383,6 +383,8 @@ def test_an_anchor_the_model_was_not_trained_with_is_refused_unless_asked_for(tm
         with pytest.raises(ValueError, match=rf"anchor={other}: the model .* was trained with anchor 0, .*any_anchor"):
             load_model_folder(folder, anchor=other)
         assert load_model_folder(folder, anchor=other, any_anchor=True).model.anchor == other
+    with pytest.raises(ValueError, match=r"model\.anchor=-1: must be 'source_length' or a position"):
+        load_model_folder(folder, anchor=-1, any_anchor=True)
 
 
 def test_segmentation_context_and_typical_length_come_back_with_the_model(tmp_path):

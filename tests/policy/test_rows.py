@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from duplexmt.data.batch import Example, collate
 from duplexmt.policy.guide import unreachable
-from duplexmt.policy.knobs import check_rows
 from duplexmt.policy.path import best_path
 from duplexmt.policy.plan import row_plan
 from duplexmt.policy.regret import emit_advantages
@@ -127,12 +126,6 @@ def test_a_decision_learnt_from_some_rows_is_that_of_one_row_against_the_next():
         rows = of_parts(parts, choice, [3] * 4)
         found = emit_advantages(rows.spread(rows.of_all(full), 1e3), *lengths, 0.2)
         torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize("rows", [1, 0, -3, 2.5, True, "4"])
-def test_numbers_of_rows_that_leave_no_choice_are_refused(rows):
-    with pytest.raises(ValueError, match=r"training.rows=.*: must be a whole number of at least 2"):
-        check_rows(rows)
 
 
 def all_draws(X, Y, R):

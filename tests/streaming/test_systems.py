@@ -65,10 +65,10 @@ def test_a_model_of_the_wrong_system_is_refused_with_the_way_to_the_right_one(he
 @pytest.mark.parametrize(
     ("held", "name", "setting", "message"),
     [
-        ("grid", "grid", None, "θ=None: the grid system needs its EMIT threshold"),
-        ("grid", "grid", True, "θ=True"),
+        ("grid", "grid", None, "policy.theta=None: the EMIT threshold must be a number"),
+        ("grid", "grid", True, "policy.theta=True"),
         ("grid", "grid", 1.5, "policy.theta=1.5"),
-        ("waitk", "waitk", None, "k=None: .*whole number ≥ 1"),
+        ("waitk", "waitk", None, "k=None: .*whole number of at least 1$"),
         ("waitk", "waitk", 0, "k=0: "),
         ("waitk", "waitk", 0.5, "k=0.5: "),
         ("offline", "offline", 3, "setting=3: the offline system reads the whole source and has no setting"),

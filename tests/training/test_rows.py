@@ -143,9 +143,3 @@ def test_each_epoch_draws_other_words_and_a_token_counts_once():
     assert losses[0].lm_sum != losses[1].lm_sum
     assert losses[1].lm_sum == losses[2].lm_sum
     assert losses[0].lm_weights == batch.target_lengths.sum()
-
-
-@pytest.mark.parametrize(("rows", "message"), [(1, "training.rows=1"), (2, "read each other")])
-def test_rows_that_cannot_be_drawn_are_refused(rows, message):
-    with pytest.raises(ValueError, match=message):
-        small_module(rows=rows)

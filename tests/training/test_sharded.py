@@ -6,7 +6,6 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from duplexmt.training.knobs import check_strategy
 from duplexmt.training.processes import choose_strategy
 
 from .sharded_run import CASES, in_processes, train
@@ -68,20 +67,3 @@ def test_deepspeed_is_lightnings_own_where_it_is_installed_and_else_refused(name
         choose_strategy(name, 2, 1, 1)
     monkeypatch.setattr("duplexmt.training.processes.find_spec", lambda _: object())
     assert choose_strategy(name, 2, 1, 1) == name
-
-
-@pytest.mark.parametrize(
-    ("strategy", "precision", "message"),
-    [
-        ("fsdp_cpu_offload", "32", r"trainer\.strategy=fsdp_cpu_offload: must be one of auto, ddp, fsdp, deepspeed"),
-        ("ddp_notebook", "32", r"trainer\.strategy=ddp_notebook: must be one of auto, ddp, fsdp, deepspeed"),
-        ("fsdp", "16-mixed", r"trainer\.precision=16-mixed: .*; give trainer\.precision=bf16-mixed, or 32"),
-        ("deepspeed_stage_3", "32", r"deepspeed_stage_3: must be one of auto, ddp, fsdp"),
-        ("deepspeed_stage_3_offload", "32", r"deepspeed_stage_3_offload: must be one of auto, ddp, fsdp"),
-    ],
-)
-def test_strategies_that_would_scatter_the_model_are_refused(strategy, precision, message):
-    with pytest.raises(ValueError, match=message):
-        check_strategy(strategy, precision)
-    check_strategy("fsdp", "bf16-mixed")
-    check_strategy("deepspeed_stage_2", "16-mixed")

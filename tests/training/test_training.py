@@ -376,24 +376,6 @@ def test_training_learns_a_dozen_sentences():
     assert total() < before / 2
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"lam": -1.0}, "policy.lam=-1.0: λ must be a finite number of at least 0"),
-        ({"learning_rate": 0.0}, "training.learning_rate=0.0: must be a finite number above 0"),
-        ({"emit_learning_rate": float("inf")}, "training.emit_learning_rate=inf: must be a finite number above 0"),
-        ({"warmup_steps": -5}, "training.warmup_steps=-5"),
-        ({"lm_cells": "all"}, "training.lm_cells='all': must be one of mask, visits, drawn_visits"),
-        ({"emit_loss": "dp"}, "training.emit_loss='dp': must be one of mask, regret"),
-        ({"schedule": "cosine"}, "training.schedule='cosine': must be one of constant, linear"),
-        ({"optimizer": "sgd"}, "training.optimizer='sgd': must be one of adam, muon"),
-    ],
-)
-def test_bad_settings_are_refused_by_value_and_rule(values, message):
-    with pytest.raises(ValueError, match=message):
-        small_module(spoken_grid(), **values)
-
-
 def test_validation_means_run_over_all_cells_of_all_batches():
     data = small_data(3)
     module = small_module()
