@@ -63,9 +63,6 @@ def train(
     """The whole run of one configuration in one folder; returns validation BLEU for sweeps.
 
     Args:
-        cfg: its settings.
-        folder: of the run.
-        name, group: of the run, for W&B.
         begin: called once nothing is refused any more, before anything is written.
     """
     import lightning as L

@@ -93,7 +93,6 @@ def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: floa
     Args:
         loaded: a model folder that holds a grid.
         pairs: at least one.
-        lam: λ of the path.
 
     Returns:
         `emit_agreement` (share of cells whose EMIT decision is that of the mask), `content_not_early` (share of tokens

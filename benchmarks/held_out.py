@@ -33,7 +33,6 @@ def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = No
     """Test pairs: of a file or an evaluation, or of the built-in corpus the model was trained on, with gold alignments.
 
     Args:
-        loaded: the model.
         limit: pairs; None: all.
         file: a source and a target a line, or an evaluation's folder, whose sentences and first references they are.
 

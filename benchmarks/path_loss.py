@@ -78,7 +78,6 @@ def threshold_rows(p_emit: Sequence[Sequence[float]], theta: float) -> list[int]
 
     Args:
         p_emit: `[X, Y]`; the last column is the end token's.
-        theta: EMIT threshold.
 
     Returns:
         `[Y]`; the end token is written in the last row, as in decoding.
@@ -138,7 +137,6 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
     """Loss and AL of each setting of a model.
 
     Args:
-        loaded: a model folder.
         examples: at least one, with text on both sides, made by its tokenizer.
         thetas: of a grid, which is also asked about fixed schedules (wait-k for k in `DELAYS`, and the whole source).
 

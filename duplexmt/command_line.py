@@ -35,7 +35,6 @@ def check_first(check: Callable[[DictConfig, Path], Any], arguments: list[str], 
 
     Args:
         check: raises ValueError for the configuration of a job, or its folder.
-        arguments: of the command line.
         conf: the folder of configurations, with one of the program's name.
     """
     options = {argument for argument in arguments if argument.startswith("-")}
@@ -192,7 +191,6 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     """Command-line arguments with `resume=FOLDER` replaced by those the run was started with, and its folder.
 
     Args:
-        arguments: of the command line.
         needs: the file in the folder that there is something to go on from.
 
     Raises:

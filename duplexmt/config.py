@@ -773,7 +773,6 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
     """Data settings of a trained model with the settings given now on top.
 
     Args:
-        recorded: what the model folder says.
         given: the present settings; with `corpus: recorded`, what differs from the schema's default counts, and
             whatever `arguments` name.
         arguments: of the command line, such as `data.test_path=newstest.tsv`.

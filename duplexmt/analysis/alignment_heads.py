@@ -77,7 +77,6 @@ def best_heads(
     Args:
         model, tokens: in evaluation mode, and what it was trained with.
         pairs: text tokens of sources and their translations.
-        count: heads wanted.
 
     Returns:
         Layer and head of each, the best first, and the share of clearly brought tokens that each finds.

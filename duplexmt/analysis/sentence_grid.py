@@ -30,9 +30,7 @@ def sentence_grid(
 
     Args:
         trained: a grid, in evaluation mode, on its device; rows and columns of prefixes are left out, as in training.
-        tokenizer: of the model.
         source, target: text tokens of the pair, without end tokens.
-        lam: λ of the path.
         context: text tokens of the previous sentence, for a model trained with context.
         taken_for: length that the anchor `source_length` takes the source to have, as decoding does; None for its own,
             as in training.

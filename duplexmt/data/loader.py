@@ -38,11 +38,8 @@ class StepLoader:
     over the steps.
 
     Args:
-        examples: the tokenised corpus.
         batch_size: pairs a batch, on each device.
-        seed: of the shuffling.
         accumulate: batches in an optimiser step.
-        rank, world_size: this device and how many there are.
         pool: pairs to sort by length at a time.
         batch_cells: cells a batch, on each device, in place of a number of pairs.
         cells: how many a pair counts for `batch_cells`.

@@ -74,7 +74,6 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerBase:
     Deterministic; no text is out of vocabulary. At most half the vocabulary goes to single characters.
 
     Args:
-        texts: sentences of either language.
         vocab_size: at least 300: 256 bytes, two special tokens, characters and merges.
 
     Raises:
@@ -217,7 +216,6 @@ def source_ids(tokenizer: Any, texts: Sequence[str], segmentation: str = "tokens
     """Token ids of source texts.
 
     Args:
-        tokenizer: of the model.
         texts: cleaned source texts.
         segmentation: `tokens`, the tokenizer's own (the paper's), or `characters`: every character tokenised by itself,
             so that a text that grows keeps the tokens it has.
@@ -236,7 +234,6 @@ class SourceTokens:
     """How source texts become tokens, in training and decoding alike.
 
     Args:
-        tokenizer: of the model.
         segmentation: see `source_ids`.
     """
 

@@ -50,9 +50,7 @@ class Packed(Protocol):
         """Contexts `[n, H, E]` of a layer's new tokens, by their queries `[n, H, E]`, keys and values `[T, K, E]`.
 
         Args:
-            layer: its number.
             q, k: rotated.
-            scale: of scores.
             window: positions a query looks back at most, where the layer has such a limit.
             softcap: that scores are squashed to lie within, where it does that.
         """
@@ -95,11 +93,7 @@ def attend(
 
 
 class PackedAttention:
-    """Attention of whole packed lists, in training.
-
-    Args:
-        layout: of the list.
-    """
+    """Attention of whole packed lists, in training."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout

@@ -85,7 +85,6 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
 
     Args:
         architecture: `model_type` (qwen2, llama, gemma3_text, …) and values of its Hugging Face configuration.
-        vocab_size: entries of the tokenizer.
         end_token: id of the end token.
 
     Raises:
@@ -147,8 +146,6 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
     A tied text head is untied: PEFT trains a copy of it, the embedding stays frozen.
 
     Args:
-        model: a causal language model.
-        rank, alpha, dropout: of LoRA.
         target_modules: names of linear layers inside the decoder's; `all-linear` alone for all there are.
 
     Raises:

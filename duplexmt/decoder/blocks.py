@@ -57,7 +57,6 @@ def project_and_rotate(layer: Any, states: Tensor, cos: Tensor, sin: Tensor, par
     and keys (Qwen3) are applied where the module has them.
 
     Args:
-        layer: a decoder block.
         states: `[n, D]`.
         cos, sin: rotation of each position, as `rotate` takes it.
         parts: which of rotated queries (q), rotated keys (k) and values (v) to compute.

@@ -66,7 +66,6 @@ class DecoderCache:
 
     Args:
         model: in evaluation mode, on its device.
-        lines: of a slot.
         slots, length: slots, and tokens of a line, held at the start.
         max_bytes: memory the cache may take; by default what is free on its device when it grows.
         heads: whose attention is told where it is asked for: layer and head of each; None for all.
@@ -354,9 +353,7 @@ class _FixedStep(_Step):
     """The same of one group whose streams all have as many tokens.
 
     Args:
-        cache: which holds the slots.
         given: numbers of `in_fixed_shape`.
-        n, w, W, N, each: of the shape.
     """
 
     highest = -1  # the table is there
@@ -380,8 +377,6 @@ class _Group:
     """Some streams' new tokens side by side.
 
     Args:
-        cache: which holds them.
-        asked: what each stream appends.
         W: places of a line, at which attention looks.
         w: tokens of each stream, with padding.
         part: which of the step's tokens they are.

@@ -47,7 +47,6 @@ class Graphs:
         """What a step finds, of given numbers.
 
         Args:
-            shape: of all there is in the step.
             given: on its device.
             step: from given numbers to what it finds.
         """

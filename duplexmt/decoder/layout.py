@@ -81,7 +81,6 @@ class Layout:
             anchor: first position of the targets: `source_length`, a constant, or `visible_length` (what the token
                 itself sees, an ablation).
             source_lengths: whole length of each source, where it is longer than what is there.
-            device: of what is returned.
             unscored: first tokens of each target whose states are not wanted.
             size: tokens, a multiple of `BLOCK`, and wanted states to fill up to. What is filled in has pair −1, and
                 each token of it is a stream of its own: it sees itself alone, and nothing sees it.

@@ -86,7 +86,6 @@ class DecoderModel(TwoHeads):
         Args:
             source: token ids of all pairs, end tokens included, one after the other `[S]`.
             target: token ids of all pairs, seed tokens first, one after the other `[Σ Y]`.
-            layout: of the packed list.
 
         Returns:
             `[N, D]`, of the targets of all pairs, row after row.

@@ -40,7 +40,6 @@ def quantise(model: Any, kind: str, compute: torch.dtype = torch.float32) -> Non
 
     Args:
         model: a causal language model in float32, to which no LoRA was added yet.
-        kind: of weights.
         compute: type of products in int4; int8 multiplies integers.
 
     Raises:

@@ -44,7 +44,6 @@ def drawn_delays(
         shapes: source and target tokens of each pair.
         epoch: number of the pass over the data.
         source_prefix: tokens before the source text.
-        device: of what is returned.
 
     Returns:
         `[B]`, int64.

@@ -46,7 +46,6 @@ def read_cues(text: str, name: str, between: str) -> list[Cue]:
 
     Args:
         text: of the file, line ends as \\n.
-        name: of the file, for people.
         between: what stands between two lines of a cue that one speaker says.
 
     Raises:
@@ -129,7 +128,6 @@ class CaptionFile:
 
     Args:
         path: of the file; its ending says the format.
-        clock: of the source.
     """
 
     def __init__(self, path: str, clock: Clock) -> None:

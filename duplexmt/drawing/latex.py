@@ -22,7 +22,6 @@ def to_latex(rows: Sequence[Row], better: Mapping[str, str], *, caption: str, la
     Args:
         rows: with the columns `system` and `setting`; rows of one system stand together.
         better: the other columns to show, in order, and which value of each is best: `HIGHER` or `LOWER`.
-        caption, label: of the table.
 
     Raises:
         ValueError: what `table.check_rows` refuses.

@@ -30,8 +30,6 @@ def pareto_figure(
     Args:
         curves: each system's points; of each, its `setting` and, for AL and metrics, `(value, interval)` with
             `interval` `(low, high)` or None.
-        metrics: quality metrics to show.
-        folder: where to.
 
     Raises:
         ValueError: for nothing to show.

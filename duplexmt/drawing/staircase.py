@@ -55,8 +55,6 @@ class LiveReport:
     """Writes the events of a live text to a file, a line for each line of the text.
 
     Args:
-        out: where to.
-        tokenizer: of the model.
         end_token: its end token, shown as `⏹`.
         form: `text` as it becomes certain, `steps` of each sentence, or `events` as JSON lines.
 

@@ -40,7 +40,6 @@ def aligned_rates(
 
     Args:
         records: of each point, all of one test set.
-        source_language, target_language: codes.
         learn_from: a file of pairs that the aligner learns from, with the test set's references; `references`: from
             these alone; None: nothing is aligned.
         environment: see `metrics.alignment.word_alignments`.
@@ -88,7 +87,6 @@ def learnt_pairs(file: str, languages: tuple[str, str], trained_on: Sequence[Map
 
     Args:
         file: best the one that models were trained on.
-        languages: of the test set.
         trained_on: data settings that model folders record: columns or fields are those of the first, sources may
             hold the sentence before if one model reads that. Without any, source and target are columns 0 and 1.
 

@@ -148,7 +148,6 @@ class Decoding:
     """What an evaluation has decoded, and what is left to do.
 
     Args:
-        folder: of the evaluation.
         test: name, fingerprint, number of sentences and languages of its test set.
         points: by digest; `complete` says whether they are all.
         model_folders: those it was begun with, None where nobody said.

@@ -32,8 +32,6 @@ def export(
     of a reference, too; we count none.
 
     Args:
-        points, records: of each point.
-        source_language, target_language: codes.
         source_rate: units of the source a second.
         folder: where to; points of an earlier export go.
 

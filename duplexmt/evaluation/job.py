@@ -40,7 +40,6 @@ class Job:
 
     Args:
         cfg: settings of `evaluate.py` (`config.EvaluateSettings`).
-        folder: of the evaluation.
         go_on: whether to take the model folders it was begun with: `latest` may be another run by now.
         data_of: data settings from those that a model folder records: of a split as asked for now, of None as recorded.
         begin: called before a point that was accepted is written.

@@ -33,7 +33,6 @@ def read_test_pairs(
         data: data settings: those of a model, with what is asked for now on top.
         split: `test` or `validation`.
         loaded: the model whose tokenizer counts.
-        manifests: of all models.
         further: files of further references.
         limit: first pairs only.
 
@@ -72,7 +71,6 @@ def further_references(references: Sequence[str], files: Sequence[str]) -> list[
     """Each sentence's reference and those of further files, of which an empty line gives none.
 
     Args:
-        references: of the test pairs.
         files: texts (.gz, .xz or .zst, too) with a line for each test pair, in order.
 
     Raises:

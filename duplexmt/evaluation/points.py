@@ -59,7 +59,6 @@ def points_of(
     """The systems and settings to evaluate a model folder with.
 
     Args:
-        loaded: the model folder.
         thetas: of the grid; `recorded` is the model folder's own.
         ks: of wait-k, on a model trained so or offline; none for those it was trained with.
         agreements: of local agreement, on an offline or multi-path model.
@@ -181,12 +180,8 @@ def point_of(
     """A model run as one system at one setting.
 
     Args:
-        test: the test set.
-        loaded, folder: the model, and where it is.
         system, setting: see `points_of`.
         known: see `Point.of`.
-        max_target_tokens: at which a translation is cut off.
-        adaptive: what adaptive policies have beside their knob.
         told_length: whether it is told its sources' lengths, if it asks them.
     """
     quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []

@@ -59,12 +59,10 @@ def write_results(
     """Score the hypotheses of one or several evaluations of one test set, and write all tables and figures.
 
     Args:
-        folders: of evaluations.
         into: where results go; neural scores are kept in `scores/` there.
         checkpoints: of `COMET` and `BLEURT`; None leaves one out.
         environment, neural_batch_size, device: see `metrics.neural.neural_scores`.
         source_rate: units of the source a second, for computation-aware latency.
-        resamples: of the bootstrap.
         alignment: what the aligner learns from, see `aligned.aligned_rates`.
         claims: whether to check the claims of Section VI-B.
         over_seeds: whether models of one name, trained with several seeds, are one system (`seeds`).
@@ -145,8 +143,6 @@ def scored_by_networks(
     """COMET and BLEURT of all hypotheses at once, as far as checkpoints are given.
 
     Args:
-        records: of each point.
-        checkpoints: of each metric.
         kept: folder where scores are kept, and further ones where they may be.
         how: `environment`, `batch_size` and `device`, see `metrics.neural.neural_scores`.
 

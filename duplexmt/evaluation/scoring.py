@@ -65,12 +65,10 @@ def score(
 
     Args:
         records: as `evaluation.translate` makes them, in the order of the test set.
-        source_language, target_language: codes.
         source_rate: characters (or words) of the source a second, for computation-aware latency.
         neural: scores by sentence, 0..100, of metrics from another environment.
         aligned: AR and HR, where an aligner was asked (`aligned.aligned_rates`).
         resamples: of the bootstrap; 0 for none.
-        point: which model and setting it is.
 
     Returns:
         Scores without names; `notes` to print below the table.

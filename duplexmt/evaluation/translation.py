@@ -42,7 +42,6 @@ def tokenise(
 
     Args:
         sources, references: texts; one or several references each.
-        tokenizer: of the model.
         ids: of the sentences, by default their numbers.
         source_tokens: how source texts become tokens; by default as the tokenizer has it.
         befores: the sentence before each, or an empty text.

@@ -29,10 +29,8 @@ def approximate_attention(
     """Broadcast (`eq:broadcast-approx`) and Hadamard (`eq:io-hadamard`) attention: `X² + Y² + 2XY` scores a pair.
 
     Args:
-        cells: layout of the batch.
         q_I, q_O: `[N, H, E]` (or by token), rotated; `q_I` is None where `ctx_I` is of no use to the caller.
         k_I, v_I, k_O, v_O: `[N, K, E]` (or by token), keys rotated.
-        scale: the paper's `s`.
         input_attends_output: whether source states attend to target states (I←O).
         softmax: `joint` (one denominator for self and cross keys) or `separate` (the rejected sum of two softmaxes).
 

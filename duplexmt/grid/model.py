@@ -115,7 +115,6 @@ class GridModel(TwoHeads):
         Args:
             source: token ids of all pairs `[S]`, end tokens included.
             target: token ids of all pairs `[T]`, each seed token first.
-            cells: layout of the batch.
             source_lengths: whole length of each source `[B]`.
 
         Returns:

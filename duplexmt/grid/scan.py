@@ -105,7 +105,6 @@ def hadamard_attention(
     Args:
         q: queries of the cells `[N, H, E]`, rotated.
         k, v: keys and values of the other stream at the same cells `[N, K, E]`, keys rotated.
-        scale: the paper's `s`.
         self_ctx, self_lse: of each line, see `joint_scan`.
         lines: rows or columns.
 

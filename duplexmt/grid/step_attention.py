@@ -32,10 +32,7 @@ class StepAttention:
     """Contexts of one layer's cells; each method brings the cache up to date with what it computes.
 
     Args:
-        steps: which cells.
-        cache: of the layer.
         heads: see there.
-        scale: the paper's `s`.
     """
 
     def __init__(self, steps: Steps, cache: Any, heads: Heads, scale: float) -> None:

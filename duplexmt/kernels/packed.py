@@ -26,7 +26,6 @@ class Product:
     """Linear layers of one input, their outputs side by side: `[m, in]` → `[m, out]`.
 
     Args:
-        linears: the layers.
         how: as they are, joined to one weight, or that weight reordered for oneDNN.
     """
 
@@ -52,9 +51,7 @@ class PackedLayer:
     """One decoder layer without its attention: what comes before it, and what after.
 
     Args:
-        layer: of a Hugging Face decoder.
         how: its weights are kept, see `Product`.
-        dtype: of the states.
     """
 
     def __init__(self, layer: Any, how: str, dtype: torch.dtype) -> None:
@@ -122,9 +119,7 @@ def packed_layers(layers: Any, free: int, dtype: torch.dtype) -> list[PackedLaye
     """Every layer of a decoder, its weights kept as is best here.
 
     Args:
-        layers: of the decoder.
         free: bytes of memory that may be taken; at most a quarter of them is.
-        dtype: of the states.
     """
     linears = [
         linear

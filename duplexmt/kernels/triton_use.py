@@ -81,7 +81,6 @@ def proves_itself(
     Args:
         name: of the kernel, as a user is to read it.
         form: what it is compiled for, such as types and sizes: a trial of the same form compiles nothing in vain.
-        device: where it is to run.
         inputs: small random ones on the CPU, in the form's types.
         fast, naive: from these to all results, gradients included. The naive one gets them in float64.
     """
@@ -114,7 +113,6 @@ def fastest(name: str, form: Hashable, device: torch.device, works: Mapping[str,
     Args:
         name: of the choice, as a user is to read it.
         form: what decides it, such as types and sizes.
-        device: on which they run.
         works: all of the same result; the first is known to run.
     """
     if (name, form, device) not in chosen:

@@ -30,7 +30,6 @@ def word_alignments(
 
     Args:
         learnt: pairs to learn from; many, or rare words are aligned by chance.
-        pairs: to align.
         environment: folder of the metrics environment; a relative one is looked for in the project.
 
     Returns:
@@ -58,7 +57,6 @@ def anticipation_rate(delays: Sequence[Sequence[int]], alignments: Sequence[Sequ
 
     Args:
         delays: of each hypothesis, source words read before each of its words.
-        alignments: of each hypothesis.
 
     Returns:
         0..100, or None without a word.

@@ -124,7 +124,6 @@ def computation_aware_delays(delays: Sequence[float], elapsed: Sequence[float], 
     Args:
         delays: units of source read.
         elapsed: for each target unit, the seconds of computation spent on its sentence until it was written.
-        units_per_second: rate of the source.
 
     Raises:
         ValueError: not one time for each delay, a negative or falling time, or a rate of zero or less.
@@ -149,7 +148,6 @@ def real_time_factor(seconds: Sequence[float], source_lengths: Sequence[float], 
     Args:
         seconds: of computation, one number a sentence.
         source_lengths: of the sentences, in units of source.
-        units_per_second: rate of the source.
 
     Raises:
         ValueError: a rate of zero or less, or no source.

@@ -59,7 +59,6 @@ def neural_scores(
         folder: where scores are kept between runs.
         also_kept: further folders with scores of earlier runs.
         environment: folder of the metrics environment; a relative one is looked for in the project.
-        batch_size: translations scored at once.
         device: auto, cpu or cuda.
 
     Raises:

@@ -68,7 +68,6 @@ def delays_in_characters_and_words(
     delay counts the units of the source which are complete once so many of its tokens have been read.
 
     Args:
-        source_text: the source sentence.
         source_token_ends: for each source token, the length of the prefix `source_text[:end]` complete once it has
             been read (white space included). The end token may stand last; it adds nothing.
         target_text: the hypothesis.

@@ -230,7 +230,6 @@ def load_model_folder(
 
     Args:
         folder: as written by `save_model_folder`; or, as a text, a name on the hub (`model_at`).
-        device: to put the model on.
         anchor: of the target's positions; by default the one the model was trained with.
         any_anchor: whether another one than that may be asked for.
         quantize: `int8` (`kernels.int8`) or `bfloat16` (`TwoHeads.halve`); the manifest that is returned says so then.

@@ -81,7 +81,6 @@ def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
     """Write into a model folder at which θ it meets a wanted latency (`evaluate.py target_al=3`).
 
     Args:
-        folder: a model folder.
         point: `theta`, and what it was found by.
 
     Raises:

@@ -36,7 +36,6 @@ def push(folder: Path, name: str, any_licence: bool = False) -> str:
     """Upload a model folder; what an earlier model left at that name goes. Returns the address of the commit.
 
     Args:
-        folder: a model folder.
         name: `owner/name`; it is made where there is none.
         any_licence: whether to do so whatever the licences of its data say.
 

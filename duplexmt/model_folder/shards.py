@@ -32,7 +32,6 @@ def load_adapter(base: Any, folder: Path) -> Any:
     """A `PeftModel` around a backbone, with the adapter of a folder, sharded or not.
 
     Args:
-        base: the backbone.
         folder: whole, as the manifest of a model folder has it.
     """
     from peft import PeftConfig, get_peft_model

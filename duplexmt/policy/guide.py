@@ -55,10 +55,8 @@ def guide(
     """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
 
     Args:
-        model: of a grid.
         tokens: the stream tokens its data was made with.
         batch: on the model's device.
-        lam: λ of the path score.
         regret: whether to work out what each decision is worth, too (`policy.regret`).
         taken_for: length that the anchor `source_length` takes every source to have; None for each one's own.
         plan: of the batch and on its device; None computes all rows.
@@ -114,7 +112,6 @@ def cell_weights(guided: Guided, emit_logits: Tensor, visits: bool, points: Tens
     """Weights of the language model's loss `[N]`; None for the mask's own, of all rows.
 
     Args:
-        guided: of a batch.
         emit_logits: WAIT and EMIT of each cell `[N, 2]`.
         visits: by how often decoding writes in a cell (`policy.visits`), else by the EMIT mask.
         points: of each pair `[B]`, to draw a row or two of each token by these visits (`drawn_cells`); None: all.

@@ -160,7 +160,6 @@ def can_run(name: str, system: str, k: int | str | None) -> bool:
     Args:
         name: one of `SYSTEMS`.
         system: the model was trained as: `grid`, `waitk` or `offline`.
-        k: it was trained with.
     """
     return system in SYSTEMS[name] or (k == MULTI_PATH and "multi" in SYSTEMS[name])
 

@@ -18,7 +18,7 @@ def best_path(
     Args:
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
-        lam: λ, as `knobs.check_lam` allows it.
+        lam: λ, at least 0.
         inner: tokens that go on with a word `[B, Y]`, written in the row in which it begins; None: there are none.
 
     Returns:

@@ -79,11 +79,8 @@ class Plan:
         """A plan of a layout, on the CPU.
 
         Args:
-            batch: at hand.
             layout: of its tokens, filled up to `size`.
             unscored: first tokens of each target, whose labels are left out.
-            size: of the layout, where it was given.
-            further: what else the plan is to hold.
         """
         source, target, labels = batch.packed()
         tokens, S, N = torch.cat((source, target)), len(source), int((layout.pair[layout.targets] >= 0).sum())
@@ -107,13 +104,9 @@ def row_plan(
     """The plan of rows as streams: row x sees x + 1 source tokens.
 
     Args:
-        batch: at hand.
         prefixes: tokens before the text of source and target; there no cell is computed, or none is scored.
-        anchor: of the model.
         rows: those to compute, counted after the source prefix; None for all.
         taken_for: length that the anchor `source_length` takes every source to have; None for each one's own.
-        size: to be filled up to.
-        points: of each pair.
     """
     before, first = prefixes
     X, Y = torch.tensor(batch.shapes).unbind(1)
@@ -152,7 +145,6 @@ class RowPlanner:
 
     Args:
         prefixes: tokens before the text of source and target.
-        anchor: of the model.
         rows: to draw of each pair; None: all.
         words_drawn: whether words are learnt in cells that are drawn.
     """
@@ -253,7 +245,6 @@ class PrefixPlanner:
 
     Args:
         prefixes: tokens before the text of source and target.
-        anchor, k: of the model.
     """
 
     prefixes: tuple[int, int]

@@ -27,7 +27,7 @@ def emit_advantages(
     Args:
         heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
-        lam: λ, as `knobs.check_lam` allows it.
+        lam: λ, at least 0.
         inner: tokens that go on with a word `[B, Y]`, before which no path leaves a row; None: there are none.
 
     Returns:

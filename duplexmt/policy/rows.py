@@ -137,11 +137,8 @@ def drawn_rows(
     Args:
         keys: of each pair, by its tokens (`Example.key`).
         shapes: source and target tokens of each pair.
-        R: rows of a pair.
-        epoch: number of the pass over the data.
         source_prefix: source tokens before the text, whose rows are not scored.
         target_prefix: target tokens before the text, whose columns are not scored.
-        device: of the tensors.
     """
     pairs = zip(keys, shapes, strict=True)
     drawn = [drawn_of_pair(key, (X - source_prefix, Y - target_prefix), R, epoch) for key, (X, Y) in pairs]

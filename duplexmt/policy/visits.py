@@ -87,7 +87,6 @@ def delay_shares(source_lengths: Tensor, target_lengths: Tensor, X: int, Y: int,
 
     Args:
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
-        X, Y: of the padded grid.
         inner: tokens that go on with a word `[B, Y]`; None: there are none.
 
     Returns:

@@ -25,9 +25,7 @@ def going_on(tokenizer: Any, entries: int, language: str) -> Tensor:
     token of a word does, nor is made of `MARKS` alone.
 
     Args:
-        tokenizer: of the model.
         entries: of its vocabulary, at least as many as the tokenizer has.
-        language: of the target.
 
     Raises:
         ValueError: for a language whose words no spaces part.
@@ -75,8 +73,6 @@ def within_words(words: Tensor | None, batch: Batch, tokens: StreamTokens) -> Te
 
     Args:
         words: which tokens of the vocabulary do so (`EmitRule.words`).
-        batch: at hand.
-        tokens: its stream tokens.
     """
     if words is None:
         return None

@@ -72,7 +72,6 @@ class AsyncClient:
         model: its name, where the server has several; None for the first one.
         theta: EMIT threshold; None for the model's own.
         source_length: tokens of each sentence, where they are known.
-        token: the server's, if it has one.
         patience: seconds for which a lost or busy server is tried again.
 
     Attributes:

@@ -66,7 +66,6 @@ def examples(
     """The best, worst and random translations of one system at one setting, `each` of them.
 
     Args:
-        records: of that system at that setting.
         target_language: decides how BLEU splits words.
         each: see `choose`.
         systems: records of all systems at all settings, this one too, by name and sentence.
@@ -104,7 +103,6 @@ def written(source_tokens: int, text: str, ends: Sequence[int], delays: Sequence
 
     Args:
         source_tokens: without end token; what was written after that stands at the last one.
-        text: what was written.
         ends: characters complete after each token of it.
         delays: source tokens read before each token of it.
 

@@ -31,7 +31,6 @@ def pieces(text: str, ends: Sequence[int], names: Sequence[str]) -> list[str]:
     """A text cut after each of its tokens; a token that completes no character has its own name instead.
 
     Args:
-        text: the whole.
         ends: characters complete after each token, never falling.
         names: what the tokenizer calls each token.
 

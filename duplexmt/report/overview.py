@@ -92,7 +92,6 @@ def gather(
         each: number of best, of worst and of random examples.
         thetas: thresholds of the viewer, rising.
         max_target_tokens: length at which a translation is stopped; None for that of the evaluation.
-        device: of the model.
 
     Raises:
         ValueError: for folders that are none of these, or damaged, and for sentences without text.

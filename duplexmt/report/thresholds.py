@@ -36,7 +36,6 @@ def viewer_of(
         loaded: a grid model.
         pairs: label, source and reference of each sentence; the previous sentence of a model with context is left out.
         thetas: thresholds, rising.
-        max_target_tokens: length at which a translation is stopped.
 
     Raises:
         ValueError: for a model without grid, a pair without text, or what the engine and `SentenceGrid` refuse.
@@ -75,11 +74,8 @@ def translations(
     """All translations of each source over rising thresholds, every one with the range of thresholds that makes it.
 
     Args:
-        loaded: a grid model.
         sources: token ids without end token, at least one each.
         thetas: thresholds, rising.
-        max_target_tokens: see `viewer_of`.
-        batch_size: sentences decoded side by side.
     """
     limits: dict[str, Any] = {"max_target_tokens": max_target_tokens, "batch_size": batch_size}
     engine = build_system(loaded, "grid", thetas[0], tokenizer=loaded.tokenizer, **limits)
@@ -114,7 +110,6 @@ def holds_until(events: Sequence[Event], source_tokens: int, thetas: Sequence[fl
     """Index of the highest threshold that makes the same translation as `thetas[first]`.
 
     Args:
-        events: of that translation.
         source_tokens: text tokens of its source.
         thetas: thresholds, rising.
         first: index of the one it was made with.

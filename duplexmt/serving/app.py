@@ -140,8 +140,6 @@ class Guard:
     Refuses more than an address may have at a time, too: behind a proxy nobody else knows whose a connection is.
 
     Args:
-        app: behind it.
-        hosts: see `create_app`.
         most: requests of an address at a time.
         retry: seconds after which who has too many may try again.
     """

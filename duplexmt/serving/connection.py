@@ -36,7 +36,6 @@ class Connection:
 
     Args:
         websocket: accepted.
-        hub: of the sessions.
         address: of the client, as `limits.whose` has it.
         token: that the first message of a new session must bring; None for none.
     """

@@ -35,7 +35,6 @@ class EngineLink:
     """Keeps one engine running.
 
     Args:
-        settings: of the engine.
         step_deadline: seconds without a sign of life after which it hangs; it gives one every half second.
         start_deadline: seconds it has to load its model.
         ready: is called with its models by name and their fingerprint when an engine is ready, the first or another.

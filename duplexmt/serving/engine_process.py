@@ -82,10 +82,6 @@ def _line(values: dict[str, Any]) -> bytes:
 class Model:
     """One of the models: its engine, and the driver of its texts.
 
-    Args:
-        settings: of the engine.
-        folder: of the model.
-
     Attributes:
         languages: such as zh-en.
         told: what a client is told of it, but its name.

@@ -26,8 +26,6 @@ class Hub:
     """Sessions over one engine.
 
     Args:
-        engine: its settings.
-        limits: of clients.
         step_deadline, start_deadline: see `EngineLink`.
 
     Attributes:

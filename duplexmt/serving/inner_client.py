@@ -37,7 +37,6 @@ class InnerClient:
     """A session of its own, whose text is given and whose translation is collected here.
 
     Args:
-        hub: of the sessions.
         address: of who is behind it, as `limits.whose` has it.
         languages: of the source and the target, as somebody may have named them (`zh-Hans`); None for any.
 

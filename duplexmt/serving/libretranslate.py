@@ -28,7 +28,6 @@ class BadRequest(Exception):
     """A request that cannot be answered.
 
     Args:
-        status: of the answer.
         told: what is wrong, and the way out.
     """
 
@@ -51,8 +50,6 @@ async def translate(
     """The answer to `POST /translate`.
 
     Args:
-        request: as it came.
-        hub: of the sessions.
         address: of the client, as `limits.whose` has it.
         check_token: raises `Refused` for a token that is not the server's.
     """

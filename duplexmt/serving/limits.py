@@ -12,7 +12,6 @@ class Refused(Exception):
     """A connection has to end.
 
     Args:
-        close: its close code.
         message: what is wrong, and the way out.
         retry_after: seconds after which it may be tried again.
         code: the error's word, where it is not the name of the close code.

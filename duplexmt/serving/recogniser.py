@@ -41,7 +41,6 @@ class Recogniser:
 
     Args:
         websocket: accepted.
-        hub: of the sessions.
         address: of the client, as `limits.whose` has it.
     """
 

@@ -81,8 +81,6 @@ class LiveConfig(uvicorn.Config):
     """uvicorn's settings for an application.
 
     Args:
-        app: of `create_app`.
-        hub: of the app.
         proxies: see `serve`.
     """
 
@@ -320,8 +318,6 @@ def serve(app: Starlette, hub: Hub, listening: socket.socket, *, proxies: list[s
     """Serve until SIGTERM or Ctrl-C.
 
     Args:
-        app: of `create_app`.
-        hub: of the app.
         listening: see `listen`.
         proxies: addresses whose word is taken for who a client is.
     """

@@ -12,10 +12,8 @@ def longest_source(config: Any, window: int | None, target: int, max_target_toke
     """Tokens of the longest source a model takes, prefix and end token included, and what limits it.
 
     Args:
-        config: of its backbone.
         window: that holds both streams in the paper's grid; None without one, and for other models.
         target: tokens a target begins with, seed and prefix.
-        max_target_tokens: length at which a translation is stopped.
     """
     positions: int = config.max_position_embeddings
     if window is None or window - target - max_target_tokens >= positions:
@@ -32,7 +30,6 @@ def check_lengths(
         sources: text tokens of each sentence.
         tokens: the stream tokens the model was trained with.
         config, window: see `longest_source`.
-        max_target_tokens: length at which a translation is stopped.
 
     Raises:
         ValueError: naming them, their lengths (with prefix and end token), and the limit.

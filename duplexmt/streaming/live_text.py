@@ -124,10 +124,8 @@ class LiveText:
 
     Args:
         settled_tokens, clean, settled_text: see `LiveSource`.
-        language: of the text.
         max_sentence_tokens: at which a sentence is cut, with a warning; a character is not.
         cut: whether to cut at sentence ends too, not at line ends only.
-        warn: is told what goes wrong.
         invisible: whether a character is to be passed over.
         between: what stands between the translations of two sentences of a line.
 

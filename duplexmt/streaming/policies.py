@@ -32,7 +32,6 @@ class Policy(ABC, Generic[S]):
     """What every policy is.
 
     Args:
-        setting: its knob.
         adaptive: what confidence and LSG have beside their knob.
 
     Attributes:

@@ -31,7 +31,6 @@ class Sentences:
     """The sentences of a line as it arrives.
 
     Args:
-        language: of the text.
         unseen: whether a character counts for nothing.
 
     Attributes:

@@ -211,7 +211,6 @@ class SettledTokens:
         """Characters of a piece that may be cut off as the beginning of a word; 0 if it may not be cut there.
 
         Args:
-            text: of the piece.
             size: in characters of the model: bytes, where the tokenizer works on bytes.
         """
         if not self.cuts_words:
@@ -257,7 +256,6 @@ class Pattern:
     """A pattern that cuts texts, by its alternatives.
 
     Args:
-        pattern: a regular expression.
         drops: whether what stands between its matches is left out.
 
     Raises:

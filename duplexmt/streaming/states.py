@@ -72,7 +72,6 @@ class DecoderStates(States):
 
     Args:
         model: in evaluation mode, on its device.
-        lines: of a slot.
         alone: whether there is one stream at a time.
     """
 

@@ -6,11 +6,7 @@ from typing import Any
 
 
 class GrowingText:
-    """Detokenises target tokens one by one; text once shown never changes, and half a character is never shown.
-
-    Args:
-        tokenizer: a Hugging Face tokenizer.
-    """
+    """Detokenises target tokens one by one; text once shown never changes, and half a character is never shown."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer

@@ -53,10 +53,7 @@ def log_evaluation(
     Args:
         scores: in the order of the table.
         folder: of the evaluation, with its results written.
-        test_name: of the test set.
         logger: `offline`, `project`, `artifacts`.
-        name, group: of the run.
-        settings: the whole configuration.
 
     Raises:
         ValueError: where W&B is not installed, or cannot start a run.

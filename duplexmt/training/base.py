@@ -84,15 +84,12 @@ class TranslationModule(L.LightningModule):
     Args:
         model: a `GridModel` or `DecoderModel`.
         tokens: the stream tokens its data was made with.
-        learning_rate: of the optimiser, after warm-up.
         warmup_steps: optimiser steps over which the learning rate rises linearly.
         schedule: after warm-up, `constant` (the paper's) or `linear` decay to 0 at the last step.
-        betas: of Adam.
         optimizer: `adam` or `muon`, see `optimizer_of`.
         emit_learning_rate: of an EMIT head, after warm-up; None: `learning_rate`.
         seed: of dropout.
         dropout: share of what embedding, attention and MLP add to the residual stream that a training step zeroes.
-        rule: a grid decides by.
     """
 
     def __init__(
@@ -143,8 +140,6 @@ class TranslationModule(L.LightningModule):
         step, which brings the others along, asks for them without gradients, under the dropout each will have.
 
         Args:
-            batch: at hand.
-            own: its weights.
             weights_of: gives those of another batch.
         """
         if self.trainer.accumulate_grad_batches == 1:

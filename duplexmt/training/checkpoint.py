@@ -43,7 +43,6 @@ def read_checkpoint(path: Path, mmap: bool = False) -> dict[str, Any]:
     """What is in a checkpoint, which may hold tensors and plain values only.
 
     Args:
-        path: of the checkpoint.
         mmap: whether to leave tensors on disk until they are needed.
 
     Raises:
@@ -73,7 +72,6 @@ class LastCheckpoint(Checkpoint):
     cannot be resumed under `max_steps` either: Lightning takes the next epoch for done.
 
     Args:
-        path: of the checkpoint.
         every_n_steps: optimiser steps between checkpoints.
     """
 

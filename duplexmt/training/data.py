@@ -30,14 +30,10 @@ class GridDataModule(L.LightningDataModule):
     """Batches of a prepared corpus.
 
     Args:
-        prepared: from `prepare_corpus`.
-        tokens: end, seed and prefix tokens.
         batch_size: pairs a batch, on each device.
-        seed: of the shuffling.
         batch_cells: cells a batch, on each device, in place of a number of pairs.
         rows: computed of each pair in training (`policy.rows`), whose cells those are; None: all.
         batch_tokens: length of the list into which a batch's pairs are packed, on each device, in place of either.
-        planner: of training steps (`policy.plan`), for these.
     """
 
     def __init__(
@@ -81,9 +77,6 @@ class GridDataModule(L.LightningDataModule):
 
     def check_validation(self, trainer: Any) -> None:
         """Refuse an interval between validations that is longer than an epoch.
-
-        Args:
-            trainer: that will train on them.
 
         Raises:
             ValueError: naming the interval, the number of batches and what to give; those of `StepLoader`.

@@ -51,12 +51,8 @@ def demonstrate(
     """Translate held-out sentences with the saved model; each read with what was written after it.
 
     Args:
-        model_folder: a saved model.
         prepared: its corpus; the first `count` test pairs are shown, on the built-in corpus the paper's case study too.
-        count: sentences to show.
         system, setting: name of the system, and its θ or k, as `build_system` takes them.
-        max_target_tokens: length guard.
-        device: to decode on.
     """
     loaded = load_model_folder(model_folder, device)
     pairs = prepared.splits["test"][:count]

@@ -20,10 +20,7 @@ def run_loggers(
     """The loggers of a run.
 
     Args:
-        folder: of the run.
         logger: `wandb` (on or off), `offline`, `project`.
-        name, group: of the W&B run.
-        settings: the whole configuration, for W&B.
 
     Raises:
         ValueError: where the package wandb is missing.
@@ -69,14 +66,7 @@ def open_loggers(trainer: L.Trainer) -> None:
 
 
 def log_model(trainer: L.Trainer, model_folder: Path, name: str, scores: dict[str, float]) -> None:
-    """Hand the model folder to W&B, where the run logs there.
-
-    Args:
-        trainer: of the run.
-        model_folder: what was saved.
-        name: of the artifact.
-        scores: shown beside it.
-    """
+    """Hand the model folder to W&B, where the run logs there."""
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger):
             log_artifact(logger.experiment, [model_folder], name, "model", scores)

@@ -22,9 +22,7 @@ class GridTranslation(TranslationModule):
     """Trains a grid model on its own best paths.
 
     Args:
-        model: of a grid.
         tokens: the stream tokens its data was made with; states inside prefixes are not scored.
-        lam: λ of the path score.
         emit_loss: what the EMIT head learns: `mask`, the side of the best path each cell lies on (`eq:emit-loss`), or
             `regret`, the better decision at each cell, weighted by what it is worth (`policy.regret`).
         lm_cells: what the language model learns: the cells of the `mask` alike (`eq:lm-loss`), or `visits`, each

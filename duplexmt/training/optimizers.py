@@ -25,7 +25,6 @@ def optimizer_of(
         name: `adam` (`tab:train-hparam`), or `muon`: Muon for the matrices of the decoder layers, Adam for all else.
         model: with a backbone of Hugging Face's naming.
         learning_rate: of both; Muon's steps are scaled to be as large as Adam's.
-        betas: of Adam.
         emit_learning_rate: of the EMIT head, which begins at random where the rest may be pretrained; None: the same.
     """
     weights = {id(w): (key, w) for key, w in model.named_parameters() if w.requires_grad}

@@ -20,9 +20,6 @@ def settled_precision(precision: str, accelerator: str, num_nodes: int = 1, resu
     Several CPU nodes, which may be unlike, take 32.
 
     Args:
-        precision: `trainer.precision`.
-        accelerator: `trainer.accelerator`.
-        num_nodes: `trainer.num_nodes`.
         resume_from: the checkpoint of a run that goes on.
 
     Raises:

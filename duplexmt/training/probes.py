@@ -56,11 +56,9 @@ def choose_probes(
     """The pairs given, else as many of the validation pairs that are short enough, drawn by a seed.
 
     Args:
-        prepared: the corpus.
         count: validation pairs to draw; 0 for no probes at all.
         pairs: source and reference of each probe; None to draw them.
         max_tokens: longest text of either side, in tokens.
-        seed: of the draw.
 
     Raises:
         ValueError: for a given pair without tokens, or with too many.
@@ -100,12 +98,7 @@ class ProbeCallback(L.Callback):
     are what they were. What cannot be drawn or written is left out with a warning.
 
     Args:
-        probes: the sentences.
-        folder: of the run.
-        tokenizer: of the model.
         system, settings: name of the system, and each θ (or k) to translate with, as `build_system` takes them.
-        max_target_tokens: length guard.
-        lam: λ of the path.
         every_n_steps: optimiser steps between two looks.
     """
 

@@ -28,10 +28,6 @@ def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, 
     Where the matrices are small, threads help one process little, while processes of one thread each have nothing to
     wait for but each other's gradients. What is trained stays the same. Where there is a GPU, it trains alone.
 
-    Args:
-        trainer: settings of the trainer.
-        batches: size of a whole batch.
-
     Returns:
         Both, with a number of devices and the share of each; any other number of devices stays as it is.
     """

@@ -40,11 +40,8 @@ def build_trainer(
     """A trainer that writes metrics, and checkpoints to resume from, into the run's folder.
 
     Args:
-        folder: of the run.
         trainer: keyword arguments of `lightning.Trainer`.
         logger: `wandb` (on or off), `offline`, `project`.
-        name: of the run.
-        settings: the whole configuration, for W&B.
         checkpoint_every_n_steps: optimiser steps between checkpoints, beside the one at the end of each epoch.
         callbacks: further callbacks, see `add_callbacks`.
         group: of the W&B run, such as the sweep it belongs to.

@@ -22,11 +22,9 @@ class SimultaneousSample(L.Callback):
     """After every validation: BLEU, AL and AL_all of the first validation pairs, decoded greedily by one system.
 
     Args:
-        prepared: the corpus.
         size: pairs of the sample; 0 for none.
         target_language: decides how BLEU splits words.
         system, setting: name of the system, and its θ or k, as `build_system` takes them.
-        max_target_tokens: length guard.
     """
 
     def __init__(

@@ -32,9 +32,6 @@ class StopOnTermination(Checkpoint):
 
     A `Checkpoint`, so that Lightning calls it when all other callbacks have had the step. A signal that something else
     handles before the trainer is built (submitit does SIGTERM) is left to that.
-
-    Args:
-        path: of the checkpoint.
     """
 
     def __init__(self, path: Path) -> None:

@@ -86,7 +86,6 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], N: int, learnt: 
     layers of our own everything counts for every token. Recomputation in the backward pass does not count.
 
     Args:
-        model: any.
         shapes: (X, Y) of each pair.
         N: target states, of all streams.
         learnt: of these, the ones whose loss has a gradient: half the cells of all rows, the cells of some rows, or
