@@ -63,6 +63,7 @@ from duplexmt.data.builtin import builtin_corpus
 from duplexmt.policy.knobs import TARGET_TOKENS
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
+from duplexmt.streaming.systems import build_system
 
 PARTS = ("load", "throughput", "overload", "churn", "faults")
 TOKENS_PER_SECOND = 5.0
@@ -112,11 +113,7 @@ def engine_alone(reference: Reference, streams: int) -> dict[str, float]:
 
 def bare_engine(reference: Reference, streams: int, theta: float, **guards: int) -> Engine:
     """An engine that takes and gives tokens, no text."""
-    loaded = reference.loaded
-    typical = loaded.typical_source_length
-    return Engine(
-        loaded.model, loaded.tokens, theta=theta, max_streams=streams, typical_source_length=typical, **guards
-    )
+    return build_system(reference.loaded, "grid", theta, batch_size=streams, **guards)
 
 
 def same_sentences(reference: Reference, streams: int, texts: list[str]) -> float:

@@ -25,7 +25,7 @@ from .translation import Record
 
 Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement, …; None for offline
 TRAINED_AS, TRAINED_K = "trained as", "trained k"  # options of a point: system and k its model was trained with
-TOLD = "told length"  # option of a point that asks for its sources' lengths: whether it was told them
+TOLD_LENGTH = "told length"  # option of a point that asks for its sources' lengths: whether it was told them
 
 DECODING, HYPOTHESES = "decoding.json", "hypotheses.jsonl"
 SCORED = "scored.json"  # written last, and only where everything asked for could be scored
@@ -89,7 +89,7 @@ class Point:
         named = {"name": name_of(values["model_folder"], {})} | values
         point = cls(**{name: value for name, value in named.items() if name != "recipe"})
         if asks_length(point.system, point.options.get("anchor"), point.options.get(TRAINED_K)):
-            point.options.setdefault(TOLD, True)
+            point.options.setdefault(TOLD_LENGTH, True)
         return point
 
     @classmethod
@@ -228,11 +228,11 @@ class Decoding:
             one, other = ((p.system, p.setting, p.model_folder) for p in (known, point))
             if one == other and known.digest != point.digest:
                 what = "model has" if known.model != point.model else "settings have"
-                if known.options.get(TOLD) != point.options.get(TOLD):
+                if known.options.get(TOLD_LENGTH) != point.options.get(TOLD_LENGTH):
                     raise ValueError(
                         f"the hypotheses of {point.system} {point.setting} in {self.folder} were decoded with "
-                        f"told_length={str(known.options.get(TOLD)).lower()}: give that to go on, or evaluate into a "
-                        "new folder"
+                        f"told_length={str(known.options.get(TOLD_LENGTH)).lower()}: give that to go on, or evaluate "
+                        "into a new folder"
                     )
                 raise ValueError(
                     f"the hypotheses of {point.system} {point.setting} in {self.folder} are stale: the {what} changed "

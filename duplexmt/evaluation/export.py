@@ -9,7 +9,7 @@ from pathlib import Path
 from ..metrics.latency import computation_aware_delays
 from ..metrics.quality import bleu_tokenizer
 from ..metrics.units import text_unit
-from .decoding import TOLD, Point
+from .decoding import TOLD_LENGTH, Point
 from .timed import in_units
 from .translation import Record
 
@@ -44,7 +44,7 @@ def export(
         shutil.rmtree(old.parent)
     for number, (key, point) in enumerate(points.items(), start=1):
         setting = "" if point.setting is None else f"-{point.setting:g}"
-        told = "-told-lengths" if point.options.get(TOLD) else ""
+        told = "-told-lengths" if point.options.get(TOLD_LENGTH) else ""
         name = re.sub(r"[^\w.-]", "_", f"{number:02d}-{point.system}{setting}{told}")
         timed = in_units(records[key], source_unit, target_unit, source_rate)
         lines = [

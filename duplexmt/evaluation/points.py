@@ -16,7 +16,7 @@ from ..model_folder.manifest import read_manifest
 from ..policy.knobs import TARGET_TOKENS, Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
 from ..streaming.systems import asks_length, build_system
-from .decoding import DECODING, TOLD, Decoding, Point, Setting, TestSet, model_digest
+from .decoding import DECODING, TOLD_LENGTH, Decoding, Point, Setting, TestSet, model_digest
 from .translation import tokenise, translate
 
 
@@ -191,7 +191,7 @@ def point_of(
         told["max_target_tokens"] = max_target_tokens
     model: Any = loaded.model
     if asks_length(system, model.anchor, model.k):
-        told[TOLD] = told_length
+        told[TOLD_LENGTH] = told_length
         what += [] if told_length else ["untold"]  # once, all were told
     return Point.of(
         system, setting, folder, loaded.info, what, rule_of(system, adaptive, loaded), known=known, told=told

@@ -13,7 +13,7 @@ from .aligned import aligned_rates
 from .alike import read_likeness, relatives_rows, scored_apart
 from .alike import shown as shown_apart
 from .comparing import by_latencies, comparisons, curve_means, curves, verdicts
-from .decoding import DECODING, SCORED, TOLD, TRAINED_AS, TRAINED_K, Decoding, check_models, data_of_models
+from .decoding import DECODING, SCORED, TOLD_LENGTH, TRAINED_AS, TRAINED_K, Decoding, check_models, data_of_models
 from .export import export
 from .scoring import QUALITY, Scores, in_order, latency_rows, name_points, result_rows, score
 from .seeds import mean_over_seeds
@@ -108,7 +108,7 @@ def write_results(
     if over_seeds:
         notes.append("sd: standard deviation over trainings; scores and latencies are their means")
         notes += dict.fromkeys(f"{entry.system}: {', '.join(entry.models)}" for entry in scores)
-    notes += dict.fromkeys(LENGTHS[e.point.options[TOLD]] for e in scores if TOLD in e.point.options)
+    notes += dict.fromkeys(LENGTHS[e.point.options[TOLD_LENGTH]] for e in scores if TOLD_LENGTH in e.point.options)
     if logs:
         commands = export(points, records, *languages, source_rate, into / "logs")
         notes += [f"What is c/w is given, here in this folder, also by {command}" for command in commands]
@@ -218,7 +218,7 @@ def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequenc
 
 def check_told_alike(scores: Sequence[Scores]) -> None:
     """Refuse claims (ValueError) of grids and wait-k models of which some were told lengths, and others were not."""
-    told = {bool(e.point.options.get(TOLD)): e.system for e in scores if e.point.system in ("grid", "waitk")}
+    told = {bool(e.point.options.get(TOLD_LENGTH)): e.system for e in scores if e.point.system in ("grid", "waitk")}
     if len(told) > 1:
         raise ValueError(
             f"claims=true: {told[True]} was told its sources' lengths, {told[False]} was not: evaluate both alike, or "

@@ -14,7 +14,7 @@ from ..metrics.bootstrap import Array, interval, resample_weights, resampled_mea
 from ..metrics.latency import COMPUTATION_AWARE_METRICS, SENTENCE_METRICS, real_time_factor
 from ..metrics.quality import corpus_statistics
 from ..metrics.units import text_unit
-from .decoding import TOLD, TRAINED_AS, TRAINED_K, Point
+from .decoding import TOLD_LENGTH, TRAINED_AS, TRAINED_K, Point
 from .timed import in_tokens, in_units
 from .translation import Record
 
@@ -158,13 +158,16 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
         ValueError: for one model folder twice.
     """
     shown = []
-    lengths = {True: ["told lengths"], False: ["untold lengths"] if any(p.options.get(TOLD) for p in points) else []}
+    lengths = {
+        True: ["told lengths"],
+        False: ["untold lengths"] if any(p.options.get(TOLD_LENGTH) for p in points) else [],
+    }
     for point in points:
         system, knob = SHOWN[point.system]
         if point.options.get(TRAINED_K) == MULTI_PATH:
             system = f"multi-path {system}"
         setting = "—" if point.setting is None else f"{knob}={point.setting:g}"
-        told = lengths[point.options[TOLD]] if TOLD in point.options else []
+        told = lengths[point.options[TOLD_LENGTH]] if TOLD_LENGTH in point.options else []
         shown.append((" ".join([system, *differing_options(point, points), *told]), setting))
     # Several models: their names tell them apart; those of one name, their folders. A curve is one model's, but for
     # wait-k.

@@ -7,14 +7,14 @@ TOLERANCE = 0.05  # model tokens below the wanted AL that are good enough
 STEPS = 8  # halvings of the interval: θ to 1/256
 
 
-class Found(NamedTuple):
+class OperatingPoint(NamedTuple):
     """A threshold and the AL it has."""
 
     theta: float
     al: float
 
 
-def find_theta(al_at: Callable[[float], float], target: float) -> Found:
+def find_theta(al_at: Callable[[float], float], target: float) -> OperatingPoint:
     """The θ with the highest AL that is not above the target, by bisection.
 
     AL need not rise at every step of θ (a different hypothesis may be shorter), so the best θ of all tried is returned,
@@ -27,10 +27,10 @@ def find_theta(al_at: Callable[[float], float], target: float) -> Found:
     Raises:
         ValueError: if AL is above the target even at θ = 0.
     """
-    tried: list[Found] = []
+    tried: list[OperatingPoint] = []
 
     def al_of(theta: float) -> float:
-        tried.append(Found(theta, al_at(theta)))
+        tried.append(OperatingPoint(theta, al_at(theta)))
         return tried[-1].al
 
     low, high = 0.0, 1.0

@@ -53,11 +53,11 @@ def write(asked: argparse.Namespace) -> Path:
     from ..model_folder.artifact import choose_device
     from ..model_folder.box import chosen_model
     from ..model_folder.hub import model_at
-    from .overview import gather, look
+    from .overview import gather, report_folder
     from .page import render
 
     folder = model_at(asked.folder) if asked.folder else chosen_model(None)
-    found = look(folder)
+    found = report_folder(folder)
     own = Path()  # nothing is written into the model in the box, nor into the hub's copy of one
     if asked.folder and folder == Path(asked.folder):
         own = found.folder

@@ -29,7 +29,7 @@ HELD_OUT = 60  # sentences translated where there is no evaluation
 
 
 @dataclass
-class Found:
+class ReportFolder:
     """What a folder is: a run, a model, an evaluation, or several of these."""
 
     folder: Path
@@ -38,7 +38,7 @@ class Found:
     evaluations: list[Path] = field(default_factory=list)
 
 
-def look(folder: Path) -> Found:
+def report_folder(folder: Path) -> ReportFolder:
     """What there is in a folder.
 
     Raises:
@@ -48,7 +48,7 @@ def look(folder: Path) -> Found:
         raise ValueError(
             f"{str(folder)!r}: there is no such folder; give the folder of a run, a model or an evaluation"
         )
-    found = Found(folder)
+    found = ReportFolder(folder)
     if (folder / MANIFEST).is_file():
         found.model = folder
         own = folder.resolve()  # given as ".", a folder has no name
@@ -96,7 +96,7 @@ def gather(
     Raises:
         ValueError: for folders that are none of these, or damaged, and for sentences without text.
     """
-    found = look(folder)
+    found = report_folder(folder)
     for number, pair in enumerate(sentences, start=1):
         if not all(text.strip() for text in pair):
             raise ValueError(f"--sentence number {number}: {list(pair)} lacks a text; give a source and its reference")

@@ -147,7 +147,7 @@ class Connection:
             "key": session.key,
             "model": self.hub.models[session.model],
             "models": [*self.hub.models.values()],
-            "limits": self.limits.told(),
+            "limits": self.limits.published(),
             "expires": max(0.0, session.began + self.limits.session_seconds - monotonic()),
         }
         if (snapshot := session.snapshot(seq)) is not None:

@@ -24,7 +24,7 @@ from ..model_folder.live import live_engine, live_text, load_live_model
 from ..model_folder.manifest import checksum
 from ..protocol.messages import as_json
 from ..streaming.events import End, Read, Replaced
-from ..streaming.live import Boundary, Found, LiveDriver, LiveTranslator
+from ..streaming.live import Boundary, LiveDriver, LiveOutput, LiveTranslator
 from ..streaming.live_text import LineEnd, TextEnd
 from ..streaming.text import GrowingText
 from .settings import EngineSettings
@@ -51,7 +51,7 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
     if own_process:  # else Python looks through all that was loaded now and then, and serves nobody for 150 ms
         gc.collect()
         gc.freeze()
-    told = {name: model.told for name, model in engine.models.items()}
+    told = {name: model.description for name, model in engine.models.items()}
     fingerprint = checksum({name: model.loaded.info for name, model in engine.models.items()})
     link.sendall(_line({"models": told, "fingerprint": fingerprint}))
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
@@ -84,7 +84,7 @@ class Model:
 
     Attributes:
         languages: such as zh-en.
-        told: what a client is told of it, but its name.
+        description: what a client is told of it, but its name.
     """
 
     def __init__(self, settings: EngineSettings, folder: str) -> None:
@@ -105,7 +105,7 @@ class Model:
         )
         data = self.loaded.info["data"]
         self.languages = f"{data['source_language']}-{data['target_language']}"
-        self.told = {
+        self.description = {
             "source_language": data["source_language"],
             "target_language": data["target_language"],
             "theta": self.engine.theta,
@@ -139,7 +139,7 @@ def named(models: Sequence[Model], folders: Sequence[str]) -> dict[str, Model]:
         if name in found:
             raise ValueError(f"model_folder={folder}: another model is called {name!r}, too: rename one of the folders")
         found[name] = model
-        model.told["name"] = name
+        model.description["name"] = name
     return found
 
 
@@ -223,7 +223,7 @@ class Worker:
             "out": out,
         }
 
-    def _told(self, name: str, translator: LiveTranslator, found: Found) -> list[Any]:
+    def _told(self, name: str, translator: LiveTranslator, found: LiveOutput) -> list[Any]:
         """What kind it is; the event as the protocol has it; what another engine would have to know."""
         if isinstance(found, Boundary):
             return ["boundary", found.position, found.state]

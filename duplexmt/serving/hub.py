@@ -302,7 +302,7 @@ class Hub:
         events: list[dict[str, Any]] = []
         answers = []
         for kind, *values in items:
-            session.open_text.told(kind, *values)
+            session.open_text.note(kind, *values)
             if kind in ("read", "write", "end", "replaced", "line"):
                 events.append(values[0])
             if kind == "replaced":

@@ -53,7 +53,7 @@ class OpenText:
         self.unanswered.append(number)
         return {"do": "set", "name": self.name, "theta": theta, "id": number}
 
-    def told(self, kind: str, *values: Any) -> None:
+    def note(self, kind: str, *values: Any) -> None:
         """Take note of what the engine has said."""
         if kind == "boundary":
             position, self._state = values

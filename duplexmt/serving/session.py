@@ -82,7 +82,7 @@ class Session:
         self._source = self._sentence = self._boundary = 0
         self.done = False
         self.connection: Client | None = None
-        self.began = self.heard = self.texted = self.told = monotonic()
+        self.began = self.heard = self.texted = self.answered = monotonic()
         self._arrived: deque[tuple[int, float]] = deque()  # ends of the messages not yet read, and when they came
 
     # --- the client --------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Session:
         """Whether it has the engine at work, or has had it a moment ago: a speaker who is silent has not."""
         if self.done or not self.received:
             return False
-        return now - max(self.texted, self.told) < self.limits.active_seconds
+        return now - max(self.texted, self.answered) < self.limits.active_seconds
 
     def attach(self, connection: Client, key: str | None) -> bool:
         """Have a connection go on; False where the key has been used, and the session has to end.
@@ -198,7 +198,7 @@ class Session:
     def add(self, events: list[dict[str, Any]]) -> tuple[Frame, list[float]]:
         """Make the next frame of events; also, for each message whose text is now read, when it came."""
         self.seq += 1
-        self.told = monotonic()
+        self.answered = monotonic()
         message = {"type": "events", "seq": self.seq, "events": events}
         frame = Frame(self.seq, as_json(message), len(events))
         self.frames.append(frame)

@@ -57,7 +57,7 @@ class Limits:
     drain_seconds: float  # to end sentences in when the server stops
     retry_seconds: float  # after which who was refused may try again
 
-    def told(self) -> dict[str, float]:
+    def published(self) -> dict[str, float]:
         """What a client is told of them."""
         names = (
             "frame_bytes", "message_characters", "characters_per_second", "characters_burst", "messages_per_second",

@@ -15,7 +15,7 @@ from ..decoder.cache import REFERENCE, Append, Run
 from ..decoder.heads import TwoHeads
 from ..decoder.layout import SOURCE
 from ..policy.knobs import check_alignatt, check_hold, check_lsg
-from .policies import Asked, Moves, Policy, divergence, precise
+from .policies import Moves, Policy, Requests, divergence, precise
 from .stream import Move, Stream
 
 STEADY = 0.01  # beside a standard deviation of attention weights: two tokens alone would have z = ±1 whatever they are
@@ -98,7 +98,7 @@ class Drafting(Policy[Any]):
     def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append) -> None:
         """See a draft's next token predicted, from logits `[vocabulary]`."""
 
-    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, Tensor]]:
+    def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[tuple[int, Tensor]]:
         """The most probable next token, and all logits."""
         logits = model.text_logits(states)
         return list(zip(logits.argmax(-1).tolist(), logits, strict=True))

@@ -204,7 +204,7 @@ class Engine:
                 stream.note(append)
         if len(computed) < len(asks):  # some of which are known
             states = gathered([stream.hidden for stream, _ in asks if stream.hidden is not None])
-        answers = self.policy.look(self.model, asks, states)
+        answers = self.policy.predict(self.model, asks, states)
         seconds = perf_counter() - begin
         for (stream, _), answer in zip(asks, answers, strict=True):
             stream.asks, stream.answer = None, answer

@@ -40,7 +40,7 @@ class Boundary:
     state: dict[str, Any]  # plain values
 
 
-Found = LiveEvent | LineEnd | TextEnd | Boundary  # what a step brings for a text
+LiveOutput = LiveEvent | LineEnd | TextEnd | Boundary  # what a step brings for a text
 TAKEN_UP = "read", "written", "reads", "over", "begun"  # of a sentence, where another one takes its place
 
 
@@ -120,9 +120,9 @@ class LiveDriver:
             return True
         return any(translator.can_step() for translator in self.streaming.values())
 
-    def step(self) -> "list[tuple[LiveTranslator, Found]]":
+    def step(self) -> "list[tuple[LiveTranslator, LiveOutput]]":
         """Take what has arrived of every text, then take the engine one step for all; at most one event a text."""
-        found: list[tuple[LiveTranslator, Found]] = []
+        found: list[tuple[LiveTranslator, LiveOutput]] = []
         until = perf_counter() + self.text_seconds
         for _ in range(len(self.due)):
             translator = next(iter(self.due))
@@ -137,7 +137,7 @@ class LiveDriver:
         streams = [t.stream for t in self.streaming.values() if t.stream is not None]
         for event in self._events(streams):
             translator = self.streaming[event.stream]
-            found.append((translator, translator.told(event)))
+            found.append((translator, translator.live_event(event)))
         return found
 
     def _events(self, streams: list[Stream]) -> list[Event]:
@@ -192,7 +192,7 @@ class LiveTranslator:
         self.driver, self.text, self.source_length = driver, text, source_length
         self.inputs: deque[Iterator[Part | None]] = deque()
         self.last = Boundary(0, {"text": text.state(), "sentences": 0, "line_has_begun": False})
-        self.untold = list[Found]()
+        self.untold = list[LiveOutput]()
         self.sentence: Sentence | None = None
         self.stream: Stream | None = None
         self.sentences = 0
@@ -275,7 +275,7 @@ class LiveTranslator:
 
     # --- the driver's side -------------------------------------------------------------------------------------------
 
-    def take(self, until: float) -> "Iterator[Found]":
+    def take(self, until: float) -> "Iterator[LiveOutput]":
         """Take what was given until the sentence's end, which has to be written first, or until time is up."""
         while self.untold:
             yield self.untold.pop(0)
@@ -364,7 +364,7 @@ class LiveTranslator:
         """Whether the stream can go on."""
         return self.stream is not None and self.stream.can_step()
 
-    def told(self, event: Event) -> LiveEvent:
+    def live_event(self, event: Event) -> LiveEvent:
         """Take note of an event of the stream."""
         assert self.sentence is not None
         assert self.stream is not None

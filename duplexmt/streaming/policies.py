@@ -1,10 +1,10 @@
 """Policies: what looks at the states of a stream and says read or write.
 
 A policy is written for one stream, as a generator over the moves of its translation, and runs in batches: the engine
-computes what all streams ask for in one forward of the model, and `look` reads all their states at once. It yields
+computes what all streams ask for in one forward of the model, and `predict` reads all their states at once. It yields
 
     an event    a token was read or written, or the translation is over
-    an `Append` tokens to be computed; what `look` makes of their states comes back
+    an `Append` tokens to be computed; what `predict` makes of their states comes back
     None        it waits for more of the source
 
 The grid's policy is θ; wait-k and offline follow a schedule; confidence and LSG decide in between two of them. Local
@@ -25,7 +25,7 @@ from .stream import Move, Stream
 
 S = TypeVar("S")
 Moves = Generator[Move, Any, None]  # of a stream
-Asked = Sequence[tuple[Stream, Append]]  # what streams ask for
+Requests = Sequence[tuple[Stream, Append]]  # what streams ask for
 
 
 class Policy(ABC, Generic[S]):
@@ -57,7 +57,7 @@ class Policy(ABC, Generic[S]):
         """A stream's moves, from its first to its last."""
 
     @abstractmethod
-    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[Any]:
+    def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[Any]:
         """What is to be known of states `[Σ wanted, D]`, for each stream that asked for some."""
 
 
@@ -94,12 +94,12 @@ class Theta(Policy[EmitRule]):
                 else:
                     yield None
 
-    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[float, int | None, bool]]:
+    def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[tuple[float, int | None, bool]]:
         """p(EMIT), the most probable next token where one may be written (the text head is the larger part), and
         whether it goes on with a word; then p(EMIT) is 1."""
         rule: EmitRule = self.setting
         decided, tokens = model.decide(states, rule.certainty)
-        p_emit, streams = decided.tolist(), [stream for stream, _ in asked]
+        p_emit, streams = decided.tolist(), [stream for stream, _ in requests]
         if k_min := rule.k_min:
             p_emit = [p if s.at_source_end or s.lag >= k_min else 0.0 for p, s in zip(p_emit, streams, strict=True)]
         likely: list[int | None] = [None] * len(streams) if tokens is None else tokens.tolist()
@@ -153,9 +153,9 @@ class WaitK(Policy[int | None]):
         """For the state that predicts the next token."""
         return stream.present()
 
-    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, bool]]:
+    def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[tuple[int, bool]]:
         """The most probable next token, and whether it may be written."""
-        tokens = asked[0][0].engine.states.likeliest(states).tolist()
+        tokens = requests[0][0].engine.states.likeliest(states).tolist()
         return [(token, True) for token in tokens]
 
 
@@ -180,10 +180,10 @@ class Confidence(WaitK):
         first, last = min(1.0, 2 * self.setting), max(0.0, 2 * self.setting - 1)
         return float(first + (last - first) * (lag - least) / (most - least))
 
-    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, bool]]:
+    def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[tuple[int, bool]]:
         """As for wait-k; what may be written has a probability of at least ρ_k."""
         found = precise(model.text_logits(states)).softmax(-1).max(-1)
-        thresholds = [0.0 if stream.at_source_end else self.threshold(stream.lag) for stream, _ in asked]
+        thresholds = [0.0 if stream.at_source_end else self.threshold(stream.lag) for stream, _ in requests]
         return [
             (token, least < 1 and p >= least)
             for token, p, least in zip(found.indices.tolist(), found.values.tolist(), thresholds, strict=True)
@@ -222,22 +222,22 @@ class Lsg(WaitK):
             return append
         return Append([*append.runs, *wait_1], (len(append) - 1, -1))
 
-    def look(self, model: TwoHeads, asked: Asked, states: Tensor) -> list[tuple[int, bool]]:
+    def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[tuple[int, bool]]:
         """As for wait-k; what may be written differs from the wait-1 view's prediction, or is certain."""
         logits = precise(model.text_logits(states)).log_softmax(-1)
         present = []
-        each = logits.split([len(append.wanted) for _, append in asked])
-        for (stream, _), own in zip(asked, each, strict=True):
+        each = logits.split([len(append.wanted) for _, append in requests])
+        for (stream, _), own in zip(requests, each, strict=True):
             present.append(own[0])
             if len(own) == 2:
                 stream.memory["wait-1"] = own[1].clone()
         now = torch.stack(present)
-        reference = torch.stack([stream.memory["wait-1"] for stream, _ in asked])
+        reference = torch.stack([stream.memory["wait-1"] for stream, _ in requests])
         likely, told = now.max(-1), divergence(now, reference, self.adaptive.divergence)
         certain = (told > self.setting) | (likely.values.exp() > self.adaptive.alpha)
         return [
             (token, tells or stream.lag >= self.adaptive.k_max)
-            for token, tells, (stream, _) in zip(likely.indices.tolist(), certain.tolist(), asked, strict=True)
+            for token, tells, (stream, _) in zip(likely.indices.tolist(), certain.tolist(), requests, strict=True)
         ]
 
 

@@ -15,7 +15,7 @@ from ..decoder.likeliest import Likeliest
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
 from ..grid.model import GridModel
-from .policies import Asked
+from .policies import Requests
 from .stream import Stream
 
 AHEAD = 2  # rows a stream that is alone is taken ahead
@@ -51,7 +51,7 @@ class States(ABC):
         self.slots, self.model = Slots(), model
 
     @abstractmethod
-    def __call__(self, asked: Asked) -> Tensor:
+    def __call__(self, requests: Requests) -> Tensor:
         """What streams ask for, `[Σ wanted, D]`."""
 
     def likeliest(self, states: Tensor) -> Tensor:
@@ -85,11 +85,11 @@ class DecoderStates(States):
         self.length = 0  # target tokens that the states below have seen
         self.rows: dict[int, Tensor] = {}  # of a stream that is alone: states by row
 
-    def __call__(self, asked: Asked) -> Tensor:
+    def __call__(self, requests: Requests) -> Tensor:
         """Each stream appends what it says, and one that is alone what it may ask for next."""
         if not self.ahead:
-            return self._append(asked)
-        ((stream, _),) = asked
+            return self._append(requests)
+        ((stream, _),) = requests
         x, Y = stream.visible, len(stream.target)
         if self.length != Y or x not in self.rows:
             last = min(x + self.ahead, len(stream.source))
@@ -104,14 +104,14 @@ class DecoderStates(States):
             self.length, self.rows = Y, dict(zip(range(x, last + 1), states.split(1), strict=True))
         return self.rows[x]
 
-    def _append(self, asked: Asked) -> Tensor:
-        unknown = [stream.name for stream, _ in asked if stream.name not in self.slots.taken]
+    def _append(self, requests: Requests) -> Tensor:
+        unknown = [stream.name for stream, _ in requests if stream.name not in self.slots.taken]
         new = dict(zip(unknown, self.slots.take(unknown), strict=True))
-        for stream, append in asked:
+        for stream, append in requests:
             append.slot = new[stream.name] if stream.name in new else self.slots.taken[stream.name]
-        found = self.cache.append([append for _, append in asked])
+        found = self.cache.append([append for _, append in requests])
         self.slots.keep(new)
-        for stream, _ in asked:
+        for stream, _ in requests:
             stream.calls += 1
         return found
 
@@ -140,9 +140,9 @@ class GridStates(States):
         self.reached: dict[int, tuple[int, int]] = {}  # source and target tokens in the cache
         self.last: dict[int, tuple[Tensor, int]] = {}  # target state reached last: states, and which
 
-    def __call__(self, asked: Asked) -> Tensor:
+    def __call__(self, requests: Requests) -> Tensor:
         """One step where a stream has one more token, several where it has a prefix."""
-        streams = [stream for stream, _ in asked]
+        streams = [stream for stream, _ in requests]
         states = self._recomputed(streams) if self.cache is None else self._reached(self.cache, streams)
         for stream in streams:
             stream.calls += 1

@@ -291,16 +291,16 @@ class TranslationModule(L.LightningModule):
 
         scheduler = LambdaLR(optimizer, factor)
         asked = ("initial_lr", "betas")
-        self.asked = [{name: group[name] for name in asked if name in group} for group in optimizer.param_groups]
+        self.given_groups = [{name: group[name] for name in asked if name in group} for group in optimizer.param_groups]
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_train_start(self) -> None:
         """Train with the learning rates and betas asked for now; a checkpoint has restored those of before."""
         scheduler = self.lr_schedulers()
         assert isinstance(scheduler, LambdaLR)
-        scheduler.base_lrs = [asked["initial_lr"] for asked in self.asked]
+        scheduler.base_lrs = [given["initial_lr"] for given in self.given_groups]
         for group, asked, factor in zip(
-            scheduler.optimizer.param_groups, self.asked, scheduler.lr_lambdas, strict=True
+            scheduler.optimizer.param_groups, self.given_groups, scheduler.lr_lambdas, strict=True
         ):
             group.update(asked, lr=asked["initial_lr"] * factor(scheduler.last_epoch))
 

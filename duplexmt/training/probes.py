@@ -124,24 +124,24 @@ class ProbeCallback(L.Callback):
         """Look at the untrained model; a resumed run has done so."""
         self.begin = perf_counter()
         if trainer.global_step == 0:
-            self.look(trainer, pl_module)
+            self.log_probes(trainer, pl_module)
         self.looked_at = trainer.global_step
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
         """Look where an optimiser step has just been taken, never inside an accumulated one."""
         step = trainer.global_step
         if step != self.looked_at and step % self.every_n_steps == 0:
-            self.look(trainer, pl_module)
+            self.log_probes(trainer, pl_module)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Look at what has come out, and say what all looks took."""
         if trainer.global_step != self.looked_at:
-            self.look(trainer, pl_module)
+            self.log_probes(trainer, pl_module)
         if self.looks:
             share = 100 * self.seconds / (perf_counter() - self.begin)
             log.info("probes: %d looks took %.1f s, %.1f %% of training", self.looks, self.seconds, share)
 
-    def look(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def log_probes(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Draw, translate and log all probes on the first process."""
         self.looked_at = step = trainer.global_step
         if not self.probes:

@@ -36,7 +36,7 @@ class StopOnTermination(Checkpoint):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.asked = 0  # the signal
+        self.signal = 0  # that has come; 0: none
         self.step = 0  # optimiser steps when processes last told each other
         self.ours = [number for number in (signal.SIGTERM, signal.SIGINT) if may_handle(number)]
 
@@ -58,10 +58,10 @@ class StopOnTermination(Checkpoint):
     def ask(self, number: int, *_: Any) -> None:
         """The signals' handler: no more than a note, as it may come in the middle of anything."""
         if number == signal.SIGINT:
-            if self.asked:
+            if self.signal:
                 raise KeyboardInterrupt
             os.write(2, b"\ninterrupted: stops after this step, with a checkpoint; once more: at once\n")
-        self.asked = number
+        self.signal = number
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
         """Stop all processes if one was asked to, never inside an accumulated step.
@@ -72,7 +72,7 @@ class StopOnTermination(Checkpoint):
         if trainer.global_step == self.step:
             return
         self.step = trainer.global_step
-        asked: Any = self.asked
+        asked: Any = self.signal
         if trainer.world_size > 1:  # one process alone need not wait for its device
             asked = trainer.strategy.reduce(torch.tensor(float(asked), device=pl_module.device), reduce_op="max")
         if not asked:

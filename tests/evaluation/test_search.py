@@ -2,7 +2,7 @@
 
 import pytest
 
-from duplexmt.evaluation.search import Found, find_theta
+from duplexmt.evaluation.search import OperatingPoint, find_theta
 
 
 def test_the_theta_found_meets_the_target_from_below():
@@ -12,16 +12,16 @@ def test_the_theta_found_meets_the_target_from_below():
 
 
 def test_the_end_where_all_is_read_is_tried_where_the_target_is_beyond_it():
-    assert find_theta(lambda theta: 1 + theta, 9.0) == Found(1.0, 2.0)
+    assert find_theta(lambda theta: 1 + theta, 9.0) == OperatingPoint(1.0, 2.0)
 
 
 def test_theta_zero_is_tried_where_everything_else_is_too_late():
-    assert find_theta(lambda theta: 2 if theta == 0 else 5, 3.0) == Found(0.0, 2)
+    assert find_theta(lambda theta: 2 if theta == 0 else 5, 3.0) == OperatingPoint(0.0, 2)
 
 
 def test_the_best_of_all_tried_counts_where_latency_does_not_rise_with_theta():
     values = {0.5: 2.0, 0.75: 1.5}
-    assert find_theta(lambda theta: values.get(theta, 4.0), 3.0) == Found(0.5, 2.0)
+    assert find_theta(lambda theta: values.get(theta, 4.0), 3.0) == OperatingPoint(0.5, 2.0)
 
 
 def test_a_latency_that_cannot_be_met_is_refused_with_what_could():

@@ -12,7 +12,7 @@ from duplexmt.evaluation.decoding import DECODING, model_digest
 from duplexmt.evaluation.results import write_results
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 from duplexmt.report.__main__ import main
-from duplexmt.report.overview import gather, look, read_run_curves
+from duplexmt.report.overview import gather, read_run_curves, report_folder
 
 from ..helpers import spoken_grid, tiny_prefix, tiny_tokenizer
 from ..model_folder.test_artifact import DATA
@@ -216,9 +216,9 @@ def test_a_resumed_run_has_one_curve_from_the_checkpoint_on(tmp_path):
 
 def test_folders_that_are_none_of_the_three_are_refused(run, tmp_path):
     with pytest.raises(ValueError, match="there is no such folder"):
-        look(tmp_path / "none")
+        report_folder(tmp_path / "none")
     with pytest.raises(ValueError, match=f"neither a run .*nor a model .{MANIFEST}.*nor an evaluation"):
-        look(tmp_path)
+        report_folder(tmp_path)
     (tmp_path / "results.json").touch()  # of evaluate.py rescore=[A,B]
     with pytest.raises(ValueError, match=r"no evaluation there.*its scores are of other evaluations: give those"):
         gather(run, [tmp_path])

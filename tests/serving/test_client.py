@@ -420,16 +420,16 @@ def test_one_read_says_that_the_sentence_ends_and_pieces_of_a_character_do_not(s
 def test_a_character_that_is_written_in_pieces_comes_with_its_last_one(server, monkeypatch, text):
     tokens = [*token_ids(TOKENIZER, [text])[0], stream_tokens(TOKENIZER).end]
 
-    look = Theta.look
+    predict = Theta.predict
 
     def next_ones(self, model, asked, states):
-        found = zip(look(self, model, asked, states), asked, strict=True)
+        found = zip(predict(self, model, asked, states), asked, strict=True)
         return [
             (p, token if token is None else tokens[len(stream.written)], within)
             for (p, token, within), (stream, _) in found
         ]
 
-    monkeypatch.setattr(Theta, "look", next_ones)
+    monkeypatch.setattr(Theta, "predict", next_ones)
     monkeypatch.setitem(ENGINE, "max_target_tokens", 40)
     with serving(monkeypatch) as server, Client(server.address) as client:
         client.send("我们走。")

@@ -68,12 +68,12 @@ def test_other_interfaces_find_the_model_by_its_languages(server):
 
 class Model:
     def __init__(self, languages):
-        self.languages, self.told = languages, {}
+        self.languages, self.description = languages, {}
 
 
 def test_models_of_the_same_languages_are_told_apart_by_their_folders():
     models = [Model("zh-en"), Model("zh-en"), Model("de-en")]
     assert [*named(models, ["runs/small", "runs/large", "models/de-en"])] == ["zh-en small", "zh-en large", "de-en"]
-    assert models[0].told == {"name": "zh-en small"}
+    assert models[0].description == {"name": "zh-en small"}
     with pytest.raises(ValueError, match="b/model: another model is called 'zh-en model', too: rename"):
         named(models[:2], ["a/model", "b/model"])

@@ -201,7 +201,7 @@ class Script:
         new = draw.choice([draw.choice(PIECES), draw.choice(PIECES), text[position:], text[position + 1 :]])
         before = self.state.boundary
         if places := self.ask(**self.open_text.replace(position, new)):
-            self.open_text.told("refused")
+            self.open_text.note("refused")
             assert position not in places
             assert before <= places.start <= len(text) == places.stop - 1
             self.done["refused"] += 1
@@ -232,12 +232,12 @@ class Script:
     def tell(self, one):
         """The server's record of what was told, and ours."""
         if isinstance(one, Boundary):
-            self.open_text.told("boundary", one.position, one.state)
+            self.open_text.note("boundary", one.position, one.state)
         elif isinstance(one, LiveEvent):
             event = one.event
             values = {"read": [], "write": [None, getattr(event, "token", None)], "end": []}
             kind = type(event).__name__.lower()
-            self.open_text.told(kind, *values.get(kind, [{"tokens": getattr(event, "tokens", 0)}]))
+            self.open_text.note(kind, *values.get(kind, [{"tokens": getattr(event, "tokens", 0)}]))
         self.told[-1].append(one)
         self.state.take(one)
 

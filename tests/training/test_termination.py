@@ -75,7 +75,7 @@ def test_a_handler_that_was_there_before_is_left_alone(tmp_path):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert seen == [1]
-    assert not callback.asked
+    assert not callback.signal
 
 
 @pytest.mark.slow
