@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..common.files import write_whole
-
 from ..policy.knobs import TARGET_TOKENS
 
 
