@@ -128,7 +128,7 @@ def moved(module):
         for name, weight in part._parameters.items():
             if weight is not None and not isinstance(weight, OnDevice):
                 part._parameters[name] = torch.nn.Parameter(OnDevice(weight.detach().clone()), weight.requires_grad)
-        part._buffers |= {
-            name: OnDevice(buffer.clone()) for name, buffer in part._buffers.items() if buffer is not None
-        }
+        for name, buffer in part._buffers.items():
+            if buffer is not None and not isinstance(buffer, OnDevice):
+                part._buffers[name] = OnDevice(buffer.clone())
     return module

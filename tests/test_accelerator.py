@@ -16,7 +16,7 @@ from duplexmt.analysis.sentence_grid import sentence_grid
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.policy.guide import guide
-from duplexmt.policy.knobs import Adaptive
+from duplexmt.policy.knobs import Adaptive, EmitRule
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from duplexmt.training.module import GridTranslation
@@ -129,11 +129,12 @@ PLANNED = pytest.mark.parametrize(
     [
         {"rows": 3, **DRAWN},
         {"rows": 2},
+        {"rows": 3, **DRAWN, "rule": EmitRule(words=torch.arange(97) % 3 == 0)},
         {"emit_loss": "regret", "lm_cells": "visits"},
         {"k": 2},
         {"k": "multi"},
     ],
-    ids=str,
+    ids=lambda training: " ".join(f"{name}={value}" for name, value in training.items() if name != "rule"),
 )
 
 
@@ -144,7 +145,7 @@ def planned_step(training, device, move=lambda module: module):
     model = tiny_prefix(k) if k else tiny_grid(attention="exact", input_attends_output=False)
     made, given = (PrefixTranslation, {}) if k else (GridTranslation, {"lam": 0.1} | training)
     module = made(move(model).train(), TOKENS, learning_rate=1e-3, warmup_steps=0, **given)
-    module._trainer = SimpleNamespace(current_epoch=0)
+    move(module)._trainer = SimpleNamespace(current_epoch=0)
     batch = collate([Example((*source, 0), (1, *source[1:], 0)) for source in SOURCES])
     batch = replace(batch, plan=module.planner(batch, 0, (256, 200))).to(device)
 

@@ -109,6 +109,8 @@ class TranslationModule(L.LightningModule):
     ) -> None:
         super().__init__()
         self.model, self.tokens, self.rule = model, tokens, rule
+        self.words: Tensor | None  # the rule's, on the device
+        self.register_buffer("words", rule.words, persistent=False)
         self.frozen = checksums(weight for weight in self.parameters() if not weight.requires_grad)
         drop_residuals(model.decoder, dropout)
         self.learning_rate, self.warmup_steps, self.schedule, self.betas = learning_rate, warmup_steps, schedule, betas

@@ -93,8 +93,7 @@ class GridTranslation(TranslationModule):
 
     def guide(self, batch: Batch, plan: Plan | None, regret: bool = False, drawn: bool = False) -> Guided:
         """The self-guided loop on a batch, see `policy.guide`."""
-        words = self.rule.words
-        return guide(self.model, self.tokens, batch, self.lam, regret, plan=plan, drawn=drawn, words=words)
+        return guide(self.model, self.tokens, batch, self.lam, regret, plan=plan, drawn=drawn, words=self.words)
 
     def guided_loss(
         self, batch: Batch, plan: Plan | None = None, points: Tensor | None = None
