@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from data_prep import Report, clean_side, read_pairs
 from data_prep.cleaning import Cleaning, check_order, simplify
+from data_prep.reading import read_pairs
+from data_prep.report import Report
+from data_prep.rules import clean_side
 from data_prep.settings import preset
 
 from ..common.pair import Pair
@@ -48,7 +50,7 @@ def read_evaluation_file(
 
     With `simplified`, which `simplifies_sources` tells of a model, traditional characters of sources, too.
     Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported. `context_separator`: see
-    `data_prep.read_pairs`.
+    `reading.read_pairs`.
 
     Raises:
         ValueError: for a missing file, an unknown format, encoding or language, swapped columns, or a file without any

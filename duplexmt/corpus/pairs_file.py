@@ -5,9 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_prep import Report, read_pairs
 from data_prep.cleaning import Cleaning, check_order, clean_context
+from data_prep.reading import read_pairs
 from data_prep.relatives import Relatives
+from data_prep.report import Report
 from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out, nothing_left, to_train_on, unshared
 from data_prep.vectorised import clean_columns
 

@@ -15,12 +15,14 @@ from glob import escape
 from itertools import chain, compress
 from pathlib import Path
 
-from data_prep import Report, clean_side, read_pairs
 from data_prep.blocks import read_block
 from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import Cleaning, simplify
 from data_prep.prepare import clean, workers
+from data_prep.reading import read_pairs
 from data_prep.relatives import Relatives
+from data_prep.report import Report
+from data_prep.rules import clean_side
 from data_prep.sampling import Sampling, without_duplicates
 from data_prep.settings import Corpus, preparation
 from data_prep.sources import Source

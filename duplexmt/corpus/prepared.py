@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import chain, compress
 from typing import Any
 
-from data_prep import Report
 from data_prep.relatives import Relatives
+from data_prep.report import Report
 from data_prep.splitting import nothing_left
 from data_prep.tokens import CountTokens, fits
 

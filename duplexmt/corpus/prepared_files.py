@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from data_prep import Report
 from data_prep.prepare import finished, prepare, read_split
+from data_prep.report import Report
 from data_prep.sampling import Sampling
 from data_prep.settings import preparation
 from data_prep.sources import find_files

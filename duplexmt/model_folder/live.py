@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from data_prep import clean_side
 from data_prep.cleaning import simplify_as_read
 from data_prep.live import settled_side
+from data_prep.rules import clean_side
 
 from ..common.text import UNSPACED, invisible
 from ..corpus.evaluation_files import simplifies_sources

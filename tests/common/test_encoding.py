@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from data_prep import Report, read_pairs
+from data_prep.reading import read_pairs
+from data_prep.report import Report
 from duplexmt.common.encoding import is_utf8, seems
 
 ZH = [

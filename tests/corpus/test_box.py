@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from data_prep import Report
 from data_prep.relatives import RELATED
+from data_prep.report import Report
 from duplexmt.common.text import text_key
 from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus import pairs_folder

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from data_prep import Report
 from data_prep.relatives import RELATED, likeness
+from data_prep.report import Report
 from data_prep.splitting import rank
 from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from data_prep import Report
 from data_prep.relatives import RELATED, likeness
+from data_prep.report import Report
 from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
 from duplexmt.corpus import pairs_folder

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from data_prep import Report, read_pairs
+from data_prep.reading import read_pairs
+from data_prep.report import Report
 
 PAIRS = [("你好。", "Hello."), ("他\u2028走了。", "He left."), ("“引号”,逗号", 'a "quote", a comma'), ("NA", "null")]
 PACK: dict[str, Callable[[bytes], bytes]] = {

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import Report, read_pairs
 from data_prep.columns import columns_of
+from data_prep.reading import read_pairs
+from data_prep.report import Report
 from data_prep.sources import Source, read_blocks
 
 PAIRS = [

@@ -2,8 +2,8 @@
 
 from functools import cache, partial
 
-from data_prep import clean_side
 from data_prep.live import settled_side
+from data_prep.rules import clean_side
 from duplexmt.streaming.live import LiveEvent
 from duplexmt.streaming.live_text import LiveText
 from duplexmt.streaming.settled import SettledTokens

@@ -7,7 +7,7 @@ from threading import Timer
 
 import pytest
 
-from data_prep import clean_side
+from data_prep.rules import clean_side
 from duplexmt.common.text import invisible
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
 from duplexmt.streaming.engine import Engine

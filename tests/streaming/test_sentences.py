@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from data_prep import clean_side
+from data_prep.rules import clean_side
 from duplexmt.common.text import invisible
 from duplexmt.data.tokenizer import SourceTokens
 from duplexmt.streaming.live_text import CLAUSE_MARKS, LineEnd, SentenceEnd, Settled

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from data_prep import Report
+from data_prep.report import Report
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.loader import StepLoader
 from duplexmt.data.tokenizer import stream_tokens, train_bpe
