@@ -11,7 +11,7 @@ from benchmarks.live_clients import Reference, Speaker, latencies
 @pytest.mark.slow
 def test_faults_lose_and_change_no_shown_text_and_disturb_nobody_else(folder, monkeypatch):
     monkeypatch.setattr(serve_faults, "JOINERS", 2000)
-    reference = Reference(str(folder), serve_load.MAX_TARGET_TOKENS, serve_load.MAX_REPEATS)
+    reference = Reference(str(folder), serve_load.TARGET_TOKENS, serve_load.MAX_REPEATS)
     make = serve_load.Texts(seed=1)
     campaign = serve_faults.Campaign(str(folder), reference, [make(30) for _ in range(4)], seed=1)
     left_out = {"terminated", "engine_hung", "storm"}  # for their time
@@ -72,7 +72,7 @@ def test_latencies_leave_out_waits_of_the_policy_and_keep_those_for_the_server()
 
 
 def test_the_reference_says_how_many_characters_each_event_takes(folder):
-    reference = Reference(str(folder), serve_load.MAX_TARGET_TOKENS, serve_load.MAX_REPEATS)
+    reference = Reference(str(folder), serve_load.TARGET_TOKENS, serve_load.MAX_REPEATS)
     text = serve_load.Texts(seed=1)(60)
     due = reference.due(text)
     assert due == sorted(due)
