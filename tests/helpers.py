@@ -16,7 +16,7 @@ from duplexmt.decoder.layout import Layout
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.model import build_grid
 from duplexmt.kernels.norm import rms_norm
-from duplexmt.policy.knobs import PAPERS
+from duplexmt.policy.knobs import PAPER_RULE
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.policies import Theta
 
@@ -134,7 +134,7 @@ def grid_system(model, tokens, theta, max_target_tokens, batch_size=64, rule=Non
     return Engine(model, tokens, theta=theta, told_length=True, **limits, **values)
 
 
-def trained(model, tokens, rule=PAPERS):
+def trained(model, tokens, rule=PAPER_RULE):
     """What is known of a loaded model."""
     return SimpleNamespace(model=model, tokens=tokens, rule=rule, typical_source_length=9)
 

@@ -12,7 +12,7 @@ import translate
 from duplexmt.config import TranslateSettings
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.drawing.captions import read_cues
-from duplexmt.policy.knobs import PAPERS
+from duplexmt.policy.knobs import PAPER_RULE
 from duplexmt.streaming.live_text import LiveText
 from duplexmt.streaming.settled import SettledTokens
 
@@ -42,7 +42,7 @@ def run(monkeypatch):
     loaded = SimpleNamespace(
         model=spoken_grid(tokenizer=TOKENIZER, anchor=0),
         tokens=stream_tokens(TOKENIZER),
-        rule=PAPERS,
+        rule=PAPER_RULE,
         tokenizer=TOKENIZER,
         settled_tokens=SettledTokens(TOKENIZER, "characters"),
         typical_source_length=None,

@@ -39,7 +39,7 @@ from ..decoder.quantised import dequantise, frozen_as, quantise
 from ..grid.knobs import rows_stand_alone
 from ..grid.model import GridModel, build_grid, check_backbone
 from ..kernels.int8 import to_int8
-from ..policy.knobs import PAPERS, EmitRule, recorded_rule
+from ..policy.knobs import PAPER_RULE, EmitRule, recorded_rule
 from ..policy.words import emit_rule
 from ..streaming.settled import SettledTokens
 from .hub import model_at
@@ -66,7 +66,7 @@ class ModelFolder:
     tokenizer: Any
     tokens: StreamTokens
     info: dict[str, Any]  # the manifest
-    rule: EmitRule = PAPERS  # of a grid
+    rule: EmitRule = PAPER_RULE  # of a grid
 
     @property
     def sources(self) -> SourceTokens:

@@ -34,7 +34,7 @@ class EmitRule:
         return {"certainty": self.certainty, "k_min": self.k_min, "words": self.words is not None}
 
 
-PAPERS = EmitRule()
+PAPER_RULE = EmitRule()
 
 
 @dataclass
@@ -147,7 +147,12 @@ def recorded_theta(info: Mapping[str, Any]) -> float:
 
 def recorded_rule(info: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the `EmitRule` that goes with `recorded_theta`: the paper's where none were recorded."""
-    return {name: _recorded(info).get(name, usual) for name, usual in PAPERS.recorded().items()}
+    return rule_in(_recorded(info))
+
+
+def rule_in(record: Mapping[str, Any]) -> dict[str, Any]:
+    """An `EmitRule`'s settings in a record of what decided, which leaves out those that are the paper's."""
+    return {name: record.get(name, usual) for name, usual in PAPER_RULE.recorded().items()}
 
 
 def _recorded(info: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from ..evaluation.scoring import run_of
 from ..evaluation.translation import Record, translate_pairs
 from ..model_folder.artifact import ModelFolder, corpus_name, load_model_folder
 from ..model_folder.manifest import MANIFEST, read_manifest
-from ..policy.knobs import PAPERS, TARGET_TOKENS, recorded_theta
+from ..policy.knobs import TARGET_TOKENS, recorded_theta, rule_in
 from ..streaming.systems import build_system
 from .evaluated import Evaluated, holds_evaluations, model_of, point_for_examples, read_evaluation
 from .examples import Example, examples
@@ -120,7 +120,7 @@ def gather(
     if model_folder is not None and info is not None and (info["system"] == "grid" or point is None):
         loaded = load_model_folder(model_folder, device)
     if loaded is not None and rule:  # the viewer decides as the evaluation did
-        loaded = loaded.deciding(**{name: rule.get(name, usual) for name, usual in PAPERS.recorded().items()})
+        loaded = loaded.deciding(**rule_in(rule))
     chosen: list[Example] = []
     examples_of = ""
     if point is not None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
-from ..policy.knobs import PAPERS, Adaptive, EmitRule, check_confidence, check_lsg
+from ..policy.knobs import PAPER_RULE, Adaptive, EmitRule, check_confidence, check_lsg
 from .stream import Move, Stream
 
 S = TypeVar("S")
@@ -72,7 +72,7 @@ class Theta(Policy[EmitRule]):
     @staticmethod
     def check_setting(rule: Any, /) -> Any:
         """An `EmitRule`, None for the paper's."""
-        return rule or PAPERS
+        return rule or PAPER_RULE
 
     def run(self, stream: Stream) -> Moves:
         """A cell of the grid after the other."""

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..kernels.triton_use import refuse
-from ..policy.knobs import PAPERS, EmitRule
+from ..policy.knobs import PAPER_RULE, EmitRule
 from .optimizers import may_skip, optimizer_of
 from .sharded import ShardedStrategy
 
@@ -105,7 +105,7 @@ class TranslationModule(L.LightningModule):
         emit_learning_rate: float | None = None,
         seed: int = 1,
         dropout: float = 0.0,
-        rule: EmitRule = PAPERS,
+        rule: EmitRule = PAPER_RULE,
     ) -> None:
         super().__init__()
         self.model, self.tokens, self.rule = model, tokens, rule

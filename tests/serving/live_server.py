@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.model_folder.live import live_engine, live_text
-from duplexmt.policy.knobs import PAPERS
+from duplexmt.policy.knobs import PAPER_RULE
 from duplexmt.protocol.messages import SCHEMA_FILE
 from duplexmt.serving import engine_link
 from duplexmt.serving.app import create_app
@@ -84,7 +84,7 @@ def loaded(languages="zh-en"):
     return SimpleNamespace(
         model=float64(spoken_grid(seed=2 if languages == "zh-en" else 3, tokenizer=TOKENIZER, anchor=0)),
         tokens=stream_tokens(TOKENIZER),
-        rule=PAPERS,
+        rule=PAPER_RULE,
         tokenizer=TOKENIZER,
         settled_tokens=SettledTokens(TOKENIZER),
         typical_source_length=None,

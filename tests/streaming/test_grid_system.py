@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.policy.knobs import PAPERS, EmitRule, check_theta
+from duplexmt.policy.knobs import PAPER_RULE, EmitRule, check_theta
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
 
@@ -39,7 +39,7 @@ def small_talk(seed=0, **options):
 
 
 @torch.no_grad()
-def one_by_one(model, tokens, source, theta, limit=64, rule=PAPERS):
+def one_by_one(model, tokens, source, theta, limit=64, rule=PAPER_RULE):
     """Table duplex-inference for one stream alone: the whole visible grid at every step, no batch, no padding."""
     stream = [*tokens.source_prefix, *source, tokens.end]
     x, target = len(tokens.source_prefix), [tokens.seed, *tokens.target_prefix]  # row x is the last one visible

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from duplexmt.data.batch import collate
-from duplexmt.policy.knobs import PAPERS, EmitRule
+from duplexmt.policy.knobs import PAPER_RULE, EmitRule
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import drawn_points, stretches
@@ -33,7 +33,7 @@ WORDS = EmitRule(words=going_on(tiny_tokenizer(), len(tiny_tokenizer()), "en")) 
 @pytest.mark.parametrize(("emit_loss", "lm_cells"), LOSSES)
 def test_loss_and_gradients_on_drawn_rows_follow_from_the_full_grid(emit_loss, lm_cells, by_words):
     """The full grid by `forward` (padded exact attention), of which the drawn rows' cells alone are read."""
-    module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=3, rule=WORDS if by_words else PAPERS)
+    module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=3, rule=WORDS if by_words else PAPER_RULE)
     batch = collate(small_data(12).examples("train"))
     rows = module.planner.drawn(batch, 0)
     assert max(rows.stand_for.flatten().tolist()) > 2, "the test wants stretches of several rows"
@@ -111,7 +111,7 @@ def test_as_many_rows_as_there_are_train_as_all_rows(emit_loss, lm_cells, by_wor
     batch = collate(small_data(12).examples("train"))
     losses, gradients = [], []
     for rows in (None, int(batch.source_lengths.max())):
-        rule = WORDS if by_words else PAPERS
+        rule = WORDS if by_words else PAPER_RULE
         module = exact_module(emit_loss=emit_loss, lm_cells=lm_cells, rows=rows, rule=rule)
         loss, area = module.losses(batch)
         total = loss.total(loss.lm_weights, loss.emit_weights)
