@@ -23,7 +23,7 @@ def main(cfg: DictConfig) -> None:
 
 def serve(cfg: ServeSettings) -> None:
     """Start engine and server."""
-    from duplexmt.model_folder.box import chosen_models
+    from duplexmt.model_folder.default_model import chosen_models
     from duplexmt.model_folder.manifest import check_runs_as, read_manifest
     from duplexmt.serving import server
     from duplexmt.serving.app import create_app

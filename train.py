@@ -96,7 +96,7 @@ def run(
 ) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
-    from duplexmt.model_folder.hub import base_at
+    from duplexmt.model_folder.hugging_face import base_at
     from duplexmt.model_folder.manifest import trained_on
     from duplexmt.streaming.settled import SettledTokens
     from duplexmt.training.data import GridDataModule
@@ -250,7 +250,7 @@ def packed_tokens(cfg: TrainSettings) -> int | None:
     """
     import torch
 
-    from duplexmt.training.knobs import check_not_packed, settled_batch_tokens
+    from duplexmt.training.trainer_options import check_not_packed, settled_batch_tokens
 
     if cfg.model.attention == "exact" and reads_rows(cfg):
         check_not_packed(cfg.data.batch_tokens)
@@ -273,7 +273,7 @@ def planner_of(cfg: TrainSettings, tokens: Any) -> Any:
 
 def reads_rows(cfg: TrainSettings) -> bool:
     """Whether the model is a grid whose rows read each other."""
-    from duplexmt.grid.knobs import rows_stand_alone
+    from duplexmt.grid.grid_options import rows_stand_alone
 
     model = cfg.model
     alone = rows_stand_alone(model.attention, model.input_attends_output, model.softmax)

@@ -33,7 +33,7 @@ def translate(cfg: TranslateSettings) -> None:
         raise ValueError("standard input or output is closed: give text=…, or another one, such as < FILE and > FILE")
     import duplexmt
     from duplexmt.drawing.captions import CaptionFile, Clock
-    from duplexmt.model_folder.box import chosen_model
+    from duplexmt.model_folder.default_model import chosen_model
 
     names = ("device", "quantize", "run_as", "setting", "adaptive", "anchor", "any_anchor", "cut")
     limits = ("max_target_tokens", "max_repeats", "max_sentence_tokens")

@@ -30,8 +30,8 @@ from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.translation import translate_pairs
 from duplexmt.metrics.latency import average_lagging_all
 from duplexmt.model_folder.artifact import ModelFolder
+from duplexmt.policy.decoding_options import TARGET_TOKENS
 from duplexmt.policy.guide import guide
-from duplexmt.policy.knobs import TARGET_TOKENS
 from duplexmt.policy.path import path_rows
 from duplexmt.streaming.systems import build_system
 

@@ -160,7 +160,7 @@ class Reference:
 
     def __init__(self, model_folder: str, max_target_tokens: int, max_repeats: int) -> None:
         from duplexmt.common.text import UNSPACED
-        from duplexmt.model_folder.live import live_engine, load_live_model
+        from duplexmt.model_folder.live_model import live_engine, load_live_model
 
         self.loaded = load_live_model(model_folder, "cpu")
         self.between = "" if self.loaded.info["data"]["target_language"] in UNSPACED else " "
@@ -185,7 +185,7 @@ class Reference:
 
     def revised(self, text: str, made: list[tuple[int, str, str]], counts: list[int]) -> str:
         """What is shown of a text in which these replacements were made, each once so many events had been told."""
-        from duplexmt.model_folder.live import live_text
+        from duplexmt.model_folder.live_model import live_text
         from duplexmt.streaming.live import LiveDriver, LiveEvent
         from duplexmt.streaming.live_text import LineEnd
 
@@ -214,7 +214,7 @@ class Reference:
 
     def _parts(self, text: str) -> Iterator[tuple[str, int]]:
         """What each event of a text shows, and after how many characters."""
-        from duplexmt.model_folder.live import live_text
+        from duplexmt.model_folder.live_model import live_text
         from duplexmt.streaming.events import End, Read
         from duplexmt.streaming.live import LiveDriver, LiveEvent
         from duplexmt.streaming.live_text import LineEnd

@@ -25,7 +25,7 @@ from benchmarks.measuring import LORA, QWEN, QWEN_VOCABULARY, growth, qwen
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import add_lora, random_backbone
-from duplexmt.decoder.knobs import FROZEN
+from duplexmt.decoder.decoder_options import FROZEN
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.prefix_module import PrefixTranslation

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 from benchmarks.held_out import examples, held_out_pairs
 from duplexmt.data.batch import Batch, Example, collate
+from duplexmt.decoder.decoder_options import MULTI_PATH
 from duplexmt.decoder.heads import read_ahead
-from duplexmt.decoder.knobs import MULTI_PATH
 from duplexmt.decoder.schedules import DELAYS
 from duplexmt.drawing.table import to_markdown
 from duplexmt.metrics.latency import average_lagging

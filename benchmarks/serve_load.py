@@ -60,7 +60,7 @@ from benchmarks.live_clients import (
 from benchmarks.measuring import check_counts
 from benchmarks.serve_faults import Campaign, faults_of
 from duplexmt.data.builtin import builtin_corpus
-from duplexmt.policy.knobs import TARGET_TOKENS
+from duplexmt.policy.decoding_options import TARGET_TOKENS
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
 from duplexmt.streaming.systems import build_system

@@ -49,7 +49,7 @@ from benchmarks.measuring import (
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import add_lora, random_backbone
-from duplexmt.decoder.knobs import RECOMPUTE
+from duplexmt.decoder.decoder_options import RECOMPUTE
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.allocator import keep_freed_memory
 from duplexmt.training.module import GridTranslation

@@ -23,8 +23,8 @@ from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from data_prep.clean_corpus import source_blocks
+from data_prep.preparation import CONF, Preparation
 from data_prep.prepare import clean, prepare, sample, workers
-from data_prep.settings import CONF, Preparation
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 from duplexmt.common.arguments import check_arguments, quote_arguments

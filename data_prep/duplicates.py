@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.blocks import read_block
+from data_prep.arrow_files import read_block
 
 _AT_ONCE = 4_000_000  # hashes of a share
 _TABLE_BITS = 20  # first bits of a hash

@@ -31,12 +31,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_prep.blocks import block_report
+from data_prep.arrow_files import block_report
 from data_prep.clean_corpus import CleanTask, check_made, clean_source, source_blocks
+from data_prep.parquet_shards import of_a_shard, shard_path, summary, write_shard
+from data_prep.preparation import Preparation
 from data_prep.report import Report, report_page
 from data_prep.sampling import as_table, draw, without_duplicates, write_the_rest
-from data_prep.settings import Preparation
-from data_prep.shards import of_a_shard, shard_path, summary, write_shard
 from data_prep.splitting import Texts
 from data_prep.tokens import TokenCounter
 from duplexmt.common.files import locked, write_whole

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from data_prep.blocks import read_block
+from data_prep.arrow_files import read_block
 from data_prep.duplicates import repeated
+from data_prep.parquet_shards import SPLIT_SCHEMA, Made, write_shard
 from data_prep.relatives import Relatives
 from data_prep.report import EXAMPLES, Example, Report
-from data_prep.shards import SPLIT_SCHEMA, Made, write_shard
 from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out, not_to_train_on, ranks
 from data_prep.tokens import CountTokens, fits
 from duplexmt.common.pair import Pair

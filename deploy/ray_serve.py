@@ -38,7 +38,7 @@ def application(arguments: dict[str, str]) -> serve.Application:
         cfg = settings(ServeSettings, compose("serve", [f"{name}={value}" for name, value in values.items()]))
 
     def build() -> Starlette:
-        from duplexmt.model_folder.box import chosen_model
+        from duplexmt.model_folder.default_model import chosen_model
         from duplexmt.serving.app import create_app
         from duplexmt.serving.hub import Hub
         from duplexmt.serving.settings import EngineSettings

@@ -16,9 +16,9 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
-from .decoder.knobs import FROZEN, RECOMPUTE, check_anchor, check_k, check_quantize, check_trained_k
-from .grid.knobs import rows_stand_alone
-from .policy.knobs import (
+from .decoder.decoder_options import FROZEN, RECOMPUTE, check_anchor, check_k, check_quantize, check_trained_k
+from .grid.grid_options import rows_stand_alone
+from .policy.decoding_options import (
     ADAPTIVE_KNOBS,
     Adaptive,
     check_run_as,
@@ -26,7 +26,7 @@ from .policy.knobs import (
     check_words,
 )
 from .serving.settings import EngineOptions, Limits
-from .training.knobs import PRECISIONS, ROUND, STRATEGIES
+from .training.trainer_options import PRECISIONS, ROUND, STRATEGIES
 
 
 @dataclass

@@ -20,8 +20,9 @@ from unittest.mock import patch
 ROOT = Path(__file__).parents[1]
 LOADED = [
     "lightning.pytorch", "duplexmt.training.run", "duplexmt.training.module", "duplexmt.evaluation.results",
-    "duplexmt.evaluation.job", "duplexmt.model_folder.live", "hydra._internal.hydra", "hydra.experimental.compose",
-    "transformers.models.qwen2.modeling_qwen2", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
+    "duplexmt.model_folder.live_model", "hydra._internal.hydra", "hydra.experimental.compose",
+    "duplexmt.evaluation.job", "transformers.models.qwen2.modeling_qwen2", "matplotlib.backends.backend_pdf",
+    "matplotlib.backends.backend_svg",
     "fontTools.subset", "sacrebleu", "duplexmt.serving.server", "duplexmt.serving.app",
 ]  # fmt: skip
 

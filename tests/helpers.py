@@ -16,7 +16,7 @@ from duplexmt.decoder.layout import Layout
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.model import build_grid
 from duplexmt.kernels.norm import rms_norm
-from duplexmt.policy.knobs import PAPER_RULE
+from duplexmt.policy.decoding_options import PAPER_RULE
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.policies import Theta
 

@@ -15,8 +15,8 @@ from duplexmt.analysis.alignment_heads import attended, brought_by
 from duplexmt.analysis.sentence_grid import sentence_grid
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.policy.decoding_options import Adaptive, EmitRule
 from duplexmt.policy.guide import guide
-from duplexmt.policy.knobs import Adaptive, EmitRule
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from duplexmt.training.module import GridTranslation

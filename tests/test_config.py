@@ -37,7 +37,7 @@ from duplexmt.config import (
     register_schemas,
     settings,
 )
-from duplexmt.policy.knobs import TARGET_TOKENS
+from duplexmt.policy.decoding_options import TARGET_TOKENS
 
 CONF = Path(__file__).parents[1] / "conf"
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "experiment")

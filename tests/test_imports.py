@@ -37,11 +37,11 @@ ROOMS = (
 LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room
 # The rules of options, and the settings of a server, which the schema has, too.
 SCHEMA_KNOWS = {
-    "duplexmt.decoder.knobs",
-    "duplexmt.grid.knobs",
-    "duplexmt.policy.knobs",
+    "duplexmt.decoder.decoder_options",
+    "duplexmt.grid.grid_options",
+    "duplexmt.policy.decoding_options",
     "duplexmt.serving.settings",
-    "duplexmt.training.knobs",
+    "duplexmt.training.trainer_options",
 }
 FILES = sorted(
     [

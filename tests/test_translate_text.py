@@ -12,7 +12,7 @@ import translate
 from duplexmt.config import TranslateSettings
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.drawing.captions import read_cues
-from duplexmt.policy.knobs import PAPER_RULE
+from duplexmt.policy.decoding_options import PAPER_RULE
 from duplexmt.streaming.live_text import LiveText
 from duplexmt.streaming.settled import SettledTokens
 
@@ -48,7 +48,7 @@ def run(monkeypatch):
         typical_source_length=None,
         info={"system": "grid", "data": data, "policy": {"theta": 0.5}},
     )
-    monkeypatch.setattr("duplexmt.model_folder.live.load_model_folder", lambda *values: loaded)
+    monkeypatch.setattr("duplexmt.model_folder.live_model.load_model_folder", lambda *values: loaded)
 
     def run_with(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), **values):
         data.update(trained_on, max_tokens=trained_max_tokens)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import duplexmt
-from duplexmt.policy import knobs
+from duplexmt.policy import decoding_options
 from duplexmt.streaming import systems
 
 from .commands import run, succeeded
@@ -63,7 +63,7 @@ def test_the_policy_of_the_page_is_a_system_like_any_other(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(systems, "KINDS", systems.KINDS)
     monkeypatch.setitem(systems.KINDS, "margin", None)  # as before afterwards, whatever the page puts there
-    monkeypatch.setitem(knobs.SYSTEMS, "margin", ())
+    monkeypatch.setitem(decoding_options.SYSTEMS, "margin", ())
     run_blocks("docs/how-to/policy.md", tmp_path)
     *_, late = margins = [line.split() for line in capsys.readouterr().out.splitlines() if re.match(r"[01]\.\d ", line)]
     assert [float(margin) for margin, _ in margins] == [0.0, 0.1, 0.5, 1.0]

@@ -20,7 +20,7 @@ from ..decoder.cache import TARGET, Append, DecoderCache, Run
 from ..decoder.layout import SOURCE
 from ..decoder.model import DecoderModel
 from ..model_folder.artifact import choose_device, load_model_folder
-from ..model_folder.hub import writable
+from ..model_folder.hugging_face import writable
 from ..model_folder.manifest import read_manifest, write_manifest
 from ..policy.heatmap import losses_of_head
 

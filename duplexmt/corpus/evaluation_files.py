@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from data_prep.cleaning import Cleaning, check_order, simplify
+from data_prep.preparation import preset
 from data_prep.reading import read_pairs
 from data_prep.report import Report
 from data_prep.rules import clean_side
-from data_prep.settings import preset
 
 from ..common.pair import Pair
 from ..common.text import check_language

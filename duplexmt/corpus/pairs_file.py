@@ -13,7 +13,7 @@ from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out, nothing_left
 from data_prep.vectorised import clean_columns
 
 from ..common.pair import Pair
-from .settings import CorpusSettings
+from .corpus_settings import CorpusSettings
 
 _BATCH = 5_000  # pairs cleaned at a time
 

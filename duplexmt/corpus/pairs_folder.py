@@ -15,16 +15,16 @@ from glob import escape
 from itertools import chain, compress
 from pathlib import Path
 
-from data_prep.blocks import read_block
+from data_prep.arrow_files import read_block
 from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import Cleaning, simplify
+from data_prep.preparation import Corpus, preparation
 from data_prep.prepare import clean, workers
 from data_prep.reading import read_pairs
 from data_prep.relatives import Relatives
 from data_prep.report import Report
 from data_prep.rules import clean_side
 from data_prep.sampling import Sampling, without_duplicates
-from data_prep.settings import Corpus, preparation
 from data_prep.sources import Source
 from data_prep.splitting import Texts, by_rank, hold_out, nothing_left, to_train_on
 
@@ -32,8 +32,8 @@ from ..common.cores import usable_cores
 from ..common.files import locked
 from ..common.pair import Pair
 from ..common.text import text_key
-from .box import located
-from .settings import CorpusSettings
+from .corpus_settings import CorpusSettings
+from .repository import located
 
 _NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.xz|\.zst)?")
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance

@@ -14,11 +14,11 @@ from ..common.pair import Pair
 from ..data.builtin import AlignedPair, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
 from .copies import copies
+from .corpus_settings import CorpusSettings
 from .joined import joined_pairs
 from .pairs_file import file_pairs
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
-from .settings import CorpusSettings
 
 _BATCH = 5_000  # pairs in one call of a token counter
 BPE_PAIRS = 300_000

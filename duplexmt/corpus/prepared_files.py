@@ -3,16 +3,16 @@
 import time
 from pathlib import Path
 
+from data_prep.preparation import preparation
 from data_prep.prepare import finished, prepare, read_split
 from data_prep.report import Report
 from data_prep.sampling import Sampling
-from data_prep.settings import preparation
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 
 from ..common.cores import local_rank, usable_cores
 from ..common.pair import Pair
-from .settings import CorpusSettings
+from .corpus_settings import CorpusSettings
 
 
 def prepared_corpus(asked: CorpusSettings) -> tuple[dict[str, list[Pair]], Report]:

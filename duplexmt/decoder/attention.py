@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.attention import fused_attention
+from ..kernels.fused_attention import fused_attention
 from ..kernels.products import at_least_float32
 from ..kernels.triton_use import proves_itself, use_triton, with_gradients
 from .layout import Layout, naive_seen

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .knobs import FROZEN
+from .decoder_options import FROZEN
 
 BLOCK = 64  # numbers that share a scale in int4
 

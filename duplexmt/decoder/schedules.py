@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .knobs import MULTI_PATH
+from .decoder_options import MULTI_PATH
 
 DELAYS = (1, 3, 5, 7)  # the k a multi-path model is evaluated at, unless others are asked for
 SHOWN = 3  # and the one to show translations by

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 from ..streaming.events import End, Event, Read, Replaced, Write
+from ..streaming.growing_text import GrowingText
 from ..streaming.live import LiveEvent
-from ..streaming.text import GrowingText
 from .table import terminal_width
 
 

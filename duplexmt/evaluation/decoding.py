@@ -17,7 +17,7 @@ from typing import Any
 from huggingface_hub import try_to_load_from_cache
 
 from ..common.files import write_whole
-from ..decoder.knobs import MULTI_PATH
+from ..decoder.decoder_options import MULTI_PATH
 from ..metrics.neural import whole_lines
 from ..model_folder.manifest import file_digest, name_of, read_manifest
 from ..streaming.systems import asks_length

@@ -12,7 +12,7 @@ from ..common.pair import Pair
 from ..corpus.overlap import likeness_to_training
 from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
-from ..model_folder.hub import writable
+from ..model_folder.hugging_face import writable
 from ..model_folder.manifest import read_manifest, record_operating_point
 from .alike import read_likeness, write_likeness
 from .decoding import Decoding, Point, Setting, TestSet

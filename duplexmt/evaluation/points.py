@@ -11,9 +11,9 @@ from tqdm import tqdm
 from ..data.tokenizer import SourceTokens
 from ..decoder.schedules import own_delays
 from ..model_folder.artifact import ModelFolder, load_without_weights
-from ..model_folder.hub import model_at
+from ..model_folder.hugging_face import model_at
 from ..model_folder.manifest import read_manifest
-from ..policy.knobs import TARGET_TOKENS, Adaptive, can_run, recorded_theta, trained_by
+from ..policy.decoding_options import TARGET_TOKENS, Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
 from ..streaming.systems import asks_length, build_system
 from .decoding import DECODING, TOLD_LENGTH, Decoding, Point, Setting, TestSet, model_digest

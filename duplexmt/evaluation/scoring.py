@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from ..decoder.knobs import MULTI_PATH
+from ..decoder.decoder_options import MULTI_PATH
 from ..metrics.bootstrap import Array, interval, resample_weights, resampled_mean
 from ..metrics.latency import COMPUTATION_AWARE_METRICS, SENTENCE_METRICS, real_time_factor
 from ..metrics.quality import corpus_statistics

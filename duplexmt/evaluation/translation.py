@@ -10,7 +10,7 @@ from ..common.pair import Pair
 from ..data.tokenizer import SourceTokens, source_spans, token_ids
 from ..streaming.engine import Engine
 from ..streaming.events import End, Write
-from ..streaming.text import GrowingText
+from ..streaming.growing_text import GrowingText
 
 Record = dict[str, Any]
 

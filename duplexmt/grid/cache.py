@@ -31,9 +31,9 @@ from torch import Tensor
 from ..decoder.cache import check_memory, free_bytes
 from ..decoder.rope import signed
 from ..kernels.packed import Norm, PackedLayer, packed_layers
-from .lines import I, O, Steps
 from .model import GridModel
 from .step_attention import Heads, StepAttention, join, scores
+from .step_cells import I, O, Steps
 
 
 class LayerCache:

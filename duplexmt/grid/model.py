@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from ..decoder.blocks import KNOWN, Blocks, Rotation, join, rotation
+from ..decoder.decoder_options import VISIBLE_LENGTH
 from ..decoder.heads import TwoHeads
-from ..decoder.knobs import VISIBLE_LENGTH
 from ..decoder.model import DecoderModel, check_decoder
 from ..decoder.rope import target_positions
 from ..kernels.norm import rms_norm
 from ..kernels.products import matrix_products
-from .attention import approximate_attention, exact_attention
 from .cells import Cells
-from .knobs import rows_stand_alone
+from .dual_attention import approximate_attention, exact_attention
+from .grid_options import rows_stand_alone
 
 PAPER: dict[str, Any] = {"attention": "approximate", "input_attends_output": True, "softmax": "joint"}
 Sizes = tuple[int, int]  # of the source stream and of the target stream, in a list of both

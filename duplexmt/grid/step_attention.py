@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .lines import Steps
+from .step_cells import Steps
 
 # One operation in place of nine, and the only one of PyTorch's on CPU that returns the log-sum-exp too.
 FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)

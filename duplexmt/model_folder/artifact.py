@@ -30,19 +30,19 @@ from safetensors.torch import load_file, save_file
 from transformers.utils.logging import disable_progress_bar
 
 from .. import __version__
-from ..corpus.box import PREFIX
+from ..corpus.repository import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..decoder.backbone import backbone_config, pretrained_backbone
-from ..decoder.knobs import BFLOAT16, MULTI_PATH, check_anchor
+from ..decoder.decoder_options import BFLOAT16, MULTI_PATH, check_anchor
 from ..decoder.model import DecoderModel
 from ..decoder.quantised import dequantise, frozen_as, quantise
-from ..grid.knobs import rows_stand_alone
+from ..grid.grid_options import rows_stand_alone
 from ..grid.model import GridModel, build_grid, check_backbone
 from ..kernels.int8 import to_int8
-from ..policy.knobs import PAPER_RULE, EmitRule, recorded_rule
+from ..policy.decoding_options import PAPER_RULE, EmitRule, recorded_rule
 from ..policy.words import emit_rule
 from ..streaming.settled import SettledTokens
-from .hub import model_at
+from .hugging_face import model_at
 from .manifest import (
     FORMAT,
     MANIFEST,
@@ -53,7 +53,7 @@ from .manifest import (
     read_manifest,
     write_manifest,
 )
-from .shards import load_adapter, split_file
+from .weight_files import load_adapter, split_file
 
 EMIT_HEAD = "emit_head.safetensors"
 

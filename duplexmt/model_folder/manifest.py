@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.files import write_whole
-from ..policy.knobs import can_run, trained_by
+from ..policy.decoding_options import can_run, trained_by
 
 MANIFEST = "duplexmt.json"
 FORMAT = 1

@@ -18,9 +18,9 @@ import torch
 import yaml
 
 from ..common.files import write_whole
-from ..corpus.box import PREFIX, ROOT
+from ..corpus.repository import PREFIX, ROOT
 from .artifact import check_replaceable, load_model_folder, save_model_folder
-from .hub import model_at
+from .hugging_face import model_at
 from .manifest import MANIFEST, found_out, read_manifest, write_manifest
 
 LARGEST = 20e6  # bytes: what a repository bears

@@ -19,7 +19,7 @@ from huggingface_hub.utils import disable_progress_bars
 
 from .. import __version__
 from .artifact import corpus_name, model_card
-from .hub import KINDS, NAME
+from .hugging_face import KINDS, NAME
 from .manifest import MANIFEST, check_content, manifest_text, read_manifest
 from .pack import for_others
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.batch import Batch, Example, each_tensor
-from ..decoder.knobs import MULTI_PATH
+from ..decoder.decoder_options import MULTI_PATH
 from ..decoder.layout import Layout
 from ..decoder.schedules import drawn_delays, visible_source
 from ..grid.cells import Cells, spread

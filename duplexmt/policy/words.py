@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
-from .knobs import EmitRule, check_words
+from .decoding_options import EmitRule, check_words
 
 MARKS = frozenset(".,;:!?…\"'”’»)]}")
 

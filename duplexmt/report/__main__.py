@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..common.files import write_whole
-from ..policy.knobs import TARGET_TOKENS
+from ..policy.decoding_options import TARGET_TOKENS
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -50,8 +50,8 @@ def main() -> None:
 def write(asked: argparse.Namespace) -> Path:
     """Write the file, all or nothing: a report that is already there stays until the new one is complete."""
     from ..model_folder.artifact import choose_device
-    from ..model_folder.box import chosen_model
-    from ..model_folder.hub import model_at
+    from ..model_folder.default_model import chosen_model
+    from ..model_folder.hugging_face import model_at
     from .overview import gather, report_folder
     from .page import render
 

@@ -18,7 +18,7 @@ from ..evaluation.scoring import run_of
 from ..evaluation.translation import Record, translate_pairs
 from ..model_folder.artifact import ModelFolder, corpus_name, load_model_folder
 from ..model_folder.manifest import MANIFEST, read_manifest
-from ..policy.knobs import TARGET_TOKENS, recorded_theta, rule_in
+from ..policy.decoding_options import TARGET_TOKENS, recorded_theta, rule_in
 from ..streaming.systems import build_system
 from .evaluated import Evaluated, holds_evaluations, model_of, point_for_examples, read_evaluation
 from .examples import Example, examples

@@ -13,7 +13,7 @@ from ..analysis.sentence_grid import sentence_grid
 from ..data.tokenizer import token_ids
 from ..metrics.latency import sentence_latency
 from ..model_folder.artifact import ModelFolder
-from ..policy.knobs import TARGET_TOKENS, recorded_theta
+from ..policy.decoding_options import TARGET_TOKENS, recorded_theta
 from ..streaming.events import End, Event, Read, Write
 from ..streaming.systems import build_system
 from .viewer import Viewer, ViewerSentence, Visit, Way

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 
 from ..model_folder.artifact import ModelFolder
-from ..model_folder.live import live_engine, live_text, load_live_model
+from ..model_folder.live_model import live_engine, live_text, load_live_model
 from ..model_folder.manifest import checksum
 from ..protocol.messages import as_json
 from ..streaming.events import End, Read, Replaced
+from ..streaming.growing_text import GrowingText
 from ..streaming.live import Boundary, LiveDriver, LiveOutput, LiveTranslator
 from ..streaming.live_text import LineEnd, TextEnd
-from ..streaming.text import GrowingText
 from .settings import EngineSettings
 
 log = logging.getLogger(__name__)

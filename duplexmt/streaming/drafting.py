@@ -14,7 +14,7 @@ from torch import Tensor
 from ..decoder.cache import REFERENCE, Append, Run
 from ..decoder.heads import TwoHeads
 from ..decoder.layout import SOURCE
-from ..policy.knobs import check_alignatt, check_hold, check_lsg
+from ..policy.decoding_options import check_alignatt, check_hold, check_lsg
 from .policies import Moves, Policy, Requests, divergence, precise
 from .stream import Move, Stream
 

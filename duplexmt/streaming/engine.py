@@ -21,7 +21,7 @@ import torch
 from ..data.tokenizer import StreamTokens
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
-from ..policy.knobs import check_theta
+from ..policy.decoding_options import check_theta
 from .events import Event
 from .lengths import check_lengths, longest_source
 from .policies import Policy, Theta

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
-from ..policy.knobs import PAPER_RULE, Adaptive, EmitRule, check_confidence, check_lsg
+from ..policy.decoding_options import PAPER_RULE, Adaptive, EmitRule, check_confidence, check_lsg
 from .stream import Move, Stream
 
 S = TypeVar("S")

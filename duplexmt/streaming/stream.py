@@ -7,11 +7,11 @@ from typing import Any
 from torch import Tensor
 
 from ..decoder.cache import TARGET, Append, Run
-from ..decoder.knobs import VISIBLE_LENGTH
+from ..decoder.decoder_options import VISIBLE_LENGTH
 from ..decoder.layout import SOURCE
-from ..policy.knobs import check_theta
+from ..policy.decoding_options import check_theta
 from .events import End, Event, Read, Write
-from .text import GrowingText
+from .growing_text import GrowingText
 
 LONGEST_REPEATED_BLOCK = 8
 Move = Event | Append | None  # of a stream: see `policies`

@@ -4,8 +4,8 @@ import logging
 from typing import Any, Protocol
 
 from ..data.tokenizer import StreamTokens
-from ..decoder.knobs import MULTI_PATH, check_k
-from ..policy.knobs import SYSTEMS, Adaptive, EmitRule, can_run, trained_by
+from ..decoder.decoder_options import MULTI_PATH, check_k
+from ..policy.decoding_options import SYSTEMS, Adaptive, EmitRule, can_run, trained_by
 from .drafting import AlignAtt, Drafting, Hold, LocalAgreement, WholeLsg
 from .engine import Engine
 from .policies import Confidence, Lsg, Policy, Theta, WaitK

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from ..data.batch import Batch
 from ..data.tokenizer import StreamTokens
 from ..kernels.triton_use import refuse
-from ..policy.knobs import PAPER_RULE, EmitRule
+from ..policy.decoding_options import PAPER_RULE, EmitRule
 from .optimizers import may_skip, optimizer_of
 from .sharded import ShardedStrategy
 

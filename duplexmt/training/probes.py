@@ -28,8 +28,8 @@ from ..drawing.grid_figures import heatmap_figure, output_figure
 from ..drawing.table import to_csv, to_markdown
 from ..metrics.latency import sentence_latency
 from ..streaming.events import collect
+from ..streaming.growing_text import decode
 from ..streaming.systems import Trained, build_system
-from ..streaming.text import decode
 from .base import TranslationModule
 from .sample import whole_precision
 from .sharded import whole_model

@@ -12,8 +12,8 @@ from ..data.tokenizer import token_ids
 from ..metrics.latency import mean_of_known, sentence_latency
 from ..metrics.quality import corpus_statistics
 from ..streaming.events import collect
+from ..streaming.growing_text import decode
 from ..streaming.systems import build_system
-from ..streaming.text import decode
 from .base import TranslationModule
 from .sharded import whole_model
 

@@ -22,10 +22,10 @@ from threading import Lock
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from ..decoder.knobs import check_quantize
+from ..decoder.decoder_options import check_quantize
 from ..model_folder.artifact import ModelFolder
-from ..model_folder.live import live_engine, live_text, load_live_model
-from ..policy.knobs import TARGET_TOKENS, Adaptive, check_run_as, check_theta
+from ..model_folder.live_model import live_engine, live_text, load_live_model
+from ..policy.decoding_options import TARGET_TOKENS, Adaptive, check_run_as, check_theta
 from ..streaming.engine import Engine
 from ..streaming.events import End
 from ..streaming.live import LiveDriver, LiveEvent, LiveTranslator

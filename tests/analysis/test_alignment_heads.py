@@ -9,7 +9,7 @@ from duplexmt.analysis.alignment_heads import CLEAR, attended, best_heads, broug
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.points import rule_of
 from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
-from duplexmt.policy.knobs import Adaptive
+from duplexmt.policy.decoding_options import Adaptive
 from duplexmt.streaming.systems import build_system
 
 from ..commands import run

@@ -5,7 +5,7 @@ import torch
 from duplexmt.analysis.sentence_grid import sentence_grid, token_text
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
-from duplexmt.policy.knobs import EmitRule
+from duplexmt.policy.decoding_options import EmitRule
 from duplexmt.policy.path import best_path
 
 from ..helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_tokenizer, trained

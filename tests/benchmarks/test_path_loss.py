@@ -11,7 +11,7 @@ from benchmarks.path_loss import at_latency_of_k, lagging, path_losses, schedule
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.manifest import write_manifest
-from duplexmt.policy.knobs import EmitRule
+from duplexmt.policy.decoding_options import EmitRule
 from tests.decoder.oracle import hugging_face_logits
 from tests.helpers import SENTENCES, float64, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer, trained
 from tests.model_folder.test_artifact import save

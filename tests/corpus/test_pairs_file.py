@@ -13,9 +13,9 @@ from data_prep.report import Report
 from data_prep.splitting import rank
 from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
+from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_file import file_pairs
 from duplexmt.corpus.prepared import draw
-from duplexmt.corpus.settings import CorpusSettings
 
 DEFAULTS: dict[str, Any] = {
     "corpus": "pairs", "source_field": 0, "target_field": 1, "tokenizer": None, "vocab_size": 400, "max_tokens": None,

@@ -11,9 +11,9 @@ from data_prep.report import Report
 from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
 from duplexmt.corpus import pairs_folder
+from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_folder import folder_pairs
 from duplexmt.corpus.prepared import prepare_corpus
-from duplexmt.corpus.settings import CorpusSettings
 from tests.training.test_data import DATA
 
 WORDS = "猫狗书茶人山水火天地日月风雨花鸟鱼虫木石"

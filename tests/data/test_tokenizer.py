@@ -21,7 +21,7 @@ from duplexmt.data.tokenizer import (
     token_spans,
     train_bpe,
 )
-from duplexmt.streaming.text import decode
+from duplexmt.streaming.growing_text import decode
 
 from ..helpers import SENTENCES, byte_level_tokenizer, tiny_backbone, tiny_tokenizer
 

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_prep.blocks import write_block
+from data_prep.arrow_files import write_block
 from data_prep.duplicates import repeated
+from data_prep.preparation import Preparation, preparation
 from data_prep.prepare import clean as clean_sources
 from data_prep.prepare import prepare, read_manifest, sample, workers
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.relatives import RELATED, likeness
 from data_prep.report import Report
 from data_prep.sampling import Sampling
-from data_prep.settings import Preparation, preparation
 from data_prep.splitting import ranks
 from data_prep.tokens import TokenCounter, token_counter
 from duplexmt.common import files
@@ -245,7 +245,7 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one(raw, tmp_path):
 
 @pytest.mark.parametrize("train_size", [300, None])
 def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, monkeypatch, train_size):
-    monkeypatch.setattr("data_prep.shards.SHARD_PAIRS", 150)
+    monkeypatch.setattr("data_prep.parquet_shards.SHARD_PAIRS", 150)
     for name, processes in (("one", 1), ("two", 2)):
         made = plan(raw, tmp_path / name, train_size=train_size, max_tokens=None)
         manifest = prepare(made, None, processes=processes, command="test")

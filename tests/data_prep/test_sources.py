@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.columns import columns_of
-from data_prep.settings import preset
+from data_prep.preparation import preset
 from data_prep.sources import Block, Source, find_files, read_blocks
 from tests.data_prep import formats
 from tests.data_prep.formats import PAIRS, part, side, tsv, write_parts, write_wmt21

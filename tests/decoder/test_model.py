@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from duplexmt.decoder.attention import PackedAttention, naive_attention
 from duplexmt.decoder.backbone import add_lora
-from duplexmt.decoder.knobs import RECOMPUTE
+from duplexmt.decoder.decoder_options import RECOMPUTE
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.decoder.schedules import visible_source
 from duplexmt.grid.cells import Cells

@@ -8,8 +8,8 @@ from dataclasses import replace
 from duplexmt.data.tokenizer import token_ids
 from duplexmt.drawing.staircase import LiveReport, event_line, read_write_steps, staircase
 from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.growing_text import GrowingText
 from duplexmt.streaming.live import LiveEvent
-from duplexmt.streaming.text import GrowingText
 
 from ..helpers import tiny_tokenizer
 

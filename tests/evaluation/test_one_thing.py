@@ -18,9 +18,9 @@ from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.decoding import Decoding
 from duplexmt.evaluation.results import write_results
 from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
-from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.model_folder.live_model import live_engine, live_text
 from duplexmt.model_folder.manifest import read_manifest
-from duplexmt.policy.knobs import Adaptive
+from duplexmt.policy.decoding_options import Adaptive
 from duplexmt.streaming.events import Write
 from duplexmt.streaming.live import LiveDriver, LiveEvent
 from duplexmt.streaming.systems import asks_length

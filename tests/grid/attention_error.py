@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from duplexmt.decoder.blocks import finish_block, project_and_rotate, rotation
-from duplexmt.decoder.knobs import VISIBLE_LENGTH
+from duplexmt.decoder.decoder_options import VISIBLE_LENGTH
 from duplexmt.decoder.rope import target_positions
-from duplexmt.grid.attention import approximate_attention, exact_attention
 from duplexmt.grid.cells import Cells
+from duplexmt.grid.dual_attention import approximate_attention, exact_attention
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.norm import rms_norm
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from duplexmt.grid.attention import approximate_attention
 from duplexmt.grid.cells import Cells
+from duplexmt.grid.dual_attention import approximate_attention
 
 SHAPES = [(2, 3), (3, 1)]  # cells 0…5 are pair 0 row by row, 6…8 pair 1
 

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.decoder.blocks import finish_block
-from duplexmt.decoder.knobs import RECOMPUTE
+from duplexmt.decoder.decoder_options import RECOMPUTE
 from duplexmt.grid.cache import GridCache
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel

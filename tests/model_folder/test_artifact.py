@@ -19,7 +19,7 @@ from duplexmt.model_folder.artifact import (
     load_model_folder,
     save_model_folder,
 )
-from duplexmt.model_folder.live import live_engine, live_text
+from duplexmt.model_folder.live_model import live_engine, live_text
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, write_manifest
 from duplexmt.streaming.live import longest_sentence
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from duplexmt.corpus.box import ROOT
-from duplexmt.model_folder import box, pack
+from duplexmt.corpus.repository import ROOT
+from duplexmt.model_folder import default_model, pack
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.model_folder.manifest import read_manifest, record_operating_point, write_manifest
 
@@ -154,27 +154,27 @@ def test_what_cannot_be_packed_is_refused(trained, tmp_path, monkeypatch, capsys
 
 def test_the_latest_run_comes_before_the_model_in_the_box_and_a_line_says_which(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert box.chosen_model(None, box=trained) == trained
+    assert default_model.chosen_model(None, box=trained) == trained
     assert capsys.readouterr().err == "model: trained (the model in the box, as there is no run here)\n"
     (tmp_path / "runs" / "latest").mkdir(parents=True)
     save(tmp_path / "runs" / "latest" / "model", spoken_grid())
-    assert box.chosen_model(None, box=trained) == box.LATEST
+    assert default_model.chosen_model(None, box=trained) == default_model.LATEST
     assert capsys.readouterr().err == "model: runs/latest/model (the latest run)\n"
-    assert box.chosen_model("other", box=trained).name == "other"
+    assert default_model.chosen_model("other", box=trained).name == "other"
     assert capsys.readouterr().err == ""
 
 
 def test_a_server_without_a_run_has_all_models_of_the_box(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     other = save(trained.parent / "another", spoken_grid())
-    assert box.chosen_models([None], box=trained) == [trained, other]
-    assert box.chosen_models([other], box=trained) == [other]
+    assert default_model.chosen_models([None], box=trained) == [trained, other]
+    assert default_model.chosen_models([other], box=trained) == [other]
     (tmp_path / "runs" / "latest").mkdir(parents=True)
     save(tmp_path / "runs" / "latest" / "model", spoken_grid())
-    assert box.chosen_models([None], box=trained) == [box.LATEST]
+    assert default_model.chosen_models([None], box=trained) == [default_model.LATEST]
 
 
 def test_without_either_the_error_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"no model in runs/latest/model and none in empty: train one"):
-        box.chosen_model(None, box=tmp_path / "empty")
+        default_model.chosen_model(None, box=tmp_path / "empty")

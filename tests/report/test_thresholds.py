@@ -6,7 +6,7 @@ import torch
 from duplexmt.analysis.sentence_grid import sentence_grid
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.model_folder.artifact import ModelFolder
-from duplexmt.policy.knobs import recorded_theta
+from duplexmt.policy.decoding_options import recorded_theta
 from duplexmt.report.thresholds import _way, holds_until, translations, viewer_of
 from duplexmt.streaming.events import End, Read, Write, collect
 from duplexmt.streaming.systems import build_system

@@ -13,8 +13,8 @@ from websockets.sync.client import connect
 
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import save_model_folder
-from duplexmt.model_folder.live import live_engine, live_text
-from duplexmt.policy.knobs import PAPER_RULE
+from duplexmt.model_folder.live_model import live_engine, live_text
+from duplexmt.policy.decoding_options import PAPER_RULE
 from duplexmt.protocol.messages import SCHEMA_FILE
 from duplexmt.serving import engine_link
 from duplexmt.serving.app import create_app

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from duplexmt.model_folder.live import load_live_model
+from duplexmt.model_folder.live_model import load_live_model
 from duplexmt.model_folder.manifest import file_digest, read_manifest, write_manifest
 from duplexmt.serving import engine_process
 from duplexmt.serving.engine_process import Worker

@@ -2,7 +2,7 @@
 
 from functools import cache, partial
 
-from data_prep.live import settled_side
+from data_prep.incremental import settled_side
 from data_prep.rules import clean_side
 from duplexmt.streaming.live import LiveEvent
 from duplexmt.streaming.live_text import LiveText

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.policy.knobs import Adaptive, EmitRule
+from duplexmt.policy.decoding_options import Adaptive, EmitRule
 from duplexmt.serving.open_text import OpenText
 from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.engine import Engine

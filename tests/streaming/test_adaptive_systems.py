@@ -8,7 +8,7 @@ import torch
 
 from duplexmt.decoder.cache import DecoderCache
 from duplexmt.decoder.layout import SOURCE
-from duplexmt.policy.knobs import Adaptive
+from duplexmt.policy.decoding_options import Adaptive
 from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.events import Write
 from duplexmt.streaming.policies import Confidence, Lsg, WaitK, divergence

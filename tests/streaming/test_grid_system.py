@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.policy.knobs import PAPER_RULE, EmitRule, check_theta
+from duplexmt.policy.decoding_options import PAPER_RULE, EmitRule, check_theta
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write, collect
 

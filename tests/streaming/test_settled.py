@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from data_prep.live import composed
+from data_prep.incremental import composed
 from data_prep.tokens import PRETOKEN_PATTERN
 from duplexmt.data.tokenizer import source_ids, source_spans, token_ids
 from duplexmt.streaming.settled import SettledTokens

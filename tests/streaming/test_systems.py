@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.policy.knobs import SYSTEMS, Adaptive
+from duplexmt.policy.decoding_options import SYSTEMS, Adaptive
 from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.policies import Confidence, Lsg, Theta, WaitK
 from duplexmt.streaming.systems import build_system

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from duplexmt.data.batch import collate
-from duplexmt.policy.knobs import PAPER_RULE, EmitRule
+from duplexmt.policy.decoding_options import PAPER_RULE, EmitRule
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import drawn_points, stretches

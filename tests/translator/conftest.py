@@ -32,7 +32,7 @@ def translator(folder):
     loaded = load_model_folder(folder)
     loaded.model = float64(loaded.model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("duplexmt.model_folder.live.load_model_folder", lambda *values: loaded)
+        patch.setattr("duplexmt.model_folder.live_model.load_model_folder", lambda *values: loaded)
         return duplexmt.load(folder, device="cpu", max_streams=STREAMS, max_target_tokens=8)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duplexmt.decoder.knobs import check_anchor, check_k, check_trained_k
+from duplexmt.decoder.decoder_options import check_anchor, check_k, check_trained_k
 
 
 @pytest.mark.parametrize("k", [0, -3, 1.5, True, "three", None])

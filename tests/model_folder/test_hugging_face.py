@@ -15,8 +15,8 @@ import duplexmt
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder import push
 from duplexmt.model_folder.artifact import load_model_folder
-from duplexmt.model_folder.box import chosen_model
-from duplexmt.model_folder.hub import base_at, model_at, writable
+from duplexmt.model_folder.default_model import chosen_model
+from duplexmt.model_folder.hugging_face import base_at, model_at, writable
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 from duplexmt.model_folder.pack import pack
 from duplexmt.report.__main__ import arguments

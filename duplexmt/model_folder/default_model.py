@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..corpus.box import located
-from .hub import model_at
+from ..corpus.repository import located
+from .hugging_face import model_at
 from .manifest import MANIFEST
 
 LATEST = Path("runs/latest/model")

@@ -15,10 +15,10 @@ from data_prep.report import Report
 from duplexmt.common.text import text_key
 from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus import pairs_folder
-from duplexmt.corpus.box import ROOT, located
+from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_folder import folder_pairs
 from duplexmt.corpus.prepared import corpus_settings
-from duplexmt.corpus.settings import CorpusSettings
+from duplexmt.corpus.repository import ROOT, located
 
 DATA = ROOT / "data"
 FILES = {path.name.split(".")[0]: path for path in sorted(DATA.glob("*.tsv.gz"))}

@@ -1,6 +1,6 @@
 """What decoding in int8 or bfloat16 saves on a CPU, beside float32: milliseconds of a step, and bytes of the model.
 
-    python benchmarks/int8.py [--layers 4] [--repeats 5] [--quick] [--processor-time]
+    python benchmarks/int8_speed.py [--layers 4] [--repeats 5] [--quick] [--processor-time]
 
 A sentence of 32 → 32 tokens along the path of wait-3, by the streaming engine with exact rows and I←O off, with random
 weights of the shape of Qwen2.5-0.5B's slice, and of the base of size small. The three take turns, and a step's time is

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data_prep.cleaning import simplify, simplify_as_read
-from data_prep.live import _BEGUN, _open_escape, composed, settled_side
+from data_prep.incremental import _BEGUN, _open_escape, composed, settled_side
 from data_prep.rules import NAMED, clean_side
 
 PIECES = [

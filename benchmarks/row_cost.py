@@ -1,6 +1,6 @@
 """What a training step on R rows of the grid costs, beside a multi-path wait-k step and one on all rows.
 
-    python benchmarks/rows.py [--quick] [--shape small|slice] [--steps N] [--device cpu|cuda]
+    python benchmarks/row_cost.py [--quick] [--shape small|slice] [--steps N] [--device cpu|cuda]
 
 Forward, loss, path, backward and Adam on the same random pairs of X = Y tokens, by medians of steps taken in turn. On a
 CPU it is the processor's time of the program itself, which other work on the machine changes least; the system's, which

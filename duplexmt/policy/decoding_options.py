@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..decoder.knobs import MULTI_PATH
+from ..decoder.decoder_options import MULTI_PATH
 from ..metrics.units import text_unit
 
 TARGET_TOKENS = 64  # at which a translation is cut off where nothing else is said, as in conf/

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duplexmt.policy.knobs import (
+from duplexmt.policy.decoding_options import (
     recorded_rule,
     recorded_theta,
 )

@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from duplexmt.grid.attention import approximate_attention, exact_attention
 from duplexmt.grid.cells import Cells
+from duplexmt.grid.dual_attention import approximate_attention, exact_attention
 from duplexmt.grid.prefix_softmax import causal_attention, merge, prefix_softmax
 from duplexmt.grid.scan import joint_scan
 

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from duplexmt.data.tokenizer import token_ids
-from duplexmt.streaming.text import GrowingText, decode, joins
+from duplexmt.streaming.growing_text import GrowingText, decode, joins
 
 from ..helpers import byte_level_tokenizer, tiny_tokenizer
 

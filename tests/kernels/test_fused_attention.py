@@ -3,8 +3,8 @@
 import torch
 from torch.nn import functional as F
 
-from duplexmt.kernels import attention
-from duplexmt.kernels.attention import fused_attention
+from duplexmt.kernels import fused_attention as module
+from duplexmt.kernels.fused_attention import fused_attention
 
 
 def test_under_autocast_contexts_and_gradients_are_those_of_float32() -> None:
@@ -38,7 +38,7 @@ def test_where_a_mask_and_shared_heads_exclude_each_other_heads_are_repeated(mon
     attend = F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", attended)
     expected = fused_attention(q, k, v, mask)
-    monkeypatch.setattr(attention, "MASK_OR_SHARED_HEADS", {"cpu"})
+    monkeypatch.setattr(module, "MASK_OR_SHARED_HEADS", {"cpu"})
     found = fused_attention(q, k, v, mask)
     fused_attention(q, k, v, is_causal=True)
     assert asked == [(2, True), (6, False), (2, True)]

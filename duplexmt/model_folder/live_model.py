@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.cleaning import simplify_as_read
-from data_prep.live import settled_side
+from data_prep.incremental import settled_side
 from data_prep.rules import clean_side
 
 from ..common.text import UNSPACED, invisible
 from ..corpus.evaluation_files import simplifies_sources
-from ..policy.knobs import recorded_theta
+from ..policy.decoding_options import recorded_theta
 from ..streaming.engine import Engine
 from ..streaming.live import longest_sentence
 from ..streaming.live_text import LiveText
 from ..streaming.systems import build_system
 from .artifact import ModelFolder, choose_device, load_model_folder
-from .hub import model_at
+from .hugging_face import model_at
 from .manifest import check_runs_as
 
 
