@@ -448,10 +448,8 @@ class TrainSettings:
             raise ValueError("policy.theta=recorded: a model that is still to be trained has none recorded")
         if self.policy.words:
             check_words(self.data.target_language)
-        if self.training.rows is not None and self.system.name != "grid":
-            raise ValueError(
-                f"training.rows={self.training.rows}: system={self.system.name} has no rows: give training.rows=null"
-            )
+        if self.system.name != "grid":
+            self.training.rows = None  # a baseline has none; `experiment=qwen system=waitk` is meant to be compared
         if self.trainer.strategy == "fsdp" and self.training.optimizer == "muon":
             raise ValueError(
                 "training.optimizer=muon with trainer.strategy=fsdp: its steps take whole matrices, and each process "

@@ -95,6 +95,14 @@ def test_a_job_of_a_sweep_is_grouped_by_the_sweeps_folder_and_named_by_what_diff
     assert model_name(hydra, "builtin") == "builtin"
 
 
+@pytest.mark.parametrize("system", ["waitk", "offline"])
+def test_a_baseline_takes_the_recommended_recipe_and_leaves_out_the_rows(system):
+    cfg = checked("train", "experiment=qwen", "data.path=corpus.tsv", f"system={system}")
+    grid = checked("train", "experiment=qwen", "data.path=corpus.tsv")
+    assert (cfg.training.rows, grid.training.rows) == (None, 4)
+    assert (cfg.data.max_tokens, cfg.model.anchor) == (grid.data.max_tokens, grid.model.anchor)
+
+
 # --- everything that ships ---------------------------------------------------------------------------------------
 
 
@@ -407,7 +415,6 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["system=waitk", "system.k=0"], r"system\.k=0: .*at least 1"),
         ("train", ["system=waitk", "system.k=all"], r"system\.k=all: .*or 'multi': one model trained at every k"),
         ("train", ["system.k=3"], r"system\.k=3: only wait-k has a k; train one by system=waitk system\.k=3"),
-        ("train", ["system=waitk", "training.rows=4"], r"training\.rows=4: system=waitk has no rows"),
         *(
             ("train", [f"trainer.strategy={name}"], rf"strategy='{name}': must be one of auto, ddp, fsdp, deepspeed")
             for name in ("ddp_spawn", "ddp_notebook", "fsdp_cpu_offload", "deepspeed_stage_3")
