@@ -8,7 +8,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*((?:models|duplexmt|tests)/[^)\s]+|CITATION\.cff)\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*((?:data|models|duplexmt|tests)/[^)\s]+|CITATION\.cff|CHANGELOG\.md)\)")
 
 
 def on_config(config: Any) -> Any:

@@ -567,7 +567,7 @@ class TranslateSettings:
     source_rate: (
         float | None
     )  # at which the source comes, for their times: characters or words a second; null: the clock
-    theta: float | None  # null: the model folder's own, see `recorded_theta`
+    theta: float | None  # null: what `evaluate.py target_al=…` found, else that of its training
     run_as: str | None  # what a model that is no grid is run as: waitk, confidence, …; null: the grid
     setting: Any  # of that system: k of waitk, ρ of confidence, …
     adaptive: Adaptive
