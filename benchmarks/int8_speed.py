@@ -22,7 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.decode_latency import EXACT, LENGTH, Laps, backbone, decode, engine_of, grid
-from benchmarks.measuring import BASE, BASE_VOCABULARY, QWEN, QWEN_VOCABULARY, check_counts
+from benchmarks.measuring import QWEN, QWEN_VOCABULARY, SHAPES, check_counts
 from duplexmt.kernels.int8 import Int8Embedding, Int8Linear, to_int8
 
 (OPTIONS,) = EXACT.values()
@@ -88,7 +88,7 @@ def main() -> None:
     if not arguments.quick:
         slice_ = QWEN | {"num_hidden_layers": arguments.layers}
         result["qwen2.5-0.5b"] = measure(slice_, QWEN_VOCABULARY, arguments.repeats)
-    result["small"] = measure(BASE, BASE_VOCABULARY, 1 if arguments.quick else 4 * arguments.repeats)
+    result["small"] = measure(*SHAPES["small"], 1 if arguments.quick else 4 * arguments.repeats)
     print(json.dumps(result))
 
 

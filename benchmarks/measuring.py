@@ -29,8 +29,12 @@ def qwen(hidden_size: int, intermediate_size: int, *, layers: int, heads: int) -
 
 QWEN = qwen(896, 4864, layers=24, heads=14)  # Qwen2.5-0.5B
 QWEN_VOCABULARY = 151_936
-BASE = qwen(256, 768, layers=4, heads=4)  # the base of size small
-BASE_VOCABULARY = 8_000
+SHAPES: dict[str, tuple[dict[str, Any], int]] = {  # with their vocabularies
+    "tiny": (qwen(32, 48, layers=2, heads=4), 1_200),  # for tests
+    "small": (qwen(256, 768, layers=4, heads=4), 8_000),  # the base of size small
+    "slice": (QWEN | {"num_hidden_layers": 4}, QWEN_VOCABULARY),
+    "qwen": (QWEN, QWEN_VOCABULARY),
+}
 LORA = {
     "rank": 64, "alpha": 128, "dropout": 0.0,
     "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
@@ -141,6 +145,13 @@ def check_counts(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
         value = getattr(arguments, name)
         if value is not None and value < 1:
             parser.error(f"--{name} {value}: must be at least 1")
+
+
+def shape_of(parser: argparse.ArgumentParser, asked: str | None) -> str:
+    """The shape that was asked for, or the one for this machine; ends the command where a CPU would take hours."""
+    if asked == "qwen" and not torch.cuda.is_available():
+        parser.error("--shape qwen: PyTorch sees no GPU on this machine; take --shape small or slice")
+    return asked or ("qwen" if torch.cuda.is_available() else "small")
 
 
 def check_device(parser: argparse.ArgumentParser, device: str) -> None:

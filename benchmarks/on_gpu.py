@@ -94,11 +94,15 @@ def measurements(out: Path) -> list[Measurement]:
     def longer(name: str, *command: str) -> Measurement:
         return Measurement(name, script(*command), more=True)
 
-    needs = ("hydra", "opencc")
+    def training(name: str, limit: float, *arguments: str) -> Measurement:
+        return Measurement(
+            name, script("training_speed", "--shape", "qwen", *arguments), needs=("hydra", "opencc"), limit=limit
+        )
+
     return [
-        Measurement("step", script("training_speed", "--seconds", "15"), needs=needs, limit=210),
+        training("step", 210, "--seconds", "15"),
         Measurement("decoding", script("decoding_speed", "--seconds", "80"), limit=110),
-        Measurement("grid", script("training_speed", "--parts", "grid", "--seconds", "10"), needs=needs, limit=90),
+        training("grid", 90, "--parts", "grid", "--seconds", "10"),
         Measurement("kernels", script("triton_kernels", "--repeats", "5"), limit=60),
         longer("paper-decoding", "decode_latency", "--device", "cuda"),
         smoke("bf16-mixed"),

@@ -1,11 +1,12 @@
 """How fast `train.py` trains: its own steps, as it takes them with its default settings, beside Hugging Face + PEFT.
 
-    python benchmarks/training_speed.py [--parts rows,hugging_face,waitk] [--seconds 20] [--tiny] [NAME=VALUE …]
+    python benchmarks/training_speed.py [--parts rows,hugging_face,waitk] [--seconds 20] [--shape small] [NAME=VALUE …]
 
 Pairs of 18 + 25 tokens, end tokens included, go through `train.py` itself until a part's seconds are over; only what
 looks at the model is left out. `rows` is experiment=[paper,past_paper] (four rows), `waitk` is experiment=paper with
-system=waitk and a drawn k, `grid` is experiment=paper. Weights are random, of Qwen2.5-0.5B's shape with LoRA r = 64 and
-the full head; `--tiny` takes a toy shape, for a CPU. NAME=VALUE are further settings, such as training.compile=false.
+system=waitk and a drawn k, `grid` is experiment=paper. Weights are random, with LoRA r = 64 and the full head: on a GPU
+of Qwen2.5-0.5B's shape, else `small`, 4 layers of width 256 and 8,000 entries; `slice` is 4 of Qwen's layers.
+NAME=VALUE are further settings, such as training.compile=false. On a busy CPU compare ratios, on one thread.
 Where batches are packed by default (`data.batch_tokens`), their sizes are its; else they have some 8,000 positions.
 After each part a line is printed: one JSON object of all parts so far. Of each part:
 
@@ -44,23 +45,12 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import (
-    LORA,
-    QWEN,
-    QWEN_VOCABULARY,
-    check_counts,
-    machine,
-    medians,
-    qwen,
-    times_by_name,
-    training_step,
-)
+from benchmarks.measuring import LORA, SHAPES, check_counts, machine, medians, shape_of, times_by_name, training_step
 from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.training.precision import half_precision
 from duplexmt.training.throughput import cells_of, matmul_rate
 
 ROOT = Path(__file__).resolve().parents[1]
-TINY, TINY_VOCABULARY = qwen(32, 48, layers=2, heads=4), 400
 SOURCE, TARGET, PAIRS = 18, 25, 20_000  # tokens of a pair, pairs of a run
 WARM = 5  # steps that are not counted: they compile, prove and ask for memory
 PACKED = "data.batch_tokens=auto"  # which experiment=paper turns off
@@ -225,7 +215,7 @@ def settings_of(part: str, folder: Path, arguments: argparse.Namespace) -> Any:
     ]  # fmt: skip
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         cfg = settings(TrainSettings, compose("train", given))
-    return replace(cfg, model=replace(cfg.model, backbone=None, architecture=TINY if arguments.tiny else QWEN))
+    return replace(cfg, model=replace(cfg.model, backbone=None, architecture=SHAPES[arguments.shape][0]))
 
 
 def trained(part: str, folder: Path, arguments: argparse.Namespace) -> Measure:
@@ -252,7 +242,7 @@ def hugging_face(before: Measure, arguments: argparse.Namespace) -> dict[str, An
     """The backbone's own step on batches of as many pairs, padded and packed."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     half = half_precision(before.found["precision"])
-    shape, vocabulary = (TINY, TINY_VOCABULARY) if arguments.tiny else (QWEN, QWEN_VOCABULARY)
+    shape, vocabulary = SHAPES[arguments.shape]
     backbone = add_lora(random_backbone(shape, vocabulary, end_token=0), **LORA)
     if half is not None:
         freeze_in(half, backbone)
@@ -310,7 +300,7 @@ def main(given: Iterable[str] | None = None) -> None:
     known = [*PARTS, HUGGING_FACE]
     parser.add_argument("--parts", default="rows,hugging_face,waitk", help=f"comma-separated: {', '.join(known)}")
     parser.add_argument("--seconds", type=int, default=20, help="of the steps that count, of each part")
-    parser.add_argument("--tiny", action="store_true", help="a toy shape, for a CPU")
+    parser.add_argument("--shape", choices=tuple(SHAPES))
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of train.py")
     arguments = parser.parse_args(None if given is None else list(given))
     check_counts(parser, arguments, "seconds")
@@ -319,13 +309,12 @@ def main(given: Iterable[str] | None = None) -> None:
         parser.error(f"--parts {unknown[0]}: there are {', '.join(known)}")
     if HUGGING_FACE in parts[:1]:
         parser.error(f"--parts {HUGGING_FACE}: it compares with the part before it, so give one first")
-    if not arguments.tiny and not torch.cuda.is_available():
-        parser.error("PyTorch sees no GPU on this machine: give --tiny to see it run on the CPU")
-    cuda = torch.cuda.is_available()
-    result = machine("cuda" if cuda else "cpu") | {"pair": f"{SOURCE} + {TARGET} tokens"}
+    arguments.shape = shape_of(parser, arguments.shape)
+    result = machine("cuda" if torch.cuda.is_available() else "cpu")
+    result |= {"shape": arguments.shape, "pair": f"{SOURCE} + {TARGET} tokens"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        corpus(folder, TINY_VOCABULARY if arguments.tiny else QWEN_VOCABULARY)
+        corpus(folder, SHAPES[arguments.shape][1])
         before: Measure | None = None
         failed = []
         for part in parts:

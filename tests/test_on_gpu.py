@@ -145,7 +145,7 @@ def tiny(monkeypatch, capsys):
         script = importlib.import_module(f"benchmarks.{name}")
         for size, value in sizes.items():
             monkeypatch.setattr(script, size, value)
-        script.main(["--tiny", "--seconds", "1", *arguments])
+        script.main(["--seconds", "1", *arguments])
         return json.loads(capsys.readouterr().out.splitlines()[-1])
 
     return run
@@ -156,7 +156,7 @@ def tiny(monkeypatch, capsys):
 def test_training_is_measured_by_train_py_itself(tiny, parts, monkeypatch):
     monkeypatch.setattr("duplexmt.kernels.allocator.keep_freed_memory", lambda: True)  # not in other tests' process
     given = "data.batch_size=4", "trainer.precision=32", "training.warmup_steps=1"
-    found = tiny("training_speed", "--parts", parts, *given, PAIRS=120, WARM=2)
+    found = tiny("training_speed", "--shape", "tiny", "--parts", parts, *given, PAIRS=120, WARM=2)
     for part in parts.split(","):
         if part == "hugging_face":
             before = found["rows"]["positions_per_second"]
@@ -200,7 +200,7 @@ def test_no_planned_step_waits_for_a_gpu(training, optimizer):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the toy shape is for a CPU")
 def test_decoding_is_measured_beside_generate(tiny):
-    found = tiny("decoding_speed", "--streams", "1,2", "--seconds", "60", TURNS=1, LENGTH=8)
+    found = tiny("decoding_speed", "--tiny", "--streams", "1,2", "--seconds", "60", TURNS=1, LENGTH=8)
     assert set(found["tokens_per_second"]) == {"1", "2"}
     assert set(found["tokens_per_second"]["2"]) == {"rows", "generate", "generate_static"}
     assert found["ratio_vs_generate"] == pytest.approx(found["sentence_seconds"] / found["generate_seconds"])

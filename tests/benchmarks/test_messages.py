@@ -13,7 +13,12 @@ import pytest
         ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
         ("int8_speed", ["--quick", "--repeats", "0"], "--repeats 0: must be at least 1"),
         ("int8_speed", ["--layers", "0"], "--layers 0: must be at least 1"),
-        ("row_cost", ["--quick", "--device", "cuda"], "--device cuda: PyTorch sees no GPU on this machine"),
+        ("row_cost", ["--steps", "0"], "--steps 0: must be at least 1"),
+        (
+            "training_speed",
+            ["--shape", "qwen"],
+            "--shape qwen: PyTorch sees no GPU on this machine; take --shape small",
+        ),
         ("where_waiting_pays", ["nowhere", "--resamples", "-1"], "--resamples -1: must be at least 1"),
         ("path_loss", ["nowhere", "--theta", "0.5", "7"], "--theta 7: a threshold is between 0 and 1"),
     ],
