@@ -6,7 +6,7 @@ import platform
 import shutil
 import statistics
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -32,6 +32,7 @@ QWEN_VOCABULARY = 151_936
 SHAPES: dict[str, tuple[dict[str, Any], int]] = {  # with their vocabularies
     "tiny": (qwen(32, 48, layers=2, heads=4), 1_200),  # for tests
     "small": (qwen(256, 768, layers=4, heads=4), 8_000),  # the base of size small
+    "mini": (qwen(128, 384, layers=3, heads=4), 3_000),  # 1 M parameters
     "slice": (QWEN | {"num_hidden_layers": 4}, QWEN_VOCABULARY),
     "qwen": (QWEN, QWEN_VOCABULARY),
 }
@@ -147,14 +148,25 @@ def check_counts(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
             parser.error(f"--{name} {value}: must be at least 1")
 
 
+def names_of(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, option: str, known: Collection[str]
+) -> list[str]:
+    """What stands in an option, with commas between; ends the command for a name that there is not."""
+    names = [name for name in getattr(arguments, option).split(",") if name]
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"--{option} {unknown[0]}: there are {', '.join(known)}")
+    return names
+
+
+def rounded(value: Any) -> Any:
+    """Floats in it to four significant digits."""
+    if isinstance(value, dict):
+        return {name: rounded(part) for name, part in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
 def shape_of(parser: argparse.ArgumentParser, asked: str | None) -> str:
     """The shape that was asked for, or the one for this machine; ends the command where a CPU would take hours."""
     if asked == "qwen" and not torch.cuda.is_available():
         parser.error("--shape qwen: PyTorch sees no GPU on this machine; take --shape small or slice")
     return asked or ("qwen" if torch.cuda.is_available() else "small")
-
-
-def check_device(parser: argparse.ArgumentParser, device: str) -> None:
-    """End the command where it is to run on a GPU that is not there."""
-    if device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: PyTorch sees no GPU on this machine; take --device cpu")

@@ -6,8 +6,7 @@
 
     load        speakers who speak by the clock, whether answers come or not, beside connected ones who are silent; a
                 third of the speakers are misheard now and then, and have their last words replaced
-    throughput  as many who have said all at once, beside the engine alone: on their sentences, and on equal ones of
-                their mean length along the path of `decode_latency.py`; the median of three turns
+    throughput  as many who have said all at once, beside the engine alone on their sentences; the median of three turns
     overload    twice as many speakers as there are streams
     churn       connects and aborts at every moment of a session's begin
     faults      see serve_faults.py
@@ -35,12 +34,10 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-import torch
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks import decode_latency
 from benchmarks.fault_proxy import reset
 from benchmarks.live_clients import (
     LOCAL,
@@ -57,11 +54,10 @@ from benchmarks.live_clients import (
     settle,
     text_message,
 )
-from benchmarks.measuring import check_counts
+from benchmarks.measuring import check_counts, rounded
 from benchmarks.serve_faults import Campaign, faults_of
 from duplexmt.data.builtin import builtin_corpus
 from duplexmt.policy.decoding_options import TARGET_TOKENS
-from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
 from duplexmt.streaming.systems import build_system
 
@@ -71,6 +67,7 @@ TEXTS = 4  # different ones; speakers share them
 MAX_REPEATS = 8  # as in conf/serve.yaml
 AT_ONCE = 50  # connects
 TURNS = 3  # of the throughput
+MOST_STEPS = 1_000  # of the engine alone
 AT_ONCE_SAID = 400  # characters of those who have said all at once
 OVERLOAD = 60.0  # seconds, at most
 LOOK = 0.02  # seconds between two looks at the event loop of the clients
@@ -90,36 +87,11 @@ class Texts:
         return "".join(lines)
 
 
-def engine_alone(reference: Reference, streams: int) -> dict[str, float]:
-    """The engine without a server, in decode_latency.py's way: every stream a sentence of the texts' mean length."""
-    length = max(2, round(reference.reads / reference.sentences))
-    model, end = reference.loaded.model, reference.loaded.tokens.end
-    text_logits, ends = model.text_logits, torch.tensor([end])
-    model.text_logits = lambda hidden: text_logits(hidden).index_fill(-1, ends, -math.inf)
-    try:
-        engine = bare_engine(reference, streams, 0.5, max_target_tokens=length)
-        decode_latency.decode(engine, streams, length, "cpu")  # warm
-        runs = [decode_latency.decode(engine, streams, length, "cpu") for _ in range(5)]
-    finally:
-        del model.text_logits
-    seconds = sum(sum(laps) for laps, _, _ in runs)
-    return {
-        "sentence_tokens": length,
-        "step_ms_p50": 1000 * statistics.median(lap for laps, _, _ in runs for lap in laps),
-        "events_per_second": len(runs) * streams * 2 * length / seconds,
-        "tokens_per_second": sum(written for _, _, written in runs) / seconds,
-    }
-
-
-def bare_engine(reference: Reference, streams: int, theta: float, **guards: int) -> Engine:
-    """An engine that takes and gives tokens, no text."""
-    return build_system(reference.loaded, "grid", theta, batch_size=streams, **guards)
-
-
-def same_sentences(reference: Reference, streams: int, texts: list[str]) -> float:
-    """Events a second of the engine alone on the sentences of the texts, until the first stream has no more."""
+def engine_alone(reference: Reference, streams: int, texts: list[str]) -> dict[str, float]:
+    """The engine without a server, given the tokens of the sentences of the texts, until the first stream has no more:
+    its median step, in milliseconds, and events a second."""
     guards = {"max_target_tokens": TARGET_TOKENS, "max_repeats": MAX_REPEATS}
-    engine = bare_engine(reference, streams, reference.engine.theta, **guards)
+    engine = build_system(reference.loaded, "grid", reference.engine.theta, batch_size=streams, **guards)
     left = [iter(reference.sentences_of[texts[number % len(texts)]]) for number in range(streams)]
     whose: dict[int, int] = {}
 
@@ -132,14 +104,16 @@ def same_sentences(reference: Reference, streams: int, texts: list[str]) -> floa
         whose[stream.name] = number
         return True
 
-    going, events, begin = all([open_next(number) for number in range(streams)]), 0, time.perf_counter()
-    while going:
-        for event in engine.step():
-            if isinstance(event, End):
-                going &= open_next(whose.pop(event.stream))
-            else:
-                events += 1
-    return events / (time.perf_counter() - begin)
+    going, events, steps, begin = all([open_next(number) for number in range(streams)]), 0, [], time.perf_counter()
+    while going and len(steps) < MOST_STEPS:
+        before = time.perf_counter()
+        told = engine.step()
+        steps.append(time.perf_counter() - before)
+        ends = [event for event in told if isinstance(event, End)]
+        events += len(told) - len(ends)
+        going = all([open_next(whose.pop(event.stream)) for event in ends])
+    seconds = time.perf_counter() - begin
+    return {"step_ms_p50": 1000 * statistics.median(steps), "events_per_second": events / seconds}
 
 
 async def throughput(
@@ -148,10 +122,9 @@ async def throughput(
     """Speakers who have said all at once, beside the engine alone just before, as a machine is not as fast each minute.
 
     Returns:
-        Events and tokens a second while all are at work, and the shares of the engine alone; and the speakers.
+        Events and tokens a second while all are at work, and the share of the engine alone; and the speakers.
     """
-    alone = await asyncio.to_thread(engine_alone, reference, active)
-    same = await asyncio.to_thread(same_sentences, reference, active, texts)
+    alone = await asyncio.to_thread(engine_alone, reference, active, texts)
     deadline = asyncio.get_running_loop().time() + 300
     speakers = [Speaker(url, texts[number % TEXTS], deadline=deadline) for number in range(active)]
     await speak(speakers)
@@ -162,8 +135,7 @@ async def throughput(
     return {
         "events_per_second": events_per_second,
         "tokens_per_second": kinds["write"] / (end - begin),
-        "share_of_same_sentences": events_per_second / same,
-        "share_of_equal_sentences": events_per_second / alone["events_per_second"],
+        "share_of_same_sentences": events_per_second / alone["events_per_second"],
     }, speakers
 
 
@@ -422,18 +394,18 @@ def main() -> int:
         texts = {name: [make(int(size)) for _ in range(TEXTS)] for name, size in sizes.items() if name in asked.only}
         for text in (text for some in texts.values() for text in some):
             reference(text)  # now, as it takes time
-        rows["engine_alone"] = engine_alone(reference, asked.active)
+        rows["engine_alone"] = engine_alone(reference, asked.active, next(iter(texts.values())))
         gc.freeze()  # so that the clients do not pause while Python looks through what was loaded
         rows |= asyncio.run(load(asked, reference, texts, rows["engine_alone"]))
-        print(json.dumps(decode_latency.rounded(rows)), file=sys.stderr, flush=True)  # progress
+        print(json.dumps(rounded(rows)), file=sys.stderr, flush=True)  # progress
     if "churn" in asked.only:
         rows["churn"] = asyncio.run(churn(asked, short[0]))
-        print(json.dumps(decode_latency.rounded(rows["churn"])), file=sys.stderr, flush=True)
+        print(json.dumps(rounded(rows["churn"])), file=sys.stderr, flush=True)
     if "faults" in asked.only:
         campaign = Campaign(asked.model_folder, reference, short, asked.seed)
         rows["faults"] = asyncio.run(campaign.run(faults_of(asked.faults, random.Random(asked.seed))))
     rows["missed"] = missed(rows)
-    print(json.dumps(decode_latency.rounded(rows), ensure_ascii=False))
+    print(json.dumps(rounded(rows), ensure_ascii=False))
     return int(bool(rows["missed"]))
 
 

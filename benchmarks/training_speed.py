@@ -45,7 +45,17 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import LORA, SHAPES, check_counts, machine, medians, shape_of, times_by_name, training_step
+from benchmarks.measuring import (
+    LORA,
+    SHAPES,
+    check_counts,
+    machine,
+    medians,
+    names_of,
+    shape_of,
+    times_by_name,
+    training_step,
+)
 from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.training.precision import half_precision
 from duplexmt.training.throughput import cells_of, matmul_rate
@@ -304,9 +314,7 @@ def main(given: Iterable[str] | None = None) -> None:
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of train.py")
     arguments = parser.parse_args(None if given is None else list(given))
     check_counts(parser, arguments, "seconds")
-    parts = arguments.parts.split(",")
-    if unknown := [part for part in parts if part not in known]:
-        parser.error(f"--parts {unknown[0]}: there are {', '.join(known)}")
+    parts = names_of(parser, arguments, "parts", known)
     if HUGGING_FACE in parts[:1]:
         parser.error(f"--parts {HUGGING_FACE}: it compares with the part before it, so give one first")
     arguments.shape = shape_of(parser, arguments.shape)

@@ -20,8 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.decode_latency import rounded
-from benchmarks.measuring import check_counts
+from benchmarks.measuring import check_counts, rounded
 from duplexmt.evaluation.aligned import learnt_pairs, words_of
 from duplexmt.evaluation.comparing import comparisons
 from duplexmt.evaluation.decoding import data_of_models

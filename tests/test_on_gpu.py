@@ -15,13 +15,14 @@ from tests.test_imports import ROOT
 
 SCAN = {"float32": {"error": 1e-6}, "bfloat16": {"error": 0.03, "ms": 2.0, "plain_ms": 5.0}}
 ROWS = {"mfu": 0.36, "minutes": 4.5, "launches": 900, "step_ms": 50.0, "idle": 0.25, "kinds": {"products": 30.0}}
-SPEEDS = {"rows": 300.0, "generate": 100.0}
+SPEEDS = {"rows_bfloat16": 300.0, "generate": 100.0}
+HERE = {"seconds": 3, "device": "H200"}
 MEASURED = {
     "step": {"rows": ROWS, "hugging_face": {"ratio_padded": 1.3, "ratio_packed": 1.1}, "seconds": 9, "cut": "too slow"},
-    "decoding": {"ratio_vs_generate": 0.7, "tokens_per_second": {"8": SPEEDS}, "seconds": 3, "device": "H200"},
+    "decoding": {"ratio_vs_generate": {"rows_bfloat16": 0.7}, "tokens_per_second": {"8": SPEEDS}, **HERE},
     "grid": {"grid": {"minutes": None}, "seconds": 4, "commit": "abc"},
     "kernels": {"scan": SCAN, "seconds": 1},
-    "paper-decoding": {"speedup_vs_recompute": 9, "speedup_vs_recompute_io_off": 7, "seconds": 2},
+    "paper-decoding": {"speedup_vs_recompute": {"grid": 9, "grid_io_off": 7}, "seconds": 2},
 }
 
 
@@ -200,7 +201,16 @@ def test_no_planned_step_waits_for_a_gpu(training, optimizer):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the toy shape is for a CPU")
 def test_decoding_is_measured_beside_generate(tiny):
-    found = tiny("decoding_speed", "--tiny", "--streams", "1,2", "--seconds", "60", TURNS=1, LENGTH=8)
+    kinds = "grid,grid_io_off,rows,rows_bfloat16"
+    given = "--shape", "tiny", "--streams", "1,2", "--seconds", "300", "--kinds", kinds
+    found = tiny("decode_latency", *given, "--beside", "recompute,generate,generate_static,reencode", TURNS=1, LENGTH=8)
     assert set(found["tokens_per_second"]) == {"1", "2"}
-    assert set(found["tokens_per_second"]["2"]) == {"rows", "generate", "generate_static"}
-    assert found["ratio_vs_generate"] == pytest.approx(found["sentence_seconds"] / found["generate_seconds"])
+    assert set(found["tokens_per_second"]["2"]) == {*kinds.split(","), "generate", "generate_static"}
+    for name in ("generate", "generate_static", "reencode", "rows"):
+        for kind, ratio in found[f"ratio_vs_{name}"].items():
+            assert ratio == pytest.approx(found["seconds"][kind] / found["seconds"][name], rel=1e-3)
+    for kind in kinds.split(","):
+        again = found["seconds"][f"recompute {kind}"] / found["seconds"][kind]
+        assert found["speedup_vs_recompute"][kind] == pytest.approx(again, rel=1e-3)
+    assert found["megabytes"]["rows"] == found["megabytes"]["grid"]
+    assert found["cache_bytes"]["rows"] < found["cache_bytes"]["grid"]

@@ -8,11 +8,18 @@ import pytest
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
-        ("decode_latency", ["--device", "cuda"], "--device cuda: PyTorch sees no GPU on this machine"),
-        ("decode_latency", ["--device", "cpu", "--layers", "0"], "--layers 0: must be at least 1"),
+        (
+            "decode_latency",
+            ["--shape", "qwen"],
+            "--shape qwen: PyTorch sees no GPU on this machine; take --shape small",
+        ),
+        ("decode_latency", ["--streams", "8,64"], "--streams 8,64: must be numbers of at least 1, with commas between"),
+        (
+            "decode_latency",
+            ["--kinds", "rows,int8"],
+            "--kinds int8: there are grid, grid_io_off, rows, rows_int8, rows",
+        ),
         ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
-        ("int8_speed", ["--quick", "--repeats", "0"], "--repeats 0: must be at least 1"),
-        ("int8_speed", ["--layers", "0"], "--layers 0: must be at least 1"),
         ("row_cost", ["--steps", "0"], "--steps 0: must be at least 1"),
         (
             "training_speed",
