@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.live_clients import LOCAL
-
-Kind = Literal["none", "reset", "half_open", "stall", "drip"]
+LOCAL = "127.0.0.1"
 CHUNK = 4096
 LONGEST = 60.0  # seconds that anything is held
 
@@ -27,7 +25,7 @@ class Fault:
         seconds: of a stall.
     """
 
-    kind: Kind
+    kind: Literal["none", "reset", "half_open", "stall", "drip"]
     after: float = 0
     seconds: float = 2.0
 
@@ -45,8 +43,7 @@ class FaultProxy:
 
     async def __aenter__(self) -> "FaultProxy":
         self._server = await asyncio.start_server(self._accept, LOCAL, 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        self.url = f"ws://{LOCAL}:{self.port}/v1/live"
+        self.url = f"ws://{LOCAL}:{self._server.sockets[0].getsockname()[1]}/v1/live"
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -69,9 +66,9 @@ class FaultProxy:
                 there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CHUNK)  # so that the server notices it
             await asyncio.get_running_loop().sock_connect(there, (LOCAL, self._upstream))
             up_reader, up_writer = await asyncio.open_connection(sock=there, limit=CHUNK)
-            for end in (writer, up_writer):
-                end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             ends.append(up_writer)
+            for end in ends:
+                end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             up = asyncio.create_task(self._up(reader, up_writer, fault, lost))
             down = asyncio.create_task(self._down(up_reader, writer, fault, lost))
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
@@ -95,43 +92,38 @@ class FaultProxy:
     ) -> None:
         while data := await reader.read(CHUNK):
             if not lost.is_set():
-                await self._pass(data, writer, fault)
+                await pass_on(data, writer, fault)
         if not lost.is_set():
             writer.write_eof()
 
     async def _down(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault, lost: asyncio.Event
     ) -> None:
-        passed = 0
-        if fault.kind == "drip":
-            self.injected.append(fault)
+        left = -1.0 if fault.kind == "drip" else fault.after
         while data := await reader.read(CHUNK):
-            if fault.kind == "drip" or passed + len(data) <= fault.after:
-                await self._pass(data, writer, fault)
-            else:
+            left -= len(data)
+            if left < 0 and fault not in (NONE, *self.injected):
                 self.injected.append(fault)
                 if fault.kind == "reset":
-                    writer.write(data[: max(1, len(data) // 2)])
-                    await writer.drain()
+                    await pass_on(data[: max(1, len(data) // 2)], writer, NONE)
                     await asyncio.sleep(0.01)  # so that the half is there before the reset
                     return
                 if fault.kind == "half_open":
                     lost.set()
-                    await asyncio.sleep(LONGEST)
                     return
-                await asyncio.sleep(fault.seconds)
-                fault = NONE
-                await self._pass(data, writer, fault)
-            passed += len(data)
+                if fault.kind == "stall":
+                    await asyncio.sleep(fault.seconds)
+            await pass_on(data, writer, fault)
         writer.write_eof()
 
-    @staticmethod
-    async def _pass(data: bytes, writer: asyncio.StreamWriter, fault: Fault) -> None:
-        size = 1 if fault.kind == "drip" else len(data)
-        for begin in range(0, len(data), size):
-            writer.write(data[begin : begin + size])
-            await writer.drain()
-            await asyncio.sleep(0)
+
+async def pass_on(data: bytes, writer: asyncio.StreamWriter, fault: Fault) -> None:
+    """Send it, in the pieces that the fault makes of it."""
+    size = 1 if fault.kind == "drip" else len(data)
+    for begin in range(0, len(data), size):
+        writer.write(data[begin : begin + size])
+        await writer.drain()
+        await asyncio.sleep(0)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""For serve_load.py: a server, clients of it that speak by the clock, and the text that translate.py would show.
+"""For serve_load.py: a server, a client of it that speaks by the clock, and the text that translate.py would show.
 
 A `Speaker` is the Python client; `opened` is for those who are hostile.
 """
@@ -17,19 +17,23 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from benchmarks.fault_proxy import LOCAL
+from duplexmt.model_folder.live_model import live_engine, live_text, load_live_model
 from duplexmt.protocol.client import AsyncClient, ServerError
+from duplexmt.streaming.events import End, Read
+from duplexmt.streaming.live import LiveDriver, LiveEvent
+from duplexmt.streaming.live_text import LineEnd
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCAL = "127.0.0.1"
 TICK = 0.2  # seconds between two messages of a speaker
 MISHEARD = 0.3  # of a reviser's ticks
 LONGEST_START, LONGEST_STOP = 300.0, 30.0  # seconds
@@ -38,38 +42,34 @@ RESTART, BUSY = 1012, 1013
 
 
 class Served:
-    """`serve.py` with settings, as a user has it; a context manager. `log` takes its standard error."""
+    """`serve.py` with settings, as a user has it; a context manager."""
 
-    def __init__(self, model_folder: str, *settings: str, python: str = sys.executable, log: Any = None) -> None:
-        command = [python, "serve.py", f"model_folder={model_folder}", "port=0", *settings]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+    def __init__(self, model_folder: str, *settings: str) -> None:
+        command = [sys.executable, "serve.py", f"model_folder={model_folder}", "port=0", *settings]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         address = self.process.stdout.readline().strip()
         if not re.fullmatch(r"http://.*:\d+/", address):
             raise RuntimeError(f"{' '.join(command)} did not start: {address}")
-        self.http = address
         self.port = int(address.rstrip("/").rsplit(":", 1)[1])
         self.url = f"ws://{LOCAL}:{self.port}/v1/live"
-        self.wait_until_ready()
-
-    def wait_until_ready(self) -> None:
-        """Wait until an engine runs. RuntimeError if none does in time."""
         until = time.monotonic() + LONGEST_START
         while time.monotonic() < until and self.process.poll() is None:
-            try:
-                with urllib.request.urlopen(f"http://{LOCAL}:{self.port}/readyz", timeout=5):
-                    return
-            except (urllib.error.URLError, TimeoutError):
-                time.sleep(0.1)
+            with suppress(urllib.error.URLError, TimeoutError):  # no engine runs yet
+                self._get("readyz")
+                return
+            time.sleep(0.1)
         self.process.kill()
         raise RuntimeError("the server was not ready in time")
 
+    def _get(self, name: str) -> str:
+        with urllib.request.urlopen(f"http://{LOCAL}:{self.port}/{name}", timeout=30) as answer:
+            return str(answer.read().decode())
+
     def metrics(self) -> dict[str, float]:
         """Samples of `/metrics` by name; those of a histogram's buckets are `name{le}`."""
-        with urllib.request.urlopen(f"http://{LOCAL}:{self.port}/metrics", timeout=30) as answer:
-            families = text_string_to_metric_families(answer.read().decode())
         found = {}
-        for family in families:
+        for family in text_string_to_metric_families(self._get("metrics")):
             for sample in family.samples:
                 label = "".join(sample.labels.values())
                 found[f"{sample.name}{{{label}}}" if label else sample.name] = sample.value
@@ -79,11 +79,9 @@ class Served:
         """The engine's process."""
         for task in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
             for child in task.read_text().split():
-                try:
+                with suppress(OSError):  # it has ended meanwhile
                     if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                         return int(child)
-                except OSError:
-                    continue  # it has ended meanwhile
         return None
 
     def each(self, figure: Callable[[int], float]) -> dict[str, float]:
@@ -113,12 +111,6 @@ class Served:
                 self.stop()
 
 
-def resident(pid: int) -> int:
-    """Bytes of a process in memory."""
-    (line,) = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(line) * 1024
-
-
 async def settle(served: Served, holds: Callable[[], bool] = lambda: True) -> dict[str, float]:
     """Wait until no session is left, and something holds; the metrics then, or once that takes too long."""
     until = time.monotonic() + SETTLED
@@ -136,19 +128,6 @@ def processor(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def histogram_quantile(before: Mapping[str, float], after: Mapping[str, float], name: str, share: float) -> float:
-    """A quantile of what a histogram took between two looks, as if each bucket's were spread evenly; NaN for none."""
-    edges = sorted((float(key[len(name) + 8 : -1]), key) for key in after if key.startswith(f"{name}_bucket{{"))
-    counts = [(edge, after[key] - before.get(key, 0.0)) for edge, key in edges]
-    wanted = share * counts[-1][1]
-    lower, below = 0.0, 0.0
-    for edge, count in counts:
-        if count >= wanted and count > below:
-            return edge if math.isinf(edge) else lower + (edge - lower) * (wanted - below) / (count - below)
-        lower, below = edge, count
-    return math.nan
-
-
 class Reference:
     """What translate.py shows of a text: its driver, with one client, and guards as in the server's settings.
 
@@ -159,11 +138,7 @@ class Reference:
     """
 
     def __init__(self, model_folder: str, max_target_tokens: int, max_repeats: int) -> None:
-        from duplexmt.common.text import UNSPACED
-        from duplexmt.model_folder.live_model import live_engine, load_live_model
-
         self.loaded = load_live_model(model_folder, "cpu")
-        self.between = "" if self.loaded.info["data"]["target_language"] in UNSPACED else " "
         self.engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
         self._known: dict[str, list[tuple[str, int]]] = {}
         self.characters = self.reads = self.sentences = 0
@@ -177,148 +152,70 @@ class Reference:
         """Of each event that a text brings about, the lines' among them: how many characters have to be there."""
         return [characters for _, characters in self._found(text)]
 
+    def pace(self, tokens_per_second: float) -> float:
+        """Characters a second with so many tokens, on average of all texts so far."""
+        return tokens_per_second * self.characters / (self.reads - self.sentences)
+
     def _found(self, text: str) -> list[tuple[str, int]]:
         if text not in self._known:
             self._known[text] = list(self._parts(text))
             self.characters += len(text)
         return self._known[text]
 
+    def _parts(self, text: str) -> Iterator[tuple[str, int]]:
+        """What each event of a text shows, and after how many characters."""
+        driver = LiveDriver(self.engine)
+        translator = driver.join(live_text(self.loaded, self.engine, None, True))
+        given = [translator.text.take(character) for character in text]
+        for number, parts in enumerate([*given, translator.text.end()], start=1):
+            translator.give(parts)
+            for event in events_of(driver):
+                if isinstance(event, LiveEvent):
+                    self.reads += isinstance(event.event, Read)
+                    if isinstance(event.event, End):
+                        self.sentences += 1
+                        self.sentences_of.setdefault(text, []).append(translator.sentence)
+                yield event.text, min(number, len(text))
+
     def revised(self, text: str, made: list[tuple[int, str, str]], counts: list[int]) -> str:
         """What is shown of a text in which these replacements were made, each once so many events had been told."""
-        from duplexmt.model_folder.live_model import live_text
-        from duplexmt.streaming.live import LiveDriver, LiveEvent
-        from duplexmt.streaming.live_text import LineEnd
-
         driver = LiveDriver(self.engine, text_seconds=0.0)  # one event a step
         translator = driver.join(live_text(self.loaded, self.engine, None, True))
         shown, given = list[str](), 0
-
-        def step(most: float) -> None:
-            while len(shown) < most and driver.goes_on:
-                shown.extend(found.text for _, found in driver.step() if isinstance(found, LiveEvent | LineEnd))
-
         for (place, had, new), count in zip(made, counts, strict=True):
             translator.give(translator.text.take((text[:place] + had)[given:]))
-            step(count)
+            shown += [event.text for event in events_of(driver, count - len(shown))]
             if len(shown) != count or translator.replace(place, new) is not None:
                 return f"{''.join(shown)} and no replacement at {place}"
             given = place + len(new)
         translator.give(translator.text.take(text[given:]))
         translator.give(translator.text.end())
-        step(math.inf)
-        return "".join(shown)
-
-    def pace(self, tokens_per_second: float) -> float:
-        """Characters a second with so many tokens, on average of all texts so far."""
-        return tokens_per_second * self.characters / (self.reads - self.sentences)
-
-    def _parts(self, text: str) -> Iterator[tuple[str, int]]:
-        """What each event of a text shows, and after how many characters."""
-        from duplexmt.model_folder.live_model import live_text
-        from duplexmt.streaming.events import End, Read
-        from duplexmt.streaming.live import LiveDriver, LiveEvent
-        from duplexmt.streaming.live_text import LineEnd
-
-        translator = LiveDriver(self.engine).join(live_text(self.loaded, self.engine, None, True))
-        sentence = None  # the last one of this line
-        given = [translator.text.take(character) for character in text]
-        for number, parts in enumerate([*given, translator.text.end()], start=1):
-            translator.give(parts)
-            while translator.driver.goes_on:
-                for _, found in translator.driver.step():
-                    if isinstance(found, LineEnd):
-                        sentence = None
-                        yield "\n", min(number, len(text))
-                    elif isinstance(found, LiveEvent):
-                        between = "" if sentence in (None, found.event.stream) else self.between
-                        sentence = found.event.stream
-                        self.reads += isinstance(found.event, Read)
-                        if isinstance(found.event, End):
-                            self.sentences += 1
-                            self.sentences_of.setdefault(text, []).append(translator.sentence)
-                        yield between + getattr(found.event, "text", ""), min(number, len(text))
+        return "".join([*shown, *(event.text for event in events_of(driver))])
 
 
-class Noted(AsyncClient):
-    """The Python client, and what becomes of it. For `Speaker`.
-
-    Attributes:
-        speaker: who is told.
-        begun: when the connection at hand had text and could take it.
-    """
-
-    def __init__(self, speaker: "Speaker") -> None:
-        super().__init__(speaker.url, patience=math.inf)
-        self.speaker, self.begun = speaker, 0.0
-        self.ping = self.answer = speaker.silence / 2
-        self._changed = asyncio.Event()
-
-    def _connect(self, **options: Any) -> connect:
-        self.speaker.closes.append(0)
-        return super()._connect(additional_headers=self.speaker.headers, **options)
-
-    async def _talk(self, socket: ClientConnection) -> float | None:
-        closes = self.speaker.closes
-        closes[-1], self.begun = 1006, self.speaker.clock()
-        if (wait := await super()._talk(socket)) == 0.0:
-            closes[-1] = 1000
-        return wait
-
-    def _after(self, code: int, error: dict[str, Any]) -> float | None:
-        self.speaker.closes[-1] = code
-        if error:
-            self.speaker.errors.append(error["message"])
-        if error.get("code") == "busy":
-            self.speaker.told.append(self.speaker.clock() - self.begun)
-        return super()._after(code, error)
-
-    def _acknowledged_text(self, at: int, replaced: int, is_first: bool) -> None:
-        if is_first:
-            self.begun = self.speaker.clock()
-        if replaced != self._replaced and self._asked is not None:
-            place, text, had = self._asked
-            self.speaker.made.append((place, had, text))
-        super()._acknowledged_text(at, replaced, is_first)
-
-    def _take(self, message: dict[str, Any], is_first: bool) -> None:
-        if message["type"] == "events" and message["seq"] != self._seq + 1:
-            raise AssertionError(f"frame {message['seq']} follows {self._seq}")
-        super()._take(message, is_first)
-        self._changed.set()
-
-    def _show(self, event: dict[str, Any]) -> None:
-        if event["event"] == "snapshot":
-            raise AssertionError("a snapshot: the frames should have been kept")
-        self.speaker.events.append((self.speaker.clock(), event))
-        super()._show(event)
-
-    @property
-    def is_in(self) -> bool:
-        """Whether the server has taken text."""
-        return self._at > 0
-
-    async def correct(self, place: int, text: str) -> None:
-        """Replace, and wait until that is so."""
-        self.send(text, replace=place)
-        while self._asked is not None or self._stale is not None:
-            self._changed.clear()
-            await self._changed.wait()
+def events_of(driver: LiveDriver, most: float = math.inf) -> Iterator[LiveEvent | LineEnd]:
+    """What a driver brings, until it needs more text, or has brought so many."""
+    while most > 0 and driver.goes_on:
+        for _, found in driver.step():
+            if isinstance(found, LiveEvent | LineEnd):
+                most -= 1
+                yield found
 
 
-@dataclass
-class Speaker:
-    """One who speaks by the clock, whether answers come or not, and comes back when the connection is lost.
+class Speaker(AsyncClient):
+    """The Python client, as one who speaks by the clock, whether answers come or not, and notes what becomes of it.
 
-    Attributes:
+    Args:
         url: of the server, or of a proxy before it.
         text: to be spoken.
         pace: characters a second; infinite for all at once.
-        begin: when the first of them are there, by the event loop's clock.
+        begin: when the first of them are there, by the event loop's clock; 0 for at once.
         deadline: when it gives up.
         silence: seconds without a word, a ping answered included, after which the connection is taken for lost.
         headers: of its handshakes.
-        client: that speaks for it.
         misheard: draws what of it is misheard, and put right a moment later; None for one who is understood.
+
+    Attributes:
         events: what was received, with the time of each.
         closes: code of each connection that has ended, 1006 for a lost one; 0 for one that could not be made.
         errors: that the server told.
@@ -328,22 +225,28 @@ class Speaker:
         handed_back: position from which another session has to go on, where a server stops or has lost this one.
     """
 
-    url: str
-    text: str
-    pace: float = math.inf
-    begin: float = 0.0
-    deadline: float = math.inf
-    silence: float = 20.0
-    headers: dict[str, str] = field(default_factory=dict)
-    client: Callable[["Speaker"], Noted] = Noted
-    misheard: random.Random | None = None
-    events: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
-    closes: list[int] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    told: list[float] = field(default_factory=list)
-    made: list[tuple[int, str, str]] = field(default_factory=list)
-    done: bool = False
-    handed_back: int | None = None
+    def __init__(
+        self,
+        url: str,
+        text: str,
+        pace: float = math.inf,
+        *,
+        begin: float = 0.0,
+        deadline: float = math.inf,
+        silence: float = 20.0,
+        headers: Mapping[str, str] | None = None,
+        misheard: random.Random | None = None,
+    ) -> None:
+        super().__init__(url, patience=math.inf)
+        self.text, self.pace, self.begin, self.deadline, self.misheard = text, pace, begin, deadline, misheard
+        self.ping = self.answer = silence / 2
+        self.headers = headers
+        self.events: list[tuple[float, dict[str, Any]]] = []
+        self.closes, self.errors, self.told = list[int](), list[str](), list[float]()
+        self.made: list[tuple[int, str, str]] = []
+        self.done = False
+        self.handed_back: int | None = None
+        self._could = 0.0  # when the connection at hand had text and could take it
 
     @property
     def written(self) -> str:
@@ -376,44 +279,20 @@ class Speaker:
     async def run(self) -> "Speaker":
         """Speak, until all is translated, another server has to go on, or the deadline comes."""
         self.begin = self.begin or self.clock()
-        until = self.deadline if math.isfinite(self.deadline) else None
+        speaking = asyncio.create_task(self._speak())
         try:
-            async with asyncio.timeout_at(until), self.client(self) as client:
-                speaking = asyncio.create_task(self._speak(client))
-                try:
-                    async for _ in client:
-                        pass
-                    self.done = True
-                finally:
-                    speaking.cancel()
+            async with asyncio.timeout_at(self.deadline if math.isfinite(self.deadline) else None), self:
+                async for _ in self:
+                    pass
+                self.done = True
         except TimeoutError:
             pass
         except ServerError as error:
             if error.code in ("restart", "unknown_session", "expired"):
                 self.handed_back = self.events[self._over() - 1][1]["source"] if self._over() else 0
+        finally:
+            speaking.cancel()
         return self
-
-    async def _speak(self, client: Noted) -> None:
-        said = 0
-        while said < len(self.text):
-            if self.told and not client.is_in:
-                self.begin = self.clock()  # waits to be let in, with all that is to be said
-            part = self.text[said : self.there(self.clock())]
-            if part and not said:
-                client.begun = self.clock()
-            if self.misheard is not None and part.isalnum() and self.misheard.random() < MISHEARD:
-                client.send(
-                    "".join(self.misheard.choices([*filter(str.isalnum, self.text)], k=self.misheard.randint(1, 3)))
-                )
-                await asyncio.sleep(self.misheard.uniform(0.0, 2 * TICK))
-                await client.correct(said, part)
-            elif part:
-                client.send(part)
-            said += len(part)
-            now = self.clock()
-            next_tick = self.begin + (math.floor((now - self.begin) / TICK) + 1) * TICK
-            await asyncio.sleep(max(0.0, next_tick - now) if said < len(self.text) else 0.0)
-        client.end()
 
     def kept(self) -> str:
         """What was shown of the sentences that are over: a session that goes on where this was handed back follows."""
@@ -423,6 +302,68 @@ class Speaker:
         """Number of events after which the last line, or sentence that has all its text, was over."""
         ends = [event["event"] == "line" or event.get("reason") == "end_token" for _, event in self.events]
         return max((number for number, end in enumerate(ends, start=1) if end), default=0)
+
+    async def _speak(self) -> None:
+        said = 0
+        while said < len(self.text):
+            if self.told and not self._at:
+                self.begin = self.clock()  # waits to be let in, with all that is to be said
+            part = self.text[said : self.there(self.clock())]
+            if part and not said:
+                self._could = self.clock()
+            if self.misheard is not None and part.isalnum() and self.misheard.random() < MISHEARD:
+                letters = [*filter(str.isalnum, self.text)]
+                self.send("".join(self.misheard.choices(letters, k=self.misheard.randint(1, 3))))
+                await asyncio.sleep(self.misheard.uniform(0.0, 2 * TICK))
+                self.send(part, replace=said)
+                while self._asked is not None or self._stale is not None:
+                    await asyncio.sleep(TICK / 10)
+            elif part:
+                self.send(part)
+            said += len(part)
+            now = self.clock()
+            next_tick = self.begin + (math.floor((now - self.begin) / TICK) + 1) * TICK
+            await asyncio.sleep(max(0.0, next_tick - now) if said < len(self.text) else 0.0)
+        self.end()
+
+    # --- what it notes -----------------------------------------------------------------------------------------------
+
+    def _connect(self, **options: Any) -> connect:
+        self.closes.append(0)
+        return super()._connect(additional_headers=self.headers, **options)
+
+    async def _talk(self, socket: ClientConnection) -> float | None:
+        self.closes[-1], self._could = 1006, self.clock()
+        if (wait := await super()._talk(socket)) == 0.0:
+            self.closes[-1] = 1000
+        return wait
+
+    def _after(self, code: int, error: dict[str, Any]) -> float | None:
+        self.closes[-1] = code
+        if error:
+            self.errors.append(error["message"])
+        if error.get("code") == "busy":
+            self.told.append(self.clock() - self._could)
+        return super()._after(code, error)
+
+    def _acknowledged_text(self, at: int, replaced: int, is_first: bool) -> None:
+        if is_first:
+            self._could = self.clock()
+        if replaced != self._replaced and self._asked is not None:
+            place, text, had = self._asked
+            self.made.append((place, had, text))
+        super()._acknowledged_text(at, replaced, is_first)
+
+    def _take(self, message: dict[str, Any], is_first: bool) -> None:
+        if message["type"] == "events" and message["seq"] != self._seq + 1:
+            raise AssertionError(f"frame {message['seq']} follows {self._seq}")
+        super()._take(message, is_first)
+
+    def _show(self, event: dict[str, Any]) -> None:
+        if event["event"] == "snapshot":
+            raise AssertionError("a snapshot: the frames should have been kept")
+        self.events.append((self.clock(), event))
+        super()._show(event)
 
 
 def code_of(closed: ConnectionClosed) -> int:
@@ -435,11 +376,11 @@ def text_message(at: int, text: str) -> str:
     return json.dumps({"type": "text", "at": at, "text": text}, ensure_ascii=False)
 
 
-def opened(url: str, headers: Mapping[str, str] | None = None) -> connect:
+def opened(url: str) -> connect:
     """A connection, as a context manager."""
     return connect(
-        url, additional_headers=headers, subprotocols=[Subprotocol("duplexmt.v1")], compression=None, max_size=None,
-        max_queue=None, ping_interval=None, open_timeout=None, close_timeout=1, proxy=None,
+        url, subprotocols=[Subprotocol("duplexmt.v1")], compression=None, max_size=None, max_queue=None,
+        ping_interval=None, open_timeout=None, close_timeout=1, proxy=None,
     )  # fmt: skip
 
 
@@ -471,7 +412,17 @@ def latencies(speaker: Speaker, due: Sequence[int], step: float) -> list[float]:
 
 def quantile(values: list[float], share: float) -> float:
     """Of a list; NaN for an empty one."""
-    if not values:
-        return math.nan
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1 if share else 0)]
+    return float(np.quantile(values or [math.nan], share, method="inverted_cdf"))
+
+
+def histogram_quantile(before: Mapping[str, float], after: Mapping[str, float], name: str, share: float) -> float:
+    """A quantile of what a histogram took between two looks, as if each bucket's were spread evenly; NaN for none."""
+    edges = sorted((float(key[len(name) + 8 : -1]), key) for key in after if key.startswith(f"{name}_bucket{{"))
+    counts = [(edge, after[key] - before.get(key, 0.0)) for edge, key in edges]
+    wanted = share * counts[-1][1]
+    lower, below = 0.0, 0.0
+    for edge, count in counts:
+        if count >= wanted and count > below:
+            return edge if math.isinf(edge) else lower + (edge - lower) * (wanted - below) / (count - below)
+        lower, below = edge, count
+    return math.nan

@@ -1,55 +1,28 @@
 """The faults of serve_load.py: each is done to a server at work, and no shown text may be lost or changed by it.
 
 Beside those that something is done to, or who do something wrong, there are bystanders, who must not notice.
-
-    python benchmarks/serve_faults.py --model-folder models/zh-en
-
-attacks a server with default settings, and says what bystanders, its memory and its log notice of each attack.
 """
 
-import argparse
 import asyncio
 import json
-import multiprocessing
 import os
 import random
-import resource
 import signal
-import socket
-import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
-from websockets.frames import Frame, Opcode
+from websockets.exceptions import ConnectionClosed
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
-
-from benchmarks.fault_proxy import Fault, FaultProxy, Kind, reset
+from benchmarks.fault_proxy import LOCAL, Fault, FaultProxy, reset
 from benchmarks.faults import FaultError, expect
-from benchmarks.live_clients import (
-    LOCAL,
-    RESTART,
-    Noted,
-    Reference,
-    Served,
-    Speaker,
-    code_of,
-    opened,
-    quantile,
-    resident,
-    settle,
-    text_message,
-)
+from benchmarks.live_clients import RESTART, Reference, Served, Speaker, code_of, opened, settle, text_message
 from duplexmt.protocol.client import ServerError
 
 STREAMS = 32
@@ -62,7 +35,9 @@ PATIENCE = 120.0  # seconds for one text
 JOINERS = 20_000
 AT_ONCE = 6  # faults at a time
 BYSTANDERS = 4
+COUNTS = ("texts_compared", "texts_lost_or_changed", "replacements", "bystanders", "bystanders_affected")
 LONGEST_DRAIN = 10.0
+NETWORK = {"reset": 50, "half_open": 30, "stall": 20, "drip": 15}  # and how many of 300
 BAD_MESSAGE, UNKNOWN_SESSION, IDLE, REPLACED, TOO_BIG, INVALID = 4400, 4404, 4408, 4409, 1009, 1007
 HANDSHAKE = (
     f"GET /v1/live HTTP/1.1\r\nHost: {LOCAL}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -72,28 +47,19 @@ HANDSHAKE = (
 NO_UTF8 = [b'{"type":"ping\xff"}', b"\xed\xa0\x80", b"\xc0\xaf"]
 
 
-class Mistaken(Noted):
-    """A client that does something wrong, once, and comes back."""
+class Mistaken(Speaker):
+    """One who sends a frame that is none, once, in the middle of a session, and comes back."""
 
-    def __init__(
-        self, speaker: Speaker, mistake: Callable[[ClientConnection], Awaitable[None]], after: float = 0.0
-    ) -> None:
-        super().__init__(speaker)
-        self.mistake: Callable[[ClientConnection], Awaitable[None]] | None = mistake
-        self.after = after
+    frame: str | bytes | None
+    after: float
 
     async def _write(self, socket: ClientConnection) -> None:
-        mistake, self.mistake = self.mistake, None
-        if mistake is None:
-            await super()._write(socket)
-            return
-        speaking = asyncio.create_task(super()._write(socket))
-        try:
-            await asyncio.sleep(self.after)
-            await mistake(socket)
-            await speaking
-        finally:
-            speaking.cancel()
+        frame, self.frame = self.frame, None
+        async with asyncio.TaskGroup() as both:
+            both.create_task(super()._write(socket))
+            if frame is not None:
+                await asyncio.sleep(self.after)
+                await socket.send(frame, text=True)
 
     def _after(self, code: int, error: dict[str, Any]) -> float | None:
         try:
@@ -112,9 +78,8 @@ class Campaign:
         self.joined = texts[0][:middle] + JOINERS * "\u200d" + texts[0][middle:]
         for text in [*texts, self.joined]:
             reference(text)  # now, as it takes time
-        self.faults: Counter[str] = Counter()
-        self.failures: list[str] = []
-        self.compared = self.changed = self.bystanders = self.affected = self.replacements = 0
+        self.faults, self.failures = Counter[str](), list[str]()
+        self.counts = dict.fromkeys(COUNTS, 0)
         self.engine_is_mine, self.referring = asyncio.Lock(), asyncio.Lock()
         self.over = False
         self.served: Served
@@ -138,11 +103,7 @@ class Campaign:
             "faults_by_kind": dict(sorted(self.faults.items())),
             "failures": len(self.failures),
             "first_failures": self.failures[:5],
-            "texts_compared": self.compared,
-            "texts_lost_or_changed": self.changed,
-            "replacements": self.replacements,
-            "bystanders": self.bystanders,
-            "bystanders_affected": self.affected,
+            **self.counts,
             "engines_started": int(found["duplexmt_engines_total"]),
             "sessions_left": int(found["duplexmt_sessions"]),
             "streams_left": int(found["duplexmt_streams"]),
@@ -159,8 +120,7 @@ class Campaign:
                     await KINDS[kind][0](self, random.Random(seed))
                 self.faults[kind] += 1
             except (FaultError, OSError, ConnectionClosed, RuntimeError, AssertionError) as error:
-                self.failures.append(f"{kind}: {type(error).__name__}: {error}")
-                print(self.failures[-1], file=sys.stderr, flush=True)
+                self.failed(f"{kind}: {type(error).__name__}: {error}")
 
     async def _stand_by(self) -> None:
         while not self.over:
@@ -169,10 +129,14 @@ class Campaign:
                 await self.whole(speaker)
                 expect(speaker.closes == [1000] and not speaker.errors, f"closes {speaker.closes}, {speaker.errors}")
             except (FaultError, AssertionError) as error:
-                self.affected += 1
-                self.failures.append(f"bystander: {error}")
-                print(self.failures[-1], file=sys.stderr, flush=True)
-            self.bystanders += 1
+                self.counts["bystanders_affected"] += 1
+                self.failed(f"bystander: {error}")
+            self.counts["bystanders"] += 1
+
+    def failed(self, why: str) -> None:
+        """Note it."""
+        self.failures.append(why)
+        print(why, file=sys.stderr, flush=True)
 
     def open_files(self) -> list[str]:
         """Files and sockets the server has open."""
@@ -186,10 +150,12 @@ class Campaign:
         """How many engines the server has started so far."""
         return (await asyncio.to_thread(self.served.metrics))["duplexmt_engines_total"]
 
-    def speaker(self, url: str, draw: random.Random, text: str = "", **values: Any) -> Speaker:
+    def speaker(
+        self, url: str, draw: random.Random, text: str = "", kind: type[Speaker] = Speaker, **values: Any
+    ) -> Any:
         """One who speaks one of the texts."""
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        return Speaker(url, text or draw.choice(self.texts), PACE, deadline=deadline, silence=4.0, **values)
+        return kind(url, text or draw.choice(self.texts), PACE, deadline=deadline, silence=4.0, **values)
 
     def someone(self, url: str, draw: random.Random) -> Speaker:
         """One who speaks one of the texts; every third has words of it replaced."""
@@ -201,7 +167,7 @@ class Campaign:
         told = f"done={speaker.done}, closes {speaker.closes}, {speaker.errors[-1:]}"
         async with self.referring:  # in a thread: others are served meanwhile
             expected = await asyncio.to_thread(speaker.expected, self.reference) if speaker.done else None
-        self.replacements += len(getattr(speaker, "made", ()))
+        self.counts["replacements"] += len(speaker.made)
         self.compare(speaker.written, speaker.text, told, well=speaker.done, expected=expected)
 
     def compare(
@@ -219,15 +185,15 @@ class Campaign:
         expected = self.reference(text) if expected is None else expected
         begins = expected.startswith(written)
         right = written == expected if whole else begins
-        self.compared += 1
-        self.changed += not (right if well else begins)
+        self.counts["texts_compared"] += 1
+        self.counts["texts_lost_or_changed"] += not (right if well else begins)
         expect(well and right, f"{told}: {written!r} was shown, where it is\n{expected!r}")
 
 
 # --- what networks do ------------------------------------------------------------------------------------------------
 
 
-async def network(campaign: Campaign, draw: random.Random, kind: Kind) -> None:
+async def network(campaign: Campaign, draw: random.Random, kind: Any) -> None:
     """Something happens to a connection, early or late."""
     after = draw.randrange(0, 600) if draw.random() < 0.3 else draw.randrange(600, 4_000)
     fault = Fault(kind, after, draw.uniform(0.5, 3.0))
@@ -282,18 +248,8 @@ class Raw:
         raise AssertionError
 
 
-async def duplicated(campaign: Campaign, draw: random.Random) -> None:
-    """Text is sent again and again, from somewhere before."""
-    await cut_oddly(campaign, draw, lambda at: draw.randint(max(0, at - 30), at))
-
-
-async def gapped(campaign: Campaign, draw: random.Random) -> None:
-    """Text is sent from somewhere after, and from where it should."""
-    await cut_oddly(campaign, draw, lambda at: at if draw.random() < 0.5 else at + draw.randint(1, 50))
-
-
-async def cut_oddly(campaign: Campaign, draw: random.Random, place: Callable[[int], int]) -> None:
-    """Text of random lengths from places other than the expected."""
+async def cut_oddly(campaign: Campaign, draw: random.Random, back: int, on: int) -> None:
+    """Text of random lengths, from somewhere before where it should be; or from there, and from somewhere after."""
     text, at = draw.choice(campaign.texts), 0
     async with opened(campaign.served.url) as socket:
         raw = Raw(socket)
@@ -301,7 +257,8 @@ async def cut_oddly(campaign: Campaign, draw: random.Random, place: Callable[[in
         await raw.hear("ready")
         await raw.hear("ack")
         while at < len(text):
-            begin, length = place(at), draw.randint(0, 40)
+            begin = at if on and draw.random() < 0.5 else draw.randint(max(0, at - back), at + on)
+            length = draw.randint(0, 40)
             await socket.send(text_message(begin, text[begin : begin + length]))
             expected = at if begin > at else max(at, min(begin + length, len(text)))
             told = (await raw.hear("ack"))["at"]
@@ -345,13 +302,18 @@ async def two_on_one_key(campaign: Campaign, draw: random.Random) -> None:
             campaign.compare(second.written, text, whole=False)
 
 
+async def half_a_request(port: int, draw: random.Random) -> None:
+    """Begin a handshake, and be gone without a word."""
+    _, writer = await asyncio.open_connection(LOCAL, port)
+    writer.write(HANDSHAKE[: draw.randrange(1, len(HANDSHAKE))])
+    await writer.drain()
+    reset(writer)
+
+
 async def abandoned(campaign: Campaign, draw: random.Random) -> None:
     """Half a request; or a handshake, and then nothing."""
     for _ in range(8):
-        _, writer = await asyncio.open_connection(LOCAL, campaign.served.port)
-        writer.write(HANDSHAKE[: draw.randrange(len(HANDSHAKE))])
-        await writer.drain()
-        reset(writer)
+        await half_a_request(campaign.served.port, draw)
     async with opened(campaign.served.url) as socket:
         try:
             async with asyncio.timeout(PATIENCE):
@@ -364,13 +326,8 @@ async def abandoned(campaign: Campaign, draw: random.Random) -> None:
 
 async def mistake(campaign: Campaign, draw: random.Random, code: int, named: str, frames: list[str | bytes]) -> None:
     """In the middle of a session a frame comes that is none; its client comes back and goes on."""
-    frame = draw.choice(frames)
-
-    async def send(socket: ClientConnection) -> None:
-        await socket.send(frame, text=True)
-
-    mistaken = partial(Mistaken, mistake=send, after=draw.uniform(0.0, 0.5))
-    speaker = campaign.speaker(campaign.served.url, draw, client=mistaken)
+    speaker = campaign.speaker(campaign.served.url, draw, kind=Mistaken)
+    speaker.frame, speaker.after = draw.choice(frames), draw.uniform(0.0, 0.5)
     await campaign.whole(speaker)
     at_once = code in (TOO_BIG, INVALID)  # uvicorn then closes the socket, too: if the client still sends, it is reset,
     codes = [code, 1006] if at_once else [code]  # and the close frame may be lost
@@ -457,12 +414,9 @@ async def terminated(campaign: Campaign, draw: random.Random) -> None:
 
 
 KINDS: dict[str, tuple[Callable[[Campaign, random.Random], Awaitable[None]], int]] = {  # and how many of 300
-    "reset": (partial(network, kind="reset"), 50),
-    "half_open": (partial(network, kind="half_open"), 30),
-    "stall": (partial(network, kind="stall"), 20),
-    "drip": (partial(network, kind="drip"), 15),
-    "duplicated": (duplicated, 20),
-    "gapped": (gapped, 20),
+    **{kind: (partial(network, kind=kind), n) for kind, n in NETWORK.items()},
+    "duplicated": (partial(cut_oddly, back=30, on=0), 20),
+    "gapped": (partial(cut_oddly, back=0, on=50), 20),
     "two_on_one_key": (two_on_one_key, 30),
     "abandoned": (abandoned, 20),
     "oversize": (partial(mistake, code=TOO_BIG, named="", frames=["x" * 20_000, text_message(0, "我" * 2_001)]), 20),
@@ -482,186 +436,3 @@ def faults_of(count: int, draw: random.Random) -> list[str]:
     chosen = [kind for kind, (_, share) in KINDS.items() for _ in range(max(1, round(count * share / total)))]
     draw.shuffle(chosen)
     return chosen
-
-
-# --- attacks, for the command ----------------------------------------------------------------------------------------
-
-OPEN_FILES = 1024  # that a process may have open at first, on most systems
-CONNECTIONS = 1010  # that are idle
-MOST_TIMES, MOST_MIB, MOST_LINES = 2.0, 20.0, 100.0  # of bystanders' p99, of memory, of the log
-LOOK = 0.2
-
-
-async def idle_connections(port: int, until: float) -> None:
-    """Connections that ask for nothing, and some whose request never ends."""
-    writers = []
-    for _ in range(CONNECTIONS):
-        with suppress(OSError):
-            writers.append((await asyncio.open_connection(LOCAL, port))[1])
-    for writer in writers[::10]:
-        writer.write(b"GET / HTTP/1.1\r\n")
-    while time.monotonic() < until:
-        for writer in writers[::10]:
-            if not writer.is_closing():
-                writer.write(b"X: 1\r\n")
-        await asyncio.sleep(1.0)
-    for writer in writers:
-        writer.close()
-
-
-async def frames_unread(port: int, until: float, frames: bytes) -> None:
-    """A client who sends frames as fast as he can, reads nothing, and comes back when he is cut off."""
-    loop = asyncio.get_running_loop()
-    while time.monotonic() < until:
-        with suppress(OSError, TimeoutError), socket.socket() as one:
-            one.setblocking(False)
-            await loop.sock_connect(one, (LOCAL, port))
-            await loop.sock_sendall(one, HANDSHAKE)
-            async with asyncio.timeout(until - time.monotonic()):
-                while True:
-                    await loop.sock_sendall(one, frames)
-        await asyncio.sleep(0.1)
-
-
-async def pings(port: int, until: float) -> None:
-    """Two clients who send pings, and two who send empty fragments."""
-    ping = Frame(Opcode.PING, bytes(125)).serialize(mask=True)
-    begin = Frame(Opcode.TEXT, b"", fin=False).serialize(mask=True)
-    more = Frame(Opcode.CONT, b"", fin=False).serialize(mask=True)
-    floods = [ping * 500] * 2 + [begin + more * 10_000] * 2
-    await asyncio.gather(*(frames_unread(port, until, flood) for flood in floods))
-
-
-async def lost_transports(port: int, until: float) -> None:
-    """Twenty clients who have much to be answered, and are gone when it is; half of them come back for it."""
-    await asyncio.gather(*(lost(port, until, number / 10, number % 2 == 0) for number in range(20)))
-
-
-async def lost(port: int, until: float, pause: float, comes_back: bool) -> None:
-    """One of them."""
-    await asyncio.sleep(pause)
-    first = '{"type":"start"}'
-    messages = [first] + ['{"type":"ping"}'] * 98
-    if comes_back:
-        with suppress(OSError, InvalidHandshake, ConnectionClosed):
-            async with opened(f"ws://{LOCAL}:{port}/v1/live") as one:
-                await one.send(first)
-                ready = await Raw(one).hear("ready")
-                await one.send(text_message(0, "我们走。" * 40))
-                await asyncio.sleep(1.0)
-                again = {"type": "resume", "session": ready["session"], "key": ready["key"], "seq": 0}
-                messages = [json.dumps(again)]  # and nothing that would confirm the next key
-    while time.monotonic() < until:
-        with suppress(OSError):
-            _, writer = await asyncio.open_connection(LOCAL, port)
-            writer.write(HANDSHAKE)
-            await asyncio.sleep(0.1)
-            writer.write(b"".join(Frame(Opcode.TEXT, one.encode()).serialize(mask=True) for one in messages))
-            reset(writer)
-        await asyncio.sleep(1.9)
-
-
-ATTACKS: dict[str, Callable[[int, float], Awaitable[None]]] = {
-    "idle_connections": idle_connections,
-    "pings": pings,
-    "lost_transports": lost_transports,
-}
-
-
-def attack(name: str, port: int, seconds: float) -> None:
-    """Attack a server, in a process of its own, so that bystanders' clocks go on."""
-
-    async def bounded() -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds + 3.0):
-                await ATTACKS[name](port, time.monotonic() + seconds)
-
-    asyncio.run(bounded())
-
-
-async def stand_by(url: str, until: float) -> tuple[list[float], int]:
-    """One who comes, asks for a sign of life now and then, goes, and comes again: seconds until each, and how often he
-    did not get in."""
-    found, locked_out = [], 0
-    while time.monotonic() < until:
-        try:
-            async with asyncio.timeout(5), opened(url) as one:
-                raw = Raw(one)
-                await raw.say(type="start")
-                await raw.hear("ready")
-                for _ in range(20):
-                    await asyncio.sleep(0.06)  # the protocol allows 20 messages a second
-                    begun = time.perf_counter()
-                    await raw.say(type="ping")
-                    await raw.hear("pong")
-                    found.append(time.perf_counter() - begun)
-                await raw.say(type="close")
-        except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed):
-            locked_out += 1
-    return found, locked_out
-
-
-async def bystanders_of(served: Served, seconds: float) -> tuple[list[float], int, int]:
-    """What bystanders found, and the most memory that the server had meanwhile."""
-    until, most = time.monotonic() + seconds, 0
-    standing_by = asyncio.gather(*(stand_by(served.url, until) for _ in range(BYSTANDERS)))
-    while time.monotonic() < until:
-        most = max(most, resident(served.process.pid))
-        await asyncio.sleep(LOOK)
-    found = await standing_by
-    return [seconds for latencies, _ in found for seconds in latencies], sum(out for _, out in found), most
-
-
-async def attacked(served: Served, name: str, seconds: float, rounds: int, log: Path) -> dict[str, Any]:
-    """What an attack does, beside as many seconds without one; of bystanders' times, the median of some rounds."""
-    before, during, lines, memory, most, out = [], [], log.read_bytes().count(b"\n"), 0, 0, 0
-    await bystanders_of(served, 2.0)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        pool.submit(int).result()  # it has started
-        for _ in range(rounds):
-            found, _, there = await bystanders_of(served, seconds)
-            before.append(1000 * quantile(found, 0.99))
-            memory = memory or there
-            attacking = asyncio.get_running_loop().run_in_executor(pool, attack, name, served.port, seconds)
-            found, locked_out, there = await bystanders_of(served, seconds)
-            await attacking
-            during.append(1000 * quantile(found, 0.99))
-            most, out = max(most, there), out + locked_out
-    row: dict[str, Any] = {
-        "p99_ms_before": before,
-        "p99_ms": during,
-        "times": statistics.median(after / first for first, after in zip(before, during, strict=True)),
-        "memory_mib": (most - memory) / 2**20,
-        "log_lines": log.read_bytes().count(b"\n") - lines,
-        "locked_out": out,
-    }
-    bounds = {"times": MOST_TIMES, "memory_mib": MOST_MIB, "log_lines": MOST_LINES, "locked_out": 0}
-    return row | {"missed": [bound for bound, most in bounds.items() if not row[bound] <= most]}
-
-
-def main() -> int:
-    """Attack a server, and print what it did; 1 if it did too much."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model-folder", default="models/zh-en")
-    parser.add_argument("--seconds", type=float, default=12.0, help="of each attack (12)")
-    parser.add_argument("--rounds", type=int, default=3, help="(3)")
-    parser.add_argument("--only", default=",".join(ATTACKS), help=f"some of {', '.join(ATTACKS)}")
-    asked = parser.parse_args()
-    if unknown := set(asked.only.split(",")) - set(ATTACKS):
-        parser.error(f"--only {','.join(sorted(unknown))}: the attacks are {', '.join(ATTACKS)}")
-    rows = {}
-    for name in asked.only.split(","):
-        with TemporaryDirectory() as folder, open(log := Path(folder) / "log", "wb") as stderr:
-            limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, limits[1]))
-            served = Served(asked.model_folder, log=stderr)
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            with served:
-                rows[name] = asyncio.run(attacked(served, name, asked.seconds, asked.rounds, log))
-            print(name, "passed" if not rows[name]["missed"] else f"missed {rows[name]['missed']}", file=sys.stderr)
-    print(json.dumps(json.loads(json.dumps(rows), parse_float=lambda digits: round(float(digits), 2))))
-    return int(any(row["missed"] for row in rows.values()))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

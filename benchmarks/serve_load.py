@@ -30,6 +30,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.fault_proxy import reset
 from benchmarks.live_clients import (
-    LOCAL,
     TICK,
     Reference,
     Served,
@@ -50,18 +49,19 @@ from benchmarks.live_clients import (
     opened,
     processor,
     quantile,
-    resident,
     settle,
     text_message,
 )
-from benchmarks.measuring import check_counts, rounded
-from benchmarks.serve_faults import Campaign, faults_of
+from benchmarks.measuring import check_counts, names_of, resident, rounded
+from benchmarks.serve_faults import Campaign, faults_of, half_a_request
 from duplexmt.data.builtin import builtin_corpus
 from duplexmt.policy.decoding_options import TARGET_TOKENS
+from duplexmt.protocol.client import ServerError
 from duplexmt.streaming.events import End
 from duplexmt.streaming.systems import build_system
 
 PARTS = ("load", "throughput", "overload", "churn", "faults")
+LOST = 1006
 TOKENS_PER_SECOND = 5.0
 TEXTS = 4  # different ones; speakers share them
 MAX_REPEATS = 8  # as in conf/serve.yaml
@@ -139,23 +139,19 @@ async def throughput(
     }, speakers
 
 
+def in_memory(pid: int) -> int:
+    """Bytes of a process."""
+    return resident("VmRSS", pid)
+
+
 async def silent(url: str, until: float) -> bool:
     """One who is connected and says nothing; whether the connection lasted."""
-    clock = asyncio.get_running_loop().time
-    try:
-        async with opened(url) as socket:
-            await socket.send('{"type":"start"}')
-            while clock() < until:
-                await socket.send('{"type":"ping"}')
-                try:
-                    async with asyncio.timeout(min(20.0, max(0.1, until - clock()))):
-                        while True:
-                            await socket.recv()
-                except TimeoutError:
-                    continue
-            return True
-    except (ConnectionClosed, InvalidHandshake, OSError):
-        return False
+    client = Speaker(url, "")
+    with suppress(TimeoutError, ServerError):
+        async with asyncio.timeout_at(until), client:
+            async for _ in client:
+                pass
+    return client.closes == [LOST]  # its only one, which it has left itself
 
 
 async def watch_lag(found: list[float]) -> None:
@@ -225,14 +221,14 @@ async def load(
     clock, rows = asyncio.get_running_loop().time, {}
     settings = (f"engine.max_streams={asked.active}", f"limits.sessions={2 * asked.connected + 2 * asked.active}")
     with Served(asked.model_folder, *settings) as served:
-        empty, before = served.each(resident), served.metrics()
+        empty, before = served.each(in_memory), served.metrics()
         if "load" in asked.only:
             revising = -(-asked.active // 3)
             speakers = speakers_of(served.url, texts["load"], asked.active, pace, asked.seconds, draw, revising)
             until, computed = clock() + asked.seconds, served.each(processor)
             others = [silent(served.url, until) for _ in range(asked.connected - asked.active)]
             lags, lasted = await speak(speakers, others)
-            after, full = await asyncio.to_thread(served.metrics), served.each(resident)
+            after, full = await asyncio.to_thread(served.metrics), served.each(in_memory)
             cores = {
                 f"{name}_cores_per_speaker": (seconds - computed[name]) / asked.seconds / asked.active
                 for name, seconds in served.each(processor).items()
@@ -284,10 +280,7 @@ async def connect_and_abort(served: Served, text: str, draw: random.Random) -> s
     """Come as far as chance has it, and be gone without a word; or with one."""
     how = draw.choice(("half a request", "handshake", "start", "text", "close"))
     if how == "half a request":
-        _, writer = await asyncio.open_connection(LOCAL, served.port)
-        writer.write(b"GET /v1/live HTTP/1.1\r\nHost: localhost\r\nUpgrade: webso"[: draw.randrange(1, 60)])
-        await writer.drain()
-        reset(writer)
+        await half_a_request(served.port, draw)
         return how
     async with opened(served.url) as socket:
         if how != "handshake":
@@ -319,7 +312,7 @@ async def churn(asked: argparse.Namespace, text: str) -> dict[str, Any]:
         for _ in range(10):
             await asyncio.gather(*(some(-(-asked.connects // 10 // AT_ONCE)) for _ in range(AT_ONCE)))
             found = await settle(served)
-            tenths.append(served.each(resident))
+            tenths.append(served.each(in_memory))
         await asyncio.to_thread(served.stop)
     return {
         "connects": counts.total(),
@@ -368,9 +361,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, help="(300)")
     parser.add_argument("--seed", type=int, default=1, help="of texts, moments and places")
     asked = parser.parse_args()
-    asked.only = asked.only.split(",")
-    if unknown := set(asked.only) - set(PARTS):
-        parser.error(f"--only {','.join(sorted(unknown))}: the parts are {', '.join(PARTS)}")
+    asked.only = names_of(parser, asked, "only", PARTS)
     full = {"active": 64, "connected": 512, "seconds": 600.0, "connects": 10_000, "faults": 300}
     quick = {"active": 8, "connected": 24, "seconds": 6.0, "connects": 300, "faults": 1}
     for name, value in (quick if asked.quick else full).items():

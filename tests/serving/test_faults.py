@@ -37,13 +37,13 @@ def test_a_changed_text_is_found():
 
     campaign = serve_faults.Campaign("none", Upper(), ["ab"], seed=1)
     for written, well, changed in (("A", True, 1), ("A", False, 0), ("AX", False, 1), ("AB", False, 0)):
-        campaign.changed = 0
+        campaign.counts["texts_lost_or_changed"] = 0
         with pytest.raises(serve_faults.FaultError, match="was shown"):
             campaign.compare(written, "ab", well=well)
-        assert campaign.changed == changed
+        assert campaign.counts["texts_lost_or_changed"] == changed
     campaign.compare("AB", "ab")
     campaign.compare("A", "ab", whole=False)
-    assert (campaign.compared, campaign.changed) == (6, 0)
+    assert (campaign.counts["texts_compared"], campaign.counts["texts_lost_or_changed"]) == (6, 0)
 
 
 def test_latencies_leave_out_waits_of_the_policy_and_keep_those_for_the_server():
