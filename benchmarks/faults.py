@@ -23,15 +23,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import psutil
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
+RUN = "hydra.run.dir"
 MARK = "DUPLEXMT_FAULT"  # in the environment of all processes of a command
 SMALL = [
     "experiment=smoke", "data.train_size=160", "data.validation_size=10", "data.test_size=10", "trainer.max_epochs=2",
@@ -77,7 +80,7 @@ class Case:
         self.counts["kills"] += kill
 
 
-def call(command: list[str], kill_after: float | None = None, number: int = signal.SIGKILL, **environment: str) -> Done:
+def call(command: list[str], kill_after: float | None = None, number: int = signal.SIGKILL) -> Done:
     """Run a command from the root of the project, its processes in a session of their own; end them, if asked to.
 
     Raises:
@@ -85,20 +88,16 @@ def call(command: list[str], kill_after: float | None = None, number: int = sign
     """
     mark = uuid.uuid4().hex
     around = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", MARK: mark}
-    begun = time.monotonic()
+    begun, killed = time.monotonic(), False
     with subprocess.Popen(
-        [sys.executable, *command], cwd=ROOT, env=around | environment, start_new_session=True,
+        [sys.executable, *command], cwd=ROOT, env=around, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as process:  # fmt: skip
-        killed = False
         try:
             output, _ = process.communicate(timeout=kill_after or 1800)
         except subprocess.TimeoutExpired:
             killed = kill_after is not None
-            if killed:
-                os.kill(process.pid, number)  # to the first process alone, as `kill` does
-            else:
-                os.killpg(process.pid, signal.SIGKILL)
+            os.kill(process.pid, number)  # to the first process alone, as `kill` does
             try:
                 output, _ = process.communicate(timeout=60)
             except subprocess.TimeoutExpired:
@@ -115,12 +114,10 @@ def call(command: list[str], kill_after: float | None = None, number: int = sign
 def processes_of(mark: str) -> list[int]:
     """Processes that carry a mark in their environment."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes() and (folder / "exe").exists():
-                found.append(int(folder.name))
-        except OSError:
-            continue  # it has ended meanwhile, or is somebody else's
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended meanwhile, or is somebody else's
+            if process.environ().get(MARK) == mark:
+                found.append(process.pid)
     return found
 
 
@@ -180,21 +177,20 @@ wholes: dict[str, tuple[Path, float]] = {}  # undisturbed runs by their settings
 making: dict[str, threading.Lock] = {}
 
 
-def undisturbed(base: Path, program: str, settings: list[str]) -> tuple[Path, float]:
-    """The folder and the seconds of an undisturbed run of these settings, made once."""
-    key = " ".join([program, *settings])
+def undisturbed(base: Path, command: list[str], into: str = RUN) -> tuple[Path, float]:
+    """The folder and the seconds of an undisturbed run of a command, made once."""
+    key = " ".join(command)
     with making.setdefault(key, threading.Lock()):
         if key not in wholes:
             folder = base / "whole" / uuid.uuid5(uuid.NAMESPACE_URL, key).hex
             shutil.rmtree(folder, ignore_errors=True)
-            done = succeeded(call([program, *settings, f"hydra.run.dir={folder}"]))
-            wholes[key] = folder, done.seconds
+            wholes[key] = folder, succeeded(call([*command, f"{into}={folder}"])).seconds
     return wholes[key]
 
 
-def trained(base: Path, *settings: str, system: str = "grid") -> tuple[Path, float]:
+def trained(base: Path, system: str = "grid") -> tuple[Path, float]:
     """The same of a small training."""
-    return undisturbed(base, "train.py", [*SMALL, *SYSTEMS[system], *settings])
+    return undisturbed(base, ["train.py", *SMALL, *SYSTEMS[system]])
 
 
 def copied(whole: Path, folder: Path) -> None:
@@ -203,61 +199,60 @@ def copied(whole: Path, folder: Path) -> None:
     shutil.copytree(whole, folder, symlinks=True)
 
 
-def going_on(folder: Path, settings: list[str], program: str = "train.py") -> list[str]:
+def going_on(folder: Path, command: list[str], into: str = RUN) -> list[str]:
     """The command that goes on with what was begun in a folder, or begins it."""
-    begun = folder / ("checkpoints/last.ckpt" if program == "train.py" else "decoding.json")
-    return [program, *([f"resume={folder}"] if begun.is_file() else [*settings, f"hydra.run.dir={folder}"])]
+    begun = any((folder / name).is_file() for name in ("checkpoints/last.ckpt", "decoding.json"))
+    return [command[0], f"resume={folder}"] if begun else [*command, f"{into}={folder}"]
 
 
-def kill_until_done(
-    case: Case, folder: Path, draw: random.Random, program: str, settings: list[str], kills: int
-) -> None:
+# --- what is done ----------------------------------------------------------------------------------------------------
+
+
+def kill(case: Case, folder: Path, draw: random.Random, command: list[str], kills: int, into: str = RUN) -> None:
     """Kill a run at random moments, go on, and compare what it ends with; anew, until it was killed so many times."""
-    whole, seconds = undisturbed(folder.parent, program, settings)
+    whole, seconds = undisturbed(folder.parent, command, into)
     while case.counts["kills"] < kills:
         shutil.rmtree(folder, ignore_errors=True)
         done = None
         while done is None or done.killed:
             moment = draw.uniform(0.3, 1) * seconds if case.counts["kills"] < kills else None
-            done = call(going_on(folder, settings, program), moment, draw.choice(SIGNALS))
+            done = call(going_on(folder, command, into), moment, draw.choice(SIGNALS))
             if done.killed:
                 case.fault(kill=True)
         succeeded(done)
         same(whole, folder)
 
 
-# --- the cases -----------------------------------------------------------------------------------------------------
+def kill_evaluate(case: Case, folder: Path, draw: random.Random, system: str, knob: str, kills: int) -> None:
+    """The same of an evaluation of a trained model."""
+    model = trained(folder.parent, system)[0] / "model"
+    command = ["evaluate.py", f"model_folder={model}", knob, "batch_size=1", "check_overlap=false"]
+    kill(case, folder, draw, command, kills)
 
 
-def killed_trainings(quick: bool) -> Iterator[Case]:
-    """Each system × schedule × devices × accumulation × batches by pairs and by cells."""
-    ways = product(SYSTEMS, ("linear", "constant"), ("1", "cores"), (1, 2), (None, 4000))
-    for system, schedule, devices, accumulate, cells in ways:
-        if quick and (schedule, accumulate, cells) != ("linear", 1, None):
-            continue
-        if quick and devices == "cores" and system != "grid":
-            continue
-        asked = {
-            "training.schedule": schedule, "trainer.devices": devices, "trainer.accumulate_grad_batches": accumulate,
-            "data.batch_cells": cells,
-        }  # fmt: skip
-        unusual = [f"{name}={value}" for name, value in asked.items() if value not in ("linear", "1", 1, None)]
-        settings = [*SMALL, *SYSTEMS[system], *unusual]  # the usual ones are those of all other cases
-        run = partial(kill_until_done, program="train.py", settings=settings, kills=2 if quick else 5)
-        yield Case(f"kill train {system} {schedule} devices={devices} accumulate={accumulate} cells={cells}", run)
+def kill_data_prep(case: Case, folder: Path, draw: random.Random, kills: int) -> None:
+    """The same of cleaning a corpus."""
+    raw = folder.with_name(f"{folder.name}-raw")
+    raw.mkdir(parents=True, exist_ok=True)
+    with gzip.open(raw / "en-zh-v1.txt.gz", "wt", encoding="utf-8") as file:
+        for number in range(60_000):
+            file.write(f"Book {number} is on table {number % 97}.\t第{number}本书在{number % 97}号桌子上。\n")
+    sizes = ["sample.train_size=3000", "sample.validation_size=100", "sample.max_tokens=null", "tokenizer=null"]
+    command = ["-m", "data_prep", f"root={raw}", "sources=[paracrawl]", *sizes, "block_bytes=50000"]
+    kill(case, folder, draw, command, kills, into="output")
 
 
-def killed_evaluations(quick: bool) -> Iterator[Case]:
-    """Of a trained model at several θ, and of a baseline."""
-
-    def run(case: Case, folder: Path, draw: random.Random, system: str, knob: str) -> None:
-        model = trained(folder.parent, system=system)[0] / "model"
-        settings = [f"model_folder={model}", knob, "batch_size=1", "check_overlap=false"]
-        kill_until_done(case, folder, draw, "evaluate.py", settings, 2 if quick else 10)
-
-    yield Case("kill evaluate grid", partial(run, system="grid", knob="policy.theta=[0.3,0.5,0.7]"))
-    if not quick:
-        yield Case("kill evaluate waitk", partial(run, system="waitk", knob="k=[1,3]"))
+def kill_sweep(case: Case, folder: Path, draw: random.Random) -> None:
+    """A sweep over two seeds is killed, and each gone on with."""
+    offline = ["train.py", *SMALL, *SYSTEMS["offline"]]
+    for moment in [draw.uniform(4, 14) for _ in range(3)]:
+        shutil.rmtree(folder, ignore_errors=True)
+        done = call([*offline, "-m", "training.seed=1,2", f"hydra.sweep.dir={folder}"], moment, draw.choice(SIGNALS))
+        case.fault(kill=done.killed)
+        for seed in (1, 2):
+            job, command = folder / str(seed - 1), [*offline, f"training.seed={seed}"]
+            succeeded(call(going_on(job, command)))
+            same(undisturbed(folder.parent, command)[0], job)
 
 
 def damaged(path: Path, how: str, draw: random.Random) -> None:
@@ -270,62 +265,48 @@ def damaged(path: Path, how: str, draw: random.Random) -> None:
     path.write_bytes(content)
 
 
-def damage(quick: bool) -> Iterator[Case]:
-    """Truncated and flipped bytes in checkpoints, model folders and corpora."""
-    times = 1 if quick else 6
-
-    def checkpoint(case: Case, folder: Path, draw: random.Random, system: str, how: str) -> None:
-        whole, _ = trained(folder.parent, system=system)
-        for _ in range(times):
-            copied(whole, folder)
-            shutil.rmtree(folder / "model")
-            damaged(folder / "checkpoints" / "last.ckpt", how, draw)
-            case.fault()
-            done = call(["train.py", f"resume={folder}"])
-            if done.status == 0:  # a byte that says nothing, such as one between two records
-                same(whole, folder)
-            else:
-                refused(done, "last.ckpt", "copy")
-
-    def model(case: Case, folder: Path, draw: random.Random, how: str) -> None:
-        whole, _ = trained(folder.parent)
-        names = sorted(path.name for path in (whole / "model").iterdir() if path.name != "README.md")
-        for name in names[:2] if quick else names * 2:
-            copied(whole / "model", folder)
-            damaged(folder / name, how, draw)
-            case.fault()
-            evaluation = f"{folder}-evaluation"
-            program = draw.choice((["translate.py", "text=我看书。"], ["evaluate.py", f"hydra.run.dir={evaluation}"]))
-            refused(call([*program, f"model_folder={folder}"]), name)
-            expect(not Path(evaluation).exists(), "a refused evaluation left its folder")
-
-    def corpus(case: Case, folder: Path, draw: random.Random, ending: str, how: str) -> None:
-        path = folder.with_name(f"{folder.name}.tsv{ending}")
+def damage_run(
+    case: Case, folder: Path, draw: random.Random, how: str, times: int, system: str = "grid", corpus: str | None = None
+) -> None:
+    """The checkpoint of a run, or its corpus in a file with some ending, is cut short or has a bit flipped."""
+    command, path = ["train.py", *SMALL, *SYSTEMS[system]], folder / "checkpoints" / "last.ckpt"
+    if corpus is not None:
+        path = folder.with_name(f"{folder.name}.tsv{corpus}")
         rows = [f"第{n}本书在{n * 7}号桌子上。\tBook {n} is on table {n * 7}, near the window.\n" for n in range(300)]
         raw = "".join(rows).encode()
-        path.write_bytes(gzip.compress(raw, mtime=0) if ending else raw)
-        good = path.read_bytes()
-        settings = [*SMALL, "data=pairs", f"data.path={path}", "data.vocab_size=400", "trainer.max_epochs=1"]
-        succeeded(call(["train.py", *settings, f"hydra.run.dir={folder}"]))
+        good = gzip.compress(raw, mtime=0) if corpus else raw
+        path.write_bytes(good)
+        command += ["data=pairs", f"data.path={path}", "data.vocab_size=400", "trainer.max_epochs=1"]
+    whole, _ = undisturbed(folder.parent, command)
+    for _ in range(times):
+        copied(whole, folder)
         shutil.rmtree(folder / "model")
-        for _ in range(times):
+        if corpus is not None:
             path.write_bytes(good)
-            damaged(path, how, draw)
-            case.fault()
-            done = call(["train.py", f"resume={folder}"])
-            if done.status == 0:
-                expect((folder / "model" / "duplexmt.json").is_file(), "no model", done)
-                shutil.rmtree(folder / "model")
-            else:
-                refused(done, path.name if "corpus or the tokenizer" not in done.output else "corpus.json")
-            expect((folder / "checkpoints" / "last.ckpt").is_file(), "the checkpoint is gone")
+        damaged(path, how, draw)
+        case.fault()
+        done = call(["train.py", f"resume={folder}"])
+        if done.status == 0:  # a byte that says nothing, such as one between two records
+            same(whole, folder)
+        elif corpus is None:
+            refused(done, path.name, "copy")
+        else:
+            refused(done, path.name if "corpus or the tokenizer" not in done.output else "corpus.json")
+        expect((folder / "checkpoints" / "last.ckpt").is_file(), "the checkpoint is gone")
 
-    for how in ("truncate", "flip"):
-        for system in ("grid",) if quick else SYSTEMS:
-            yield Case(f"{how} checkpoint {system}", partial(checkpoint, system=system, how=how))
-        yield Case(f"{how} model folder", partial(model, how=how))
-        for ending in (".gz",) if quick else ("", ".gz"):
-            yield Case(f"{how} corpus tsv{ending}", partial(corpus, ending=ending, how=how))
+
+def damage_model(case: Case, folder: Path, draw: random.Random, how: str, quick: bool) -> None:
+    """Each file of a model folder likewise."""
+    whole, _ = trained(folder.parent)
+    names = sorted(path.name for path in (whole / "model").iterdir() if path.name != "README.md")
+    for name in names[:2] if quick else names * 2:
+        copied(whole / "model", folder)
+        damaged(folder / name, how, draw)
+        case.fault()
+        evaluation = f"{folder}-evaluation"
+        program = draw.choice((["translate.py", "text=我看书。"], ["evaluate.py", f"hydra.run.dir={evaluation}"]))
+        refused(call([*program, f"model_folder={folder}"]), name)
+        expect(not Path(evaluation).exists(), "a refused evaluation left its folder")
 
 
 @contextmanager
@@ -339,104 +320,91 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def disks(quick: bool) -> Iterator[Case]:
-    """Full and read-only disks; they want root."""
+def full_disk(case: Case, folder: Path, draw: random.Random, share: float) -> None:
+    """A disk is full in the middle of a training."""
+    whole, _ = trained(folder.parent)
+    wanted = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file()) // 1024
+    with small_disk(folder, round(wanted * share) + 64):
+        run = folder / "run"
+        case.fault()
+        refused(call(["train.py", *GRID, f"hydra.run.dir={run}"]), "make room")
+        nothing_left(run)
+        subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
+        succeeded(call(going_on(run, ["train.py", *GRID])))
+        same(whole, run)
 
-    def full(case: Case, folder: Path, draw: random.Random, share: float) -> None:
-        whole, _ = trained(folder.parent)
-        wanted = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file()) // 1024
-        with small_disk(folder, round(wanted * share) + 64):
-            run = folder / "run"
+
+def read_only(case: Case, folder: Path, draw: random.Random, program: str) -> None:
+    """A disk cannot be written to."""
+    model = trained(folder.parent)[0] / "model"
+    with small_disk(folder, 64):
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        case.fault()
+        arguments = GRID if program == "train.py" else [f"model_folder={model}"]
+        refused(call([program, *arguments, f"hydra.run.dir={folder}/run"]), str(folder), "another folder")
+
+
+def twice(case: Case, folder: Path, draw: random.Random, times: int) -> None:
+    """Two trainings on one folder."""
+    whole, _ = trained(folder.parent)
+    train = ["train.py", *GRID, f"hydra.run.dir={folder}"]
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(call, train)
+        limit = time.monotonic() + 60
+        while not (folder / "corpus.json").exists() and time.monotonic() < limit:
+            time.sleep(0.05)
+        for _ in range(times):
             case.fault()
-            refused(call(["train.py", *GRID, f"hydra.run.dir={run}"]), "make room")
-            nothing_left(run)
-            subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
-            succeeded(call(going_on(run, GRID)))
-            same(whole, run)
-
-    def read_only(case: Case, folder: Path, draw: random.Random, program: str) -> None:
-        model = trained(folder.parent)[0] / "model"
-        with small_disk(folder, 64):
-            subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
-            case.fault()
-            arguments = GRID if program == "train.py" else [f"model_folder={model}"]
-            refused(call([program, *arguments, f"hydra.run.dir={folder}/run"]), str(folder), "another folder")
-
-    able = os.geteuid() == 0
-    cases = [Case(f"full disk at {share:.0%}", partial(full, share=share)) for share in (0.1, 0.4, 0.7)]
-    cases += [Case(f"read-only {p}", partial(read_only, program=p)) for p in ("train.py", "evaluate.py")]
-    for case in cases[2:4] if quick else cases:
-        case.skipped = None if able else "wants root, to mount a disk"
-        yield case
+            refused(call(train), folder.name, "wait for its end")
+        succeeded(first.result())
+    same(whole, folder)
 
 
-def others(quick: bool) -> Iterator[Case]:
-    """Two runs on one folder, a clock set back, sweeps and raw corpora killed."""
-
-    def twice(case: Case, folder: Path, draw: random.Random) -> None:
-        whole, _ = trained(folder.parent)
-        train = ["train.py", *GRID, f"hydra.run.dir={folder}"]
-        with ThreadPoolExecutor() as pool:
-            first = pool.submit(call, train)
-            limit = time.monotonic() + 60
-            while not (folder / "corpus.json").exists() and time.monotonic() < limit:
-                time.sleep(0.05)
-            for _ in range(1 if quick else 3):
-                case.fault()
-                refused(call(train), folder.name, "wait for its end")
-            succeeded(first.result())
-        same(whole, folder)
-
-    def clock(case: Case, folder: Path, draw: random.Random) -> None:
-        whole, seconds = trained(folder.parent)
-        done = call(["train.py", *GRID, f"hydra.run.dir={folder}"], 0.8 * seconds)
-        ahead = time.time() + 7 * 86400
-        for path in folder.rglob("*"):
-            os.utime(path, (ahead, ahead), follow_symlinks=False)  # the clock is a week behind them now
-        case.fault(kill=done.killed)
-        succeeded(call(going_on(folder, GRID)))
-        same(whole, folder)
-
-    def sweep(case: Case, folder: Path, draw: random.Random) -> None:
-        swept = ["-m", *SMALL, *SYSTEMS["offline"], "training.seed=1,2", f"hydra.sweep.dir={folder}"]
-        for kill in [draw.uniform(4, 14) for _ in range(3)]:
-            shutil.rmtree(folder, ignore_errors=True)
-            done = call(["train.py", *swept], kill, draw.choice(SIGNALS))
-            case.fault(kill=done.killed)
-            for seed in (1, 2):
-                job, settings = folder / str(seed - 1), [*SMALL, *SYSTEMS["offline"], f"training.seed={seed}"]
-                succeeded(call(going_on(job, settings)))
-                same(undisturbed(folder.parent, "train.py", settings)[0], job)
-
-    def data_prep(case: Case, folder: Path, draw: random.Random) -> None:
-        raw = folder / "raw"
-        raw.mkdir(parents=True)
-        with gzip.open(raw / "en-zh-v1.txt.gz", "wt", encoding="utf-8") as file:
-            for number in range(60_000):
-                file.write(f"Book {number} is on table {number % 97}.\t第{number}本书在{number % 97}号桌子上。\n")
-        sizes = ["sample.train_size=3000", "sample.validation_size=100", "sample.max_tokens=null", "tokenizer=null"]
-        command = ["-m", "data_prep", f"root={raw}", "sources=[paracrawl]", *sizes, "block_bytes=50000"]
-        whole = succeeded(call([*command, f"output={folder / 'whole'}"]))
-        for _ in range(12):
-            done = call([*command, f"output={folder / 'parts'}"], draw.uniform(0.2, 0.9) * whole.seconds)
-            if done.killed:
-                case.fault(kill=True)
-            else:
-                shutil.rmtree(folder / "parts")
-        succeeded(call([*command, f"output={folder / 'parts'}"]))
-        same(folder / "whole", folder / "parts")
-
-    yield Case("two runs on one folder", twice)
-    if not quick:
-        yield Case("clock set back", clock)
-        yield Case("kill sweep", sweep)
-        yield Case("kill data_prep", data_prep)
+def clock(case: Case, folder: Path, draw: random.Random) -> None:
+    """The clock is set back by a week, after a training was killed."""
+    whole, seconds = trained(folder.parent)
+    train = ["train.py", *GRID]
+    done = call(going_on(folder, train), 0.8 * seconds)
+    ahead = time.time() + 7 * 86400
+    for path in folder.rglob("*"):
+        os.utime(path, (ahead, ahead), follow_symlinks=False)
+    case.fault(kill=done.killed)
+    succeeded(call(going_on(folder, train)))
+    same(whole, folder)
 
 
 def all_cases(quick: bool) -> list[Case]:
-    """In the order in which they are begun."""
-    kinds = (killed_trainings, killed_evaluations, damage, disks, others)
-    return [case for kind in kinds for case in kind(quick)]
+    """In the order in which they are begun: what is done, to what, and whether the quick campaign has it."""
+    table: list[tuple[str, bool, Callable[..., None], dict[str, Any]]] = []
+    for system, *ways in product(SYSTEMS, ("linear", "constant"), ("1", "cores"), (1, 2), (None, 4000)):
+        schedule, devices, accumulate, cells = ways
+        names = ("training.schedule", "trainer.devices", "trainer.accumulate_grad_batches", "data.batch_cells")
+        usual = ("linear", "1", 1, None)  # which all other cases have, too
+        unusual = [f"{name}={way}" for name, way, own in zip(names, ways, usual, strict=True) if way != own]
+        name = f"kill train {system} {schedule} devices={devices} accumulate={accumulate} cells={cells}"
+        few = (schedule, accumulate, cells) == ("linear", 1, None) and (devices == "1" or system == "grid")
+        command = ["train.py", *SMALL, *SYSTEMS[system], *unusual]
+        table.append((name, few, kill, {"command": command, "kills": 2 if quick else 5}))
+    for system, knob in (("grid", "policy.theta=[0.3,0.5,0.7]"), ("waitk", "k=[1,3]")):
+        how = {"system": system, "knob": knob, "kills": 2 if quick else 10}
+        table.append((f"kill evaluate {system}", system == "grid", kill_evaluate, how))
+    times = 1 if quick else 6
+    for how in ("truncate", "flip"):
+        own = {"how": how, "times": times}
+        table += [(f"{how} checkpoint {s}", s == "grid", damage_run, own | {"system": s}) for s in SYSTEMS]
+        table.append((f"{how} model folder", True, damage_model, {"how": how, "quick": quick}))
+        table += [(f"{how} corpus tsv{end}", bool(end), damage_run, own | {"corpus": end}) for end in ("", ".gz")]
+    table += [(f"full disk at {share:.0%}", share == 0.7, full_disk, {"share": share}) for share in (0.1, 0.4, 0.7)]
+    programs = ("train.py", "evaluate.py")
+    table += [(f"read-only {name}", name == "train.py", read_only, {"program": name}) for name in programs]
+    table.append(("two runs on one folder", True, twice, {"times": 1 if quick else 3}))
+    table += [("clock set back", False, clock, {}), ("kill sweep", False, kill_sweep, {})]
+    table.append(("kill data_prep", False, kill_data_prep, {"kills": 10}))
+    cases = [Case(name, partial(run, **how)) for name, few, run, how in table if few or not quick]
+    for case in cases:
+        if os.geteuid() and case.name.startswith(("full disk", "read-only")):
+            case.skipped = "wants root, to mount a disk"
+    return cases
 
 
 def main() -> int:
