@@ -20,12 +20,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -96,15 +97,11 @@ def write_corpus(pairs: pa.Table, count: int, root: Path) -> None:
 
 def resident(pid: int) -> int:
     """Bytes of memory of a process and all its descendants, shared pages counted each time."""
-    total, todo = 0, [pid]
-    while todo:
-        process = todo.pop()
-        try:
-            total += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            for thread in Path(f"/proc/{process}/task").iterdir():
-                todo += map(int, (thread / "children").read_text().split())
-        except (FileNotFoundError, ProcessLookupError):
-            pass
+    total = 0
+    with suppress(psutil.NoSuchProcess):
+        for process in (one := psutil.Process(pid), *one.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
     return total
 
 
@@ -113,19 +110,10 @@ def measured(command: list[str]) -> dict[str, float]:
     one core that it has to itself."""
     start, peak, before = time.perf_counter(), 0, resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
-        ended = threading.Event()
-
-        def watch() -> None:
-            nonlocal peak
-            while not ended.wait(0.05):
-                peak = max(peak, resident(process.pid))
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        code = process.wait()
-        seconds = time.perf_counter() - start
-        ended.set()
-        watcher.join()
+        while (code := process.poll()) is None:
+            peak = max(peak, resident(process.pid))
+            time.sleep(0.05)
+    seconds = time.perf_counter() - start
     if code:
         raise SystemExit(f"{' '.join(command)} failed with {code}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -40,15 +40,8 @@ SENTENCES = {
     """,
 }  # fmt: skip
 NAMES = [
-    "Giovanni Rossi",
-    "Ingrid Larsen",
-    "Siobhan",
-    "Tadeusz Nowak",
-    "Margarethe",
-    "Quentin Dupont",
-    "Fatima",
-    "Gustav",
-]
+    "Giovanni Rossi", "Ingrid Larsen", "Siobhan", "Tadeusz Nowak", "Margarethe", "Quentin Dupont", "Fatima", "Gustav",
+]  # fmt: skip
 OTHERS = ["Penelope", "Roderick Hughes", "Anneliese", "Leopold Brandt", "Beatrix", "Hamish Campbell", "Vincent Moreau"]
 BRANDS = ["Siemens", "Spotify", "Volkswagen", "Airbus", "Netflix", "Zalando", "Philips", "Lufthansa", "Bosch", "Nokia"]
 PLACES = ["greenfield", "northlight", "citylibrary", "oldbridge", "weather24", "mountainbike", "bookworm", "schoolnet"]

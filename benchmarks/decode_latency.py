@@ -64,7 +64,7 @@ KINDS: dict[str, tuple[dict[str, Any], str | None]] = {  # options, and `quantiz
 }
 GENERATE: dict[str, dict[str, Any]] = {"generate": {}, "generate_static": {"cache_implementation": "static"}}
 BESIDE = ("recompute", *GENERATE, "reencode")
-LENGTH, K, TURNS = 32, 3, 5  # turns of each, after one to warm up
+LENGTH, K, TURNS = 32, 3, 10  # turns of a sentence, after one to warm up
 TOKENS = StreamTokens(end=0, seed=1)
 Model = GridModel | DecoderModel
 Works = dict[str, Callable[[], object]]
@@ -231,7 +231,7 @@ def main(given: list[str] | None = None) -> None:
             works |= {"reencode": partial(reencode, causal_lm)} if "reencode" in beside else {}
             for kind in kinds if "recompute" in beside else ():
                 works[f"recompute {kind}"] = partial(recompute, models[kind], path)
-        seconds = fastest(works, TURNS if cuda or streams == 1 else 1, cuda, clock, ends)
+        seconds = fastest(works, TURNS if streams == 1 else 3 if cuda else 1, cuda, clock, ends)
         if streams == 1:
             for kind in kinds:
                 if (name := f"recompute {kind}") in seconds:

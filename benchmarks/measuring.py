@@ -88,15 +88,6 @@ def medians(
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
 
 
-def hold_memory(size: int) -> None:
-    """Have this process hold so many bytes before anything is measured, as training does after its first steps.
-
-    Otherwise steps, and what the profiler notes down between them, wait for new pages: 100,000 in five profiled steps
-    of six news pairs, a tenth of their time, most of it in no product.
-    """
-    torch.ones(size, dtype=torch.uint8)  # written to, which zeros would not be
-
-
 def growth(work: Callable[[], object]) -> int:
     """Bytes by which this process grows while some work is done (Linux).
 

@@ -81,37 +81,26 @@ class Aim(NamedTuple):
 def measurements(out: Path) -> list[Measurement]:
     """All of them, the most telling first."""
 
-    def script(name: str, *arguments: str) -> tuple[str, ...]:
-        return sys.executable, f"benchmarks/{name}.py", *arguments
-
-    def smoke(precision: str) -> Measurement:
-        folder = out / f"smoke-{precision}"
+    decoding = "decode_latency --shape qwen --kinds rows_bfloat16 --beside generate,generate_static"
+    scripts = {  # with the seconds that each may take
+        "step": (210, "training_speed --shape qwen --seconds 15"),
+        "decoding": (110, f"{decoding} --streams 1,8,64,256 --seconds 80"),
+        "grid": (90, "training_speed --shape qwen --parts grid --seconds 10"),
+        "kernels": (60, "triton_kernels --repeats 5"),
+        "paper-decoding": (900, "decode_latency --shape qwen --kinds grid,grid_io_off"),
+    }
+    every = []
+    for name, (limit, line) in scripts.items():
+        script, *arguments = line.split()
+        needs = ("hydra", "opencc") if script == "training_speed" else ()
+        command = (sys.executable, f"benchmarks/{script}.py", *arguments)
+        every.append(Measurement(name, command, needs=needs, limit=limit, more=name == "paper-decoding"))
+    for precision in ("bf16-mixed", "16-mixed"):
+        folder, needs = out / f"smoke-{precision}", ("hydra", "datasets", "opencc")
         settings = ("experiment=smoke", f"trainer.precision={precision}", f"hydra.run.dir='{folder}'")
-        needs = ("hydra", "datasets", "opencc")
-        command = sys.executable, "train.py", *settings
-        return Measurement(folder.name, command, json=False, needs=needs, folder=folder, more=True)
-
-    def longer(name: str, *command: str) -> Measurement:
-        return Measurement(name, script(*command), more=True)
-
-    def training(name: str, limit: float, *arguments: str) -> Measurement:
-        return Measurement(
-            name, script("training_speed", "--shape", "qwen", *arguments), needs=("hydra", "opencc"), limit=limit
-        )
-
-    decoding = ("decode_latency", "--shape", "qwen")
-    ours, theirs = ("--kinds", "rows_bfloat16"), ("--beside", "generate,generate_static")
-    return [
-        training("step", 210, "--seconds", "15"),
-        Measurement(
-            "decoding", script(*decoding, *ours, *theirs, "--streams", "1,8,64,256", "--seconds", "80"), limit=110
-        ),
-        training("grid", 90, "--parts", "grid", "--seconds", "10"),
-        Measurement("kernels", script("triton_kernels", "--repeats", "5"), limit=60),
-        longer("paper-decoding", *decoding, "--kinds", "grid,grid_io_off"),
-        smoke("bf16-mixed"),
-        smoke("16-mixed"),
-    ]
+        command = (sys.executable, "train.py", *settings)
+        every.append(Measurement(folder.name, command, json=False, needs=needs, folder=folder, more=True))
+    return every
 
 
 def aims() -> list[Aim]:
@@ -237,14 +226,10 @@ def profile_lines(results: Results) -> list[str]:
         found = results.get(place, {}).get(part, {})
         if "kinds" in found:
             kinds = ", ".join(f"{kind} {value:.3g}" for kind, value in found["kinds"].items())
-            lines += [
-                f"| {part} | {found['step_ms']:.3g} | {found['launches']} | {found.get('idle', 0):.2f} | {kinds} |"
-            ]
-    head = [
-        "",
-        "| a step of | ms | launches | GPU idle | of it, ms by kind of kernel |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+            shown = f"{found['step_ms']:.3g} | {found['launches']} | {found.get('idle', 0):.2f}"
+            lines.append(f"| {part} | {shown} | {kinds} |")
+    head = ["", "| a step of | ms | launches | GPU idle | of it, ms by kind of kernel |"]
+    head.append("| --- | --- | --- | --- | --- |")
     return [*head, *lines] if lines else []
 
 

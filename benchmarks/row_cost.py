@@ -26,7 +26,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import LORA, SHAPES, check_counts, hold_memory, medians, training_step
+from benchmarks.measuring import LORA, SHAPES, check_counts, medians, training_step
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import add_lora, random_backbone
@@ -93,8 +93,9 @@ def main() -> None:
     arguments = parser.parse_args()
     check_counts(parser, arguments, "steps")
     keep_freed_memory()  # as train.py does
-    hold_memory(2**31)  # as a training does after its first steps
-    shape, result = arguments.shape, {"ratio_vs_waitk": {}, "ratio_vs_all_rows": {}}
+    torch.ones(2**31, dtype=torch.uint8)  # so that this process has the pages that a training has after its first steps
+    shape = arguments.shape
+    result: dict[str, dict[str, Any]] = {"ratio_vs_waitk": {}, "ratio_vs_all_rows": {}}
     for length in PAIRS[shape]:
         batch = pairs_of(shape, length)
         kinds = ["waitk", "four rows", *["all rows"] * (shape == "small" or length < 65)]

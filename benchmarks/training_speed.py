@@ -33,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,24 +71,13 @@ PARTS = {
 }
 HUGGING_FACE = "hugging_face"
 KINDS = {
-    "products": (
-        "gemm",
-        "gemv",
-        "cutlass",
-        "nvjet",
-        "xmma",
-        "splitK",
-        "aten::mm",
-        "aten::addmm",
-        "_linear",
-        "aten::bmm",
-    ),
-    "attention": ("attention", "flash", "fmha", "flex", "_walk"),
-    "head": ("_log_sum_exp", "_gradient", "softmax", "cross_entropy"),
-    "copies": ("memcpy", "memset", "copy", "cat", "index", "gather", "scatter"),
-    "reductions": ("reduce", "norm", "sum", "scan", "_steps"),
-    "fused": ("triton",),
-    "elementwise": ("elementwise", "aten::mul", "aten::add", "aten::sub"),
+    "products": "gemm gemv cutlass nvjet xmma splitK aten::mm aten::addmm _linear aten::bmm",
+    "attention": "attention flash fmha flex _walk",
+    "head": "_log_sum_exp _gradient softmax cross_entropy",
+    "copies": "memcpy memset copy cat index gather scatter",
+    "reductions": "reduce norm sum scan _steps",
+    "fused": "triton",
+    "elementwise": "elementwise aten::mul aten::add aten::sub",
 }  # the first that fits
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync")
 
@@ -180,7 +169,7 @@ def profile_of(profiled: profile, step_ms: float, cuda: bool) -> dict[str, Any]:
     spent = times_by_name(events, cuda)
     kinds: Counter[str] = Counter()
     for name, microseconds in spent:
-        fits = (kind for kind, parts in KINDS.items() if any(part.lower() in name.lower() for part in parts))
+        fits = (kind for kind, parts in KINDS.items() if any(part.lower() in name.lower() for part in parts.split()))
         kinds[next(fits, "others")] += microseconds
     starts = LAUNCHES if cuda else ("aten::",)
     found = {
@@ -263,45 +252,30 @@ def hugging_face(before: Measure, arguments: argparse.Namespace) -> dict[str, An
         states = causal_lm.model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)
         return F.cross_entropy(causal_lm.lm_head(states[at]).float(), labels)
 
-    batches = before.shapes[:8]
-    step = training_step(backbone, loss_of, half)
-    positions = statistics.mean(sum(X + Y for X, Y in shapes) for shapes in batches)
+    step, cuda = training_step(backbone, loss_of, half), device.type == "cuda"
+    pairs = [len(shapes) for shapes in before.shapes[:8]]
+    works = {}
+    for name in ("padded", "packed"):
+        given = [inputs_of(count, vocabulary, name == "packed", device) for count in pairs]
+        works[name] = lambda turn, given=given: step(*given[turn % len(given)])
+    once = sum(medians(works, 1, cuda).values())
     found = {}
-    for name, make in (("padded", padded), ("packed", packed)):
-        given = [[part_to(part, device) for part in make(shapes, vocabulary)] for shapes in batches]
-        turns, works = 0, {name: lambda turn, given=given: step(*given[turn % len(given)])}
-        began, seconds = time.monotonic(), []
-        while turns < 2 or time.monotonic() - began < arguments.seconds / 2:
-            seconds.append(medians(works, 4, device.type == "cuda")[name])
-            turns += 1
-        found[f"{name}_ms"] = 1e3 * statistics.median(seconds)
-        found[f"{name}_positions_per_second"] = positions / statistics.median(seconds)
-        found[f"ratio_{name}"] = before.found["positions_per_second"] / found[f"{name}_positions_per_second"]
+    for name, seconds in medians(works, max(3, round(arguments.seconds / once)), cuda).items():
+        speed = statistics.mean(pairs) * (SOURCE + TARGET) / seconds
+        found |= {f"{name}_ms": 1e3 * seconds, f"{name}_positions_per_second": speed}
+        found[f"ratio_{name}"] = before.found["positions_per_second"] / speed
     return found
 
 
-def part_to(part: Any, device: torch.device) -> Any:
-    """A tensor, or a dictionary of some, on a device."""
-    return {name: own.to(device) for name, own in part.items()} if isinstance(part, dict) else part.to(device)
-
-
-def padded(shapes: Sequence[tuple[int, int]], vocabulary: int) -> tuple[dict[str, torch.Tensor], ...]:
-    """Pairs as rows of equal length; where the loss is taken, and its labels."""
-    longest = max(X + Y for X, Y in shapes)
-    there = torch.arange(longest) < torch.tensor([X + Y for X, Y in shapes])[:, None]
-    target = there & (torch.arange(longest) >= torch.tensor([X for X, _ in shapes])[:, None])
-    ids = torch.randint(2, vocabulary, there.shape)
-    at = target.flatten().nonzero().squeeze(1)
-    return {"input_ids": ids, "attention_mask": there.long()}, at, torch.randint(2, vocabulary, at.shape)  # type: ignore[return-value]
-
-
-def packed(shapes: Sequence[tuple[int, int]], vocabulary: int) -> tuple[dict[str, torch.Tensor], ...]:
-    """The same as one list, which position ids divide."""
-    positions = torch.cat([torch.arange(X + Y) for X, Y in shapes])
-    sources = torch.cat([torch.full((X + Y,), X) for X, Y in shapes])
-    at = (positions >= sources).nonzero().squeeze(1)
-    ids = torch.randint(2, vocabulary, positions.shape)
-    return {"input_ids": ids[None], "position_ids": positions[None]}, at, torch.randint(2, vocabulary, at.shape)  # type: ignore[return-value]
+def inputs_of(pairs: int, vocabulary: int, packed: bool, device: torch.device) -> tuple[Any, ...]:
+    """Pairs as rows, or as one list which position ids divide; where the loss is taken, and its labels."""
+    ids = torch.randint(2, vocabulary, (pairs, SOURCE + TARGET), device=device)
+    places = torch.arange(SOURCE + TARGET, device=device).expand_as(ids)
+    at = (places >= SOURCE).flatten().nonzero().squeeze(1)
+    labels = torch.randint(2, vocabulary, at.shape, device=device)
+    if packed:
+        return {"input_ids": ids.reshape(1, -1), "position_ids": places.reshape(1, -1)}, at, labels
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, at, labels
 
 
 def main(given: Iterable[str] | None = None) -> None:
