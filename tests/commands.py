@@ -1,17 +1,19 @@
 """Entry points as a user runs them, each in a process of its own; libraries are loaded once for all of them.
 
 A command spends most of its seconds on imports. Here a server, one for each process of the suite, has them done and
-forks for each command, which leaves out the figures of results: each takes seconds. `cold=True` starts Python itself,
-as a shell does: for the first of each program, for what is said at the start, for those figures, and for a sweep by
-joblib, which starts processes in a way of its own.
+forks for each command, which leaves out the figures of results unless they are asked for: each takes seconds.
+`cold=True` starts Python itself, as a shell does: for the first of each program, for what is said at the start, and for
+a sweep by joblib, which starts processes in a way of its own.
 """
 
 import atexit
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +35,7 @@ def environment():
     return {name: value for name, value in (os.environ | ours).items() if name != "HYDRA_FULL_ERROR"}
 
 
-def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=600, cold=False):
+def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=600, cold=False, figures=False):
     """Run an entry point, or a module, from the root of the project or elsewhere; stdout and stderr as text."""
     command = [str(ROOT / program) if program.endswith(".py") else program, *arguments]
     if cold:
@@ -41,21 +43,42 @@ def run(program, *arguments, stdin=b"", cwd=ROOT, timeout=600, cold=False):
         given = {"input": stdin, "cwd": cwd, "env": environment(), "timeout": timeout}
         done = subprocess.run([sys.executable, *command], **given, capture_output=True)
         return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+    with begun(program, *arguments, stdin=stdin, cwd=cwd, figures=figures) as process:
+        process.join(timeout)
+        if process.is_alive():
+            raise subprocess.TimeoutExpired(command, timeout)
+        return subprocess.CompletedProcess(command, process.exitcode, process.said(1), process.said(2))
+
+
+@contextmanager
+def begun(program, *arguments, stdin=b"", cwd=ROOT, figures=False):
+    """The process of an entry point, or a module, at work, in a session of its own, which ends with the block.
+
+    Its `said(1)` and `said(2)` are what it has said so far on stdout and stderr; without stdin its `input` is a pipe.
+    """
+    command = [str(ROOT / program) if program.endswith(".py") else program, *arguments]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
     with patch.dict(os.environ, environment(), clear=True):
         forkserver.ensure_running()
     with TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
-        streams[0].write_bytes(stdin)
-        process = context.Process(target=_main, args=(command, environment(), cwd, streams))
+        for stream in streams[1:]:
+            stream.touch()
+        if stdin is None:
+            os.mkfifo(streams[0])
+        else:
+            streams[0].write_bytes(stdin)
+        process = context.Process(target=_main, args=(command, environment(), cwd, streams, figures))
         process.start()
-        process.join(timeout)
-        if process.is_alive():
-            process.kill()
-            raise subprocess.TimeoutExpired(command, timeout)
-        stdout, stderr = (stream.read_text(encoding="utf-8") for stream in streams[1:])
-    return subprocess.CompletedProcess(command, process.exitcode, stdout, stderr)
+        process.input = streams[0]
+        process.said = lambda number: streams[number].read_text(encoding="utf-8")
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with those it has started
+            process.join()
 
 
 def succeeded(done):
@@ -63,17 +86,18 @@ def succeeded(done):
     return done
 
 
-def _main(command, around, cwd, streams):
+def _main(command, around, cwd, streams, figures):
     """The forked process: what Python does with a script."""
+    os.setsid()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(around)
     for number, stream in enumerate(streams):
-        os.dup2(os.open(stream, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT), number)
+        os.dup2(os.open(stream, os.O_RDONLY if number == 0 else os.O_WRONLY), number)
     sys.stdin = os.fdopen(0, encoding="utf-8")
     sys.argv = command
     sys.path.insert(0, str(ROOT))
-    for figure in ("pareto_figure", "latencies_figure"):
+    for figure in () if figures else ("pareto_figure", "latencies_figure"):
         setattr(sys.modules["duplexmt.evaluation.results"], figure, lambda *_: None)
     try:
         if command[0].endswith(".py"):

@@ -1,16 +1,34 @@
 """A few faults of the campaign, by the commands with their defaults: `benchmarks/faults.py` has all."""
 
+import os
 import random
+import signal
+import time
 
 import pytest
 
 from benchmarks import faults
+from tests.commands import begun
 
 
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch):
+def call(command, kill_after=None, number=signal.SIGKILL):
+    """As the campaign's, in a process whose libraries are there already: faults come in what a command does."""
+    start = time.monotonic()
+    with begun(*command) as process:
+        process.join(kill_after or 600)
+        if killed := process.is_alive():
+            os.kill(process.pid, number)
+            process.join(60)
+        said = process.said(1) + process.said(2)
+        return faults.Done(process.exitcode, said, time.monotonic() - start, killed)
+
+
+@pytest.fixture
+def quick(monkeypatch):
     """Drawing probes takes longer than these trainings; the campaign itself draws them, and trains longer."""
-    small = [*faults.SMALL, "probes.count=0", "data.train_size=80"]
+    monkeypatch.setattr(faults, "call", call)
+    small = [*faults.SMALL, "probes.count=0", "data.train_size=80", "model.architecture.hidden_size=32"]
+    small += ["model.architecture.intermediate_size=64", "model.architecture.num_hidden_layers=2"]
     monkeypatch.setattr(faults, "SMALL", small)
     monkeypatch.setattr(faults, "GRID", [*small, *faults.SYSTEMS["grid"]])
 
@@ -22,14 +40,8 @@ def campaign(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "kill train grid linear devices=1 accumulate=1 cells=None",
-        "flip checkpoint grid",
-    ],
-)
-def test_after_a_fault_the_result_is_the_undisturbed_one_or_the_error_names_the_file(name, campaign):
+@pytest.mark.parametrize("name", ["kill train grid linear devices=1 accumulate=1 cells=None", "flip checkpoint grid"])
+def test_after_a_fault_the_result_is_the_undisturbed_one_or_the_error_names_the_file(name, campaign, quick):
     (case,) = (case for case in faults.all_cases(quick=True) if case.name == name)
     fewer = {"kills": 1} if name.startswith("kill") else {}
     case.run(case, campaign / name.replace(" ", "-"), random.Random(name), **fewer)

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
+from tests.commands import run, succeeded
 from tests.report.chromium import needs_chromium
 
 from .live_page import PALE, SOURCE, STATE, WRITTEN, at_tab, connected, type_in, until
@@ -19,13 +20,10 @@ TEXT = "站在那边的男人曾是棒球手。我昨天买了一本书。"
 OFFLINE = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
 
 
-def command(name, *arguments, **options):
-    return subprocess.Popen([sys.executable, name, *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE, **options)
-
-
 @pytest.fixture(scope="module")
 def server(folder):
-    process = command("serve.py", f"model_folder={folder}", "port=0", "engine.max_target_tokens=12")
+    command = [sys.executable, "serve.py", f"model_folder={folder}", "port=0", "engine.max_target_tokens=12"]
+    process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE)
     try:
         yield SimpleNamespace(address=process.stdout.readline().strip())
     finally:
@@ -34,8 +32,8 @@ def server(folder):
 
 
 def test_one_types_moves_theta_reloads_loses_the_network_and_goes_on(browser, server, folder):
-    compared = command("translate.py", f"model_folder={folder}", "max_target_tokens=12", stdin=subprocess.PIPE)
-    expected = compared.communicate(f"{TEXT}\n")[0].rstrip("\n")
+    given = f"model_folder={folder}", "max_target_tokens=12"
+    expected = succeeded(run("translate.py", *given, stdin=f"{TEXT}\n".encode())).stdout.rstrip("\n")
     connected(browser, server)
     for character in f"{TEXT}\n":
         type_in(browser, character)
