@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import sys
+from copy import deepcopy
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -57,8 +58,13 @@ def composed(name, *overrides, folder=CONF, hydra=False):
         return compose(name, overrides=list(overrides), return_hydra_config=hydra)
 
 
-def checked(name, *overrides, folder=CONF):
-    return settings(SCHEMAS[name], composed(name, *overrides, folder=folder))
+def checked(name, *overrides):
+    """The settings of a command line; plain ones are put into a composition that others share, as Hydra does it."""
+    plain = [one for one in overrides if one.partition("=")[0] not in (*GROUPS, "experiment") and one[0] not in "+~"]
+    cfg = deepcopy(composed(name, *(one for one in overrides if one not in plain)))
+    for one in OverridesParser.create().parse_overrides(plain):
+        OmegaConf.update(cfg, one.key_or_group, one.value())
+    return settings(SCHEMAS[name], cfg)
 
 
 def leaves(values, path=""):

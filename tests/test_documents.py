@@ -9,11 +9,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from PIL import Image, ImageChops, ImageStat
 
 from duplexmt.common.arguments import quote_arguments
-from duplexmt.config import SCHEMAS, register_schemas, settings
+from duplexmt.config import SCHEMAS
+
+from .test_config import checked
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
@@ -22,7 +23,6 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
 LAB = ROOT / "docs" / "lab"
 FOR_USERS = [path for path in DOCUMENTS if (ROOT / "docs") in path.parents and LAB not in path.parents]
 OF_TODAY = [path for path in DOCUMENTS if LAB not in path.parents]  # the lab book has commands of older commits
-register_schemas()
 
 
 def name_of(path):
@@ -160,5 +160,4 @@ def test_commands_of_the_documents_compose(program, arguments):
         name, _, value = argument.partition("=")
         if "=" in argument and not name.startswith("hydra"):
             overrides.append(f"{name}={value.split(',')[0] if sweep and '[' not in value else value}")
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        settings(SCHEMAS[program], compose(program, overrides=quote_arguments(overrides)))
+    checked(program, *quote_arguments(overrides))

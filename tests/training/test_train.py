@@ -6,13 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus.evaluation_files import clean_source
 from duplexmt.data.tokenizer import SourceTokens, check_tokens_of, load_tokenizer, save_tokenizer, train_bpe
 from duplexmt.training.finish import link_latest
 from tests.helpers import tiny_backbone, tiny_tokenizer, unknown_kind
+from tests.test_config import checked
 from train import looks_of, train
 
 SMALL = [
@@ -26,9 +25,7 @@ SMALL = [
 
 def configured(*changes):
     """The settings of a small run."""
-    register_schemas()
-    with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
-        return settings(TrainSettings, compose("train", [*SMALL, *changes]))
+    return checked("train", *SMALL, *changes)
 
 
 def run(folder, *changes):
