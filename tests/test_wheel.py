@@ -19,6 +19,7 @@ TEXT = "我看书。\n你喝茶。\n"
 IN_ONE_PROCESS = """
 import runpy
 import sys
+from contextlib import redirect_stdout
 from importlib.metadata import entry_points
 
 import duplexmt
@@ -41,6 +42,10 @@ def refused(name, setting):
         assert end.code == 2
 
 
+sys.argv = ["duplexmt-evaluate", "model_folder=run/model", "limit=3", "quality.resamples=100", "policy.theta=0.5"]
+sys.argv += ["hydra.run.dir=evaluation"]
+with redirect_stdout(sys.stderr):
+    programs["duplexmt-evaluate"]()
 example("file_to_file", "run/model", "in.txt", "out.txt")
 sys.argv = ["duplexmt-translate", "model_folder=run/model"]
 programs["duplexmt-translate"]()
@@ -85,9 +90,6 @@ def test_console_scripts_and_examples_run_from_an_installed_wheel(tmp_path, monk
     small = ["experiment=smoke", "data.train_size=60", "data.validation_size=6", "data.test_size=6"]
     small += ["training.sample_size=2", "probes.count=0", "demonstrate=0", "hydra.run.dir=run"]
     run("duplexmt-train", *small, "trainer.devices=2")
-    evaluation = ["model_folder=run/model", "limit=3", "quality.resamples=100"]
-    run("duplexmt-evaluate", *evaluation, "policy.theta=0.5", "hydra.run.dir=evaluation")
-    assert (tmp_path / "evaluation" / "results.md").is_file()
 
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "in.txt").write_text(TEXT, encoding="utf-8")
@@ -95,6 +97,7 @@ def test_console_scripts_and_examples_run_from_an_installed_wheel(tmp_path, monk
     assert all((home / "bin" / name).is_file() for name in names)
     with serving(monkeypatch) as server:
         done = run("python", "-c", IN_ONE_PROCESS, server.address, *names, text=TEXT)
+    assert (tmp_path / "evaluation" / "results.md").is_file()
     shown = (tmp_path / "out.txt").read_text(encoding="utf-8")
     where, _, rest = done.stdout.partition("\n")
     assert where.startswith(str(packages))

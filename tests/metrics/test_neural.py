@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,7 @@ ITEMS = [
     Translation("我好", "", ["I am well", "I'm well"]),
     Translation("人是人", "the man", ["a man is a man"]),  # another system said the same
 ]
+MANY = [*ITEMS, *(Translation("我们好", " ".join(["we", "cat", "I am"][:n] * n), ["a cat"]) for n in range(9))]
 # Scores a hypothesis by its length and a reference by half of its own; obeys a file `orders` beside it.
 STAND_IN = """
 import json, pathlib, sys
@@ -137,7 +139,10 @@ def checkpoints(tmp_path_factory):
     """Tiny COMET and BLEURT checkpoints, built by the metrics environment itself."""
     folder = tmp_path_factory.mktemp("checkpoints")
     script = Path(__file__).parent / "tiny_checkpoints.py"
-    done = subprocess.run([METRICS_PYTHON, script, folder], capture_output=True, text=True, env=OFFLINE, timeout=120)
+    items = [{"source": s, "hypothesis": h, "reference": r} for s, h, references in MANY for r in references]
+    given = "".join(f"{json.dumps(item)}\n" for item in items)
+    call = {"input": given, "capture_output": True, "text": True, "env": OFFLINE, "timeout": 120}
+    done = subprocess.run([METRICS_PYTHON, script, folder], **call)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -170,17 +175,14 @@ def test_comet_runs_on_the_device_asked_for(device, expected, monkeypatch, tmp_p
 @pytest.mark.parametrize("metric", ["COMET", "BLEURT"])
 def test_a_checkpoint_scores_every_sentence_the_same_in_any_batch(metric, checkpoints, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    items = [*ITEMS, *(Translation("我们好", " ".join(["we", "cat", "I am"][:n] * n), ["a cat"]) for n in range(9))]
     checkpoint = str(checkpoints / metric.lower())
-    found = [
-        neural_scores(metric, checkpoint, items, tmp_path / str(size), batch_size=size, device="cpu")
-        for size in (3, 32)
-    ]
-    assert found[0].version.split()[0] == {"COMET": "unbabel-comet", "BLEURT": "bleurt-pytorch"}[metric]
-    assert len(found[0].scores) == len(items)
-    assert found[0].scores == pytest.approx(found[1].scores, abs=1e-3)
-    assert len(set(found[0].scores)) > 5
-    (kept,) = (tmp_path / "3").glob("*.jsonl")
+    found = neural_scores(metric, checkpoint, MANY, tmp_path, batch_size=32, device="cpu")
+    assert found.version.split()[0] == {"COMET": "unbabel-comet", "BLEURT": "bleurt-pytorch"}[metric]
+    in_threes = iter(json.loads((checkpoints / f"{metric.lower()}.json").read_text()))
+    expected = [100 * mean(next(in_threes) for _ in item.references) for item in MANY]
+    assert found.scores == pytest.approx(expected, abs=1e-3)
+    assert len(set(found.scores)) > 5
+    (kept,) = tmp_path.glob("*.jsonl")
     assert json.loads(kept.read_text().splitlines()[0])["checkpoint"] == checkpoint
 
 

@@ -1,10 +1,14 @@
-"""Run in the metrics environment: writes a COMET and a BLEURT checkpoint of a few thousand random weights.
+"""Run in the metrics environment: writes a COMET and a BLEURT checkpoint of a few thousand random weights, and to
+`comet.json` and `bleurt.json` how each scores, in batches of three, what standard input has as `metrics_env/neural.py`
+is given it.
 
-    .venv-metrics/bin/python tests/metrics/tiny_checkpoints.py FOLDER
+    .venv-metrics/bin/python tests/metrics/tiny_checkpoints.py FOLDER < ITEMS
 
 The layouts are those of `hf download Unbabel/wmt22-comet-da` and of `lucadiliello/BLEURT-20`.
 """
 
+import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -77,5 +81,10 @@ def bleurt(folder):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    comet(Path(sys.argv[1]) / "comet")
-    bleurt(Path(sys.argv[1]) / "bleurt")
+    folder = Path(sys.argv[1])
+    neural = runpy.run_path(str(Path(__file__).parents[2] / "metrics_env" / "neural.py"))
+    items = [json.loads(line) for line in sys.stdin.buffer]
+    for build in (comet, bleurt):
+        build(folder / build.__name__)
+        score = neural[f"load_{build.__name__}"](folder / build.__name__, "cpu")
+        (folder / f"{build.__name__}.json").write_text(json.dumps(score(items, 3)))

@@ -2,8 +2,8 @@
 
 import json
 import os
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from duplexmt.model_folder.pack import pack
 from duplexmt.report.__main__ import arguments
 from duplexmt.report.__main__ import write as report
 
+from ..commands import run, succeeded
 from ..helpers import spoken_grid, tiny_tokenizer
 from . import stand_in_hub
 from .test_artifact import assert_same_outputs, save, trained_with_lora
@@ -36,18 +37,25 @@ def folder(tmp_path_factory):
     return save(tmp_path_factory.mktemp("ours") / "model", spoken_grid(seed=2, anchor=0), tokens=tokens)
 
 
+def by_way_of(address, cache):
+    """What Hugging Face's library reads from the environment when it is loaded."""
+    return {
+        "ENDPOINT": address,
+        "HUGGINGFACE_CO_URL_TEMPLATE": address + "/{repo_id}/resolve/{revision}/{filename}",
+        "HF_HUB_CACHE": cache,
+        "HF_HUB_OFFLINE": False,
+        "HF_HUB_DISABLE_XET": True,  # its protocol is another, to other servers
+    }
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A hub that has nothing yet, a cache that has nothing of it, and another folder to be in."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with stand_in_hub.serving() as hub:
-        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # its protocol is another, to other servers
+        for name, value in by_way_of(hub.address, str(tmp_path / "cache")).items():
+            monkeypatch.setattr(constants, name, value)
         monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
         yield hub
 
@@ -287,36 +295,32 @@ def test_lora_over_a_base_that_nobody_else_has_is_refused(hub, tmp_path):
 # --- the commands -------------------------------------------------------------------------------------------------
 
 
-ONE_AFTER_THE_OTHER = """
-import json, runpy, sys
-pushing, translating = json.loads(sys.argv[1])
-sys.argv = pushing
-runpy.run_module("duplexmt.model_folder.push", run_name="__main__", alter_sys=True)
-sys.argv = translating
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
 @pytest.mark.slow
 def test_by_the_commands_pushed_translated_and_translated_again_without_network(folder, tmp_path):
     with stand_in_hub.serving() as hub:
-        around = os.environ | {
-            "HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_of_nobody",
-            "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1",
-        }  # fmt: skip
+        given = [hub.address, str(tmp_path / "cache"), str(folder)]
+        done = succeeded(run("tests.model_folder.test_hugging_face", *given, stdin=TEXT.encode(), cwd=tmp_path))
+    address, *translations = done.stdout.splitlines()
+    assert address.startswith(f"{hub.address}/alice/zh-en/commit/")
+    expected = duplexmt.load(folder, device="cpu", max_target_tokens=8).translate([TEXT])
+    assert translations == expected * 2
+    assert done.stderr == "line 1: cut off at 8 tokens\n" * 2
 
-        def command(*arguments, **further):
-            done = subprocess.run(
-                [sys.executable, *arguments], cwd=tmp_path, env=around | further, input=TEXT, text=True,
-                capture_output=True,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-            return done
 
-        translate = [str(ROOT / "translate.py"), "max_target_tokens=8", "model_folder=alice/zh-en"]
-        done = command("-c", ONE_AFTER_THE_OTHER, json.dumps([["push", str(folder), "alice/zh-en"], translate]))
-        assert done.stderr == "line 1: cut off at 8 tokens\n"
-        address, translation = done.stdout.splitlines()
-        assert address.startswith(f"{hub.address}/alice/zh-en/commit/")
-        assert duplexmt.load(folder, device="cpu", max_target_tokens=8).translate([TEXT]) == [translation]
-        assert command(*translate, HF_HUB_OFFLINE="1").stdout == f"{translation}\n"
+def commands(address, cache, folder):
+    """The commands, one after the other, where the environment names the stand-in."""
+    for name, value in by_way_of(address, cache).items():
+        setattr(constants, name, value)
+    os.environ["HF_TOKEN"] = "hf_of_nobody"
+    translate = ["translate.py", "max_target_tokens=8", "model_folder=alice/zh-en"]
+    for command in (["push", folder, "alice/zh-en"], translate, [*translate, f"text={TEXT}"]):
+        sys.argv = command
+        if command[0] == "push":
+            push.main()
+        else:
+            runpy.run_path(str(ROOT / command[0]), run_name="__main__")
+        constants.HF_HUB_OFFLINE = command == translate
+
+
+if __name__ == "__main__":
+    commands(*sys.argv[1:])

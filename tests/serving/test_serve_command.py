@@ -33,15 +33,14 @@ def folder(tmp_path_factory):
 
 
 @contextmanager
-def served(folder, *arguments, ready=True):
+def served(folder, *arguments):
     """The command; its process and the WebSocket's address. It has to end by SIGTERM, within ten seconds."""
     command = [sys.executable, "serve.py", f"model_folder={folder}", "port=0", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, env=ENVIRONMENT)
     try:
         process.page = process.stdout.readline().strip()
         process.address = process.page.replace("http", "ws") + "v1/live"
-        if ready:
-            until(lambda: readiness(process)["ready"], 90)
+        until(lambda: readiness(process)["ready"], 90)
         yield process
         begin = time.monotonic()
         if process.poll() is None:
@@ -54,16 +53,11 @@ def served(folder, *arguments, ready=True):
 
 
 def readiness(process):
-    return json.loads(answer_of(process, "readyz") or '{"ready": false}')
-
-
-def answer_of(process, path):
-    """None where there is none yet."""
     try:
-        with urllib.request.urlopen(process.page + path, timeout=5) as answer:
-            return answer.read()
+        with urllib.request.urlopen(process.page + "readyz", timeout=5) as answer:
+            return json.load(answer)
     except OSError:
-        return None
+        return {"ready": False}
 
 
 def engine_of(process):
@@ -77,18 +71,6 @@ def engine_of(process):
         if int(parent) == process.pid and b"spawn_main" in command:
             return int(number)
     raise AssertionError("no engine")
-
-
-def test_a_server_is_reached_by_the_name_it_was_told_to_listen_at(folder, monkeypatch):
-    name = socket.gethostname()
-    try:
-        socket.getaddrinfo(name, None)
-    except OSError:
-        pytest.skip(f"this machine does not know its own name, {name}")
-    monkeypatch.setitem(ENVIRONMENT, "DUPLEXMT_TOKEN", "secret")
-    with served(folder, f"host={name}", ready=False) as process:
-        assert f"//{name}:" in process.page
-        until(lambda: answer_of(process, "livez") == b"alive")
 
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (WARNING|ERROR) [\w.]+: .+")
@@ -157,23 +139,36 @@ def test_a_mistake_is_told_in_a_line(folder, arguments, told):
         assert done.stdout == ""  # no address of a server that will not be
 
 
-def test_what_another_system_serves_is_the_text_of_translate_py_and_a_theta_is_refused(tmp_path):
+@pytest.fixture
+def name():
+    """That of this machine, where it knows it."""
+    try:
+        socket.getaddrinfo(socket.gethostname(), None)
+        return socket.gethostname()
+    except OSError:
+        return "localhost"
+
+
+def test_what_another_system_serves_is_the_text_of_translate_py_and_a_theta_is_refused(tmp_path, name, monkeypatch):
+    """Reached by the name it was told to listen at, with a token."""
+    monkeypatch.setitem(ENVIRONMENT, "DUPLEXMT_TOKEN", "secret")
     folder = multi_path_folder(tmp_path / "model")
     how = [f"model_folder={folder}", "run_as=hold", "setting=1"]
     expected = succeeded(run("translate.py", *how, "max_target_tokens=12", stdin=TEXT.encode())).stdout
     assert len(expected.split()) > 4
     with (
-        served(folder, *how[1:], "engine.max_target_tokens=12") as server,
-        Client(server.address) as first,
-        Client(server.address) as second,
+        served(folder, *how[1:], f"host={name}", "engine.max_target_tokens=12") as server,
+        Client(server.address, token="secret") as first,
+        Client(server.address, token="secret") as second,
     ):
+        assert f"//{name}:" in server.page
         for client in (first, second):  # side by side, in one engine
             client.send(TEXT)
             client.end()
         told = ["".join(event["text"] for event in client) for client in (first, second)]
         assert first.model["theta"] is None
         with (
-            Client(server.address, theta=0.3) as client,
+            Client(server.address, theta=0.3, token="secret") as client,
             pytest.raises(ServerError, match="this model is no grid and has none"),
         ):
             list(client)

@@ -157,10 +157,11 @@ def gradients_of_two_processes(folder, *runs):
 
 
 def keep_first_gradients(folder, devices, batch_size, accumulate, k=None):
-    """A run of one step, with a probe before it and after."""
+    """A run of one step, where its batches are no packed lists with a probe before it and after."""
+    shown = ("waitk", shown_delay(k)) if k not in (None, "rows") else ()
     trainer = built_trainer(
         folder,
-        small_probes(folder, *(("waitk", shown_delay(k)) if k not in (None, "rows") else ())),
+        *([] if batch_size >= ROUND else [small_probes(folder, *shown)]),
         KeepGradients(folder / "gradients.pt"),
         devices=devices,
         accumulate_grad_batches=accumulate,

@@ -95,13 +95,14 @@ def test_two_processes_give_the_gradients_of_one(tmp_path):
     """Of padded batches, and of packed lists, of which one process takes all pairs at once without packing."""
     multi = partial(small_prefix_module, k="multi")
     runs = {"3,2": small_module, "3,2,multi": multi, "512,1,multi": multi, "1024,1,rows": small_row_module}
-    for folder, made in zip(gradients_of_two_processes(tmp_path, *runs), runs.values(), strict=True):
+    for folder, (batches, made) in zip(gradients_of_two_processes(tmp_path, *runs), runs.items(), strict=True):
         (one := folder / "one").mkdir()
         assert_same(torch.load(folder / "gradients.pt", weights_only=True), first_gradients(one, 12, made=made), 1e-8)
         two, alone = (torch.load(place / "loss.pt", weights_only=True) for place in (folder, one))
         torch.testing.assert_close(two, alone, rtol=1e-7, atol=0)
         # The first process has looked at a probe meanwhile, before the step and after it.
-        assert [path.name for path in sorted((folder / "probes").iterdir())] == ["step-000000", "step-000001"]
+        looks = [path.name for path in sorted(folder.glob("probes/*"))]
+        assert looks == (["step-000000", "step-000001"] if batches.startswith("3,") else [])
 
 
 def fit(
