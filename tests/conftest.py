@@ -1,5 +1,6 @@
 """One thread a test process: the suite runs two of them, and the models are too small to share out further."""
 
+import gc
 import os
 import signal
 import sys
@@ -14,8 +15,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # What tests start, some 200 processes, reads what one of them has compiled, also where the image says to write nothing.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# A slow machine is no fault of an example.
-hypothesis.settings.register_profile("any machine", deadline=None)
+gc.disable()  # while all is loaded
+# A slow machine is no fault of an example; the next run draws others.
+hypothesis.settings.register_profile("any machine", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("any machine")
 
 
@@ -24,6 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: (-slow[item.path], -tests[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays, and is not looked through again and again for what may go."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -58,18 +58,18 @@ def test_all_is_measured_once_and_what_fails_is_told(measured, tmp_path):
         "slow": ('import time; print(\'{"device": "half"}\', flush=True); time.sleep(60)',),
         "elsewhere": ("print('{}')", "no_such_package"),
     }
-    status, out, _ = measured(programs, limit=3)
+    status, out, _ = measured(programs, limit=2)
     assert status == 1
     assert "| the paper's decoding: speed | recomputing all at each step | ≥ 8 | 9 | met |" in out
     assert "| … with I←O off | recomputing all at each step | ≥ 8 | 7 | **missed** |" in out
     for failed in (
         "| broken | – | ended with exit status 3: ",
         "| silent | – | its last line is no JSON object: ",
-        "| endless | – | not done after 3 s |",
+        "| endless | – | not done after 2 s |",
         "| elsewhere | – | needs no_such_package: make setup |",
     ):
         assert failed in out
-    assert "| slow, not done after 3 s | " in out
+    assert "| slow, not done after 2 s | " in out
     assert "| half | – |" in out
     assert (tmp_path / "gpu" / "broken.log").read_text() == "why\n"
     assert (tmp_path / "gpu" / "summary.md").read_text(encoding="utf-8") == out

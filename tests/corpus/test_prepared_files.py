@@ -96,7 +96,7 @@ def rank(number, settings, results):
     os.environ["LOCAL_RANK"] = str(number)
     corpora.usable_cores = lambda: 1
     if number == 0:
-        time.sleep(1)  # the others are there first
+        time.sleep(0.3)  # the others are there first
     prepared = prepare_corpus(**settings)
     results.put((number, prepared.splits, prepared.report.counts))
 

@@ -115,7 +115,7 @@ def jaccards(held, trained):
     for bigrams in held:
         found = [np.array(numbers[bigram], int) for bigram in bigrams]
         shared = np.bincount(np.concatenate([*found, np.empty(0, int)]), minlength=len(trained))
-        yield (shared / np.maximum(len(bigrams) + sizes - shared, 1)).max()
+        yield (shared / np.maximum(len(bigrams) + sizes - shared, 1)).max(initial=0)
 
 
 def of_signs(text):
@@ -134,10 +134,12 @@ def of_tokens(text):
 def test_no_held_out_sentence_has_a_relative_in_training(splits, name):
     found = splits[name]
     held = [pair for pairs in (found["test"], found["validation"]) for pair in pairs[::20]]
+    # What permissive trains on, too, is compared above with what it holds out, which is what these two do.
+    compared = {*splits["permissive"]["train"]} if name in ("tatoeba", "captions") else ()
     sides = [(0, of_words), (0, of_tokens)] if name == "tatoeba_de" else [(0, of_signs)]
     for side, bigrams in [*sides, (1, of_words), (1, of_tokens)]:
-        texts = [[bigrams(pair[side]) for pair in pairs] for pairs in (held, found["train"])]
-        likest = list(jaccards(*texts))
+        trained = [pair for pair in found["train"] if pair not in compared]
+        likest = list(jaccards(*([bigrams(pair[side]) for pair in pairs] for pairs in (held, trained))))
         assert max(likest) < RELATED, held[likest.index(max(likest))]
 
 

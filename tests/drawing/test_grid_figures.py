@@ -71,7 +71,7 @@ def test_the_path_of_a_cut_grid_is_that_of_the_whole(X, Y):
 
 
 def test_long_tokens_are_cut_and_say_so():
-    for token in ("棒球手在那边", "international", "a", "\u0301" * 50, "a" * 10**6):
+    for token in ("棒球手在那边", "international", "a", "\u0301" * 50, "a" * 10**4):
         for columns in (3, 7, 16):
             text = short(token, columns)
             assert terminal_width(text) <= columns

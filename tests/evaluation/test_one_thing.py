@@ -256,6 +256,12 @@ def test_telling_lengths_to_models_that_ask_for_none_is_refused(folders, tmp_pat
 def test_a_threshold_found_by_told_lengths_says_so(folders, tmp_path):
     for told in (False, True):
         folder = shutil.copytree(folders["grid", "source_length"], tmp_path / f"model-{told}")
-        given = [f"model_folder={folder}", "target_al=4", "device=cpu", f"told_length={str(told).lower()}"]
+        given = [
+            f"model_folder={folder}",
+            "target_al=4",
+            f"policy.max_target_tokens={LIMIT}",
+            "device=cpu",
+            f"told_length={str(told).lower()}",
+        ]
         evaluate.job(checked("evaluate", *given), given, tmp_path / f"run-{told}").choose_theta()
         assert read_manifest(folder)["operating_point"].get("told_length", False) is told

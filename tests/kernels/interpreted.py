@@ -38,8 +38,8 @@ def check_scan():
         (torch.float64, 1e-11, (4, 2, 6), True), (torch.float64, 1e-11, (7, 1, 5), False),
         (torch.float32, 1e-4, (3, 3, 8), False),
     ):  # fmt: skip
-        cells = Cells.of([(3, 4), (1, 1), (5, 2)])
-        cells = cells.filled(14, len(cells) + 3) if filled else cells
+        cells = Cells.of([(2, 3), (1, 1), (3, 2)])
+        cells = cells.filled(9, len(cells) + 3) if filled else cells
         for lines, own in ((cells.rows, True), (cells.columns, False)):
             draw, N, L = torch.Generator().manual_seed(H), len(cells), len(lines.start)
             sizes = (N, H, E), (N, K, E), (N, K, E), (L, H, E), (L, H)
@@ -60,7 +60,7 @@ def check_softmax():
     types = {torch.float64: 1e-14, torch.float32: 2e-6, torch.bfloat16: 0.01, torch.float16: 0.001}
     softmax_triton.BLOCK = 8
     for dtype, tolerance in types.items():
-        for rows, columns in ((0, 9), (3, 8), (2, 9), (3, 33)):
+        for rows, columns in ((0, 9), (3, 8), (2, 9), (3, 33)) if dtype == torch.float64 else ((3, 33),):
             draw = torch.Generator().manual_seed(rows)
             logits = (5 * torch.randn(rows, columns, dtype=torch.float64, generator=draw)).to(dtype)
             if columns > 8:

@@ -210,7 +210,7 @@ def settled_of(rule, text):
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=60)
+@settings(max_examples=20)  # for each of 19 tokenizers
 @given(text=TEXTS, draw=st.randoms(use_true_random=False))
 @example("they're'relax 'rely", None)
 @example("-.'s'-a .-b 'tis", None)
@@ -228,7 +228,7 @@ def test_a_text_that_grows_has_from_its_last_cut_on_the_tokens_it_has_as_a_whole
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(text=TEXTS, others=st.lists(TEXTS, min_size=8, max_size=8))
 @example("they'r", [])
 @example("a  \n  \n b", [])
@@ -322,7 +322,7 @@ def test_another_kind_of_tokenizer_holds_everything_back_to_the_end_and_says_why
 # --- characters ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(TEXTS)
 def test_with_characters_every_token_is_settled_as_soon_as_it_arrives(text):
     settled = SettledTokens(tiny_tokenizer(460), "characters")
