@@ -29,15 +29,7 @@ from duplexmt.command_line import (
     user_errors,
 )
 from duplexmt.common.arguments import check_arguments, check_names, quote_arguments
-from duplexmt.config import (
-    SCHEMAS,
-    DataConfig,
-    PolicyConfig,
-    TrainSettings,
-    recorded_data,
-    register_schemas,
-    settings,
-)
+from duplexmt.config import SCHEMAS, DataConfig, PolicyConfig, TrainSettings, recorded_data, register_schemas, settings
 from duplexmt.policy.decoding_options import TARGET_TOKENS
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -304,11 +296,7 @@ def test_a_name_that_is_no_setting_is_refused_with_the_one_most_like_it(schema, 
 @pytest.mark.parametrize(
     ("schema", "arguments", "told"),
     [
-        (
-            "translate",
-            ["你好"],
-            "你好: every setting is given as name=value; for a text to translate, text='你好'",
-        ),
+        ("translate", ["你好"], "你好: every setting is given as name=value; for a text to translate, text='你好'"),
         ("train", ["policy.theta=1", "all"], "all: every setting is given as name=value"),
         ("translate", ["--theta", "0.5"], "--theta: settings have no dashes before them; write theta=…"),
         (
@@ -480,11 +468,7 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
         ("train", ["model.emit_hidden=-3"], r"model\.emit_hidden=-3: must be at least 0"),
         ("train", ["model.lora.alpha=0"], r"model\.lora\.alpha=0: must be at least 1 .* would leave the backbone as"),
         *(
-            (
-                "train",
-                [f"trainer.precision={name}"],
-                rf"precision='{name}': .*stay in float32; must be one of auto",
-            )
+            ("train", [f"trainer.precision={name}"], rf"precision='{name}': .*stay in float32; must be one of auto")
             for name in ("fp8", "bf16-true", "64-true")
         ),
         ("train", ["data=wmt21_zhen", "data.root=r", "data.cleaning=strickt"], r"data\.cleaning='strickt': must be o"),

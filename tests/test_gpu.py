@@ -57,8 +57,7 @@ def test_a_step_on_long_rows_is_that_of_the_cpu(lm_cells, proven):
 
 
 @pytest.mark.parametrize(
-    ("H", "K", "E", "dtype"),
-    [(14, 2, 64, torch.float32), (14, 2, 64, torch.bfloat16), (4, 4, 32, torch.float16)],
+    ("H", "K", "E", "dtype"), [(14, 2, 64, torch.float32), (14, 2, 64, torch.bfloat16), (4, 4, 32, torch.float16)]
 )
 @pytest.mark.parametrize(("window", "softcap"), [(None, None), (100, None), (None, 5.0)])
 def test_attention_of_long_streams_is_that_of_padded_ones(H, K, E, dtype, window, softcap):

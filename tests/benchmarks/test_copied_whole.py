@@ -31,21 +31,14 @@ def test_no_sentence_and_no_name_is_one_that_training_draws():
 @pytest.mark.parametrize(
     ("translation", "copied", "whole"),
     [
-        ("It costs 15 yuan.", "15", True),
-        ("It was in 2015.", "15", False),
-        ("It costs 15,000 yuan.", "15", False),
-        ("It costs 1.15 yuan.", "15", False),
-        ("At 7:05, he left.", "7:05", True),
-        ("See www.a.com.", "www.a.com", True),
-        ("See www.a.community.", "www.a.com", False),
-        ("See https://a.com/b.", "https://a.com", False),
-        ("Write to anna@a.de, please.", "anna@a.de", True),
-        ("Write to hanna@a.de.", "anna@a.de", False),
-        ("Anna Kelmar's book", "Anna Kelmar", True),
-        ("Anna kelmar's book", "Anna Kelmar", False),
-        ("", "15", False),
+        ("It costs 15 yuan.", "15", True), ("It was in 2015.", "15", False), ("It costs 15,000 yuan.", "15", False),
+        ("It costs 1.15 yuan.", "15", False), ("At 7:05, he left.", "7:05", True),
+        ("See www.a.com.", "www.a.com", True), ("See www.a.community.", "www.a.com", False),
+        ("See https://a.com/b.", "https://a.com", False), ("Write to anna@a.de, please.", "anna@a.de", True),
+        ("Write to hanna@a.de.", "anna@a.de", False), ("Anna Kelmar's book", "Anna Kelmar", True),
+        ("Anna kelmar's book", "Anna Kelmar", False), ("", "15", False),
     ],
-)
+)  # fmt: skip
 def test_a_thing_is_kept_where_it_stands_letter_by_letter_and_alone(translation, copied, whole):
     assert kept(translation, copied) == whole
 

@@ -124,20 +124,15 @@ def test_a_code_outside_iso_639_1_is_an_error_that_shows_it(code: str) -> None:
 @pytest.mark.parametrize(
     ("source", "target", "reason"),
     [
-        ("10-26", "10-26.", "only_numerals"),
-        ("25.26.27", "...25, 26, 27...", "only_numerals"),
-        ("1 2 3", "3", "only_numerals"),
-        ("１２３", "?", "only_numerals"),
-        ("。", "A carrot the size of a monkey.", "wordless"),
-        ("大叔 我们一起来跳舞", "????????????", "wordless"),
-        ("!", "?", "wordless"),
-        (",,0000,0000,0000,,不用了", "No, I'm good.", "placeholder_numerals"),
+        ("10-26", "10-26.", "only_numerals"), ("25.26.27", "...25, 26, 27...", "only_numerals"),
+        ("1 2 3", "3", "only_numerals"), ("１２３", "?", "only_numerals"),
+        ("。", "A carrot the size of a monkey.", "wordless"), ("大叔 我们一起来跳舞", "????????????", "wordless"),
+        ("!", "?", "wordless"), (",,0000,0000,0000,,不用了", "No, I'm good.", "placeholder_numerals"),
         ("No.", "0000 0000", "placeholder_numerals"),
-        ("表 1 2 3 4 5 6 7", "Table 12 13 14 15 16 17 18", "numeral_table"),
-        ("", "No source", "empty_side"),
+        ("表 1 2 3 4 5 6 7", "Table 12 13 14 15 16 17 18", "numeral_table"), ("", "No source", "empty_side"),
         ("没有", "", "empty_side"),
     ],
-)
+)  # fmt: skip
 def test_meaningless_pairs_are_rejected_with_a_reason(source: str, target: str, reason: str) -> None:
     assert rules.rejects(source, target) == reason
     assert clean(source, target, PAPER).dropped == reason

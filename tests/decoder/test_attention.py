@@ -20,10 +20,7 @@ from .oracle import drawn_layout, some_tokens
 
 LIMITS = [(None, None), (4, 1.0)]  # window, soft cap
 LONG_ROWS = [[torch.arange(1, 4), torch.full((3,), 150)], [torch.full((90,), 21), torch.full((200,), 40)]]
-LAYOUTS = {
-    "small": drawn_layout(5, anchor=12)[0],
-    "several blocks": Layout.of([(150, 3), (40, 200)], LONG_ROWS, 128),
-}
+LAYOUTS = {"small": drawn_layout(5, anchor=12)[0], "several blocks": Layout.of([(150, 3), (40, 200)], LONG_ROWS, 128)}
 
 
 @pytest.fixture(params=LAYOUTS)

@@ -76,10 +76,7 @@ def test_cues_come_character_by_character_and_a_gap_is_a_pause():
 
 @pytest.mark.parametrize(
     ("text", "unit", "times"),
-    [
-        ("我们 去。", "character", [0.5, 1, 1, 1.5, 2]),
-        ("Go on, I", "word", [0.5, 0.5, 0.5, 1, 1, 1, 1, 1.5]),
-    ],
+    [("我们 去。", "character", [0.5, 1, 1, 1.5, 2]), ("Go on, I", "word", [0.5, 0.5, 0.5, 1, 1, 1, 1, 1.5])],
 )
 def test_a_source_comes_at_its_rate_however_it_is_cut(text, unit, times):
     for cut in range(len(text)):

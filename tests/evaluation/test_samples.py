@@ -25,13 +25,7 @@ def evaluated(monkeypatch, *settings):
 
 def test_samples_are_right_at_each_setting_the_longest_first_and_not_alike(monkeypatch, tmp_path):
     write_manifest(tmp_path, {"format": 1, "files": {}, "data": {}})
-    right = [
-        "My dog is here.",
-        "You saw my new dog.",
-        "My cat ate all of it now.",
-        "I saw a new house there.",
-        "Good.",
-    ]
+    right = ["My dog is here.", "You saw my new dog.", "My cat ate all of it now.", "I saw a new house there.", "Good."]
     same = [(text, text) for text in right]
     evaluated(monkeypatch, [*same, ("He left it here.", "He left it here.")], [*same, ("He left.", "He left it here.")])
     samples.record_samples(tmp_path, tmp_path)

@@ -5,12 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from duplexmt.kernels import products
-from duplexmt.kernels.products import (
-    on_rounded,
-    product,
-    weight_gradient,
-    without_autocast,
-)
+from duplexmt.kernels.products import on_rounded, product, weight_gradient, without_autocast
 
 
 @pytest.fixture(params=[True, False], ids=["onednn", "blas"])

@@ -36,15 +36,11 @@ def test_chinese_is_scored_by_characters() -> None:
 @pytest.mark.parametrize(
     ("language", "text"),
     [
-        ("th", "วันนี้อากาศดีมาก"),
-        ("th-TH", "พวกเขาไปโรงเรียน แล้วกลับบ้าน"),
-        ("lo", "ມື້ນີ້ອາກາດດີຫຼາຍ"),
-        ("km", "ថ្ងៃនេះអាកាសធាតុល្អណាស់។"),
-        ("my", "ဒီနေ့ရာသီဥတုကောင်းတယ်။"),
-        ("bo", "དེ་རིང་གནམ་གཤིས་ཡག་པོ་འདུག"),
+        ("th", "วันนี้อากาศดีมาก"), ("th-TH", "พวกเขาไปโรงเรียน แล้วกลับบ้าน"), ("lo", "ມື້ນີ້ອາກາດດີຫຼາຍ"),
+        ("km", "ថ្ងៃនេះអាកាសធាតុល្អណាស់។"), ("my", "ဒီနေ့ရာသီဥတုကောင်းတယ်။"), ("bo", "དེ་རིང་གནམ་གཤིས་ཡག་པོ་འདུག"),
         ("dz", "ད་རིས་གནམ་གཤིས་ལེགས་ཤོམ་ཡོད།"),
     ],
-)
+)  # fmt: skip
 def test_an_exact_translation_into_a_language_written_without_spaces_scores_a_hundred(language: str, text: str) -> None:
     assert scores([text], [text], language)[0] == pytest.approx(100)
     assert 40 < scores([text[:-3]], [text], language)[0] < 100

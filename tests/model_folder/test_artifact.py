@@ -13,12 +13,7 @@ from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.decoder.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.triton_use import tolerance_of
-from duplexmt.model_folder.artifact import (
-    backbone_to_train,
-    choose_device,
-    load_model_folder,
-    save_model_folder,
-)
+from duplexmt.model_folder.artifact import backbone_to_train, choose_device, load_model_folder, save_model_folder
 from duplexmt.model_folder.live_model import live_engine, live_text
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, write_manifest
 from duplexmt.streaming.live import longest_sentence
@@ -68,10 +63,7 @@ def trained_with_lora(base, seed=3, **options):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"attention": "exact", "input_attends_output": False, "softmax": "separate", "anchor": 12, "emit_hidden": 8},
-    ],
+    [{}, {"attention": "exact", "input_attends_output": False, "softmax": "separate", "anchor": 12, "emit_hidden": 8}],
     ids=["default", "every option changed"],
 )
 def test_a_model_trained_in_full_comes_back_with_identical_logits(tmp_path, options):

@@ -2,10 +2,7 @@
 
 import pytest
 
-from duplexmt.policy.decoding_options import (
-    recorded_rule,
-    recorded_theta,
-)
+from duplexmt.policy.decoding_options import recorded_rule, recorded_theta
 
 
 @pytest.mark.parametrize(

@@ -168,15 +168,11 @@ def test_behind_a_proxy_the_address_it_tells_has_its_share(monkeypatch):
 @pytest.mark.parametrize(
     ("address", "counted"),
     [
-        ("203.0.113.7", "203.0.113.7"),
-        ("::ffff:203.0.113.7", "203.0.113.7"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("2001:db8:1:2::", "2001:db8:1:2::/64"),
-        ("::1", "::1"),
-        ("testclient", "testclient"),
-        ("", ""),
+        ("203.0.113.7", "203.0.113.7"), ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"), ("2001:db8:1:2::", "2001:db8:1:2::/64"), ("::1", "::1"),
+        ("testclient", "testclient"), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_an_address_is_counted_as_one_customers(address, counted):
     assert whose(address) == counted
 

@@ -134,12 +134,7 @@ def test_an_engine_of_another_model_goes_on_with_nobodys_text(server, monkeypatc
 
 @pytest.mark.parametrize(
     ("code", "told"),
-    [
-        (0, " (exit code 0)"),
-        (-11, " (signal 11, SIGSEGV)"),
-        (-40, " (signal 40, of no name)"),
-        (None, ""),
-    ],
+    [(0, " (exit code 0)"), (-11, " (signal 11, SIGSEGV)"), (-40, " (signal 40, of no name)"), (None, "")],
 )
 def test_the_log_says_how_the_engines_process_ended(code, told):
     killed = []

@@ -181,23 +181,13 @@ def test_a_pause_ends_a_sentence_that_is_complete_and_what_closes_it_later_is_no
 @pytest.mark.parametrize(
     ("language", "text"),
     [
-        ("zh", "今天天气很好|，我们走。"),
-        ("zh", "今天天气很好，|我们走。"),
-        ("zh", "3.|5公斤。"),
-        ("zh", "Dr.| Wang来了。"),
-        ("en", "Dr.| Wang came."),
-        ("en", "Hello Dr. |Wang came."),
-        ("en", "He came, e.g.| today."),
-        ("en", "1.| Open it."),
-        ("en", "Dr. W|ang came."),
-        ("en", "a|"),
-        ("en", "|a"),
-        ("de", "Ich kam am 13.| Mai."),
-        ("fi", "Hän tuli 7.| tammikuuta."),
-        ("hy", "Ես.| գնում եմ։"),
+        ("zh", "今天天气很好|，我们走。"), ("zh", "今天天气很好，|我们走。"), ("zh", "3.|5公斤。"),
+        ("zh", "Dr.| Wang来了。"), ("en", "Dr.| Wang came."), ("en", "Hello Dr. |Wang came."),
+        ("en", "He came, e.g.| today."), ("en", "1.| Open it."), ("en", "Dr. W|ang came."), ("en", "a|"), ("en", "|a"),
+        ("de", "Ich kam am 13.| Mai."), ("fi", "Hän tuli 7.| tammikuuta."), ("hy", "Ես.| գնում եմ։"),
         ("th", "สวัสดี| ครับ"),
     ],
-)
+)  # fmt: skip
 def test_a_pause_in_mid_sentence_ends_none(language, text):
     assert cut(language, text.replace("|", ""), pauses=[text.index("|")]) == [text.replace("|", "")]
 
@@ -219,16 +209,7 @@ def test_a_quotation_that_opens_after_a_pause_belongs_to_the_new_sentence(text, 
 # --- how long it takes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "站在那边的男人，",
-        "!)",
-        "Dr. W",
-        '"',
-        ". \u200d",
-    ],
-)
+@pytest.mark.parametrize("part", ["站在那边的男人，", "!)", "Dr. W", '"', ". \u200d"])
 def test_a_text_without_a_sentence_end_takes_time_in_proportion_to_its_length(part):
     text = part * (10_000 // len(part))
     sentences, begin = Sentences("en", unseen), time.process_time()
@@ -356,14 +337,10 @@ def tokens_of(language, text, segmentation="characters"):
 @pytest.mark.parametrize(
     ("name", "end"),
     [
-        ("zh", "棒球手，"),
-        ("zh", "一本书；"),
-        ("en", "player, "),
-        ("de", "Spieler – "),
-        ("hi", "खिलाड़ी था, "),
+        ("zh", "棒球手，"), ("zh", "一本书；"), ("en", "player, "), ("de", "Spieler – "), ("hi", "खिलाड़ी था, "),
         ("ru", "игроком, "),
     ],
-)
+)  # fmt: skip
 def test_it_is_cut_at_a_clause_mark_near_the_limit(name, end, segmentation):
     clause, rest = LONG[name][: LONG[name].index(end) + len(end)], LONG[name][LONG[name].index(end) + len(end) :]
     size = tokens_of(name, clause, segmentation)

@@ -20,15 +20,7 @@ from tests.decoder.oracle import hugging_face_logits
 from tests.helpers import SENTENCES, float64, tiny_backbone, tiny_prefix, tiny_tokenizer
 
 from . import small_run
-from .small_run import (
-    built_trainer,
-    saved,
-    small_data,
-    small_module,
-    small_prefix_module,
-    small_sample,
-    small_trainer,
-)
+from .small_run import built_trainer, saved, small_data, small_module, small_prefix_module, small_sample, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "v_proj", "up_proj"]}
 SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
@@ -129,10 +121,7 @@ def translations(trained, name, setting):
 
 @pytest.mark.parametrize(
     ("k", "systems", "lora"),
-    [
-        (3, [("waitk", 3), ("waitk", 1)], False),
-        (None, [("offline", None), ("local_agreement", 2), ("waitk", 2)], True),
-    ],
+    [(3, [("waitk", 3), ("waitk", 1)], False), (None, [("offline", None), ("local_agreement", 2), ("waitk", 2)], True)],
 )
 def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, systems, lora):
     """A tiny tied Qwen2 on disk goes through from_pretrained, (LoRA,) a training step, save, load and decoding."""

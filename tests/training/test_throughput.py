@@ -150,10 +150,7 @@ def test_a_gpu_trains_alone(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"accelerator": "cpu", "devices": "many"}, r"trainer settings: .*devices"),
-    ],
+    ("setting", "message"), [({"accelerator": "cpu", "devices": "many"}, r"trainer settings: .*devices")]
 )
 def test_trainer_settings_that_cannot_work_are_refused_by_value_and_rule(tmp_path, setting, message):
     with pytest.raises(ValueError, match=message):
