@@ -237,7 +237,9 @@ def main(given: list[str] | None = None) -> None:
                 if (name := f"recompute {kind}") in seconds:
                     seconds[name] *= len(wait_k_path()) / len(path)
             again = {
-                kind: seconds[f"recompute {kind}"] / seconds[kind] for kind in kinds if f"recompute {kind}" in seconds
+                kind: seconds[f"recompute {kind}"] / seconds[kind]
+                for kind in kinds
+                if {kind, f"recompute {kind}"} <= seconds.keys()
             }
             result |= {"seconds": seconds, "speedup_vs_recompute": again}
             for name in {*GENERATE, "reencode", "rows"} & seconds.keys():

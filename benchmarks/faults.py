@@ -97,7 +97,8 @@ def call(command: list[str], kill_after: float | None = None, number: int = sign
             output, _ = process.communicate(timeout=kill_after or 1800)
         except subprocess.TimeoutExpired:
             killed = kill_after is not None
-            os.kill(process.pid, number)  # to the first process alone, as `kill` does
+            # A fault goes to the first process alone, as `kill` does.
+            (os.kill if killed else os.killpg)(process.pid, number)
             try:
                 output, _ = process.communicate(timeout=60)
             except subprocess.TimeoutExpired:

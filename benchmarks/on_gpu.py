@@ -87,7 +87,7 @@ def measurements(out: Path) -> list[Measurement]:
         "decoding": (110, f"{decoding} --streams 1,8,64,256 --seconds 80"),
         "grid": (90, "training_speed --shape qwen --parts grid --seconds 10"),
         "kernels": (60, "triton_kernels --repeats 5"),
-        "paper-decoding": (900, "decode_latency --shape qwen --kinds grid,grid_io_off"),
+        "paper-decoding": (900, "decode_latency --shape qwen --kinds grid,grid_io_off --seconds 800"),
     }
     every = []
     for name, (limit, line) in scripts.items():

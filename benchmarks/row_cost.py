@@ -7,10 +7,10 @@ processor's time of the program itself, which other work on the machine changes 
 memory in the first steps, does not count. A batch has as many pairs as make some 1,000 tokens (`slice`: 500), the long
 ones as the short ones: in one of 8 short pairs the optimiser, which costs all systems the same, is a quarter of a
 wait-k step. `small` has 4 layers of width 256 and 8,000 entries; `slice` is four layers of Qwen2.5-0.5B with its whole
-text head, by LoRA as experiment=paper (it takes 16 GB of memory). The grid is that of experiment=past_paper; `all`
-learns words in every cell (training.lm_cells=visits). The last line is JSON, by length of the pairs:
+text head, by LoRA as experiment=paper (it takes 16 GB of memory). The grid is that of experiment=past_paper;
+`all rows` learns words in every cell (training.lm_cells=visits). The last line is JSON, by length of the pairs:
 
-ratio_vs_waitk       time of a step over that of the wait-k step
+ratio_vs_waitk       time of a step over that of the wait-k step, by kind
 ratio_vs_all_rows    time of the step on all rows over that of this one, where all rows fit into memory
 """
 
@@ -38,6 +38,7 @@ from duplexmt.training.module import GridTranslation
 from duplexmt.training.prefix_module import PrefixTranslation
 
 PAIRS = {"small": {9: 56, 17: 32, 33: 16, 65: 8}, "slice": {9: 28, 17: 16, 33: 8, 65: 4}}
+HELD = 2**31  # bytes
 TOKENS = StreamTokens(end=0, seed=1)
 PAST_PAPER = {"attention": "exact", "input_attends_output": False, "emit_hidden": 256}
 LOSSES = {"lam": 0.03, "emit_loss": "regret", "learning_rate": 1e-4, "warmup_steps": 0}
@@ -93,7 +94,7 @@ def main() -> None:
     arguments = parser.parse_args()
     check_counts(parser, arguments, "steps")
     keep_freed_memory()  # as train.py does
-    torch.ones(2**31, dtype=torch.uint8)  # so that this process has the pages that a training has after its first steps
+    torch.ones(HELD, dtype=torch.uint8)  # so that this process has the pages that a training has after its first steps
     shape = arguments.shape
     result: dict[str, dict[str, Any]] = {"ratio_vs_waitk": {}, "ratio_vs_all_rows": {}}
     for length in PAIRS[shape]:

@@ -318,7 +318,8 @@ def test_translation_answers_before_the_line_has_ended(trained):
     with begun("translate.py", *given, stdin=None) as process, process.input.open("wb") as stdin:
         stdin.write("我".encode())
         stdin.flush()
-        while "\n" not in process.said(1) and process.is_alive():
+        limit = time.monotonic() + 120
+        while "\n" not in process.said(1) and process.is_alive() and time.monotonic() < limit:
             time.sleep(0.01)
         first = json.loads(process.said(1).partition("\n")[0])  # after a pause at the latest
         assert (first["event"], first["line"], first["sentence"], first["characters"]) == ("read", 1, 1, 1)

@@ -16,11 +16,14 @@ def call(command, kill_after=None, number=signal.SIGKILL):
     start = time.monotonic()
     with begun(*command) as process:
         process.join(kill_after or 600)
-        if killed := process.is_alive():
+        if late := process.is_alive():
             os.kill(process.pid, number)
             process.join(60)
+            faults.expect(
+                not process.is_alive(), f"still there a minute after {signal.Signals(number).name}: {command}"
+            )
         said = process.said(1) + process.said(2)
-        return faults.Done(process.exitcode, said, time.monotonic() - start, killed)
+        return faults.Done(process.exitcode, said, time.monotonic() - start, late and kill_after is not None)
 
 
 @pytest.fixture

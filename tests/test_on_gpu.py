@@ -214,3 +214,17 @@ def test_decoding_is_measured_beside_generate(tiny):
         assert found["speedup_vs_recompute"][kind] == pytest.approx(again, rel=1e-3)
     assert found["megabytes"]["rows"] == found["megabytes"]["grid"]
     assert found["cache_bytes"]["rows"] < found["cache_bytes"]["grid"]
+
+
+def test_four_rows_are_measured_beside_wait_k_and_all_rows(monkeypatch, capsys):
+    script = importlib.import_module("benchmarks.row_cost")
+    monkeypatch.setattr(script, "keep_freed_memory", lambda: True)
+    monkeypatch.setattr(script, "HELD", 1)
+    monkeypatch.setitem(script.SHAPES, "small", script.SHAPES["tiny"])
+    monkeypatch.setitem(script.PAIRS, "small", {5: 2})
+    monkeypatch.setattr("sys.argv", ["row_cost.py", "--steps", "1"])
+    script.main()
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["ratio_vs_waitk"]["5"].keys() == {"waitk", "four rows", "all rows"}
+    assert found["ratio_vs_waitk"]["5"]["waitk"] == 1
+    assert found["ratio_vs_all_rows"]["5"] > 0

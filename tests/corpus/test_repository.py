@@ -5,6 +5,7 @@ import re
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -115,7 +116,7 @@ def jaccards(held, trained):
     for bigrams in held:
         found = [np.array(numbers[bigram], int) for bigram in bigrams]
         shared = np.bincount(np.concatenate([*found, np.empty(0, int)]), minlength=len(trained))
-        yield (shared / np.maximum(len(bigrams) + sizes - shared, 1)).max(initial=0)
+        yield (shared / np.maximum(len(bigrams) + sizes - shared, 1)).max()
 
 
 def of_signs(text):
@@ -133,12 +134,16 @@ def of_tokens(text):
 @pytest.mark.parametrize("name", ["permissive", "tatoeba", "captions", "tatoeba_de"])
 def test_no_held_out_sentence_has_a_relative_in_training(splits, name):
     found = splits[name]
-    held = [pair for pairs in (found["test"], found["validation"]) for pair in pairs[::20]]
+    held = [pair for split in ("test", "validation") for pair in found[split] if crc32(pair[0].encode()) % 20 == 0]
     # What permissive trains on, too, is compared above with what it holds out, which is what these two do.
-    compared = {*splits["permissive"]["train"]} if name in ("tatoeba", "captions") else ()
+    compared = {*splits["permissive"]["train"]} if name in ("tatoeba", "captions") else set()
+    trained = [pair for pair in found["train"] if pair not in compared]
+    assert held
+    if not trained:
+        assert compared >= {*found["train"]}
+        return
     sides = [(0, of_words), (0, of_tokens)] if name == "tatoeba_de" else [(0, of_signs)]
     for side, bigrams in [*sides, (1, of_words), (1, of_tokens)]:
-        trained = [pair for pair in found["train"] if pair not in compared]
         likest = list(jaccards(*([bigrams(pair[side]) for pair in pairs] for pairs in (held, trained))))
         assert max(likest) < RELATED, held[likest.index(max(likest))]
 

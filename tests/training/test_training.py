@@ -100,7 +100,7 @@ def test_two_processes_give_the_gradients_of_one(tmp_path):
         assert_same(torch.load(folder / "gradients.pt", weights_only=True), first_gradients(one, 12, made=made), 1e-8)
         two, alone = (torch.load(place / "loss.pt", weights_only=True) for place in (folder, one))
         torch.testing.assert_close(two, alone, rtol=1e-7, atol=0)
-        # The first process has looked at a probe meanwhile, before the step and after it.
+        # Where batches are padded, the first process has looked at a probe meanwhile, before the step and after it.
         looks = [path.name for path in sorted(folder.glob("probes/*"))]
         assert looks == (["step-000000", "step-000001"] if batches.startswith("3,") else [])
 
