@@ -1,4 +1,4 @@
-"""One thread a test process: the suite runs two of them, and the models are too small to share out further."""
+"""One thread a test process: the suite runs three of them, which fill two cores, as some tests wait."""
 
 import gc
 import os

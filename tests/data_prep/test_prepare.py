@@ -281,7 +281,7 @@ def test_a_run_that_was_stopped_anywhere_or_had_a_full_disk_goes_on_to_the_same_
                 raise OSError(errno.ENOSPC, "No space left on device")
             write(path, content)
 
-        for module in ("clean_corpus", "blocks", "shards", "prepare"):
+        for module in ("clean_corpus", "arrow_files", "parquet_shards", "prepare"):
             monkeypatch.setattr(f"data_prep.{module}.write_whole", stopping)
         with pytest.raises(OSError, match="No space left"):
             run(raw, tmp_path / str(stop))
