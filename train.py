@@ -126,7 +126,7 @@ def run(
     trained_before = trained_on(cfg.model.backbone)  # its folder may be gone in the end
     theta = cfg.policy.thetas[0]
     policy = {"lam": cfg.policy.lam, "theta": theta} | module.rule.recorded() if cfg.system.name == "grid" else {}
-    looks = looks_of(cfg, folder, prepared)
+    looks = looks_of(cfg, folder, prepared, tokens)
     begin()
     open_loggers(trainer)
     add_callbacks(trainer, *looks)
@@ -299,7 +299,7 @@ def shown_as(cfg: TrainSettings) -> tuple[str, float | int | None]:
     return cfg.system.name, cfg.policy.thetas[0] if cfg.system.name == "grid" else shown_delay(cfg.system.k)
 
 
-def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]:
+def looks_of(cfg: TrainSettings, folder: Path, prepared: Any, tokens: Any) -> tuple[Any, Any]:
     """The callbacks that translate validation sentences: for scores, and for a close look at a few."""
     from duplexmt.corpus.evaluation_files import clean_source
     from duplexmt.training.probes import ProbeCallback, choose_probes
@@ -313,7 +313,7 @@ def looks_of(cfg: TrainSettings, folder: Path, prepared: Any) -> tuple[Any, Any]
     if look["pairs"] is not None:
         look["pairs"] = [(clean_source(source, asdict(cfg.data)), target) for source, target in look["pairs"]]
     probes = ProbeCallback(
-        choose_probes(prepared, **look),
+        choose_probes(prepared, copies=tokens.copies, **look),
         folder,
         prepared.tokenizer,
         system=system,

@@ -65,7 +65,7 @@ def measured(loaded: ModelFolder, theta: float, limit: int | None) -> dict[str, 
             "a model trained with data=builtin"
         )
     pairs: list[Any] = held_out_pairs(loaded, limit)
-    system = build_system(loaded, "grid", theta, max_target_tokens=TARGET_TOKENS)
+    system = build_system(loaded, "grid", theta, max_target_tokens=TARGET_TOKENS, tokenizer=loaded.tokenizer)
     records = translate_pairs(system, list(map(texts, pairs)), loaded.tokenizer, loaded.sources)
     row = score(records, "zh", "en", source_rate=4.0).row
     result: dict[str, Any] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from duplexmt.common.pair import Pair as TextPair
 from duplexmt.data.batch import Example
 from duplexmt.data.builtin import AlignedPair, builtin_corpus
-from duplexmt.data.tokenizer import token_ids
+from duplexmt.data.copying import target_ids
 from duplexmt.evaluation.decoding import DECODING, Decoding
 from duplexmt.evaluation.pairs import pairs_for
 from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
@@ -76,7 +76,8 @@ def examples(loaded: ModelFolder, pairs: Sequence[Pair]) -> list[Example]:
         raise ValueError("no sentence pairs: give some with --pairs FILE")
     sources = loaded.sources.ids([pair.source for pair in pairs])
     contexts = loaded.sources.ids([texts(pair).before for pair in pairs])
-    targets = token_ids(loaded.tokenizer, [pair.target for pair in pairs])
+    both = [pair.target for pair in pairs], [pair.source for pair in pairs]
+    targets = target_ids(loaded.tokenizer, *both, loaded.tokens.copies)
     for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
         if not source or not target:
             side = "target" if source else "source"

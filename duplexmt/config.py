@@ -97,6 +97,7 @@ class SystemConfig:
 
 
 # Settings that say where pairs come from, by the corpora that read them.
+MOST_COPIES = 11  # bytes above 0xF4 are in no UTF-8
 OF_CORPUS = {
     "builtin": (),
     "pairs": ("path", "train_path", "validation_path", "test_path"),
@@ -132,6 +133,7 @@ class DataConfig:
     end_token: str | None = None  # null: the tokenizer's eos
     seed_token: str | None = None  # null: the tokenizer's bos, else <|im_start|>, else eos
     segmentation: str = "tokens"  # of the source: the tokenizer's tokens, or characters (each tokenised by itself)
+    copy_tokens: int = 0  # target tokens for what is copied from the source whole (data/copying.py); with Chinese, 8
     context_tokens: int = 0  # of the previous sentence, read before the source and not scored
     context_separator: str = "|||"  # with context_tokens: "previous sentence|||source" in the source column
     source_prefix: str = ""  # read before the text, and not scored
@@ -181,6 +183,11 @@ class DataConfig:
         _check_limit("data.max_tokens", self.max_tokens, null="no limit")
         _check_limit("data.train_size", self.train_size, null="all pairs")
         _check_limit("data.joined_tokens", self.joined_tokens, null="no joined pairs")
+        if not 0 <= self.copy_tokens <= MOST_COPIES:
+            raise ValueError(
+                f"data.copy_tokens={self.copy_tokens}: must be from 0 (none) to {MOST_COPIES}, as many bytes as are in "
+                "no text"
+            )
         if not 0 <= self.copies <= 1:
             raise ValueError(f"data.copies={self.copies}: must be a share of the training pairs, from 0 (none) to 1")
         for name in ("joined_tokens", "copies"):

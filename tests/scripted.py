@@ -2,20 +2,23 @@
 
 from dataclasses import asdict
 
-from duplexmt.data.tokenizer import token_ids
+from duplexmt.data.tokenizer import StreamTokens, token_ids
 from duplexmt.evaluation.decoding import Decoding, Point, TestSet, digest
 from duplexmt.evaluation.translation import tokenise, translate, translate_pairs
 from duplexmt.model_folder.manifest import name_of
 from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.growing_text import GrowingText
 
 from .helpers import as_pairs, tiny_tokenizer
 
 
 class Scripted:
-    """A system that writes given texts, each of its tokens after a given number of source tokens.
+    """A system that writes given texts, each of its tokens after a given number of source tokens, as many as are given.
 
     Half a second of computing goes into each token.
     """
+
+    tokens = StreamTokens(end=0, seed=1)
 
     def __init__(self, tokenizer, script):
         self.tokenizer, self.script = tokenizer, script
@@ -23,10 +26,10 @@ class Scripted:
     def translate(self, sources):
         for index, (text, delays, reason) in reversed(list(enumerate(self.script))):  # longest last, as real systems do
             yield Read(index, sources[index][0])
-            written = token_ids(self.tokenizer, [text])[0]
-            for number, (token, delay) in enumerate(zip(written, delays, strict=True), start=1):
-                yield Write(index, token, delay, 0.75, number / 2)
-            yield End(index, reason, len(written) / 2, calls=10)
+            written, growing = token_ids(self.tokenizer, [text])[0], GrowingText(self.tokenizer)
+            for number, (token, delay) in enumerate(zip(written, delays, strict=False), start=1):
+                yield Write(index, token, delay, 0.75, number / 2, growing.add(token))
+            yield End(index, reason, len(written) / 2, growing.finish(), calls=10)
 
 
 PAIRS = [("人好", "a cat"), ("我们是人", "the man")]

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ..corpus.prepared import corpus_settings, prepare_corpus
-from ..data.tokenizer import StreamTokens, token_ids
+from ..data.copying import target_ids
+from ..data.tokenizer import StreamTokens
 from ..decoder.cache import TARGET, Append, DecoderCache, Run
 from ..decoder.layout import SOURCE
 from ..decoder.model import DecoderModel
@@ -119,7 +120,8 @@ def main() -> None:
         settings = corpus_settings(loaded.info["data"]) | {"tokenizer": loaded.tokenizer}
         pairs = prepare_corpus(**settings).splits["train"][: arguments.pairs]
         sources = loaded.sources.ids([pair.source for pair in pairs])
-        targets = token_ids(loaded.tokenizer, [pair.target for pair in pairs])
+        both = [pair.target for pair in pairs], [pair.source for pair in pairs]
+        targets = target_ids(loaded.tokenizer, *both, loaded.tokens.copies)
         tokens = [*zip(sources, targets, strict=True)]
         heads, shares = best_heads(loaded.model, loaded.tokens, tokens, arguments.heads)
         write_manifest(folder, read_manifest(folder) | {"alignment_heads": heads})

@@ -84,6 +84,7 @@ SENTENCES = {
     ]
 }
 FIELD = re.compile(r"\{(\w+)\}")
+OTHERWISE = "url", "email", "identifier"
 DRAWN = "url url email email identifier number name count time year"  # as often; names and numbers are replaced, too
 
 
@@ -130,6 +131,9 @@ def in_place(pair: Pair, places: list[tuple[str, str, str]], rng: random.Random)
     for mark, (_, one, other) in zip(marks, places, strict=True):
         source, target = source.replace(one, mark), target.replace(other, mark)
     for mark, (kind, one, _) in zip(marks, places, strict=True):
+        kind = (
+            rng.choice(OTHERWISE) if kind == "name" and rng.random() < 1 / 3 else kind
+        )  # who is read to may be anything
         new = like(one, rng) if kind == "number" else draw(kind, rng)
         source, target = source.replace(mark, new), target.replace(mark, new)
     return Pair(source, target, pair.before)

@@ -25,7 +25,7 @@ BPE_PAIRS = 300_000
 """Training pairs a BPE is trained on at most: the first ones, as they are in a random order."""
 
 Splits = dict[str, list[Pair]]
-STREAM_SETTINGS = ("end_token", "seed_token", "source_prefix", "target_prefix")  # of `stream_tokens`
+STREAM_SETTINGS = ("end_token", "seed_token", "source_prefix", "target_prefix", "copy_tokens")  # of `stream_tokens`
 
 
 @dataclass

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -14,6 +15,7 @@ from .batch import Example
 
 SEGMENTATIONS = ("tokens", "characters")
 
+LARGEST_BYTE = 0xFF
 ENCODED = 10_000  # texts whose encodings, of some 130 bytes a token, exist at a time
 END_TOKEN = "<|endoftext|>"
 SEED_TOKEN = "<|im_start|>"
@@ -114,7 +116,8 @@ class StreamTokens:
     """The tokens both streams need beside the text's own (docs/reference/deviations.md).
 
     `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored. The last
-    `context` tokens of the source prefix stand for the previous sentence: end tokens where there is none.
+    `context` tokens of the source prefix stand for the previous sentence: end tokens where there is none. `copies` are
+    the copy tokens (`data.copying`).
     """
 
     end: int
@@ -122,6 +125,7 @@ class StreamTokens:
     source_prefix: tuple[int, ...] = ()
     target_prefix: tuple[int, ...] = ()
     context: int = 0
+    copies: tuple[int, ...] = ()
 
     @property
     def prefixes(self) -> tuple[int, int]:
@@ -155,6 +159,7 @@ def stream_tokens(
     source_prefix: str = "",
     target_prefix: str = "",
     context_tokens: int = 0,
+    copy_tokens: int = 0,
 ) -> StreamTokens:
     """Choose the special tokens: `end` is the tokenizer's eos; `seed` its bos, else `<|im_start|>`, else eos.
 
@@ -184,7 +189,25 @@ def stream_tokens(
     else:
         seed = tokenizer.get_vocab().get(SEED_TOKEN, end)
     source, target = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (source_prefix, target_prefix))
-    return StreamTokens(end, seed, (*source, *[end] * context_tokens), tuple(target), context_tokens)
+    copies = copy_token_ids(tokenizer, copy_tokens)
+    return StreamTokens(end, seed, (*source, *[end] * context_tokens), tuple(target), context_tokens, copies)
+
+
+def copy_token_ids(tokenizer: Any, count: int) -> tuple[int, ...]:
+    """Ids of so many copy tokens (`data.copying`): bytes that no text in UTF-8 has.
+
+    Raises:
+        ValueError: for a tokenizer whose vocabulary lacks them, or whose texts of tokens cannot be joined.
+    """
+    known = tokenizer.get_vocab() if count else {}
+    numbers = range(LARGEST_BYTE, LARGEST_BYTE - count, -1)
+    named = [[known[name] for name in (f"<0x{byte:02X}>", chr(byte)) if name in known] for byte in numbers]
+    if not all(named) or (count and not joins(tokenizer)):
+        raise ValueError(
+            f"data.copy_tokens={count}: they take the place of bytes that no text has, and this tokenizer has none; "
+            "give 0, or data.tokenizer=null for one trained on the data"
+        )
+    return tuple(ids[0] for ids in named)
 
 
 def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
@@ -204,6 +227,26 @@ def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
         encodings = backend.encode_batch_fast(some, add_special_tokens=False)
         ids += [[one.setdefault(token, token) for token in encoding.ids] for encoding in encodings]
     return ids
+
+
+def decode(tokenizer: Any, tokens: list[int]) -> str:
+    """Text of tokens, special tokens left out."""
+    if not tokenizer.is_fast:
+        return tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return tokenizer.backend_tokenizer.decode(tokens, skip_special_tokens=True)  # by itself, a fifth of the time
+
+
+@lru_cache(maxsize=8)
+def joins(tokenizer: Any) -> bool:
+    """Whether the text of tokens is that of the first ones and of the rest, where the first end in no half character.
+
+    So it is where bytes are all that a decoder puts together.
+    """
+    if not tokenizer.is_fast or tokenizer.backend_tokenizer.decoder is None:
+        return False
+    description = json.loads(tokenizer.backend_tokenizer.decoder.__getstate__())
+    kinds = [decoder["type"] for decoder in description.get("decoders", [description])]
+    return kinds in (["ByteLevel"], ["ByteFallback", "Fuse"])
 
 
 def token_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ def read_write_steps(events: Iterable[Event], tokenizer: Any, end_token: int) ->
 
     The end token is shown as `⏹`. A source token that ends inside a character shows no text of its own.
     """
-    source, target = GrowingText(tokenizer), GrowingText(tokenizer)
+    source = GrowingText(tokenizer)
     read, written = "", ""
     started = False
     for event in events:
@@ -26,9 +26,9 @@ def read_write_steps(events: Iterable[Event], tokenizer: Any, end_token: int) ->
             started = True
             read, written = ("⏹" if event.token == end_token else source.add(event.token)), ""
         elif isinstance(event, Write):
-            written += target.add(event.token)
+            written += event.text
         else:
-            yield read, written + target.finish()
+            yield read, written + event.text
 
 
 def staircase(events: Iterable[Event], tokenizer: Any, end_token: int) -> str:

@@ -207,11 +207,13 @@ def decode_point(
         ValueError: where hypotheses of it were made by another model, or with other settings.
     """
     system, setting = point.system, point.setting
-    running = build_system(loaded, system, setting, batch_size=batch_size, **how)
+    running = build_system(loaded, system, setting, batch_size=batch_size, tokenizer=loaded.tokenizer, **how)
     decoding.add(point)
     missing = decoding.missing(point)
     sources, references, befores = test.sentences(missing)
-    sentences = tokenise(sources, references, loaded.tokenizer, missing, loaded.sources, befores)
+    sentences = tokenise(
+        sources, references, loaded.tokenizer, missing, loaded.sources, befores, copies=loaded.tokens.copies
+    )
     if loaded.context_separator is None:  # trained without the sentence before
         sentences = [replace(sentence, context=[]) for sentence in sentences]
     records = decoding.decode(point, translate(running, sentences, loaded.tokenizer))

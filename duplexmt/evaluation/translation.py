@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from tqdm import tqdm
 
 from ..common.pair import Pair
-from ..data.tokenizer import SourceTokens, source_spans, token_ids
+from ..data.copying import target_ids
+from ..data.tokenizer import SourceTokens, source_spans
 from ..streaming.engine import Engine
 from ..streaming.events import End, Write
-from ..streaming.growing_text import GrowingText
 
 Record = dict[str, Any]
 
@@ -37,6 +38,7 @@ def tokenise(
     ids: Iterable[int] | None = None,
     source_tokens: SourceTokens | None = None,
     befores: Sequence[str] | None = None,
+    copies: Sequence[int] = (),
 ) -> list[Sentence]:
     """The sentences of a test set for one model.
 
@@ -45,10 +47,12 @@ def tokenise(
         ids: of the sentences, by default their numbers.
         source_tokens: how source texts become tokens; by default as the tokenizer has it.
         befores: the sentence before each, or an empty text.
+        copies: copy tokens (`data.copying`), as which references are counted, too.
     """
     how = source_tokens or SourceTokens(tokenizer)
     befores = [""] * len(sources) if befores is None else befores
-    flat = token_ids(tokenizer, [text for texts in references for text in texts])
+    each = [(text, source) for source, texts in zip(sources, references, strict=True) for text in texts]
+    flat = target_ids(tokenizer, [text for text, _ in each], [source for _, source in each], copies)
     lengths = iter([len(tokens) for tokens in flat])
     numbers = range(len(sources)) if ids is None else ids
     return [
@@ -92,7 +96,10 @@ def translate(system: Engine, sentences: Sequence[Sentence], tokenizer: Any) -> 
 
 def record(sentence: Sentence, writes: Sequence[Write], end: End, tokenizer: Any) -> Record:
     """One finished translation as a line of `hypotheses.jsonl`."""
-    text, ends = text_and_token_ends(tokenizer, [write.token for write in writes])
+    ends = list(accumulate(len(write.text) for write in writes))
+    text = "".join([*(write.text for write in writes), end.text])
+    if ends:
+        ends[-1] = len(text)
     return {
         "id": sentence.id,
         "source": sentence.source,
@@ -119,21 +126,10 @@ def translate_pairs(
     """Translate the sources of test pairs, with a progress bar; one record a pair, in order (see `translate`)."""
     sources, references = [pair.source for pair in pairs], [[pair.target] for pair in pairs]
     befores = [pair.before for pair in pairs]
-    sentences = tokenise(sources, references, tokenizer, source_tokens=source_tokens, befores=befores)
+    how: dict[str, Any] = {"source_tokens": source_tokens, "befores": befores, "copies": system.tokens.copies}
+    sentences = tokenise(sources, references, tokenizer, **how)
     found = tqdm(translate(system, sentences, tokenizer), desc="translating", total=len(pairs))
     return sorted(found, key=lambda record: record["id"])
-
-
-def text_and_token_ends(tokenizer: Any, tokens: Sequence[int]) -> tuple[str, list[int]]:
-    """Text of target tokens, and the length of the text that is complete after each of them."""
-    growing, ends = GrowingText(tokenizer), []
-    for token in tokens:
-        growing.add(token)
-        ends.append(len(growing.text))
-    growing.finish()
-    if ends:
-        ends[-1] = len(growing.text)
-    return growing.text, ends
 
 
 def complete_ends(spans: Sequence[tuple[int, int]]) -> list[int]:

@@ -243,7 +243,7 @@ def translated(loaded: ModelFolder, pairs: Sequence[Pair], max_target_tokens: in
     elif system == "waitk":
         setting = shown_delay(loaded.info["prefix"]["k"])
         name = f"wait-k k={setting}"
-    running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens)
+    running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, tokenizer=loaded.tokenizer)
     return name, translate_pairs(running, pairs, loaded.tokenizer, loaded.sources)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ..analysis.sentence_grid import sentence_grid
-from ..data.tokenizer import token_ids
+from ..data.copying import target_ids
 from ..metrics.latency import sentence_latency
 from ..model_folder.artifact import ModelFolder
 from ..policy.decoding_options import TARGET_TOKENS, recorded_theta
@@ -44,7 +44,8 @@ def viewer_of(
         raise ValueError(f"a {loaded.info['system']} model has no grid to show")
     tokenizer, lam = loaded.tokenizer, loaded.info["policy"]["lam"]
     sources = loaded.sources.ids([source for _, source, _ in pairs])
-    references = token_ids(tokenizer, [reference for _, _, reference in pairs])
+    texts_of = [reference for _, _, reference in pairs], [source for _, source, _ in pairs]
+    references = target_ids(tokenizer, *texts_of, loaded.tokens.copies)
     for (label, _, _), *both in zip(pairs, sources, references, strict=True):
         if not all(both):
             raise ValueError(f"{label}: a sentence of the viewer needs a source and a reference")

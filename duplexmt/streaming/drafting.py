@@ -57,7 +57,7 @@ class Drafting(Policy[Any]):
             draft = yield from self.draft(stream, stream.visible - stream.at_source_end, stream.written)
             if not stream.at_source_end:
                 safe = yield from self.safe(stream, draft)
-                for token in draft.text[len(stream.written) : safe]:
+                for token in takewhile(stream.may_put, draft.text[len(stream.written) : safe]):
                     yield stream.put(token)
                 while stream.visible == len(stream.source):
                     yield None

@@ -48,12 +48,12 @@ class Engine:
             for as often as the model likes.
         typical_source_length: what the anchor `source_length` takes for the length of a source nobody knows.
         told_length: whether `translate` tells streams the length of their source, which nobody live can know.
-        tokenizer: for the text of what is written; without one, events carry no text.
+        tokenizer: for the text of what is written and copied; without one, events carry no text.
         recompute: whether to do without the cache, of a grid.
 
     Raises:
-        ValueError: for θ outside [0, 1], a limit below its least value, or a sliding window that cannot hold both
-            streams.
+        ValueError: for θ outside [0, 1], a limit below its least value, copy tokens without a tokenizer, or a sliding
+            window that cannot hold both streams.
     """
 
     def __init__(
@@ -77,6 +77,8 @@ class Engine:
         for name, limit in limits.items():
             if limit is not None and limit < 1:
                 raise ValueError(f"{name}={limit}: must be at least 1")
+        if tokens.copies and tokenizer is None:
+            raise ValueError("this model has copy tokens: give the tokenizer, for the text they stand for")
         check_repeats(max_repeats)
         self.model, self.tokens, self.rows = model, tokens, model.rows
         self.config, self.window = model.causal_lm.config, getattr(model, "window", None)

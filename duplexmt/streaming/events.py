@@ -50,11 +50,12 @@ Event = Read | Write | End
 
 @dataclass
 class Hypothesis:
-    """One finished translation: target text tokens, with delay and EMIT probability of each."""
+    """One finished translation: its text, and target text tokens with delay and EMIT probability of each."""
 
     tokens: list[int] = field(default_factory=list)
     delays: list[int] = field(default_factory=list)
     emit_probabilities: list[float | None] = field(default_factory=list)
+    text: str = ""  # where the system knows a tokenizer
     stopped: str = ""
 
 
@@ -65,8 +66,10 @@ def collect(events: Iterator[Event], count: int) -> list[Hypothesis]:
         hypothesis = hypotheses[event.stream]
         if isinstance(event, Write):
             hypothesis.tokens.append(event.token)
+            hypothesis.text += event.text
             hypothesis.delays.append(event.delay)
             hypothesis.emit_probabilities.append(event.emit_probability)
         elif isinstance(event, End):
             hypothesis.stopped = event.reason
+            hypothesis.text += event.text
     return hypotheses

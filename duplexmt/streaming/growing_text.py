@@ -1,8 +1,9 @@
 """Target text as it grows."""
 
-import json
 from functools import lru_cache
 from typing import Any
+
+from ..data.tokenizer import decode, joins
 
 
 class GrowingText:
@@ -16,13 +17,21 @@ class GrowingText:
         self._settled, self._shown = 0, ""  # tokens whose text is all shown, and that text
         self._anchor = 0  # a token to decode others behind
 
-    def add(self, token: int) -> str:
-        """Append a token; return the new characters that are now certain (may be empty)."""
+    def add(self, token: int, copied: str | None = None) -> str:
+        """Append a token; return the new characters that are now certain (may be empty).
+
+        Args:
+            copied: of a copy token (`data.copying`), what it stands for.
+        """
+        if copied is not None:
+            text = self._decoded() + copied
         self.tokens.append(token)
-        text = self._decoded()
-        if not text.endswith("�"):
-            self._settled, self._shown = len(self.tokens), text
-        return self._grow(text.rstrip("�"))
+        if copied is None:
+            text = self._decoded()
+            if text.endswith("�"):
+                return self._grow(text.rstrip("�"))
+        self._settled, self._shown = len(self.tokens), text
+        return self._grow(text)
 
     def finish(self) -> str:
         """Return what was still held back, broken bytes as replacement characters."""
@@ -52,27 +61,7 @@ class GrowingText:
         return new
 
 
-def decode(tokenizer: Any, tokens: list[int]) -> str:
-    """Text of target tokens, special tokens left out."""
-    if not tokenizer.is_fast:
-        return tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    return tokenizer.backend_tokenizer.decode(tokens, skip_special_tokens=True)  # by itself, a fifth of the time
-
-
 @lru_cache(maxsize=2**17)
 def token_text(tokenizer: Any, token: int) -> str:
     """Text of a token by itself."""
     return decode(tokenizer, [token])
-
-
-@lru_cache(maxsize=8)
-def joins(tokenizer: Any) -> bool:
-    """Whether the text of tokens is that of the first ones and of the rest, where the first end in no half character.
-
-    So it is where bytes are all that a decoder puts together.
-    """
-    if not tokenizer.is_fast or tokenizer.backend_tokenizer.decoder is None:
-        return False
-    description = json.loads(tokenizer.backend_tokenizer.decoder.__getstate__())
-    kinds = [decoder["type"] for decoder in description.get("decoders", [description])]
-    return kinds in (["ByteLevel"], ["ByteFallback", "Fuse"])

@@ -76,7 +76,6 @@ class Theta(Policy[EmitRule]):
 
     def run(self, stream: Stream) -> Moves:
         """A cell of the grid after the other."""
-        end = stream.engine.tokens.end
         if stream.visible == stream.prefix:
             yield from stream.take()
         while True:
@@ -85,7 +84,7 @@ class Theta(Policy[EmitRule]):
                 may_write = stream.at_source_end or within or p_emit > stream.theta
                 if may_write and token is None:  # θ has fallen meanwhile
                     p_emit, token, within = yield stream.present()
-                elif may_write and (token != end or stream.at_source_end):
+                elif may_write and stream.may_put(token):
                     yield stream.put(token, p_emit)
                     break
                 elif stream.visible < len(stream.source):
@@ -131,11 +130,10 @@ class WaitK(Policy[int | None]):
 
     def run(self, stream: Stream) -> Moves:
         """Predict, then write or read."""
-        end = stream.engine.tokens.end
         yield from self.reach_k(stream)
         while True:
             token, certain = yield self.ask(stream)
-            if not stream.at_source_end and (token == end or not certain):
+            if not stream.at_source_end and not (certain and stream.may_put(token)):
                 yield from stream.take()
             else:
                 yield stream.put(token)

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ..data.copying import copied_runs
+from ..data.tokenizer import decode
 from ..decoder.cache import TARGET, Append, Run
 from ..decoder.decoder_options import VISIBLE_LENGTH
 from ..decoder.layout import SOURCE
@@ -126,7 +128,7 @@ class Stream:
         self.reads += [self.prefix + count for count in reads]
         if self.growing is not None:
             for token in written:
-                self.growing.add(token)
+                self.growing.add(token, self.copied(token))
 
     def step(self) -> Event | None:
         """The next event of this stream alone; None while it waits for its source, and once it is over.
@@ -192,6 +194,31 @@ class Stream:
         self.cached[1] = min(self.cached[1], again)
         yield Read(self.name, self.source[self.visible - 1], emit_probability, self.elapsed)
 
+    def may_put(self, token: int) -> bool:
+        """Whether a token may be written here: before the source has ended neither the end token, nor a copy token
+        whose run may go on."""
+        if self.at_source_end:
+            return True
+        copies = self.engine.tokens.copies
+        if token in copies:
+            return copies.index(token) < len(copied_runs(self.read_text(), whole=False))
+        return bool(token != self.engine.tokens.end)
+
+    def copied(self, token: int) -> str | None:
+        """What a copy token stands for: the run of its number, or the last where the source has fewer; None for other
+        tokens."""
+        copies = self.engine.tokens.copies
+        if token not in copies:
+            return None
+        runs = copied_runs(self.read_text())
+        return runs[min(copies.index(token), len(runs) - 1)] if runs else ""
+
+    def read_text(self) -> str:
+        """The source text that is visible."""
+        return decode(
+            self.engine.tokenizer, self.source[self.prefix : min(self.visible, self.prefix + self.text_tokens)]
+        )
+
     def put(self, token: int, emit_probability: float | None = None) -> Event:
         """Write one more target token; or end, where that is the end token or a guard says so."""
         engine = self.engine
@@ -205,7 +232,7 @@ class Stream:
         self.written.append(token)
         self.reads.append(self.visible)
         delay = min(self.visible - self.prefix, self.text_tokens)
-        text = self.growing.add(token) if self.growing else ""
+        text = self.growing.add(token, self.copied(token)) if self.growing else ""
         return Write(self.name, token, delay, emit_probability, self.elapsed, text)
 
     def over_for(self, reason: str) -> End:

@@ -12,8 +12,9 @@ from torch.utils.data import DataLoader
 
 from ..corpus.prepared import PreparedCorpus
 from ..data.batch import Batch, Example, collate
+from ..data.copying import target_ids
 from ..data.loader import StepLoader
-from ..data.tokenizer import StreamTokens, save_tokenizer, token_ids
+from ..data.tokenizer import StreamTokens, save_tokenizer
 from ..policy.plan import Planner
 from .throughput import cells_of
 
@@ -59,9 +60,10 @@ class GridDataModule(L.LightningDataModule):
         """Tokenised pairs of a split; tokenised once."""
         if split not in self._examples:
             pairs, sources = self.prepared.splits[split], self.prepared.sources
-            targets = token_ids(self.prepared.tokenizer, [pair.target for pair in pairs])
+            texts = [pair.source for pair in pairs]
+            targets = target_ids(self.prepared.tokenizer, [pair.target for pair in pairs], texts, self.tokens.copies)
             befores = sources.ids([pair.before for pair in pairs])
-            parts = zip(sources.ids([pair.source for pair in pairs]), targets, befores, strict=True)
+            parts = zip(sources.ids(texts), targets, befores, strict=True)
             self._examples[split] = [self.tokens.example(*part) for part in parts]
         return self._examples[split]
 

@@ -58,11 +58,11 @@ def demonstrate(
     pairs = prepared.splits["test"][:count]
     if prepared.aligned and count:
         pairs = [Pair(CASE_STUDY.source, CASE_STUDY.target), *pairs]
-    translate = build_system(loaded, system, setting, max_target_tokens=max_target_tokens).translate
+    running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, tokenizer=loaded.tokenizer)
     how = {"grid": f"at θ = {setting}", "waitk": f"by wait-{setting}", "offline": "offline"}[system]
     blocks = [f"held-out sentences {how}: what is written after each source token"]
     for source, target, before in pairs:
-        events = translate(loaded.sources.ids([source]), loaded.sources.ids([before]))
+        events = running.translate(loaded.sources.ids([source]), loaded.sources.ids([before]))
         steps = staircase(events, loaded.tokenizer, loaded.tokens.end)
         blocks.append(f"{source}\n{steps}\n  reference: {target}")
     return "\n\n".join(blocks)

@@ -23,12 +23,11 @@ from torch import nn
 from ..analysis.sentence_grid import sentence_grid
 from ..common.pair import Pair
 from ..corpus.prepared import PreparedCorpus
-from ..data.tokenizer import token_ids
+from ..data.copying import target_ids
 from ..drawing.grid_figures import heatmap_figure, output_figure
 from ..drawing.table import to_csv, to_markdown
 from ..metrics.latency import sentence_latency
 from ..streaming.events import collect
-from ..streaming.growing_text import decode
 from ..streaming.systems import Trained, build_system
 from .base import TranslationModule
 from .sample import whole_precision
@@ -51,7 +50,13 @@ class Probe:
 
 
 def choose_probes(
-    prepared: PreparedCorpus, *, count: int, pairs: Sequence[Sequence[str]] | None, max_tokens: int, seed: int
+    prepared: PreparedCorpus,
+    *,
+    count: int,
+    pairs: Sequence[Sequence[str]] | None,
+    max_tokens: int,
+    seed: int,
+    copies: Sequence[int] = (),
 ) -> list[Probe]:
     """The pairs given, else as many of the validation pairs that are short enough, drawn by a seed.
 
@@ -59,6 +64,7 @@ def choose_probes(
         count: validation pairs to draw; 0 for no probes at all.
         pairs: source and reference of each probe; None to draw them.
         max_tokens: longest text of either side, in tokens.
+        copies: copy tokens (`data.copying`).
 
     Raises:
         ValueError: for a given pair without tokens, or with too many.
@@ -66,9 +72,10 @@ def choose_probes(
     if not count:
         return []
     chosen = prepared.splits["validation"] if pairs is None else [Pair(source, target) for source, target in pairs]
+    sources = [pair.source for pair in chosen]
     columns = (
-        prepared.sources.ids([pair.source for pair in chosen]),
-        token_ids(prepared.tokenizer, [pair.target for pair in chosen]),
+        prepared.sources.ids(sources),
+        target_ids(prepared.tokenizer, [pair.target for pair in chosen], sources, copies),
         prepared.sources.ids([pair.before for pair in chosen]),
     )
     probes = [Probe(pair.source, pair.target, *tokens) for pair, *tokens in zip(chosen, *columns, strict=True)]
@@ -181,7 +188,9 @@ class ProbeCallback(L.Callback):
             sources = [probe.source_tokens for probe in self.probes]
             contexts = [probe.context for probe in self.probes]
             for setting in self.settings:
-                running: Any = build_system(module, self.system, setting, max_target_tokens=self.max_target_tokens)
+                running: Any = build_system(
+                    module, self.system, setting, max_target_tokens=self.max_target_tokens, tokenizer=self.tokenizer
+                )
                 for number, found in enumerate(collect(running.translate(sources, contexts), len(sources)), start=1):
                     probe = self.probes[number - 1]
                     lengths = ([len(probe.source_tokens)], [len(probe.target_tokens)])
@@ -191,7 +200,7 @@ class ProbeCallback(L.Callback):
                             "source": visible(probe.source),
                             "reference": visible(probe.reference),
                             "setting": "—" if setting is None else f"{setting:g}",
-                            "translation": visible(decode(self.tokenizer, found.tokens)),
+                            "translation": visible(found.text),
                             "source tokens read before each token": " ".join(map(str, found.delays)),
                             "AL": sentence_latency([found.delays], *lengths)["AL"][0],
                             "ended by": found.stopped,

@@ -8,11 +8,10 @@ import torch
 from torch import nn
 
 from ..corpus.prepared import PreparedCorpus
-from ..data.tokenizer import token_ids
+from ..data.copying import target_ids
 from ..metrics.latency import mean_of_known, sentence_latency
 from ..metrics.quality import corpus_statistics
 from ..streaming.events import collect
-from ..streaming.growing_text import decode
 from ..streaming.systems import build_system
 from .base import TranslationModule
 from .sharded import whole_model
@@ -40,6 +39,7 @@ class SimultaneousSample(L.Callback):
         self.sources = prepared.sources.ids([pair.source for pair in sample])
         self.contexts = prepared.sources.ids([pair.before for pair in sample])
         self.references, self.tokenizer = [pair.target for pair in sample], prepared.tokenizer
+        self.texts = [pair.source for pair in sample]
         self.target_language, self.max_target_tokens = target_language, max_target_tokens
         self.system, self.setting = system, setting
 
@@ -53,10 +53,17 @@ class SimultaneousSample(L.Callback):
             if whole is None:
                 return
             with whole_precision(whole.model):
-                system = build_system(whole, self.system, self.setting, max_target_tokens=self.max_target_tokens)
+                system = build_system(
+                    whole,
+                    self.system,
+                    self.setting,
+                    max_target_tokens=self.max_target_tokens,
+                    tokenizer=self.tokenizer,
+                )
                 hypotheses = collect(system.translate(self.sources, self.contexts), len(self.sources))
-        texts = [decode(self.tokenizer, hypothesis.tokens) for hypothesis in hypotheses]
-        reference_lengths = [len(ids) for ids in token_ids(self.tokenizer, self.references)]
+        texts = [hypothesis.text for hypothesis in hypotheses]
+        references = target_ids(self.tokenizer, self.references, self.texts, pl_module.tokens.copies)
+        reference_lengths = [len(ids) for ids in references]
         latency = sentence_latency([h.delays for h in hypotheses], [len(s) for s in self.sources], reference_lengths)
         scores = {"BLEU": corpus_statistics(texts, self.references, self.target_language)["BLEU"].score()}
         scores |= {name: value for name in ("AL", "AL_all") if (value := mean_of_known(latency[name])) is not None}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from duplexmt.data.tokenizer import token_ids, token_spans
-from duplexmt.evaluation.translation import complete_ends, text_and_token_ends, tokenise
+from duplexmt.data.tokenizer import token_spans
+from duplexmt.evaluation.translation import complete_ends, tokenise, translate_pairs
 
-from ..helpers import byte_level_tokenizer, tiny_tokenizer
-from ..scripted import records
+from ..helpers import as_pairs, byte_level_tokenizer, tiny_tokenizer
+from ..scripted import Scripted, records
 
 # --- where the text is complete ----------------------------------------------------------------------------------
 
@@ -31,23 +31,19 @@ def test_a_character_is_complete_with_the_last_token_of_it(spans, ends):
 @pytest.mark.parametrize("tokenizer", [tiny_tokenizer(), byte_level_tokenizer()])
 def test_ends_of_real_spans_are_what_the_growing_text_shows(tokenizer):
     text = "你好😀! the"
-    tokens = token_ids(tokenizer, [text])[0]
     ends = complete_ends(token_spans(tokenizer, text))
-    assert text_and_token_ends(tokenizer, tokens) == (text, ends)
+    system = Scripted(tokenizer, [(text, [1] * len(ends), "end_token")])
+    (found,) = translate_pairs(system, as_pairs([("人", "a")]), tokenizer)
+    assert (found["text"], found["token_ends"]) == (text, ends)
     assert ends[:11] == [0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 4]
     assert ends[-1] == len(text)
 
 
 def test_a_text_cut_off_inside_a_character_ends_with_its_last_token():
-    tokenizer = tiny_tokenizer()
-    tokens = token_ids(tokenizer, ["a😀"])[0][:-2]
-    text, ends = text_and_token_ends(tokenizer, tokens)
-    assert text.startswith("a\N{REPLACEMENT CHARACTER}")
-    assert ends == [1, 1, len(text)]
-
-
-def test_no_tokens_have_neither_text_nor_ends():
-    assert text_and_token_ends(tiny_tokenizer(), []) == ("", [])
+    system = Scripted(tiny_tokenizer(), [("a😀", [1] * 3, "max_target_tokens")])
+    (found,) = translate_pairs(system, as_pairs([("人", "a")]), tiny_tokenizer())
+    assert found["text"].startswith("a\N{REPLACEMENT CHARACTER}")
+    assert found["token_ends"] == [1, 1, len(found["text"])]
 
 
 # --- records -----------------------------------------------------------------------------------------------------

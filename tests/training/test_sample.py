@@ -27,8 +27,8 @@ def prepared():
 
 def translated(model, contexts):
     """Greedy translations of the pairs."""
-    system = grid_system(model, TOKENS, 0.4, 8)
-    return [hypothesis.tokens for hypothesis in collect(system.translate(SOURCES.ids(TEXTS), contexts), len(PAIRS))]
+    system = grid_system(model, TOKENS, 0.4, 8, tokenizer=tiny_tokenizer())
+    return [hypothesis.text for hypothesis in collect(system.translate(SOURCES.ids(TEXTS), contexts), len(PAIRS))]
 
 
 def test_the_validation_sample_reads_the_previous_sentence_first(monkeypatch):
@@ -36,9 +36,9 @@ def test_the_validation_sample_reads_the_previous_sentence_first(monkeypatch):
     expected = translated(model, SOURCES.ids(BEFORES))
     assert expected != translated(model, None), "the context matters"
     texts = []
-    decode = sample_module.decode
+    statistics = sample_module.corpus_statistics
     monkeypatch.setattr(
-        sample_module, "decode", lambda tokenizer, tokens: texts.append(tokens) or decode(tokenizer, tokens)
+        sample_module, "corpus_statistics", lambda own, *others: texts.extend(own) or statistics(own, *others)
     )
     callback = SimultaneousSample(prepared(), 4, "en", "grid", 0.4, 8)
     module = GridTranslation(model, TOKENS, lam=0.1, learning_rate=1e-3, warmup_steps=0)
@@ -58,6 +58,6 @@ def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
     }  # fmt: skip
     folder = saved(tmp_path / "model", model, TOKENS, data=data)
     shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8, torch.device("cpu"))
-    system = grid_system(model, TOKENS, 0.4, 8)
+    system = grid_system(model, TOKENS, 0.4, 8, tokenizer=tiny_tokenizer())
     events = system.translate(SOURCES.ids(TEXTS[:1]), SOURCES.ids(BEFORES[:1]))
     assert f"{TEXTS[0]}\n{staircase(events, tiny_tokenizer(), TOKENS.end)}\n" in shown

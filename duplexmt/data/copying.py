@@ -1,0 +1,59 @@
+"""Copy tokens (`data.copy_tokens`): one target token stands for a whole identifier, number or name of the source.
+
+A corpus shows an address or a file name once or never, and a small model that writes it piece by piece gets one of them
+wrong. With copy tokens it says *that* one is to be copied, and which: token k stands for the k-th run of Latin letters,
+digits and their marks in the source, as it is written there. The source keeps its own tokens. So the model still sees
+what it copies, and may write anything else for it ("10" may be "ten"). In training a run that stands on both sides is
+such a token on the target side; in decoding, it is written once the source has gone on behind the run, or has ended.
+
+They are bytes that no text in UTF-8 has, so every vocabulary with all bytes holds them already. They are for sources in
+another script: of a German sentence each word would be such a run.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from .tokenizer import token_ids
+
+RUN = re.compile(r"https?://[!-~]+|[A-Za-z0-9_][A-Za-z0-9_.,:/@+#&=?~%-]*")
+MARKS = ".,:/-?"  # at whose end they are the sentence's
+SHORTEST = 2  # one letter or digit is a token anyway
+
+
+def copied_runs(text: str, whole: bool = True) -> list[str]:
+    """What of a source text copy tokens stand for, in order, each once.
+
+    Args:
+        whole: whether the text is complete; else a run at its end is left out, which may go on.
+    """
+    found = [run for run in RUN.finditer(text) if whole or run.end() < len(text)]
+    runs = dict.fromkeys(run[0].rstrip(MARKS) for run in found)
+    return [run for run in runs if len(run) >= SHORTEST]
+
+
+def target_ids(
+    tokenizer: Any, targets: Sequence[str], sources: Sequence[str], copies: Sequence[int] = ()
+) -> list[list[int]]:
+    """Token ids of target texts, with copy tokens for what also stands in their sources.
+
+    Args:
+        targets, sources: texts, cleaned.
+        copies: the copy tokens; none: `token_ids`.
+    """
+    if not copies:
+        return token_ids(tokenizer, targets)
+    parts: list[tuple[int, str | int]] = []  # with the number of the target: a text, or a copy token
+    for number, (target, source) in enumerate(zip(targets, sources, strict=True)):
+        tokens, done = dict(zip(copied_runs(source), copies, strict=False)), 0
+        for run in RUN.finditer(target) if tokens else ():
+            text = run[0].rstrip(MARKS)
+            if text in tokens:
+                parts += [(number, target[done : run.start()]), (number, tokens[text])]
+                done = run.start() + len(text)
+        parts.append((number, target[done:]))
+    encoded = iter(token_ids(tokenizer, [part for _, part in parts if isinstance(part, str)]))
+    ids: list[list[int]] = [[] for _ in targets]
+    for number, part in parts:
+        ids[number] += next(encoded) if isinstance(part, str) else [part]
+    return ids

@@ -1,0 +1,131 @@
+"""Copy tokens in live translations: written once it is certain what they stand for, and then with its text."""
+
+import pytest
+
+from duplexmt.data.tokenizer import stream_tokens, token_ids
+from duplexmt.streaming.drafting import LocalAgreement
+from duplexmt.streaming.engine import Engine
+from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.growing_text import GrowingText
+from duplexmt.streaming.policies import Theta, WaitK
+
+from ..helpers import byte_level_tokenizer, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer
+
+SOURCE = "给foo.com和x1。"
+
+
+def always(kind, script):
+    """A policy of a kind for which a script's next token is always the most probable one."""
+
+    class Scripted(kind):
+        def predict(self, model, requests, states):
+            if issubclass(kind, Theta):
+                return [(1.0, script[len(stream.written)], False) for stream, _ in requests]
+            if issubclass(kind, WaitK):
+                return [(script[len(stream.written)], True) for stream, _ in requests]
+            places = [append.runs[-1].place + len(append.runs[-1].tokens) - 1 for _, append in requests]
+            return [(script[place], states[0]) for place in places]
+
+    return Scripted
+
+
+def engine_of(policy, tokenizer, model):
+    tokens = stream_tokens(tokenizer, copy_tokens=3)
+    return Engine(
+        model, tokens, policy=policy, theta=0.5, max_target_tokens=20, typical_source_length=9, tokenizer=tokenizer
+    )
+
+
+def read_before(events):
+    """What was read before each copy token, and the text that came with it."""
+    read, found = 0, []
+    for event in events:
+        read += isinstance(event, Read)
+        if isinstance(event, Write) and len(event.text) > 1:
+            found.append((read, event.text))
+    return found
+
+
+@pytest.mark.parametrize("make", [tiny_tokenizer, byte_level_tokenizer])
+@pytest.mark.parametrize(("kind", "setting"), [(Theta, None), (WaitK, 1), (LocalAgreement, 1)])
+def test_a_copy_token_waits_for_what_follows_its_run_and_has_its_text(kind, setting, make):
+    tokenizer = make()
+    first, second, _ = copies = stream_tokens(tokenizer, copy_tokens=3).copies
+    to, space = (token_ids(tokenizer, [text])[0][0] for text in "a ")
+    end = tokenizer.eos_token_id
+    size = len(tokenizer)
+    model = tiny_grid(tiny_backbone(vocab_size=size)) if kind is Theta else tiny_prefix(vocab_size=size)
+    engine = engine_of(always(kind, [to, first, space, second, end])(setting), tokenizer, model)
+    (source,) = token_ids(tokenizer, [SOURCE])
+    ends = [len(token_ids(tokenizer, [SOURCE[:place]])[0]) for place in (len("给foo.com"), len("给foo.com和x1"))]
+
+    stream = engine.open()
+    events = []
+    for token in source:
+        stream.read([token])
+        events += list(stream.write())
+    stream.end()
+    events += list(stream.write())
+    assert read_before(events) == [(ends[0] + 1, "foo.com"), (ends[1] + 1, "x1")]
+    assert "".join(event.text for event in events if isinstance(event, (Write, End))) == "afoo.com x1"
+    assert isinstance(events[-1], End)
+    assert events[-1].reason == "end_token"
+    assert [event.token for event in events if isinstance(event, Write)] == [to, *copies[:1], space, copies[1]]
+
+
+def test_a_run_at_the_end_is_copied_once_the_source_has_ended_and_one_there_is_not_is_the_last():
+    tokenizer = tiny_tokenizer()
+    copies = stream_tokens(tokenizer, copy_tokens=3).copies
+    script = [copies[0], copies[2], tokenizer.eos_token_id]
+    engine = engine_of(always(WaitK, script)(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer)))
+    for text, written in (("是x1", "x1x1"), ("是", "")):
+        stream = engine.open()
+        stream.read(token_ids(tokenizer, [text])[0])
+        assert not any(isinstance(event, Write) for event in stream.write())
+        stream.end()
+        assert "".join(event.text for event in stream.write() if not isinstance(event, Read)) == written
+
+
+def test_a_stream_that_goes_on_elsewhere_has_the_same_text_behind_what_was_copied():
+    tokenizer = tiny_tokenizer()
+    copies = stream_tokens(tokenizer, copy_tokens=3).copies
+    half = token_ids(tokenizer, ["é"])[0]  # of two bytes
+    script = [copies[0], *half, copies[1], tokenizer.eos_token_id]
+    engine = engine_of(always(WaitK, script)(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer)))
+    (source,) = token_ids(tokenizer, [SOURCE])
+    whole = engine.open()
+    whole.read(source)
+    whole.end()
+    events = list(whole.write())
+    text = "".join(event.text for event in events if not isinstance(event, Read))
+    assert text == "foo.coméx1"
+    writes = [number for number, event in enumerate(events) if isinstance(event, Write)]
+    for number in writes:
+        before = events[: number + 1]
+        other = engine.open()
+        other.read(source)
+        other.end()
+        reads, read = [], 0
+        for event in before:
+            read += isinstance(event, Read)
+            reads += [read] if isinstance(event, Write) else []
+        other.go_on(read, [event.token for event in before if isinstance(event, Write)], reads)
+        rest = list(other.write())
+        assert "".join(e.text for e in [*before, *rest] if not isinstance(e, Read)) == text
+        other.close()
+
+
+def test_an_engine_without_a_tokenizer_cannot_copy():
+    tokens = stream_tokens(tiny_tokenizer(), copy_tokens=1)
+    with pytest.raises(ValueError, match="this model has copy tokens: give the tokenizer"):
+        Engine(tiny_prefix(), tokens, policy=WaitK(1), max_target_tokens=5)
+
+
+def test_a_character_that_was_cut_off_by_a_copied_run_is_shown_broken():
+    tokenizer = tiny_tokenizer()
+    growing = GrowingText(tokenizer)
+    half = token_ids(tokenizer, ["é"])[0][0]
+    assert growing.add(half) == ""
+    assert growing.add(0, "x.y") == "\N{REPLACEMENT CHARACTER}x.y"
+    assert growing.add(token_ids(tokenizer, ["a"])[0][0]) == "a"
+    assert growing.finish() == ""
