@@ -42,6 +42,13 @@ for data in "${tests[@]}"; do
 done
 run -m duplexmt.model_folder.pack "$OUT/grid/model" "$INTO" --results "${tests[@]/#/$OUT/}"
 run -m duplexmt.evaluation.samples "$OUT/${tests[0]}" "$INTO"
+if [[ $model == zh-en && -z ${DRY_RUN:-} ]]; then
+    {
+        printf '\n%s\n' '## What has to be copied' 'Kept whole in 200 sentences (`benchmarks/copied_whole.py`):' '```'
+        python benchmarks/copied_whole.py "$INTO" | grep '%'
+        printf '```\n'
+    } >> "$INTO/README.md"
+fi
 everyday=data/everyday.${model%-*}.txt
 if [[ -f $everyday && -z ${DRY_RUN:-} ]]; then
     translated=$(python translate.py "model_folder=$(quoted "$INTO")" < "$everyday")

@@ -37,7 +37,7 @@ def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, larges
         FileNotFoundError: for an evaluation without results.
     """
     check_replaceable(into)
-    tables = [scores_of(folder) for folder in results]
+    tables = [scores_of(folder) | {"relatives": relatives_of(folder)} for folder in results]
     loaded = load_model_folder(source)
     info = loaded.info
     for folder in results:
@@ -124,6 +124,21 @@ def scores_of(evaluation: Path) -> dict[str, Any]:
     return table
 
 
+def relatives_of(evaluation: Path) -> list[dict[str, Any]]:
+    """The rows of an evaluation's scores by likeness to the training pairs, where it has them; see `alike`.
+
+    Raises:
+        ValueError: for a damaged table.
+    """
+    file = evaluation / "relatives.json"
+    try:
+        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
+        told_apart(rows)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
+    return rows
+
+
 def check_evaluated(evaluation: Path, source: Path, info: Mapping[str, Any]) -> None:
     """Refuse an evaluation that is not finished, or of other models only: none of its model folders that are still
     there is of this model's training, whose scores in training a packed folder keeps. Of a folder of several
@@ -178,7 +193,20 @@ def score_table(table: Mapping[str, Any]) -> str:
     lines = [f"## Scores: {table['caption']}", "", f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     for row in table["rows"]:
         lines.append(f"| {' | '.join(shown(row.get(name)) for name in columns)} |")
-    return "\n".join([*lines, "", *[f"{note}." for note in table["footnotes"]]])
+    lines += ["", *[f"{note}." for note in table["footnotes"]]]
+    return "\n".join([*lines, *told_apart(table.get("relatives", []))])
+
+
+def told_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many test sentences have a relative in training, and the scores of those that are least alike any pair."""
+    if not rows:
+        return []
+    first, scores = rows[0], [shown(row["BLEU < 0.3"]) for row in rows]
+    return [
+        f"Of {first['sentences']:,} sentences {first['sentences ≥ 0.5']:,} have a relative in its training or that of its "
+        f"bases (likeness of 0.5 or more). The {first['sentences < 0.3']:,} least alike any pair (below 0.3) have "
+        f"{', '.join(scores)} BLEU, in the order of the table."
+    ]
 
 
 def shown(value: Any) -> str:

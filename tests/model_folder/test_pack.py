@@ -78,9 +78,14 @@ def test_a_packed_model_keeps_its_alignment_heads(tmp_path):
 def test_the_card_has_scores_with_intervals_and_whom_the_data_is_owed_to(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "load_model_folder", with_data(OF_THE_BOX))
     (tmp_path / "results.json").write_text(json.dumps(TABLE), encoding="utf-8")
+    apart = {"sentences": 3000, "sentences < 0.3": 1200, "BLEU < 0.3": 14.25, "sentences ≥ 0.5": 0}
+    rows = {"rows": [apart, apart | {"BLEU < 0.3": 15.0}]}
+    (tmp_path / "relatives.json").write_text(json.dumps(rows), encoding="utf-8")
     card = (pack.pack(trained, tmp_path / "packed", [tmp_path]) / "README.md").read_text(encoding="utf-8")
     assert "| grid | 0.5 | 20.25 | 1.5 | 3 |" in card
     assert "±: half the 95 % interval." in card
+    assert "Of 3,000 sentences 0 have a relative in its training" in card
+    assert "The 1,200 least alike any pair (below 0.3) have 14.25, 15 BLEU" in card
     for name, owed in (("tatoeba", "CC BY 2.0 FR"), ("xquad", "Artetxe")):
         assert owed in card.split(f"### {name}\n")[1]
     assert "### angular-cn" not in card  # it was not trained on
