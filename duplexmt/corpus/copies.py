@@ -131,9 +131,8 @@ def in_place(pair: Pair, places: list[tuple[str, str, str]], rng: random.Random)
     for mark, (_, one, other) in zip(marks, places, strict=True):
         source, target = source.replace(one, mark), target.replace(other, mark)
     for mark, (kind, one, _) in zip(marks, places, strict=True):
-        kind = (
-            rng.choice(OTHERWISE) if kind == "name" and rng.random() < 1 / 3 else kind
-        )  # who is read to may be anything
+        if kind == "name" and rng.random() < 1 / 3:  # what is said of a name is said of anything
+            kind = rng.choice(OTHERWISE)
         new = like(one, rng) if kind == "number" else draw(kind, rng)
         source, target = source.replace(mark, new), target.replace(mark, new)
     return Pair(source, target, pair.before)
