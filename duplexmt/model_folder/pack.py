@@ -202,10 +202,10 @@ def told_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return []
     first, scores = rows[0], [shown(row["BLEU < 0.3"]) for row in rows]
+    all_, alike, new = (f"{first[name]:,}" for name in ("sentences", "sentences ≥ 0.5", "sentences < 0.3"))
     return [
-        f"Of {first['sentences']:,} sentences {first['sentences ≥ 0.5']:,} have a relative in its training or that of its "
-        f"bases (likeness of 0.5 or more). The {first['sentences < 0.3']:,} least alike any pair (below 0.3) have "
-        f"{', '.join(scores)} BLEU, in the order of the table."
+        f"Of {all_} sentences {alike} have a relative in its training or that of its bases (likeness of 0.5 or more). "
+        f"The {new} least alike any pair (below 0.3) have {', '.join(scores)} BLEU, in the order of the table."
     ]
 
 
