@@ -313,7 +313,7 @@ def looks_of(cfg: TrainSettings, folder: Path, prepared: Any, tokens: Any) -> tu
     if look["pairs"] is not None:
         look["pairs"] = [(clean_source(source, asdict(cfg.data)), target) for source, target in look["pairs"]]
     probes = ProbeCallback(
-        choose_probes(prepared, copies=tokens.copies, **look),
+        choose_probes(prepared, copy_tokens=tokens.copy_tokens, **look),
         folder,
         prepared.tokenizer,
         system=system,

@@ -77,7 +77,7 @@ def examples(loaded: ModelFolder, pairs: Sequence[Pair]) -> list[Example]:
     sources = loaded.sources.ids([pair.source for pair in pairs])
     contexts = loaded.sources.ids([texts(pair).before for pair in pairs])
     both = [pair.target for pair in pairs], [pair.source for pair in pairs]
-    targets = target_ids(loaded.tokenizer, *both, loaded.tokens.copies)
+    targets = target_ids(loaded.tokenizer, *both, loaded.tokens.copy_tokens)
     for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
         if not source or not target:
             side = "target" if source else "source"

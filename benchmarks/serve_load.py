@@ -90,7 +90,7 @@ class Texts:
 def engine_alone(reference: Reference, streams: int, texts: list[str]) -> dict[str, float]:
     """The engine without a server, given the tokens of the sentences of the texts, until the first stream has no more:
     its median step, in milliseconds, and events a second."""
-    guards = {"max_target_tokens": TARGET_TOKENS, "max_repeats": MAX_REPEATS}
+    guards = {"max_target_tokens": TARGET_TOKENS, "max_repeats": MAX_REPEATS, "tokenizer": reference.loaded.tokenizer}
     engine = build_system(reference.loaded, "grid", reference.engine.theta, batch_size=streams, **guards)
     left = [iter(reference.sentences_of[texts[number % len(texts)]]) for number in range(streams)]
     whose: dict[int, int] = {}

@@ -97,13 +97,13 @@ class SystemConfig:
 
 
 # Settings that say where pairs come from, by the corpora that read them.
-MOST_COPIES = 11  # bytes above 0xF4 are in no UTF-8
 OF_CORPUS = {
     "builtin": (),
     "pairs": ("path", "train_path", "validation_path", "test_path"),
     "pairs_folder": ("path", "prepared", "cleaning", "sources", "exclude", "held_out"),
     "wmt21_zhen": ("root", "prepared", "cleaning", "sources"),
 }
+MOST_COPY_TOKENS = 11  # bytes above 0xF4 are in no UTF-8
 CLEANINGS = sorted(path.stem for path in (Path(data_prep.__file__).parent / "conf" / "cleaning").glob("*.yaml"))
 WHERE = tuple(dict.fromkeys(name for names in OF_CORPUS.values() for name in names))
 
@@ -183,11 +183,8 @@ class DataConfig:
         _check_limit("data.max_tokens", self.max_tokens, null="no limit")
         _check_limit("data.train_size", self.train_size, null="all pairs")
         _check_limit("data.joined_tokens", self.joined_tokens, null="no joined pairs")
-        if not 0 <= self.copy_tokens <= MOST_COPIES:
-            raise ValueError(
-                f"data.copy_tokens={self.copy_tokens}: must be from 0 (none) to {MOST_COPIES}, as many bytes as are in "
-                "no text"
-            )
+        if not 0 <= self.copy_tokens <= MOST_COPY_TOKENS:
+            raise ValueError(f"data.copy_tokens={self.copy_tokens}: must be from 0 (none) to {MOST_COPY_TOKENS}")
         if not 0 <= self.copies <= 1:
             raise ValueError(f"data.copies={self.copies}: must be a share of the training pairs, from 0 (none) to 1")
         for name in ("joined_tokens", "copies"):

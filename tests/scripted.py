@@ -11,9 +11,11 @@ from duplexmt.streaming.growing_text import GrowingText
 
 from .helpers import as_pairs, tiny_tokenizer
 
+CUT = "max_target_tokens"  # of such a text, as many tokens as have a delay
+
 
 class Scripted:
-    """A system that writes given texts, each of its tokens after a given number of source tokens, as many as are given.
+    """A system that writes given texts, each of its tokens after a given number of source tokens.
 
     Half a second of computing goes into each token.
     """
@@ -27,7 +29,9 @@ class Scripted:
         for index, (text, delays, reason) in reversed(list(enumerate(self.script))):  # longest last, as real systems do
             yield Read(index, sources[index][0])
             written, growing = token_ids(self.tokenizer, [text])[0], GrowingText(self.tokenizer)
-            for number, (token, delay) in enumerate(zip(written, delays, strict=False), start=1):
+            for number, (token, delay) in enumerate(
+                zip(written[: len(delays)] if reason == CUT else written, delays, strict=True), start=1
+            ):
                 yield Write(index, token, delay, 0.75, number / 2, growing.add(token))
             yield End(index, reason, len(written) / 2, growing.finish(), calls=10)
 

@@ -121,7 +121,7 @@ def main() -> None:
         pairs = prepare_corpus(**settings).splits["train"][: arguments.pairs]
         sources = loaded.sources.ids([pair.source for pair in pairs])
         both = [pair.target for pair in pairs], [pair.source for pair in pairs]
-        targets = target_ids(loaded.tokenizer, *both, loaded.tokens.copies)
+        targets = target_ids(loaded.tokenizer, *both, loaded.tokens.copy_tokens)
         tokens = [*zip(sources, targets, strict=True)]
         heads, shares = best_heads(loaded.model, loaded.tokens, tokens, arguments.heads)
         write_manifest(folder, read_manifest(folder) | {"alignment_heads": heads})

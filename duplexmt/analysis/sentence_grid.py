@@ -41,7 +41,9 @@ def sentence_grid(
     some = guided.hidden.split(256)
     top = torch.cat([model.text_logits(states).argmax(-1) for states in some])
     emit = torch.cat([model.decide(states, rule.certainty)[0] for states in some])
-    names = {index: token_text(tokenizer, index, tokens.end) for index in {*top.tolist(), *source, *target, tokens.end}}
+    copied = {token: f"⧉{number}" for number, token in enumerate(tokens.copy_tokens, start=1)}
+    shown = {*top.tolist(), *source, *target, tokens.end}
+    names = {index: token_text(tokenizer, index, tokens.end) for index in shown} | copied
     X, Y = guided.cells.shapes[0]
     return SentenceGrid(
         source=[names[index] for index in (*source, tokens.end)],

@@ -84,7 +84,7 @@ SENTENCES = {
     ]
 }
 FIELD = re.compile(r"\{(\w+)\}")
-OTHERWISE = "url", "email", "identifier"
+IN_PLACE_OF_NAMES = "url", "email", "identifier"
 DRAWN = "url url email email identifier number name count time year"  # as often; names and numbers are replaced, too
 
 
@@ -132,7 +132,7 @@ def in_place(pair: Pair, places: list[tuple[str, str, str]], rng: random.Random)
         source, target = source.replace(one, mark), target.replace(other, mark)
     for mark, (kind, one, _) in zip(marks, places, strict=True):
         if kind == "name" and rng.random() < 1 / 3:  # what is said of a name is said of anything
-            kind = rng.choice(OTHERWISE)
+            kind = rng.choice(IN_PLACE_OF_NAMES)
         new = like(one, rng) if kind == "number" else draw(kind, rng)
         source, target = source.replace(mark, new), target.replace(mark, new)
     return Pair(source, target, pair.before)

@@ -2,12 +2,16 @@
 
 A corpus shows an address or a file name once or never, and a small model that writes it piece by piece gets one of them
 wrong. With copy tokens it says *that* one is to be copied, and which: token k stands for the k-th run of Latin letters,
-digits and their marks in the source, as it is written there. The source keeps its own tokens. So the model still sees
-what it copies, and may write anything else for it ("10" may be "ten"). In training a run that stands on both sides is
-such a token on the target side; in decoding, it is written once the source has gone on behind the run, or has ended.
+digits and their marks in the source, as it is written there (each counts once, and has two characters or more). The
+source keeps its own tokens. So the model still sees what it copies, and may write anything else for it ("10" may be
+"ten"). In training a run that stands on both sides is such a token on the target side; in decoding, it is written once
+the source has gone on behind the run, or has ended.
 
 They are bytes that no text in UTF-8 has, so every vocabulary with all bytes holds them already. They are for sources in
 another script: of a German sentence each word would be such a run.
+
+Where a source is replaced by another one after a copy token was written, what was written stays, and to the model the
+token now means the run of that number in the new source.
 """
 
 import re
@@ -17,7 +21,7 @@ from typing import Any
 from .tokenizer import token_ids
 
 RUN = re.compile(r"https?://[!-~]+|[A-Za-z0-9_][A-Za-z0-9_.,:/@+#&=?~%-]*")
-MARKS = ".,:/-?"  # at whose end they are the sentence's
+MARKS = ".,:;/-?!\"'()[]{}<>"  # the sentence's, where they stand at the end of a run
 SHORTEST = 2  # one letter or digit is a token anyway
 
 
@@ -33,19 +37,19 @@ def copied_runs(text: str, whole: bool = True) -> list[str]:
 
 
 def target_ids(
-    tokenizer: Any, targets: Sequence[str], sources: Sequence[str], copies: Sequence[int] = ()
+    tokenizer: Any, targets: Sequence[str], sources: Sequence[str], copy_tokens: Sequence[int] = ()
 ) -> list[list[int]]:
     """Token ids of target texts, with copy tokens for what also stands in their sources.
 
     Args:
         targets, sources: texts, cleaned.
-        copies: the copy tokens; none: `token_ids`.
+        copy_tokens: ids; none: `token_ids`.
     """
-    if not copies:
+    if not copy_tokens:
         return token_ids(tokenizer, targets)
     parts: list[tuple[int, str | int]] = []  # with the number of the target: a text, or a copy token
     for number, (target, source) in enumerate(zip(targets, sources, strict=True)):
-        tokens, done = dict(zip(copied_runs(source), copies, strict=False)), 0
+        tokens, done = dict(zip(copied_runs(source), copy_tokens, strict=False)), 0
         for run in RUN.finditer(target) if tokens else ():
             text = run[0].rstrip(MARKS)
             if text in tokens:

@@ -116,8 +116,8 @@ class StreamTokens:
     """The tokens both streams need beside the text's own (docs/reference/deviations.md).
 
     `end` closes either stream, `seed` is `o_0`; prefixes are options, and states inside them are not scored. The last
-    `context` tokens of the source prefix stand for the previous sentence: end tokens where there is none. `copies` are
-    the copy tokens (`data.copying`).
+    `context` tokens of the source prefix stand for the previous sentence: end tokens where there is none. The module
+    `copying` has what `copy_tokens` are.
     """
 
     end: int
@@ -125,7 +125,7 @@ class StreamTokens:
     source_prefix: tuple[int, ...] = ()
     target_prefix: tuple[int, ...] = ()
     context: int = 0
-    copies: tuple[int, ...] = ()
+    copy_tokens: tuple[int, ...] = ()
 
     @property
     def prefixes(self) -> tuple[int, int]:
@@ -189,25 +189,27 @@ def stream_tokens(
     else:
         seed = tokenizer.get_vocab().get(SEED_TOKEN, end)
     source, target = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (source_prefix, target_prefix))
-    copies = copy_token_ids(tokenizer, copy_tokens)
-    return StreamTokens(end, seed, (*source, *[end] * context_tokens), tuple(target), context_tokens, copies)
+    copied = copy_token_ids(tokenizer, copy_tokens)
+    return StreamTokens(end, seed, (*source, *[end] * context_tokens), tuple(target), context_tokens, copied)
 
 
 def copy_token_ids(tokenizer: Any, count: int) -> tuple[int, ...]:
-    """Ids of so many copy tokens (`data.copying`): bytes that no text in UTF-8 has.
+    """Ids of so many copy tokens (`data.copying`): bytes that no text in UTF-8 has, from the largest one on.
 
     Raises:
-        ValueError: for a tokenizer whose vocabulary lacks them, or whose texts of tokens cannot be joined.
+        ValueError: for a tokenizer that is not one of bytes.
     """
-    known = tokenizer.get_vocab() if count else {}
+    if not count:
+        return ()
+    known, like_gpt2 = tokenizer.get_vocab(), decoders_of(tokenizer) == ["ByteLevel"]
     numbers = range(LARGEST_BYTE, LARGEST_BYTE - count, -1)
-    named = [[known[name] for name in (f"<0x{byte:02X}>", chr(byte)) if name in known] for byte in numbers]
-    if not all(named) or (count and not joins(tokenizer)):
+    names = [chr(byte) if like_gpt2 else f"<0x{byte:02X}>" for byte in numbers]
+    if not joins(tokenizer) or not known.keys() >= {*names}:
         raise ValueError(
-            f"data.copy_tokens={count}: they take the place of bytes that no text has, and this tokenizer has none; "
-            "give 0, or data.tokenizer=null for one trained on the data"
+            f"data.copy_tokens={count}: they are bytes that no text has, and this tokenizer lacks bytes, or its "
+            "decoder does more than put them together; give 0, or data.tokenizer=null for one trained on the data"
         )
-    return tuple(ids[0] for ids in named)
+    return tuple(known[name] for name in names)
 
 
 def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
@@ -242,11 +244,15 @@ def joins(tokenizer: Any) -> bool:
 
     So it is where bytes are all that a decoder puts together.
     """
+    return decoders_of(tokenizer) in (["ByteLevel"], ["ByteFallback", "Fuse"])
+
+
+def decoders_of(tokenizer: Any) -> list[str]:
+    """The kinds of its decoders, in order."""
     if not tokenizer.is_fast or tokenizer.backend_tokenizer.decoder is None:
-        return False
+        return []
     description = json.loads(tokenizer.backend_tokenizer.decoder.__getstate__())
-    kinds = [decoder["type"] for decoder in description.get("decoders", [description])]
-    return kinds in (["ByteLevel"], ["ByteFallback", "Fuse"])
+    return [decoder["type"] for decoder in description.get("decoders", [description])]
 
 
 def token_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:

@@ -212,7 +212,7 @@ def decode_point(
     missing = decoding.missing(point)
     sources, references, befores = test.sentences(missing)
     sentences = tokenise(
-        sources, references, loaded.tokenizer, missing, loaded.sources, befores, copies=loaded.tokens.copies
+        sources, references, loaded.tokenizer, missing, loaded.sources, befores, copy_tokens=loaded.tokens.copy_tokens
     )
     if loaded.context_separator is None:  # trained without the sentence before
         sentences = [replace(sentence, context=[]) for sentence in sentences]

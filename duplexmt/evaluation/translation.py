@@ -38,7 +38,7 @@ def tokenise(
     ids: Iterable[int] | None = None,
     source_tokens: SourceTokens | None = None,
     befores: Sequence[str] | None = None,
-    copies: Sequence[int] = (),
+    copy_tokens: Sequence[int] = (),
 ) -> list[Sentence]:
     """The sentences of a test set for one model.
 
@@ -47,12 +47,12 @@ def tokenise(
         ids: of the sentences, by default their numbers.
         source_tokens: how source texts become tokens; by default as the tokenizer has it.
         befores: the sentence before each, or an empty text.
-        copies: copy tokens (`data.copying`), as which references are counted, too.
+        copy_tokens: of the model (`data.copying`), as which references are counted, too.
     """
     how = source_tokens or SourceTokens(tokenizer)
     befores = [""] * len(sources) if befores is None else befores
     each = [(text, source) for source, texts in zip(sources, references, strict=True) for text in texts]
-    flat = target_ids(tokenizer, [text for text, _ in each], [source for _, source in each], copies)
+    flat = target_ids(tokenizer, [text for text, _ in each], [source for _, source in each], copy_tokens)
     lengths = iter([len(tokens) for tokens in flat])
     numbers = range(len(sources)) if ids is None else ids
     return [
@@ -81,9 +81,13 @@ def translate(system: Engine, sentences: Sequence[Sentence], tokenizer: Any) -> 
     token), `stopped`, `seconds` and `calls` of the model, and what latency in the field's units needs:
     `source_token_ends` and `token_ends`, in characters; and `before`, the sentence before, where the test set has one.
 
+    Args:
+        system: with a tokenizer, as the texts are those of its events.
+
     Raises:
         ValueError: for an empty source.
     """
+    assert system.tokenizer is not None
     writes: dict[int, list[Write]] = {}
     contexts = [sentence.context for sentence in sentences]
     previous = {"contexts": contexts} if any(contexts) else {}
@@ -126,7 +130,7 @@ def translate_pairs(
     """Translate the sources of test pairs, with a progress bar; one record a pair, in order (see `translate`)."""
     sources, references = [pair.source for pair in pairs], [[pair.target] for pair in pairs]
     befores = [pair.before for pair in pairs]
-    how: dict[str, Any] = {"source_tokens": source_tokens, "befores": befores, "copies": system.tokens.copies}
+    how: dict[str, Any] = {"source_tokens": source_tokens, "befores": befores, "copy_tokens": system.tokens.copy_tokens}
     sentences = tokenise(sources, references, tokenizer, **how)
     found = tqdm(translate(system, sentences, tokenizer), desc="translating", total=len(pairs))
     return sorted(found, key=lambda record: record["id"])

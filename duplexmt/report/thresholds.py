@@ -45,7 +45,7 @@ def viewer_of(
     tokenizer, lam = loaded.tokenizer, loaded.info["policy"]["lam"]
     sources = loaded.sources.ids([source for _, source, _ in pairs])
     texts_of = [reference for _, _, reference in pairs], [source for _, source, _ in pairs]
-    references = target_ids(tokenizer, *texts_of, loaded.tokens.copies)
+    references = target_ids(tokenizer, *texts_of, loaded.tokens.copy_tokens)
     for (label, _, _), *both in zip(pairs, sources, references, strict=True):
         if not all(both):
             raise ValueError(f"{label}: a sentence of the viewer needs a source and a reference")

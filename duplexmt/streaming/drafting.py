@@ -218,10 +218,11 @@ class WholeLsg(Drafting):
         while safe < len(draft.text) and (lag := stream.visible - stream.prefix - safe) >= self.adaptive.k_min:
             now = draft.likely[safe - len(stream.written)]
             if lag < self.adaptive.k_max and not now.max().exp() > self.adaptive.alpha:
-                known: tuple[int, Tensor] = stream.memory.get("wait-1", (-1, now))
-                if known[0] != safe:
-                    _, logits = yield self.wait_1(stream, draft.text[:safe])
-                    known = stream.memory["wait-1"] = safe, precise(logits).log_softmax(-1)
+                text = draft.text[:safe]
+                known: tuple[list[int] | None, Tensor] = stream.memory.get("wait-1", (None, now))
+                if known[0] != text:
+                    _, logits = yield self.wait_1(stream, text)
+                    known = stream.memory["wait-1"] = text, precise(logits).log_softmax(-1)
                 if not divergence(now, known[1], self.adaptive.divergence) > self.setting:
                     break
             safe += 1

@@ -77,7 +77,7 @@ class Engine:
         for name, limit in limits.items():
             if limit is not None and limit < 1:
                 raise ValueError(f"{name}={limit}: must be at least 1")
-        if tokens.copies and tokenizer is None:
+        if tokens.copy_tokens and tokenizer is None:
             raise ValueError("this model has copy tokens: give the tokenizer, for the text they stand for")
         check_repeats(max_repeats)
         self.model, self.tokens, self.rows = model, tokens, model.rows

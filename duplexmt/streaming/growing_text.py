@@ -29,7 +29,7 @@ class GrowingText:
         if copied is None:
             text = self._decoded()
             if text.endswith("�"):
-                return self._grow(text.rstrip("�"))
+                return self._grow(self._shown + text[len(self._shown) :].rstrip("�"))
         self._settled, self._shown = len(self.tokens), text
         return self._grow(text)
 

@@ -66,7 +66,8 @@ class Theta(Policy[EmitRule]):
 
     An end token predicted before the source has ended is a WAIT. θ is each stream's own; the setting is what else is
     looked at. With its `k_min` it reads where fewer than so many source tokens more were read than target tokens
-    written. With its `words` it reads nothing while the most probable next token goes on with the word written last.
+    written. With its `words` it reads nothing while the most probable next token goes on with the word written last,
+    but for a copy token whose run may go on.
     """
 
     @staticmethod

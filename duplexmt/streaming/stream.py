@@ -199,19 +199,19 @@ class Stream:
         whose run may go on."""
         if self.at_source_end:
             return True
-        copies = self.engine.tokens.copies
-        if token in copies:
-            return copies.index(token) < len(copied_runs(self.read_text(), whole=False))
+        copy_tokens = self.engine.tokens.copy_tokens
+        if token in copy_tokens:
+            return copy_tokens.index(token) < len(copied_runs(self.read_text(), whole=False))
         return bool(token != self.engine.tokens.end)
 
     def copied(self, token: int) -> str | None:
         """What a copy token stands for: the run of its number, or the last where the source has fewer; None for other
         tokens."""
-        copies = self.engine.tokens.copies
-        if token not in copies:
+        copy_tokens = self.engine.tokens.copy_tokens
+        if token not in copy_tokens:
             return None
         runs = copied_runs(self.read_text())
-        return runs[min(copies.index(token), len(runs) - 1)] if runs else ""
+        return runs[min(copy_tokens.index(token), len(runs) - 1)] if runs else ""
 
     def read_text(self) -> str:
         """The source text that is visible."""

@@ -61,7 +61,9 @@ class GridDataModule(L.LightningDataModule):
         if split not in self._examples:
             pairs, sources = self.prepared.splits[split], self.prepared.sources
             texts = [pair.source for pair in pairs]
-            targets = target_ids(self.prepared.tokenizer, [pair.target for pair in pairs], texts, self.tokens.copies)
+            targets = target_ids(
+                self.prepared.tokenizer, [pair.target for pair in pairs], texts, self.tokens.copy_tokens
+            )
             befores = sources.ids([pair.before for pair in pairs])
             parts = zip(sources.ids(texts), targets, befores, strict=True)
             self._examples[split] = [self.tokens.example(*part) for part in parts]

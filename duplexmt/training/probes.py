@@ -56,7 +56,7 @@ def choose_probes(
     pairs: Sequence[Sequence[str]] | None,
     max_tokens: int,
     seed: int,
-    copies: Sequence[int] = (),
+    copy_tokens: Sequence[int] = (),
 ) -> list[Probe]:
     """The pairs given, else as many of the validation pairs that are short enough, drawn by a seed.
 
@@ -64,7 +64,7 @@ def choose_probes(
         count: validation pairs to draw; 0 for no probes at all.
         pairs: source and reference of each probe; None to draw them.
         max_tokens: longest text of either side, in tokens.
-        copies: copy tokens (`data.copying`).
+        copy_tokens: of the model (`data.copying`).
 
     Raises:
         ValueError: for a given pair without tokens, or with too many.
@@ -75,7 +75,7 @@ def choose_probes(
     sources = [pair.source for pair in chosen]
     columns = (
         prepared.sources.ids(sources),
-        target_ids(prepared.tokenizer, [pair.target for pair in chosen], sources, copies),
+        target_ids(prepared.tokenizer, [pair.target for pair in chosen], sources, copy_tokens),
         prepared.sources.ids([pair.before for pair in chosen]),
     )
     probes = [Probe(pair.source, pair.target, *tokens) for pair, *tokens in zip(chosen, *columns, strict=True)]

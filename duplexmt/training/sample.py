@@ -62,7 +62,7 @@ class SimultaneousSample(L.Callback):
                 )
                 hypotheses = collect(system.translate(self.sources, self.contexts), len(self.sources))
         texts = [hypothesis.text for hypothesis in hypotheses]
-        references = target_ids(self.tokenizer, self.references, self.texts, pl_module.tokens.copies)
+        references = target_ids(self.tokenizer, self.references, self.texts, pl_module.tokens.copy_tokens)
         reference_lengths = [len(ids) for ids in references]
         latency = sentence_latency([h.delays for h in hypotheses], [len(s) for s in self.sources], reference_lengths)
         scores = {"BLEU": corpus_statistics(texts, self.references, self.target_language)["BLEU"].score()}

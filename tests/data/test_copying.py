@@ -1,11 +1,11 @@
 """Copy tokens: what they stand for, and where training has them."""
 
 import pytest
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from duplexmt.data.copying import copied_runs, target_ids
-from duplexmt.data.tokenizer import decode, stream_tokens, token_ids
+from duplexmt.data.tokenizer import stream_tokens, token_ids
 
 from ..helpers import byte_level_tokenizer, tiny_tokenizer
 
@@ -16,6 +16,7 @@ def test_runs_are_told_in_order_each_once_without_the_marks_behind_them_and_sing
     assert copied_runs(TEXT) == ["foo.bar@x.com", "https://x.org/a?b=1", "3G"]
     assert copied_runs("见www.x.com. 好") == ["www.x.com"]
     assert copied_runs("没有") == []
+    assert copied_runs("见(https://x.org)。") == copied_runs('"https://x.org!"') == ["https://x.org"]
 
 
 @pytest.mark.parametrize(
@@ -27,16 +28,20 @@ def test_a_run_at_the_end_of_a_text_that_goes_on_is_not_told(text, runs):
 
 @pytest.mark.parametrize("tokenizer", [tiny_tokenizer(), byte_level_tokenizer()])
 def test_copy_tokens_are_bytes_that_no_text_has_in_the_place_of_what_both_sides_have(tokenizer):
-    copies = stream_tokens(tokenizer, copy_tokens=3).copies
+    copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
     assert len({*copies}) == 3
-    with pytest.raises(UnicodeDecodeError):
-        bytes([0xFD]).decode()
-    assert all(decode(tokenizer, [token]) == "\N{REPLACEMENT CHARACTER}" for token in copies)
+    texts = [
+        "".join(map(chr, range(begin, begin + 64))) for begin in (0x20, 0x80, 0x7C0, 0x800, 0xFFC0, 0x10000, 0x10FFC0)
+    ]
+    assert not {*copies} & {token for ids in token_ids(tokenizer, texts) for token in ids}, "bytes of no text"
+    assert len({*stream_tokens(tokenizer, copy_tokens=11).copy_tokens}) == 11
 
-    target = "Use 3G, or foo.bar@x.com: foo.bar@x.com's 4G"
+    target = "Use 3G (https://x.org/a?b=1), or foo.bar@x.com: foo.bar@x.com's 4G"
     (ids,) = target_ids(tokenizer, [target], [TEXT], copies)
-    parts = token_ids(tokenizer, ["Use ", ", or ", ": ", "'s 4G"])
-    assert ids == [*parts[0], copies[2], *parts[1], copies[0], *parts[2], copies[0], *parts[3]]
+    parts = token_ids(tokenizer, ["Use ", " (", "), or ", ": ", "'s 4G"])
+    assert ids == [
+        *parts[0], copies[2], *parts[1], copies[1], *parts[2], copies[0], *parts[3], copies[0], *parts[4],
+    ]  # fmt: skip
     assert target_ids(tokenizer, [target, "", "3G"], ["没有", TEXT, TEXT], copies) == [
         *token_ids(tokenizer, [target, ""]),
         [copies[2]],
@@ -45,7 +50,20 @@ def test_copy_tokens_are_bytes_that_no_text_has_in_the_place_of_what_both_sides_
     assert target_ids(tokenizer, [target], [TEXT]) == token_ids(tokenizer, [target])
 
 
-def test_a_tokenizer_without_such_bytes_has_no_copy_tokens():
-    words = Tokenizer(models.WordLevel({"</s>": 0, "a": 1}, unk_token="</s>"))
-    with pytest.raises(ValueError, match=r"data\.copy_tokens=2: they take the place of bytes"):
+def with_decoder(decoder):
+    """A tokenizer of bytes with a decoder that does more."""
+    backend = Tokenizer.from_str(tiny_tokenizer().backend_tokenizer.to_str())
+    backend.decoder = decoder
+    return backend
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        Tokenizer(models.WordLevel({"</s>": 0, "a": 1}, unk_token="</s>")),
+        with_decoder(decoders.Sequence([decoders.Replace("_", " "), decoders.ByteFallback(), decoders.Fuse()])),
+    ],
+)
+def test_a_tokenizer_that_is_not_of_bytes_has_no_copy_tokens(words):
+    with pytest.raises(ValueError, match=r"data\.copy_tokens=2: they are bytes that no text has"):
         stream_tokens(PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>"), copy_tokens=2)

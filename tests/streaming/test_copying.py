@@ -1,9 +1,13 @@
 """Copy tokens in live translations: written once it is certain what they stand for, and then with its text."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from duplexmt.data.tokenizer import stream_tokens, token_ids
-from duplexmt.streaming.drafting import LocalAgreement
+from duplexmt.policy.decoding_options import Adaptive
+from duplexmt.streaming.drafting import Draft, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End, Read, Write
 from duplexmt.streaming.growing_text import GrowingText
@@ -36,21 +40,21 @@ def engine_of(policy, tokenizer, model):
     )
 
 
-def read_before(events):
+def read_before(events, copies):
     """What was read before each copy token, and the text that came with it."""
     read, found = 0, []
     for event in events:
         read += isinstance(event, Read)
-        if isinstance(event, Write) and len(event.text) > 1:
+        if isinstance(event, Write) and event.token in copies:
             found.append((read, event.text))
     return found
 
 
 @pytest.mark.parametrize("make", [tiny_tokenizer, byte_level_tokenizer])
-@pytest.mark.parametrize(("kind", "setting"), [(Theta, None), (WaitK, 1), (LocalAgreement, 1)])
+@pytest.mark.parametrize(("kind", "setting"), [(Theta, None), (WaitK, 1), (LocalAgreement, 1), (Hold, 0)])
 def test_a_copy_token_waits_for_what_follows_its_run_and_has_its_text(kind, setting, make):
     tokenizer = make()
-    first, second, _ = copies = stream_tokens(tokenizer, copy_tokens=3).copies
+    first, second, _ = copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
     to, space = (token_ids(tokenizer, [text])[0][0] for text in "a ")
     end = tokenizer.eos_token_id
     size = len(tokenizer)
@@ -66,7 +70,7 @@ def test_a_copy_token_waits_for_what_follows_its_run_and_has_its_text(kind, sett
         events += list(stream.write())
     stream.end()
     events += list(stream.write())
-    assert read_before(events) == [(ends[0] + 1, "foo.com"), (ends[1] + 1, "x1")]
+    assert read_before(events, copies) == [(ends[0] + 1, "foo.com"), (ends[1] + 1, "x1")]
     assert "".join(event.text for event in events if isinstance(event, (Write, End))) == "afoo.com x1"
     assert isinstance(events[-1], End)
     assert events[-1].reason == "end_token"
@@ -75,7 +79,7 @@ def test_a_copy_token_waits_for_what_follows_its_run_and_has_its_text(kind, sett
 
 def test_a_run_at_the_end_is_copied_once_the_source_has_ended_and_one_there_is_not_is_the_last():
     tokenizer = tiny_tokenizer()
-    copies = stream_tokens(tokenizer, copy_tokens=3).copies
+    copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
     script = [copies[0], copies[2], tokenizer.eos_token_id]
     engine = engine_of(always(WaitK, script)(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer)))
     for text, written in (("是x1", "x1x1"), ("是", "")):
@@ -88,7 +92,7 @@ def test_a_run_at_the_end_is_copied_once_the_source_has_ended_and_one_there_is_n
 
 def test_a_stream_that_goes_on_elsewhere_has_the_same_text_behind_what_was_copied():
     tokenizer = tiny_tokenizer()
-    copies = stream_tokens(tokenizer, copy_tokens=3).copies
+    copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
     half = token_ids(tokenizer, ["é"])[0]  # of two bytes
     script = [copies[0], *half, copies[1], tokenizer.eos_token_id]
     engine = engine_of(always(WaitK, script)(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer)))
@@ -115,6 +119,28 @@ def test_a_stream_that_goes_on_elsewhere_has_the_same_text_behind_what_was_copie
         other.close()
 
 
+def asked(policy, stream, draft):
+    """The texts for which a draft's wait-1 view is asked."""
+    texts, answer, moves = [], None, policy.safe(stream, draft)
+    while True:
+        try:
+            texts.append(moves.send(answer))
+        except StopIteration:
+            return texts
+        answer = 0, torch.zeros(3)
+
+
+def test_whole_lsg_compares_with_the_text_at_hand_where_a_draft_has_changed_before_it(monkeypatch):
+    monkeypatch.setattr(WholeLsg, "wait_1", lambda self, stream, text: text)
+    policy = WholeLsg(1e9, Adaptive(k_min=1, k_max=9, alpha=0.9, divergence="paper"))
+    sure, unsure = torch.tensor([0.0, -9, -9]), torch.tensor([1 / 3] * 3).log()
+    stream = SimpleNamespace(written=[], visible=9, prefix=0, memory={})
+    found = [
+        asked(policy, stream, Draft(text, likely=[sure, sure, unsure])) for text in ([5, 6, 7], [5, 6, 8], [7, 7, 7])
+    ]
+    assert found == [[[5, 6]], [], [[7, 7]]]
+
+
 def test_an_engine_without_a_tokenizer_cannot_copy():
     tokens = stream_tokens(tiny_tokenizer(), copy_tokens=1)
     with pytest.raises(ValueError, match="this model has copy tokens: give the tokenizer"):
@@ -129,3 +155,7 @@ def test_a_character_that_was_cut_off_by_a_copied_run_is_shown_broken():
     assert growing.add(0, "x.y") == "\N{REPLACEMENT CHARACTER}x.y"
     assert growing.add(token_ids(tokenizer, ["a"])[0][0]) == "a"
     assert growing.finish() == ""
+    growing = GrowingText(tokenizer)
+    both = token_ids(tokenizer, ["é"])[0]
+    shown = [growing.add(both[0]), growing.add(0, ""), growing.add(both[0]), growing.add(0, "z"), growing.finish()]
+    assert "".join(shown) == growing.text == 2 * "\N{REPLACEMENT CHARACTER}" + "z"

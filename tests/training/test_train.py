@@ -8,7 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from duplexmt.corpus.evaluation_files import clean_source
-from duplexmt.data.tokenizer import SourceTokens, check_tokens_of, load_tokenizer, save_tokenizer, train_bpe
+from duplexmt.data.tokenizer import (
+    SourceTokens,
+    check_tokens_of,
+    load_tokenizer,
+    save_tokenizer,
+    stream_tokens,
+    train_bpe,
+)
 from duplexmt.training.finish import link_latest
 from tests.helpers import tiny_backbone, tiny_tokenizer, unknown_kind
 from tests.test_config import checked
@@ -133,7 +140,7 @@ def test_probes_of_ones_own_are_cleaned_as_the_sources_were(tmp_path):
     assert clean_source("我媽媽", asdict(cfg.data)) == "我妈妈"
     tokenizer = tiny_tokenizer()
     prepared = SimpleNamespace(splits={"validation": []}, sources=SourceTokens(tokenizer), tokenizer=tokenizer)
-    _, probes = looks_of(cfg, tmp_path, prepared)
+    _, probes = looks_of(cfg, tmp_path, prepared, stream_tokens(tokenizer))
     assert [probe.source for probe in probes.probes] == ["我妈妈"]
 
 
