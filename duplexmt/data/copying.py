@@ -22,6 +22,7 @@ from .tokenizer import token_ids
 
 RUN = re.compile(r"https?://[!-~]+|[A-Za-z0-9_][A-Za-z0-9_.,:/@+#&=?~%-]*")
 MARKS = ".,:;/-?!\"'()[]{}<>"  # the sentence's, where they stand at the end of a run
+NUMBER = re.compile(r"[0-9]+([.,:/-][0-9]+)*%?")
 SHORTEST = 2  # one letter or digit is a token anyway
 
 
@@ -34,6 +35,17 @@ def copied_runs(text: str, whole: bool = True) -> list[str]:
     found = [run for run in RUN.finditer(text) if whole or run.end() < len(text)]
     runs = dict.fromkeys(run[0].rstrip(MARKS) for run in found)
     return [run for run in runs if len(run) >= SHORTEST]
+
+
+def open_run(text: str) -> str:
+    """The run at the end of a text, which may go on; "" where there is none."""
+    runs = list(RUN.finditer(text))
+    return runs[-1][0] if runs and runs[-1].end() == len(text) else ""
+
+
+def is_number(run: str) -> bool:
+    """Whether a run is a number, a time or a date, perhaps with a percent sign."""
+    return NUMBER.fullmatch(run) is not None
 
 
 def target_ids(

@@ -1,21 +1,23 @@
 """One live translation: what has arrived, been read and been written, and what its policy may ask of it and do."""
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
 from torch import Tensor
 
-from ..data.copying import copied_runs
+from ..data.copying import copied_runs, is_number, open_run
 from ..data.tokenizer import decode
 from ..decoder.cache import TARGET, Append, Run
 from ..decoder.decoder_options import VISIBLE_LENGTH
 from ..decoder.layout import SOURCE
 from ..policy.decoding_options import check_theta
 from .events import End, Event, Read, Write
-from .growing_text import GrowingText
+from .growing_text import GrowingText, token_text
 
 LONGEST_REPEATED_BLOCK = 8
+NOT_BEFORE_A_NUMBER = re.compile(r"[A-Za-z0-9.,:/-]$")
 Move = Event | Append | None  # of a stream: see `policies`
 
 
@@ -196,13 +198,39 @@ class Stream:
 
     def may_put(self, token: int) -> bool:
         """Whether a token may be written here: before the source has ended neither the end token, nor a copy token
-        whose run may go on."""
+        whose run may go on, nor a digit that begins such a run."""
         if self.at_source_end:
             return True
-        copy_tokens = self.engine.tokens.copy_tokens
+        token, copy_tokens = self.meant(token), self.engine.tokens.copy_tokens
         if token in copy_tokens:
             return copy_tokens.index(token) < len(copied_runs(self.read_text(), whole=False))
+        if digit := self.number_begun(token):
+            return not open_run(self.read_text()).startswith(digit)
         return bool(token != self.engine.tokens.end)
+
+    def meant(self, token: int) -> int:
+        """What is written for a token that was chosen, in a model with copy tokens: no run is copied more often than
+        the source has it while another one has not been, and a digit that begins a number of the source stands for the
+        number."""
+        copy_tokens = self.engine.tokens.copy_tokens
+        digit = self.number_begun(token)
+        if token not in copy_tokens and not digit:
+            return token
+        text = self.read_text()
+        runs = dict(zip(copy_tokens, copied_runs(text), strict=False))
+        waiting = [own for own in runs if own not in self.written]
+        if digit:
+            return next((own for own in waiting if runs[own].startswith(digit) and is_number(runs[own])), token)
+        spent = self.written.count(token) >= text.count(runs[token]) if token in runs else self.at_source_end
+        return waiting[0] if waiting and spent else token
+
+    def number_begun(self, token: int) -> str:
+        """The digit of a token that begins a number, in a model with copy tokens, else ""."""
+        if not self.engine.tokens.copy_tokens or self.growing is None:
+            return ""
+        text = token_text(self.engine.tokenizer, token)
+        begins = text.isascii() and text.isdigit() and not NOT_BEFORE_A_NUMBER.search(self.growing.text)
+        return text if begins else ""
 
     def copied(self, token: int) -> str | None:
         """What a copy token stands for: the run of its number, or the last where the source has fewer; None for other
@@ -221,7 +249,7 @@ class Stream:
 
     def put(self, token: int, emit_probability: float | None = None) -> Event:
         """Write one more target token; or end, where that is the end token or a guard says so."""
-        engine = self.engine
+        engine, token = self.engine, self.meant(token)
         if token == engine.tokens.end:
             return self.over_for("end_token")
         if len(self.written) == engine.max_target_tokens:

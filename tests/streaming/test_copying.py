@@ -141,6 +141,51 @@ def test_whole_lsg_compares_with_the_text_at_hand_where_a_draft_has_changed_befo
     assert found == [[[5, 6]], [], [[7, 7]]]
 
 
+@pytest.mark.parametrize(
+    ("text", "script", "written"),
+    [
+        ("甲x1和y2。", "① ①", "x1 y2"),  # the first once more, where the source has it once: the second
+        ("甲x1和y2。", "② ②", "y2 x1"),
+        ("甲x1和y2，x1。", "① ① ②", "x1 x1 y2"),  # the source has it twice
+        ("甲x1。", "① ①", "x1 x1"),  # there is no other
+        ("甲x1和y2。", "① ③", "x1 y2"),  # there is no third
+        ("甲x1和512。", "5", "512"),  # a digit that begins a number of the source
+        ("甲x1和5.5%。", "a5 5", "a5 5.5%"),  # in a word it begins none
+        ("甲512。", "51", "5121"),  # then the model goes on by itself
+        ("甲5x。", "5", "5"),  # no number
+        ("甲512。", "6", "6"),
+    ],
+)
+def test_each_run_is_copied_in_its_turn_and_no_number_of_the_source_is_spelt(text, script, written):
+    tokenizer = tiny_tokenizer()
+    copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
+    letters = dict(zip("①②③", copies, strict=True))
+    chosen = [letters[sign] if sign in letters else token_ids(tokenizer, [sign])[0][0] for sign in script]
+    engine = engine_of(
+        always(WaitK, [*chosen, tokenizer.eos_token_id])(None), tokenizer, tiny_prefix(vocab_size=len(tokenizer))
+    )
+    stream = engine.open()
+    stream.read(token_ids(tokenizer, [text])[0])
+    stream.end()
+    assert "".join(event.text for event in stream.write() if not isinstance(event, Read)) == written
+
+
+def test_a_number_that_goes_on_is_not_begun():
+    tokenizer = tiny_tokenizer()
+    five = token_ids(tokenizer, ["5"])[0][0]
+    engine = engine_of(
+        always(WaitK, [five, tokenizer.eos_token_id])(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer))
+    )
+    for text, written in (("5112。", "5112"), ("5。", "5")):
+        stream, shown = engine.open(), []
+        for token in token_ids(tokenizer, [text])[0]:
+            assert not shown
+            stream.read([token])
+            shown += [event.text for event in stream.write() if isinstance(event, Write)]
+        assert shown == [written]
+        stream.close()
+
+
 def test_an_engine_without_a_tokenizer_cannot_copy():
     tokens = stream_tokens(tiny_tokenizer(), copy_tokens=1)
     with pytest.raises(ValueError, match="this model has copy tokens: give the tokenizer"):
