@@ -26,21 +26,24 @@ zh-en)
     train base experiment=box_base "model.backbone=$(of english)" "$@"
     train everyday experiment=box_everyday "model.backbone=$(of base)" "$@"
     train grid experiment=box_grid "model.backbone=$(of everyday)" "$@"
+    train copies experiment=box_copies "model.backbone=$(of grid)" "$@"
+    last=copies
     ;;
 de-en)
     OUT=${OUT:-$PWD/runs/box-model-de-en} tests=(tatoeba_de)
     train base experiment=box_de_base "$@"
     train grid experiment=box_de_grid "model.backbone=$(of base)" "$@"
+    last=grid
     ;;
 *) die "which model? benchmarks/box_model.sh zh-en, or de-en" ;;
 esac
-evaluate theta "model_folder=$(of grid)" "target_al=${AL:-3}" "limit=${LIMIT:-500}"
-[[ -e $OUT/packed/duplexmt.json ]] || run -m duplexmt.model_folder.pack "$OUT/grid/model" "$OUT/packed"
+evaluate theta "model_folder=$(of $last)" "target_al=${AL:-3}" "limit=${LIMIT:-500}"
+[[ -e $OUT/packed/duplexmt.json ]] || run -m duplexmt.model_folder.pack "$OUT/$last/model" "$OUT/packed"
 for data in "${tests[@]}"; do
     evaluate "$data" "model_folder=$(quoted "$OUT/packed")" "data=$data" 'policy.theta=[0.3,0.5,0.7,0.9]' \
         ${LIMIT:+"limit=$LIMIT"}
 done
-run -m duplexmt.model_folder.pack "$OUT/grid/model" "$INTO" --results "${tests[@]/#/$OUT/}"
+run -m duplexmt.model_folder.pack "$OUT/$last/model" "$INTO" --results "${tests[@]/#/$OUT/}"
 run -m duplexmt.evaluation.samples "$OUT/${tests[0]}" "$INTO"
 if [[ $model == zh-en && -z ${DRY_RUN:-} ]]; then
     {
