@@ -48,7 +48,7 @@ run -m duplexmt.evaluation.samples "$OUT/${tests[0]}" "$INTO"
 if [[ $model == zh-en && -z ${DRY_RUN:-} ]]; then
     {
         printf '\n%s\n' '## What has to be copied' 'Kept whole in 200 sentences (`benchmarks/copied_whole.py`):' '```'
-        python benchmarks/copied_whole.py "$INTO" | grep '%'
+        python benchmarks/copied_whole.py "$INTO" | sed -n '/%/p'
         printf '```\n'
     } >> "$INTO/README.md"
 fi
