@@ -1,8 +1,7 @@
 """Entry points as a user runs them, each in a process of its own; libraries are loaded once for all of them.
 
 A command spends most of its seconds on imports. Here a server, one for each process of the suite, has them done and
-forks for each command, which leaves out the figures of results unless they are asked for: each takes seconds. It
-forks for what a command starts by `spawn`, too.
+forks for each command, which leaves out the figures of results unless they are asked for: each takes seconds.
 `cold=True` starts Python itself, as a shell does: for the first of each program, for what is said at the start, and for
 a sweep by joblib, which starts processes in a way of its own.
 """
@@ -56,7 +55,6 @@ def begun(program, *arguments, stdin=b"", cwd=ROOT, figures=False):
     """The process of an entry point, or a module, at work, in a session of its own, which ends with the block.
 
     Its `said(1)` and `said(2)` are what it has said so far on stdout and stderr; without stdin its `input` is a pipe.
-    What it starts by `spawn`, the last of which is `spawned()`, speaks there, too.
     """
     command = [str(ROOT / program) if program.endswith(".py") else program, *arguments]
     context = multiprocessing.get_context("forkserver")
@@ -75,7 +73,6 @@ def begun(program, *arguments, stdin=b"", cwd=ROOT, figures=False):
         process.start()
         process.input = streams[0]
         process.said = lambda number: streams[number].read_text(encoding="utf-8")
-        process.spawned = lambda: int((Path(folder) / "spawned").read_text(encoding="utf-8"))
         try:
             yield process
         finally:
@@ -89,34 +86,15 @@ def succeeded(done):
     return done
 
 
-class Spawned(multiprocessing.context.ForkServerProcess):
-    """Forked instead."""
-
-    def __init__(self, *given, **named):
-        super().__init__(*given, **named)
-        self.streams = Spawned.of_command
-
-    def run(self):
-        _open(self.streams)
-        self.streams[0].with_name("spawned").write_text(str(os.getpid()), encoding="utf-8")
-        super().run()
-
-
-def _open(streams):
-    for number, stream in enumerate(streams):
-        os.dup2(os.open(stream, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND), number)
-
-
 def _main(command, around, cwd, streams, figures):
     """The forked process: what Python does with a script."""
     os.setsid()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(around)
-    _open(streams)
+    for number, stream in enumerate(streams):
+        os.dup2(os.open(stream, os.O_RDONLY if number == 0 else os.O_WRONLY), number)
     sys.stdin = os.fdopen(0, encoding="utf-8")
-    Spawned.of_command, multiprocessing.context.SpawnContext.Process = streams, Spawned
-    forkserver._forkserver.ensure_running = lambda: None  # it is that of this process, which would start another
     sys.argv = command
     sys.path.insert(0, str(ROOT))
     for figure in () if figures else ("pareto_figure", "latencies_figure"):

@@ -1,30 +1,34 @@
 """The page as a user has it: `serve.py` with a model, Chromium before it, and `translate.py` for comparison."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from tests.commands import begun, run, succeeded
+from tests.commands import run, succeeded
 from tests.report.chromium import needs_chromium
 
 from .live_page import PALE, SOURCE, STATE, WRITTEN, at_tab, connected, type_in, until
-from .live_server import until as holds
+from .scripted_server import PACKAGE
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
+ROOT = PACKAGE.parent
 TEXT = "站在那边的男人曾是棒球手。我昨天买了一本书。"
 OFFLINE = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
 
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with begun("serve.py", f"model_folder={folder}", "port=0", "engine.max_target_tokens=12") as process:
-        holds(lambda: process.said(1).endswith("\n"))
-        yield SimpleNamespace(address=process.said(1).strip())
+    command = [sys.executable, "serve.py", f"model_folder={folder}", "port=0", "engine.max_target_tokens=12"]
+    process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE)
+    try:
+        yield SimpleNamespace(address=process.stdout.readline().strip())
+    finally:
         process.terminate()
-        process.join(30)
-        assert process.exitcode == 0
+        assert process.wait(30) == 0
 
 
 def test_one_types_moves_theta_reloads_loses_the_network_and_goes_on(browser, server, folder):

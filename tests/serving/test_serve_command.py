@@ -5,20 +5,26 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
+import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from duplexmt.protocol.client import Client, ServerError
 
-from ..commands import begun, run, succeeded
+from ..commands import run, succeeded
 from ..helpers import SENTENCES
 from .live_server import Speaker, multi_path_folder, tiny_folder, until
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
 TEXT = "".join(source for source, _ in SENTENCES[:4]) + "\n" + SENTENCES[4][0] + "\n"
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +35,21 @@ def folder(tmp_path_factory):
 @contextmanager
 def served(folder, *arguments):
     """The command; its process and the WebSocket's address. It has to end by SIGTERM, within ten seconds."""
-    with begun("serve.py", f"model_folder={folder}", "port=0", *arguments) as process:
-        until(lambda: process.said(1).endswith("\n"), 90)
-        process.page = process.said(1).strip()
+    command = [sys.executable, "serve.py", f"model_folder={folder}", "port=0", *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, env=ENVIRONMENT)
+    try:
+        process.page = process.stdout.readline().strip()
         process.address = process.page.replace("http", "ws") + "v1/live"
         until(lambda: readiness(process)["ready"], 90)
         yield process
-        if process.is_alive():
+        begin = time.monotonic()
+        if process.poll() is None:
             process.terminate()
-        process.join(10)
-        assert process.exitcode == 0
+        assert process.wait(30) == 0
+        assert time.monotonic() - begin < 10
+    finally:
+        process.kill()
+        process.stdout.close()
 
 
 def readiness(process):
@@ -49,10 +60,23 @@ def readiness(process):
         return {"ready": False}
 
 
+def engine_of(process):
+    """The process id of the engine."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, _, _, parent = entry.read_text(encoding="utf-8").replace(") ", ")\0").replace("\0", " ").split()[:4]
+            command = (entry.parent / "cmdline").read_bytes()
+        except (OSError, ValueError):
+            continue
+        if int(parent) == process.pid and b"spawn_main" in command:
+            return int(number)
+    raise AssertionError("no engine")
+
+
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (WARNING|ERROR) [\w.]+: .+")
 
 
-def test_text_is_that_of_translate_py_though_the_engine_hangs_and_an_end_is_orderly(folder):
+def test_text_is_that_of_translate_py_though_the_engine_hangs_and_an_end_is_orderly(folder, capfd):
     """One server, whose engine is stopped, and which is then told to end; `test_faults.py` has others."""
     expected = succeeded(run("translate.py", f"model_folder={folder}", stdin=TEXT.encode())).stdout
     with served(folder, "step_deadline=4") as process:
@@ -66,7 +90,7 @@ def test_text_is_that_of_translate_py_though_the_engine_hangs_and_an_end_is_orde
             events, others = iter(client), iter(other)
             text = "".join(next(events)["text"] for _ in range(6))
             rest = "".join(next(others)["text"] for _ in range(2))
-            os.kill(process.spawned(), signal.SIGSTOP)
+            os.kill(engine_of(process), signal.SIGSTOP)
             client.send(TEXT[20:])
             other.send(TEXT[7:])
             client.end()
@@ -80,10 +104,9 @@ def test_text_is_that_of_translate_py_though_the_engine_hangs_and_an_end_is_orde
         process.terminate()
         assert speaker.until("goaway")
         assert speaker.rest() == 1012
-        process.join(10)
-        assert process.exitcode == 0
+        assert process.wait(10) == 0
         assert [event["source"] for event in speaker.events if event["event"] == "end"] == [4]
-        lines = process.said(2).splitlines()
+    lines = capfd.readouterr().err.splitlines()
     said = "the engine has given no sign of life for 4 s; another one is started"
     assert sum(said in line for line in lines) == 1, lines
     assert all(LINE.fullmatch(line) for line in lines), lines
@@ -128,7 +151,7 @@ def name():
 
 def test_what_another_system_serves_is_the_text_of_translate_py_and_a_theta_is_refused(tmp_path, name, monkeypatch):
     """Reached by the name it was told to listen at, with a token."""
-    monkeypatch.setenv("DUPLEXMT_TOKEN", "secret")
+    monkeypatch.setitem(ENVIRONMENT, "DUPLEXMT_TOKEN", "secret")
     folder = multi_path_folder(tmp_path / "model")
     how = [f"model_folder={folder}", "run_as=hold", "setting=1"]
     expected = succeeded(run("translate.py", *how, "max_target_tokens=12", stdin=TEXT.encode())).stdout
