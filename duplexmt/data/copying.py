@@ -23,6 +23,7 @@ from .tokenizer import token_ids
 RUN = re.compile(r"https?://[!-~]+|[A-Za-z0-9_][A-Za-z0-9_.,:/@+#&=?~%-]*")
 MARKS = ".,:;/-?!\"'()[]{}<>"  # the sentence's, where they stand at the end of a run
 NUMBER = re.compile(r"[0-9]+([.,:/-][0-9]+)*%?")
+IN_WORD = re.compile(r"[A-Za-z0-9.,:/-]$")
 SHORTEST = 2  # one letter or digit is a token anyway
 
 
@@ -41,6 +42,11 @@ def open_run(text: str) -> str:
     """The run at the end of a text, which may go on; "" where there is none."""
     runs = list(RUN.finditer(text))
     return runs[-1][0] if runs and runs[-1].end() == len(text) else ""
+
+
+def begins_number(text: str, before: str) -> bool:
+    """Whether a text of digits begins a number behind another text, and does not go on with a word or number there."""
+    return text.isascii() and text.isdigit() and IN_WORD.search(before) is None
 
 
 def is_number(run: str) -> bool:

@@ -1,13 +1,12 @@
 """One live translation: what has arrived, been read and been written, and what its policy may ask of it and do."""
 
-import re
 from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
 from torch import Tensor
 
-from ..data.copying import copied_runs, is_number, open_run
+from ..data.copying import begins_number, copied_runs, is_number, open_run
 from ..data.tokenizer import decode
 from ..decoder.cache import TARGET, Append, Run
 from ..decoder.decoder_options import VISIBLE_LENGTH
@@ -17,7 +16,6 @@ from .events import End, Event, Read, Write
 from .growing_text import GrowingText, token_text
 
 LONGEST_REPEATED_BLOCK = 8
-NOT_BEFORE_A_NUMBER = re.compile(r"[A-Za-z0-9.,:/-]$")
 Move = Event | Append | None  # of a stream: see `policies`
 
 
@@ -229,8 +227,7 @@ class Stream:
         if not self.engine.tokens.copy_tokens or self.growing is None:
             return ""
         text = token_text(self.engine.tokenizer, token)
-        begins = text.isascii() and text.isdigit() and not NOT_BEFORE_A_NUMBER.search(self.growing.text)
-        return text if begins else ""
+        return text if begins_number(text, self.growing.text) else ""
 
     def copied(self, token: int) -> str | None:
         """What a copy token stands for: the run of its number, or the last where the source has fewer; None for other
