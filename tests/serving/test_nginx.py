@@ -101,7 +101,11 @@ def come_and_go(front, address, headers):
 
 
 def test_a_program_comes_back_to_its_server_by_the_route_it_has_chosen(behind):
-    found = {come_and_go(behind, f"{behind.address}?route={number}", {}) for number in range(6)}
+    found = set()
+    for number in range(40):  # a route leads where its hash does: with other ports another half of them to either
+        found.add(come_and_go(behind, f"{behind.address}?route={number}", {}))
+        if found == {0, 1}:
+            break
     assert found == {0, 1}
 
 
