@@ -15,6 +15,7 @@ token now means the run of that number in the new source.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,15 +28,14 @@ IN_WORD = re.compile(r"[A-Za-z0-9.,:/-]$")
 SHORTEST = 2  # one letter or digit is a token anyway
 
 
-def copied_runs(text: str, whole: bool = True) -> list[str]:
-    """What of a source text copy tokens stand for, in order, each once.
+def copied_runs(text: str, whole: bool = True) -> dict[str, int]:
+    """What of a source text copy tokens stand for, in order, and how often each is there.
 
     Args:
         whole: whether the text is complete; else a run at its end is left out, which may go on.
     """
-    found = [run for run in RUN.finditer(text) if whole or run.end() < len(text)]
-    runs = dict.fromkeys(run[0].rstrip(MARKS) for run in found)
-    return [run for run in runs if len(run) >= SHORTEST]
+    found = [run[0].rstrip(MARKS) for run in RUN.finditer(text) if whole or run.end() < len(text)]
+    return Counter(run for run in found if len(run) >= SHORTEST)
 
 
 def open_run(text: str) -> str:

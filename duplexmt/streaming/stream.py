@@ -196,30 +196,31 @@ class Stream:
 
     def may_put(self, token: int) -> bool:
         """Whether a token may be written here: before the source has ended neither the end token, nor a copy token
-        whose run may go on, nor a digit that begins such a run."""
+        whose run may go on or has been copied as often as it is there, nor a digit that begins a run that may go on."""
         if self.at_source_end:
             return True
         token, copy_tokens = self.meant(token), self.engine.tokens.copy_tokens
         if token in copy_tokens:
-            return copy_tokens.index(token) < len(copied_runs(self.read_text(), whole=False))
+            runs = dict(zip(copy_tokens, copied_runs(self.read_text(), whole=False).values(), strict=False))
+            return self.written.count(token) < runs.get(token, 0)
         if digit := self.number_begun(token):
             return not open_run(self.read_text()).startswith(digit)
         return bool(token != self.engine.tokens.end)
 
     def meant(self, token: int) -> int:
         """What is written for a token that was chosen, in a model with copy tokens: no run is copied more often than
-        the source has it while another one has not been, and a digit that begins a number of the source stands for the
-        number."""
+        it is in the source while another one has not been, and a digit that begins a number of the source stands for
+        the number."""
         copy_tokens = self.engine.tokens.copy_tokens
         digit = self.number_begun(token)
         if token not in copy_tokens and not digit:
             return token
-        text = self.read_text()
-        runs = dict(zip(copy_tokens, copied_runs(text), strict=False))
+        times = copied_runs(self.read_text())
+        runs = dict(zip(copy_tokens, times, strict=False))
         waiting = [own for own in runs if own not in self.written]
         if digit:
             return next((own for own in waiting if runs[own].startswith(digit) and is_number(runs[own])), token)
-        spent = self.written.count(token) >= text.count(runs[token]) if token in runs else self.at_source_end
+        spent = self.written.count(token) >= times[runs[token]] if token in runs else self.at_source_end
         return waiting[0] if waiting and spent else token
 
     def number_begun(self, token: int) -> str:
@@ -235,7 +236,7 @@ class Stream:
         copy_tokens = self.engine.tokens.copy_tokens
         if token not in copy_tokens:
             return None
-        runs = copied_runs(self.read_text())
+        runs = [*copied_runs(self.read_text())]
         return runs[min(copy_tokens.index(token), len(runs) - 1)] if runs else ""
 
     def read_text(self) -> str:

@@ -12,18 +12,21 @@ from ..helpers import byte_level_tokenizer, tiny_tokenizer
 TEXT = "请写信给 foo.bar@x.com，或者看https://x.org/a?b=1。foo.bar@x.com的3G和A"
 
 
-def test_runs_are_told_in_order_each_once_without_the_marks_behind_them_and_single_letters():
-    assert copied_runs(TEXT) == ["foo.bar@x.com", "https://x.org/a?b=1", "3G"]
-    assert copied_runs("见www.x.com. 好") == ["www.x.com"]
-    assert copied_runs("没有") == []
-    assert copied_runs("见(https://x.org)。") == copied_runs('"https://x.org!"') == ["https://x.org"]
+def test_runs_are_told_in_order_and_how_often_without_the_marks_behind_them_and_single_letters():
+    runs = copied_runs(TEXT)
+    assert [*runs] == ["foo.bar@x.com", "https://x.org/a?b=1", "3G"]
+    assert [*runs.values()] == [2, 1, 1]
+    assert copied_runs("x1和x10") == {"x1": 1, "x10": 1}
+    assert copied_runs("见www.x.com. 好") == {"www.x.com": 1}
+    assert copied_runs("没有") == {}
+    assert copied_runs("见(https://x.org)。") == copied_runs('"https://x.org!"') == {"https://x.org": 1}
 
 
 @pytest.mark.parametrize(
     ("text", "runs"), [("用foo", []), ("用foo.", []), ("用foo，", ["foo"]), ("foo和foobar", ["foo"])]
 )
 def test_a_run_at_the_end_of_a_text_that_goes_on_is_not_told(text, runs):
-    assert copied_runs(text, whole=False) == runs
+    assert [*copied_runs(text, whole=False)] == runs
 
 
 @pytest.mark.parametrize("tokenizer", [tiny_tokenizer(), byte_level_tokenizer()])

@@ -186,6 +186,27 @@ def test_a_number_that_goes_on_is_not_begun():
         stream.close()
 
 
+@pytest.mark.parametrize("kind", [Theta, WaitK])
+def test_a_run_is_copied_again_only_once_no_other_one_can_come(kind):
+    tokenizer = tiny_tokenizer()
+    first, second, _ = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
+    size = len(tokenizer)
+    model = tiny_grid(tiny_backbone(vocab_size=size)) if kind is Theta else tiny_prefix(vocab_size=size)
+    script = [first, first, tokenizer.eos_token_id]
+    engine = engine_of(always(kind, script)(1 if kind is WaitK else None), tokenizer, model)
+    for text, before, written in (
+        ("x1和x10。", 2, [first, second]),  # the second one in the first one's place
+        ("x1在那里。", 1, [first, first]),  # at the source's end there is no other
+        ("x1和x1。", 2, [first, first]),
+    ):
+        stream = engine.open()
+        stream.read(token_ids(tokenizer, [text])[0])
+        assert sum(isinstance(event, Write) for event in stream.write()) == before
+        stream.end()
+        list(stream.write())
+        assert stream.written == written
+
+
 def test_an_engine_without_a_tokenizer_cannot_copy():
     tokens = stream_tokens(tiny_tokenizer(), copy_tokens=1)
     with pytest.raises(ValueError, match="this model has copy tokens: give the tokenizer"):
