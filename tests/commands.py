@@ -2,8 +2,7 @@
 
 A command spends most of its seconds on imports. Here a server, one for each process of the suite, has them done and
 forks for each command, which leaves out the figures of results unless they are asked for: each takes seconds.
-`cold=True` starts Python itself, as a shell does: for the first of each program, for what is said at the start, and for
-a sweep by joblib, which starts processes in a way of its own.
+`cold=True` starts Python itself, as a shell does: for the first of each program, and for what is said at the start.
 """
 
 import atexit

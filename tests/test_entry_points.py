@@ -249,7 +249,7 @@ def test_a_sweep_that_lacks_a_metric_runs_all_its_jobs_and_is_gathered_and_score
     arguments += [f"model_folder='{trained[0] / 'model'}'", "quality=neural", "quality.environment=no/such"]
     sweep = [f"hydra.sweep.dir='{tmp_path / 'sweep'}'", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     sweep += ["source_rate=2.5", "logger=wandb"]
-    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", *arguments, *sweep, cold=True)
+    done = run("evaluate.py", "-m", "policy.theta=0.3,1.0", *arguments, *sweep, figures=True)
     assert done.returncode == 2
     assert [line.split(":")[1].split()[0] for line in done.stderr.splitlines()[-2:]] == ["COMET", "BLEURT"]
     assert [(row["system"], row["setting"]) for row in rows_in(tmp_path / "sweep")] == [
