@@ -2,10 +2,10 @@
 
 A corpus shows an address or a file name once or never, and a small model that writes it piece by piece gets one of them
 wrong. With copy tokens it says *that* one is to be copied, and which: token k stands for the k-th run of Latin letters,
-digits and their marks in the source, as it is written there (each counts once, and has two characters or more). The
-source keeps its own tokens. So the model still sees what it copies, and may write anything else for it ("10" may be
-"ten"). In training a run that stands on both sides is such a token on the target side; in decoding, it is written once
-the source has gone on behind the run, or has ended.
+digits and their marks in the source, as it is written there (each counts once, and has two characters or more; up to
+four words with spaces between them are one, as a name has). The source keeps its own tokens. So the model still sees
+what it copies, and may write anything else for it ("10" may be "ten"). In training a run that stands on both sides is
+such a token on the target side; in decoding, it is written once the source has gone on behind the run, or has ended.
 
 They are bytes that no text in UTF-8 has, so every vocabulary with all bytes holds them already. They are for sources in
 another script: of a German sentence each word would be such a run.
@@ -21,8 +21,12 @@ from typing import Any
 
 from .tokenizer import token_ids
 
-RUN = re.compile(r"https?://[!-~]+|[A-Za-z0-9_][A-Za-z0-9_.,:/@+#&=?~%-]*")
-MARKS = ".,:;/-?!\"'()[]{}<>"  # the sentence's, where they stand at the end of a run
+SIGN = "[A-Za-z0-9_.,:/@+#&=?~%-]"
+BEHIND = f"(?!{SIGN}*[A-Za-z0-9_])"  # the word is over
+BEFORE = "(?<![A-Za-z0-9_])(?<![A-Za-z0-9_][.,:/@+#&=?~%-])"  # no word goes on
+NAME = f"[A-Za-z][A-Za-z0-9_+#&-]*(?: [A-Za-z0-9][A-Za-z0-9_+#&-]*){{1,3}}{BEHIND}"  # of two to four words
+RUN = re.compile(f"https?://[!-~]+|{NAME}{SIGN}* ?|[A-Za-z]{SIGN}* ?|[0-9_]{SIGN}*")
+MARKS = ".,:;/-?!\"'()[]{}<> "  # the sentence's, where they stand at the end of a run
 NUMBER = re.compile(r"[0-9]+([.,:/-][0-9]+)*%?")
 IN_WORD = re.compile(r"[A-Za-z0-9.,:/-]$")
 SHORTEST = 2  # one letter or digit is a token anyway
@@ -68,11 +72,10 @@ def target_ids(
     parts: list[tuple[int, str | int]] = []  # with the number of the target: a text, or a copy token
     for number, (target, source) in enumerate(zip(targets, sources, strict=True)):
         tokens, done = dict(zip(copied_runs(source), copy_tokens, strict=False)), 0
-        for run in RUN.finditer(target) if tokens else ():
-            text = run[0].rstrip(MARKS)
-            if text in tokens:
-                parts += [(number, target[done : run.start()]), (number, tokens[text])]
-                done = run.start() + len(text)
+        texts = "|".join(re.escape(text) for text in sorted(tokens, key=len, reverse=True))
+        for run in re.finditer(f"{BEFORE}({texts}){BEHIND}", target) if tokens else ():
+            parts += [(number, target[done : run.start()]), (number, tokens[run[0]])]
+            done = run.end()
         parts.append((number, target[done:]))
     encoded = iter(token_ids(tokenizer, [part for _, part in parts if isinstance(part, str)]))
     ids: list[list[int]] = [[] for _ in targets]

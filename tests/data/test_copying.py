@@ -1,6 +1,8 @@
 """Copy tokens: what they stand for, and where training has them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
@@ -19,14 +21,56 @@ def test_runs_are_told_in_order_and_how_often_without_the_marks_behind_them_and_
     assert copied_runs("x1和x10") == {"x1": 1, "x10": 1}
     assert copied_runs("见www.x.com. 好") == {"www.x.com": 1}
     assert copied_runs("没有") == {}
+    assert copied_runs("Ingrid Larsen和Tom, 15 km, Windows 10。") == dict.fromkeys(
+        ["Ingrid Larsen", "Tom", "15", "km", "Windows 10"], 1
+    )
+    assert [*copied_runs("A B C D E F看foo.com。看 foo.com。")] == ["A B C D", "E F", "foo.com"]
     assert copied_runs("见(https://x.org)。") == copied_runs('"https://x.org!"') == {"https://x.org": 1}
 
 
 @pytest.mark.parametrize(
-    ("text", "runs"), [("用foo", []), ("用foo.", []), ("用foo，", ["foo"]), ("foo和foobar", ["foo"])]
+    ("text", "runs"),
+    [
+        ("用foo", []),
+        ("用foo.", []),
+        ("用foo，", ["foo"]),
+        ("foo和foobar", ["foo"]),
+        ("用foo ", []),  # a name may come of it
+        ("用foo Bar", []),
+        ("用foo bar.com", ["foo"]),
+        ("用foo Bar ", []),
+    ],
 )
 def test_a_run_at_the_end_of_a_text_that_goes_on_is_not_told(text, runs):
     assert [*copied_runs(text, whole=False)] == runs
+
+
+@given(st.text("Ab1. ,:/好@-_", max_size=14))
+def test_a_run_that_was_complete_stays_what_it_is_however_the_text_goes_on(text):
+    told = []
+    for end in range(len(text) + 1):
+        runs = [*copied_runs(text[:end], whole=False)]
+        assert runs[: len(told)] == told
+        told = runs
+    assert [*copied_runs(text)][: len(told)] == told
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "copied"),
+    [
+        ("Ingrid Larsen来了", "Ingrid Larsen's here", ["Ingrid Larsen"]),
+        ("Ingrid Larsen来了", "Ingrid is here", []),
+        ("Tom和Tommy", "Tommy, Tom.", ["Tommy", "Tom"]),
+        ("x1", "x1.5 x10 ax1 a.x1 (x1).", ["x1"]),
+        ("用--help", "Use --help", ["help"]),
+    ],
+)
+def test_a_run_is_found_in_the_target_where_it_is_no_part_of_another_one(source, target, copied):
+    tokenizer = tiny_tokenizer()
+    copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
+    tokens = dict(zip(copies, copied_runs(source), strict=False))
+    (ids,) = target_ids(tokenizer, [target], [source], copies)
+    assert [tokens[token] for token in ids if token in copies] == copied
 
 
 @pytest.mark.parametrize("tokenizer", [tiny_tokenizer(), byte_level_tokenizer()])
