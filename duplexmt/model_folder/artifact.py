@@ -368,6 +368,9 @@ def model_card(info: dict[str, Any]) -> str:
         "license_name": data["licence"],
         **({"base_model": info["backbone"]} if info["backbone"] else {}),
     }
+    before = dict.fromkeys(
+        f"- **Its base's data:** {corpus_name(d)}; licence: {d['licence']}." for d in info["trained_before"]
+    )
     lines = [
         "---",
         *[f"{name}: {_in_yaml(value)}" for name, value in front_matter.items()],
@@ -378,7 +381,7 @@ def model_card(info: dict[str, Any]) -> str:
         f"Written by duplexmt {info['duplexmt_version']}.",
         "",
         f"- **Data:** {corpus_name(data)}; licence: {data['licence']}.",
-        *[f"- **Its base's data:** {corpus_name(d)}; licence: {d['licence']}." for d in info["trained_before"]],
+        *before,
         how,
         f"- **Training:** {adaptation}, {recipe}texts of {length}.",
         "",

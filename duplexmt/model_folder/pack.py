@@ -42,7 +42,8 @@ def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, larges
     info = loaded.info
     for folder in results:
         check_evaluated(folder, model_at(source), info)
-    size = 2 * sum(weight.numel() for weight in loaded.model.parameters())
+    parameters = sum(weight.numel() for weight in loaded.model.parameters())
+    size = 2 * parameters
     if size > largest:
         raise ValueError(
             f"{source}: {size / 1e6:.1f} MB in float16, and {largest / 1e6:g} MB are the most (--largest MB)"
@@ -66,7 +67,7 @@ def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, larges
     write_manifest(into, read_manifest(into) | found_out(info))
     card = into / "README.md"
     written, corpora = card.read_text(encoding="utf-8"), [info["data"], *info["trained_before"]]
-    write_whole(card, box_card(written, corpora, tables, info.get("operating_point")))
+    write_whole(card, box_card(written, parameters, corpora, tables, info.get("operating_point")))
     return into
 
 
@@ -160,13 +161,15 @@ def check_evaluated(evaluation: Path, source: Path, info: Mapping[str, Any]) -> 
 
 def box_card(
     card: str,
+    parameters: int,
     corpora: Sequence[Mapping[str, Any]],
     tables: Sequence[Mapping[str, Any]],
     point: Mapping[str, Any] | None = None,
 ) -> str:
-    """The card that `save_model_folder` writes, with what one must know of a model that is given away: the threshold
-    recorded in it, scores of its evaluations, and what is owed for the corpora of its training and of its bases."""
-    parts = [card.rstrip()]
+    """The card that `save_model_folder` writes, with what one must know of a model that is given away: its size, the
+    threshold recorded in it, scores of its evaluations, and what is owed for the corpora of its training and of its
+    bases."""
+    parts = [card.rstrip(), f"It has {parameters / 1e6:.1f} million parameters, {parameters / 5e5:.0f} MB in float16."]
     if point is not None:
         parts.append(
             f"Where no θ is given it takes {point['theta']:.2g}, which has AL {point['AL']:.2f} on "
@@ -223,12 +226,13 @@ def attributions(box: Mapping[str, Any], sources: Sequence[str] | None) -> list[
 
 
 OWED = """## Data, and whom it is owed to
-The pairs are in the repository's folder data/. Each corpus keeps its licence."""
+The pairs are in the repository's folder data/. Each corpus keeps its licence. All these licences allow commercial use,
+and ask for attribution: give this card along with the model. The authors of this software claim no further rights in
+the weights."""
 
 SHARE_ALIKE = """ Some are share-alike (xquad, xsid,
-python-packaging-guide, cc-cedict); whether such terms reach the weights of a model is not settled. The authors of this
-software claim no further rights in the weights; who must be sure keeps to CC BY-SA 4.0, or trains without these corpora
-(`data.sources`)."""
+python-packaging-guide, cc-cedict); whether such terms reach the weights of a model is not settled. Who must be sure
+keeps to CC BY-SA 4.0, or trains without these corpora (`data.sources`)."""
 
 COMMANDS = """## Make it again
 ```bash
@@ -242,13 +246,13 @@ LIMITS = """## What it cannot do
 
 BOXES = {  # by the name of their settings in conf/data: how a model of such pairs is made, and what it cannot do
     "permissive": (
-        "make model   # tokenizer, bases, grid, θ, packing, evaluation: conf/experiment/box_*.yaml",
+        "make model   # all stages, conf/experiment/box_*.yaml; it replaces models/zh-en, but for INTO=runs/mine",
         """- It is small, and has seen everyday sentences, image captions and documentation of software.
   Of anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
 - Chinese to English only; traditional characters are read as simplified ones.""",
     ),
     "tatoeba_de": (
-        "make model-de   # base, grid, θ, packing, evaluation: conf/experiment/box_de_*.yaml",
+        "make model-de   # all stages, conf/experiment/box_de_*.yaml; it replaces models/de-en, but for INTO=runs/mine",
         """- It is small, and has seen short everyday sentences alone.
   Of anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
 - German to English only.""",

@@ -1,6 +1,7 @@
 """The model in the box: what is packed translates as what was trained, and its card says what it is."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -90,6 +91,10 @@ def test_the_card_has_scores_with_intervals_and_whom_the_data_is_owed_to(trained
         assert owed in card.split(f"### {name}\n")[1]
     assert "### angular-cn" not in card  # it was not trained on
     assert "make model" in card
+    assert "allow commercial use" in card
+    assert re.search(r"It has \d\.\d million parameters, \d MB in float16", card)
+    lines = re.findall(r"^- \*\*Its base's data.*$", card, flags=re.MULTILINE)
+    assert len(lines) == len({*lines})
     assert "What it cannot do" in card
 
 
