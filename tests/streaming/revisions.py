@@ -29,7 +29,9 @@ from ..helpers import SENTENCES, float64, tiny_backbone, tiny_grid, tiny_prefix,
 from .live_texts import live_text
 
 TOKENIZER = tiny_tokenizer(460)
-TOKENS = [stream_tokens(TOKENIZER), stream_tokens(TOKENIZER, context_tokens=4)]
+TOKENS = [
+    stream_tokens(TOKENIZER), stream_tokens(TOKENIZER, context_tokens=4), stream_tokens(TOKENIZER, copy_tokens=3),
+]  # fmt: skip
 WORDS = EmitRule(words=torch.arange(len(TOKENIZER)) % 2 == 1)
 POLICIES = {
     "theta": (Theta, None), "theta, rows": (Theta, None), "theta, words": (Theta, WORDS),
@@ -41,13 +43,13 @@ POLICIES = {
 BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
 PIECES = [
     *(part for source, _ in SENTENCES for part in (source, source[:4], source[4:])),
-    "Tea or coffee? ", "R&amp;D", " ", "，", "。", "？”", "\n", "\r\n", "",
+    "Tea or coffee? ", "R&amp;D", "用x1给Tom Lee", "a.com", " ", "，", "。", "？”", "\n", "\r\n", "",
 ]  # fmt: skip
 
 
 @cache
-def model_of(name, seed, anchor):
-    """A tiny model that a policy runs on, and that ends its sentences."""
+def model_of(name, seed, anchor, copy_tokens):
+    """A tiny model that a policy runs on, and that ends its sentences; it likes copy tokens."""
     shape = {"seed": seed, "vocab_size": len(TOKENIZER), "layers": 1}
     rows = {"attention": "exact", "input_attends_output": False} if name == "theta, rows" else {}
     if POLICIES[name][0] is Theta:
@@ -55,7 +57,7 @@ def model_of(name, seed, anchor):
     else:
         model = float64(tiny_prefix("multi", anchor=anchor, scale=0.5, **shape))
     with torch.no_grad():
-        model.causal_lm.lm_head.weight[TOKENS[0].end] *= 3
+        model.causal_lm.lm_head.weight[[TOKENS[0].end, *copy_tokens]] *= 3
     return model
 
 
@@ -116,8 +118,8 @@ class Script:
 
     def __init__(self, name, seed):
         self.name, self.draw = name, random.Random(f"{name} {seed}")
-        self.model = model_of(name, self.draw.randrange(2), self.draw.choice([0, 12]))
         self.tokens, self.limit = self.draw.choice(TOKENS), self.draw.choice([5, 20])
+        self.model = model_of(name, self.draw.randrange(2), self.draw.choice([0, 12]), self.tokens.copy_tokens)
         self.streams = self.draw.choice([1, 2, 8])
         self.open_text = OpenText("text", "any", None, None)
         self.told, self.given, self.done = [[]], [([], [])], Counter()
@@ -237,6 +239,7 @@ class Script:
             event = one.event
             values = {"read": [], "write": [None, getattr(event, "token", None)], "end": []}
             kind = type(event).__name__.lower()
+            self.done["copied"] += isinstance(event, Write) and event.token in self.tokens.copy_tokens
             self.open_text.note(kind, *values.get(kind, [{"tokens": getattr(event, "tokens", 0)}]))
         self.told[-1].append(one)
         self.state.take(one)
