@@ -27,14 +27,13 @@ cache_bytes         of a stream at 64 + 64 tokens; megabytes: of the weights
 On a busy machine `OMP_NUM_THREADS=1 … --processor-time` counts the time this process computed, not what it waited.
 """
 
-import argparse
 import copy
 import json
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 from functools import cache, partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import SHAPES, check_counts, machine, names_of, rounded, seconds_of, shape_of
+from benchmarks.measuring import SHAPES, command, count, in_turns, machine, rounded, shape, some_of, usual_shape
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import random_backbone
-from duplexmt.decoder.cache import DecoderCache, NoRoom
+from duplexmt.decoder.cache import DecoderCache
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.cache import GridCache
-from duplexmt.grid.model import GridModel, build_grid
+from duplexmt.grid.model import build_grid
 from duplexmt.kernels.int8 import Int8Embedding, Int8Linear, to_int8
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.events import End
@@ -66,8 +65,7 @@ GENERATE: dict[str, dict[str, Any]] = {"generate": {}, "generate_static": {"cach
 BESIDE = ("recompute", *GENERATE, "reencode")
 LENGTH, K, TURNS = 32, 3, 10  # turns of a sentence, after one to warm up
 TOKENS = StreamTokens(end=0, seed=1)
-Model = GridModel | DecoderModel
-Works = dict[str, Callable[[], object]]
+Work = Callable[[int], object]  # its turn does not matter
 
 
 def backbone(shape: dict[str, Any], vocabulary: int, device: str) -> Any:
@@ -79,7 +77,7 @@ def backbone(shape: dict[str, Any], vocabulary: int, device: str) -> Any:
     return causal_lm
 
 
-def made(causal_lm: Any, kind: str) -> Model:
+def made(causal_lm: Any, kind: str) -> Any:
     """A model of a kind around it, with a constant anchor."""
     options, quantize = KINDS[kind]
     # modules of its own, as it may change them; of what is rounded weights, too
@@ -90,10 +88,10 @@ def made(causal_lm: Any, kind: str) -> Model:
         to_int8(model.backbone)
     elif quantize is not None:
         model.halve()
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval()
 
 
-def megabytes(model: Model) -> float:
+def megabytes(model: Any) -> float:
     """Of the weights, without the copies of its layers that decoding in other types than int8 may make."""
     total = sum(weight.nbytes for weight in model.parameters())  # each once, where two share it
     for module in model.modules():
@@ -104,18 +102,18 @@ def megabytes(model: Model) -> float:
     return total / 1e6
 
 
-def cache_bytes(model: Model) -> int:
+def cache_bytes(model: Any) -> int:
     """Of the cache that fits a model, for one stream of 64 + 64 tokens."""
     kind: Any = DecoderCache if isinstance(model, DecoderModel) else GridCache
     return int(kind(model, slots=1, length=2 * LENGTH).bytes)
 
 
-def decoding(model: Model, streams: int, length: int) -> Callable[[], None]:
+def decoding(model: Any, streams: int, length: int) -> Work:
     """So many sentences of `length` → `length` tokens along wait-k: k reads ahead of the writes, to the end."""
     source = torch.randint(2, 1000, (streams, length - 1), generator=torch.Generator().manual_seed(1)).tolist()
     engine = cache(lambda: Engine(model, TOKENS, theta=0.5, max_target_tokens=length, max_streams=streams))
 
-    def work() -> None:
+    def work(turn: int) -> None:
         live = [engine().open() for _ in source]
         for stream, tokens in zip(live, source, strict=True):
             stream.read(tokens)
@@ -142,7 +140,7 @@ def wait_k_path() -> list[tuple[int, int]]:
 
 
 @torch.no_grad()
-def recompute(model: Model, states: list[tuple[int, int]]) -> None:
+def recompute(model: Any, states: list[tuple[int, int]], turn: int) -> None:
     """Steps by the grid of all that is visible, text head where it is needed."""
     for read, written in states:
         source = torch.tensor([[*range(2, LENGTH + 1), TOKENS.end][:read]], device=model.device)
@@ -153,100 +151,82 @@ def recompute(model: Model, states: list[tuple[int, int]]) -> None:
             model.text_logits(hidden).argmax(-1).tolist()
 
 
-def generated(causal_lm: Any, streams: int, length: int, **options: Any) -> Callable[[], object]:
+def generated(causal_lm: Any, streams: int, length: int, **options: Any) -> Work:
     """Hugging Face `generate` of as many tokens from whole sources."""
     source = torch.randint(2, 1000, (streams, length), device=causal_lm.device)
     lengths = {"max_new_tokens": length, "min_new_tokens": length, "do_sample": False}
-    return lambda: causal_lm.generate(source, attention_mask=torch.ones_like(source), **lengths, **options)
+    return lambda turn: causal_lm.generate(source, attention_mask=torch.ones_like(source), **lengths, **options)
 
 
 @torch.no_grad()
-def reencode(causal_lm: Any) -> None:
+def reencode(causal_lm: Any, turn: int) -> None:
     """Wait-k that encodes source and target so far at each read, and goes on from its cache once all is read."""
     source = torch.randint(2, 1000, (1, LENGTH), device=causal_lm.device)
     target = torch.ones(1, 1, dtype=torch.int64, device=causal_lm.device)
-    for read in range(K, LENGTH + 1):
-        ids = torch.cat((source[:, :read], target), 1)
-        out = causal_lm(ids, attention_mask=torch.ones_like(ids), use_cache=read == LENGTH, logits_to_keep=1)
-        target = torch.cat((target, out.logits[:, -1].argmax(-1, keepdim=True)), 1)
-    while target.shape[1] < LENGTH + 1:
-        out = causal_lm(target[:, -1:], cache=out.cache, use_cache=True, logits_to_keep=1)
+    kept: Any = None
+    for read in [*range(K, LENGTH + 1), *[LENGTH] * (K - 1)]:
+        ids = torch.cat((source[:, :read], target), 1) if kept is None else target[:, -1:]
+        out = causal_lm(ids, cache=kept, use_cache=read == LENGTH, logits_to_keep=1)
+        kept = out.cache
         target = torch.cat((target, out.logits[:, -1].argmax(-1, keepdim=True)), 1)
 
 
-def fastest(works: Works, turns: int, cuda: bool, clock: Callable[[], float], ends: float = inf) -> dict[str, float]:
-    """Least seconds of each, in turns after one to warm up, as a busy machine only ever adds; what fails or has no time
-    left is left out, and told."""
-    found: dict[str, float] = {}
-    for turn in range(turns + 1):
-        for name in [*works]:
-            if time.monotonic() > ends:
-                return found
-            try:
-                seconds = seconds_of(works[name], cuda, clock)
-            except (RuntimeError, NoRoom) as error:  # out of memory, or what a compiler raises: the others go on
-                print(f"{name}: left out ({type(error).__name__}: {error})", file=sys.stderr, flush=True)
-                del works[name]
-                continue
-            if turn:
-                found[name] = min(seconds, found.get(name, seconds))
-    return found
+def streams_of(text: str) -> list[int]:
+    """Numbers of streams, as they are given."""
+    counts = [int(one) if one.isdecimal() else 0 for one in text.split(",")]
+    if counts[0] != 1 or min(counts) < 1:
+        raise ArgumentTypeError(f"{text}: must be numbers of at least 1, with commas between them, 1 first")
+    return counts
 
 
 def main(given: list[str] | None = None) -> None:
     """Measure; after each number of streams all so far is printed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=tuple(SHAPES), help="default: small, on a GPU qwen")
-    parser.add_argument("--kinds", default="grid,grid_io_off,rows", help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--beside", default="recompute,generate,reencode", help=f"of {', '.join(BESIDE)}")
-    parser.add_argument("--streams", default="1,8,64", help="comma-separated numbers, the first of them 1")
-    parser.add_argument("--seconds", type=int, default=900, help="for all of it")
+    parser = command(__doc__)
+    parser.add_argument("--shape", type=shape, choices=SHAPES, default=usual_shape())
+    parser.add_argument("--kinds", type=some_of(KINDS), default="grid,grid_io_off,rows", help=f"of {', '.join(KINDS)}")
+    beside = "recompute,generate,reencode"
+    parser.add_argument("--beside", type=some_of(BESIDE), default=beside, help=f"of {', '.join(BESIDE)}")
+    numbers = "comma-separated numbers, the first of them 1"
+    parser.add_argument("--streams", type=streams_of, default="1,8,64", help=numbers)
+    parser.add_argument("--seconds", type=count, default=900, help="for all of it")
     parser.add_argument("--processor-time", action="store_true", help="of this process, not wall clock; CPU only")
     asked = parser.parse_args(given)
-    check_counts(parser, asked, "seconds")
-    counts = [int(one) if one.isdecimal() else 0 for one in asked.streams.split(",")]
-    if counts[0] != 1 or min(counts) < 1:
-        parser.error(f"--streams {asked.streams}: must be numbers of at least 1, with commas between them, 1 first")
     cuda, ends = torch.cuda.is_available(), time.monotonic() + asked.seconds
     if asked.processor_time and cuda:
         parser.error("--processor-time leaves out what the GPU computes: use it on a CPU")
     clock = time.process_time if asked.processor_time else time.perf_counter
-    kinds, beside = names_of(parser, asked, "kinds", KINDS), names_of(parser, asked, "beside", BESIDE)
-    asked.shape = shape_of(parser, asked.shape)
     causal_lm = backbone(*SHAPES[asked.shape], "cuda" if cuda else "cpu")
-    models = {kind: made(causal_lm, kind) for kind in kinds}
+    models = {kind: made(causal_lm, kind) for kind in asked.kinds}
     path = wait_k_path() if cuda else wait_k_path()[6::12]
-    result = machine(causal_lm.device.type) | {
-        "clock": "processor time" if asked.processor_time else "wall clock",
+    result = machine() | {
+        "clock": clock.__name__,
         "shape": asked.shape,
         "cache_bytes": {kind: cache_bytes(model) for kind, model in models.items()},
         "megabytes": {kind: megabytes(model) for kind, model in models.items()},
         "tokens_per_second": {},
     }
-    for streams in counts:
+    for streams in asked.streams:
         length = LENGTH if cuda or streams == 1 else 4
-        works: Works = {kind: decoding(model, streams, length) for kind, model in models.items()}
-        works |= {name: generated(causal_lm, streams, length, **GENERATE[name]) for name in beside if name in GENERATE}
+        works = {kind: decoding(model, streams, length) for kind, model in models.items()}
+        for name in asked.beside:
+            if name in GENERATE:
+                works[name] = generated(causal_lm, streams, length, **GENERATE[name])
         if streams == 1:
-            works |= {"reencode": partial(reencode, causal_lm)} if "reencode" in beside else {}
-            for kind in kinds if "recompute" in beside else ():
+            works |= {"reencode": partial(reencode, causal_lm)} if "reencode" in asked.beside else {}
+            for kind in asked.kinds if "recompute" in asked.beside else ():
                 works[f"recompute {kind}"] = partial(recompute, models[kind], path)
-        seconds = fastest(works, TURNS if streams == 1 else 3 if cuda else 1, cuda, clock, ends)
+        # The least of several turns, as a busy machine only ever adds.
+        found = in_turns(works, TURNS if streams == 1 else 3 if cuda else 1, clock, min, ends)
+        kinds = [kind for kind in asked.kinds if kind in found]
         if streams == 1:
-            for kind in kinds:
-                if (name := f"recompute {kind}") in seconds:
-                    seconds[name] *= len(wait_k_path()) / len(path)
-            again = {
-                kind: seconds[f"recompute {kind}"] / seconds[kind]
-                for kind in kinds
-                if {kind, f"recompute {kind}"} <= seconds.keys()
-            }
-            result |= {"seconds": seconds, "speedup_vs_recompute": again}
-            for name in {*GENERATE, "reencode", "rows"} & seconds.keys():
-                result[f"ratio_vs_{name}"] = {kind: seconds[kind] / seconds[name] for kind in kinds if kind in seconds}
-        result["tokens_per_second"][str(streams)] = {
-            name: streams * length / seconds[name] for name in (*kinds, *GENERATE) if name in seconds
-        }
+            again = {kind: f"recompute {kind}" for kind in kinds if f"recompute {kind}" in found}
+            found |= {name: found[name] * len(wait_k_path()) / len(path) for name in again.values()}
+            result["seconds"] = found
+            result["speedup_vs_recompute"] = {kind: found[name] / found[kind] for kind, name in again.items()}
+            for name in {*GENERATE, "reencode", "rows"} & found.keys():
+                result[f"ratio_vs_{name}"] = {kind: found[kind] / found[name] for kind in kinds}
+        written = {name: streams * length / found[name] for name in (*kinds, *GENERATE) if name in found}
+        result["tokens_per_second"][str(streams)] = written
         print(json.dumps(rounded(result)), flush=True)
 
 

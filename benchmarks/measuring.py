@@ -1,20 +1,19 @@
-"""What benchmarks of steps share: shapes with random weights, seconds, bytes, and who measured."""
+"""What benchmarks share: their command line, shapes with random weights, seconds in turns, and who measured."""
 
 import argparse
-import ctypes
 import platform
-import shutil
 import statistics
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
-from pathlib import Path
-from time import perf_counter
+import sys
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from math import inf
+from time import monotonic, perf_counter
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
 
+from duplexmt.decoder.cache import NoRoom
 from duplexmt.training.optimizers import optimizer_of
 
 
@@ -42,6 +41,48 @@ LORA = {
 }  # fmt: skip
 
 
+# --- command lines ---------------------------------------------------------------------------------------------------
+
+
+def command(description: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is a script's docstring."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def count(text: str) -> int:
+    """An option that is a number of something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, at least 1")
+    return int(text)
+
+
+def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """An option that is some of these names, with commas between."""
+
+    def names(text: str) -> list[str]:
+        found = [name for name in text.split(",") if name]
+        if unknown := [name for name in found if name not in known]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]}: there are {', '.join(known)}")
+        return found
+
+    return names
+
+
+def shape(text: str) -> str:
+    """An option that is one of `SHAPES`, but none that would take a CPU hours."""
+    if text == "qwen" and not torch.cuda.is_available():
+        raise argparse.ArgumentTypeError("qwen: PyTorch sees no GPU on this machine; take small or slice")
+    return text
+
+
+def usual_shape() -> str:
+    """The shape for this machine."""
+    return "qwen" if torch.cuda.is_available() else "small"
+
+
+# --- steps and seconds -----------------------------------------------------------------------------------------------
+
+
 def training_step(
     module: torch.nn.Module, loss_of: Callable[..., torch.Tensor], half: torch.dtype | None = None
 ) -> Callable[..., None]:
@@ -64,100 +105,55 @@ def training_step(
     return step
 
 
-def seconds_of(work: Callable[[], object], cuda: bool, clock: Callable[[], float] = perf_counter) -> float:
-    """Seconds of some work, until the device has done it."""
-    if cuda:
+def now(clock: Callable[[], float] = perf_counter) -> float:
+    """By a clock, once the device has done what it was given."""
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
-    begin = clock()
-    work()
-    if cuda:
-        torch.cuda.synchronize()
-    return clock() - begin
+    return clock()
 
 
-def medians(
-    works: Mapping[str, Callable[[int], object]], turns: int, cuda: bool, clock: Callable[[], float] = perf_counter
+def in_turns(
+    works: Mapping[str, Callable[[int], object]],
+    turns: int,
+    clock: Callable[[], float] = perf_counter,
+    of: Callable[[list[float]], float] = statistics.median,
+    ends: float = inf,
 ) -> dict[str, float]:
-    """Median seconds of each work, taking turns after one to warm up; each is given the number of the turn."""
-    for work in works.values():
-        work(0)
-    taken: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(turns):
-        for name, work in works.items():
-            taken[name].append(seconds_of(partial(work, turn), cuda, clock))
-    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+    """Seconds of each work, taking turns after one to warm up; each is given the number of the turn.
 
+    Args:
+        of: what is made of a work's turns.
+        ends: by `monotonic`, after which no work is begun.
 
-def growth(work: Callable[[], object]) -> int:
-    """Bytes by which this process grows while some work is done (Linux).
-
-    What earlier steps left free goes back first: a step that fits into it would seem to take nothing.
+    Returns:
+        By name; a work that fails, or that had no turn, is left out, and the failure told.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc
-    if trim is not None:
-        trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
-    work()
-    return resident("VmHWM") - before
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(-1, turns):
+        for name in [name for name in taken if monotonic() < ends]:
+            try:
+                begin = now(clock)
+                works[name](max(turn, 0))
+                taken[name] += [now(clock) - begin] * (turn >= 0)
+            except (RuntimeError, NoRoom) as error:  # out of memory, or what a compiler raises: the others go on
+                print(f"{name}: left out ({type(error).__name__}: {error})", file=sys.stderr, flush=True)
+                del taken[name]
+    return {name: of(seconds) for name, seconds in taken.items() if seconds}
 
 
-def resident(name: str, pid: int | str = "self") -> int:
-    """Bytes of memory of a process, now (VmRSS) or at most (VmHWM)."""
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) * 1024
-
-
-def times_by_name(events: Iterable[Any], cuda: bool) -> list[tuple[str, float]]:
-    """What the device spent its time on: on CUDA kernels alone, as the operations that launched them show it, too, and
-    so does all that has been given a name."""
-    if not cuda:
-        return [(event.key, event.self_cpu_time_total) for event in events]
-    kernels = (event for event in events if event.device_type == DeviceType.CUDA and not event.is_user_annotation)
-    return [(event.key, event.self_device_time_total) for event in kernels]
-
-
-def machine(device: str) -> dict[str, Any]:
-    """What a result says of where it is from."""
-    name = torch.cuda.get_device_name() if device == "cuda" else platform.machine()
-    return {"commit": commit(), "device": name, "torch": torch.__version__}
-
-
-def commit() -> str | None:
-    """Of this repository; None for a copy of it without its history, or where there is no git."""
-    if shutil.which("git") is None:
-        return None
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return git.stdout.strip() or None
-
-
-def check_counts(parser: argparse.ArgumentParser, arguments: argparse.Namespace, *names: str) -> None:
-    """End the command where one of these options was given, and is below 1."""
-    for name in names:
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name} {value}: must be at least 1")
-
-
-def names_of(
-    parser: argparse.ArgumentParser, arguments: argparse.Namespace, option: str, known: Collection[str]
-) -> list[str]:
-    """What stands in an option, with commas between; ends the command for a name that there is not."""
-    names = [name for name in getattr(arguments, option).split(",") if name]
-    if unknown := [name for name in names if name not in known]:
-        parser.error(f"--{option} {unknown[0]}: there are {', '.join(known)}")
-    return names
+def machine() -> dict[str, Any]:
+    """What a result says of where it is from; no commit in a copy of the repository without its history."""
+    found = {"device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()}
+    with suppress(OSError, subprocess.CalledProcessError):
+        git = ["git", "rev-parse", "--short", "HEAD"]
+        found["commit"] = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    return found | {"torch": torch.__version__}
 
 
 def rounded(value: Any) -> Any:
     """Floats in it to four significant digits."""
     if isinstance(value, dict):
         return {name: rounded(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
-
-
-def shape_of(parser: argparse.ArgumentParser, asked: str | None) -> str:
-    """The shape that was asked for, or the one for this machine; ends the command where a CPU would take hours."""
-    if asked == "qwen" and not torch.cuda.is_available():
-        parser.error("--shape qwen: PyTorch sees no GPU on this machine; take --shape small or slice")
-    return asked or ("qwen" if torch.cuda.is_available() else "small")

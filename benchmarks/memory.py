@@ -8,26 +8,27 @@ their backward pass. Not counted: what kernels need for a moment, and the alloca
 compares with what a small step takes on this CPU. The last line is one JSON object: GB by size, adaptation, devices.
 """
 
-import argparse
+import ctypes
 import json
 import sys
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from torch.autograd.graph import saved_tensors_hooks
-
-from benchmarks.measuring import LORA, QWEN, QWEN_VOCABULARY, growth, qwen
+from benchmarks.measuring import LORA, QWEN, QWEN_VOCABULARY, command, count, qwen
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import add_lora, random_backbone
 from duplexmt.decoder.decoder_options import FROZEN
 from duplexmt.decoder.model import DecoderModel
-from duplexmt.training.optimizers import optimizer_of
 from duplexmt.training.prefix_module import PrefixTranslation
 
 GROWN = {"num_key_value_heads": 4, "tie_word_embeddings": False, "vocab_size": 152_064}
@@ -106,16 +107,16 @@ def activations(shape: dict[str, Any], adaptation: str, recompute: str, pairs: i
     return int(every + (outside_pair + entry_pair * (vocabulary - FEW)) * pairs + head)
 
 
-def numbers(module: nn.Module) -> dict[str, int]:
+def numbers(module: nn.Module) -> Counter[str]:
     """How many numbers are trained, frozen in matrices of the layers, and frozen elsewhere; and outside of layers."""
-    found = dict.fromkeys(("trained", "matrices", "rest", "outside", "trained_outside"), 0)
+    found: Counter[str] = Counter()
     for name, weight in module.named_parameters():
         inside = ".layers." in name
         kind = "trained" if weight.requires_grad else "matrices" if inside and weight.ndim == 2 else "rest"
         found[kind] += weight.numel()
         if not inside:
             found["outside"] += weight.numel()
-            found["trained_outside"] += weight.numel() if weight.requires_grad else 0
+            found["trained_outside"] += weight.numel() * weight.requires_grad
     return found
 
 
@@ -140,56 +141,41 @@ def counted(shape: dict[str, Any], frozen: str, devices: int, act: int, count: d
     return {name: round(value / GB, 2) for name, value in parts.items()} | {"all": round(sum(parts.values()) / GB, 1)}
 
 
-def check(pairs: int, tokens: int) -> dict[str, float]:
-    """Bytes counted over bytes taken, of a small step on this CPU in float32."""
+def check(pairs: int, tokens: int) -> float:
+    """Bytes counted over bytes taken, of what a small step in float32 saves for its backward pass on this CPU."""
     shape = qwen(512, 1536, layers=6, heads=8) | {"vocab_size": 8_000}
     module, batch = module_of(shape, FULL, "nothing"), batch_of(pairs, tokens)
-    weights = sum(weight.nbytes for weight in module.parameters())
-    optimizer = optimizer_of("adam", module, 1e-4, (0.9, 0.999))
-
-    def step() -> None:
-        module.lm_sum(batch).backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    losses: list[Tensor] = []
     kept = saved(module, batch, None)
-    pairs_of = {"activations": (kept, growth(lambda: losses.append(module.lm_sum(batch))))}
-    losses.clear()
-    first, second = growth(step), growth(step)
-    pairs_of["moments, the rest of the first step"] = (MOMENTS * weights // 4 + kept + weights, first)
-    pairs_of["activations and gradients, the second step"] = (kept + weights, second)
-    for name, (counted_bytes, taken) in pairs_of.items():
-        print(f"{name}: {counted_bytes / 1e6:.0f} MB counted, {taken / 1e6:.0f} MB taken")
-    return {name: round(counted_bytes / taken, 2) for name, (counted_bytes, taken) in pairs_of.items()}
+    ctypes.CDLL(None).malloc_trim(0)  # or the next step would fit into what this one has left free
+    before = psutil.Process().memory_info().rss
+    loss = module.lm_sum(batch)
+    taken = psutil.Process().memory_info().rss - before
+    print(f"activations: {kept / 1e6:.0f} MB counted, {taken / 1e6:.0f} MB taken, loss {loss.item():.0f}")
+    return round(kept / taken, 2)
 
 
 def main() -> None:
     """Count, print, check."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--size", choices=SIZES, nargs="*", default=list(SIZES))
-    parser.add_argument("--pairs", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=33)
+    parser.add_argument("--pairs", type=count, default=16)
+    parser.add_argument("--tokens", type=count, default=33)
     parser.add_argument("--check", action="store_true", help="compare with a small step on this CPU")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    found: dict[str, Any] = {}
-    if arguments.check:
-        found["counted_over_taken"] = check(arguments.pairs, arguments.tokens)
-    for size in arguments.size:
-        for adaptation in (FULL, "lora"):
-            shape, pairs = SIZES[size], (arguments.pairs, arguments.tokens)
-            kept = {how: activations(shape, adaptation, how, *pairs) for how in ("nothing", "layers")}
-            with torch.device("meta"):
-                count = numbers(model_of(shape, adaptation))
-            for frozen in (FULL,) if adaptation == FULL else FROZEN:
-                for devices in (1, 4):
-                    for recompute, act in kept.items():
-                        parts = counted(shape, frozen, devices, act, count)
-                        name = f"{size} {'full' if frozen == FULL else f'LoRA {frozen}'} recompute={recompute}"
-                        shown = ", ".join(f"{part} {gb}" for part, gb in parts.items())
-                        print(f"{name:36} {devices} GPU: {shown}", flush=True)
-                        found[f"{name} on {devices}"] = parts["all"]
+    pairs = arguments.pairs, arguments.tokens
+    found: dict[str, Any] = {"counted_over_taken": check(*pairs)} if arguments.check else {}
+    for size, adaptation in product(arguments.size, (FULL, "lora")):
+        shape = SIZES[size]
+        kept = {how: activations(shape, adaptation, how, *pairs) for how in ("nothing", "layers")}
+        with torch.device("meta"):
+            weights = numbers(model_of(shape, adaptation))
+        for frozen, devices, how in product((FULL,) if adaptation == FULL else FROZEN, (1, 4), kept):
+            parts = counted(shape, frozen, devices, kept[how], weights)
+            name = f"{size} {'full' if frozen == FULL else f'LoRA {frozen}'} recompute={how}"
+            shown = ", ".join(f"{part} {gb}" for part, gb in parts.items())
+            print(f"{name:36} {devices} GPU: {shown}", flush=True)
+            found[f"{name} on {devices}"] = parts["all"]
     print(json.dumps(found))
 
 

@@ -14,7 +14,6 @@ ratio_vs_waitk       time of a step over that of the wait-k step, by kind
 ratio_vs_all_rows    time of the step on all rows over that of this one, where all rows fit into memory
 """
 
-import argparse
 import json
 import resource
 import sys
@@ -26,7 +25,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import LORA, SHAPES, check_counts, medians, training_step
+from benchmarks.measuring import LORA, SHAPES, command, count, in_turns, training_step
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import add_lora, random_backbone
@@ -88,26 +87,25 @@ def user_time() -> float:
 
 def main() -> None:
     """Measure, print a table and the JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=tuple(PAIRS), default="small")
-    parser.add_argument("--steps", type=int, default=3, help="turns of each step")
+    parser = command(__doc__)
+    parser.add_argument("--shape", choices=PAIRS, default="small")
+    parser.add_argument("--steps", type=count, default=3, help="turns of each step")
     arguments = parser.parse_args()
-    check_counts(parser, arguments, "steps")
     keep_freed_memory()  # as train.py does
     torch.ones(HELD, dtype=torch.uint8)  # so that this process has the pages that a training has after its first steps
     shape = arguments.shape
-    result: dict[str, dict[str, Any]] = {"ratio_vs_waitk": {}, "ratio_vs_all_rows": {}}
+    result: dict[str, Any] = {"shape": shape, "ratio_vs_waitk": {}, "ratio_vs_all_rows": {}}
     for length in PAIRS[shape]:
         batch = pairs_of(shape, length)
         kinds = ["waitk", "four rows", *["all rows"] * (shape == "small" or length < 65)]
-        seconds = medians({kind: step_of(shape, kind, batch) for kind in kinds}, arguments.steps, False, user_time)
+        seconds = in_turns({kind: step_of(shape, kind, batch) for kind in kinds}, arguments.steps, user_time)
         ratios = {kind: own / seconds["waitk"] for kind, own in seconds.items()}
         result["ratio_vs_waitk"][str(length)] = ratios
         if "all rows" in seconds:
             result["ratio_vs_all_rows"][str(length)] = seconds["all rows"] / seconds["four rows"]
         shown = ", ".join(f"{kind} {ratio:.2f}" for kind, ratio in ratios.items())
         print(f"{length} × {length}: {1000 * seconds['waitk']:.0f} ms wait-k; over it {shown}", flush=True)
-    print(json.dumps({"shape": shape} | result))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

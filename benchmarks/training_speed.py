@@ -14,48 +14,37 @@ pairs_per_second, positions_per_second, step_ms   over all steps after the first
 minutes             of 100,000 pairs, extrapolated
 mfu                 model FLOP/s over the rate of a large matrix product measured here
 launches            of one step: kernels and graphs that the host launches; on a CPU operators
-gpu_ms, idle        of that step what the GPU computes, and the share of `step_ms` in which it does not
+idle                of that step the share of `step_ms` in which the GPU does not compute
 kinds               ms of it by kind of kernel
-peak_memory         bytes
-cold_seconds        until the first step was done
 
 `hugging_face` takes batches of as many pairs of these lengths by the backbone's own forward, padded and packed (one
 list with position ids), text head and loss on the target alone; `ratio_padded` and `ratio_packed` are positions/s of
 the part before over its.
 """
 
-import argparse
 import gc
 import json
 import random
-import statistics
 import sys
 import tempfile
-import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import lightning as L
 import torch
+from torch.autograd import DeviceType
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import (
-    LORA,
-    SHAPES,
-    check_counts,
-    machine,
-    medians,
-    names_of,
-    shape_of,
-    times_by_name,
-    training_step,
-)
+from benchmarks import measuring
+from benchmarks.measuring import LORA, SHAPES, count, in_turns, now, some_of, training_step
 from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.training.precision import half_precision
 from duplexmt.training.throughput import cells_of, matmul_rate
@@ -90,7 +79,7 @@ class Measure(L.Callback):
     """Counts steps for so many seconds after the first few, looks at one more, and ends the run by `Measured`."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.began = seconds, time.monotonic()
+        self.seconds = seconds
         self.found: dict[str, Any] = {}
         self.shapes: list[tuple[tuple[int, int], ...]] = []  # of the batches that count
         self.positions = self.flops = self.steps = 0
@@ -98,60 +87,40 @@ class Measure(L.Callback):
 
     def on_train_batch_start(self, trainer: L.Trainer, module: Any, batch: Any, index: int) -> None:
         """Begin to count, or to look."""
-        self.cuda = module.device.type == "cuda"
         if self.steps == WARM:
-            self._wait()
-            self.counted = time.perf_counter()
-            if self.cuda:
-                torch.cuda.reset_peak_memory_stats()
-        if "step_ms" in self.found:
-            self._wait()
-            self.profiled = profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * self.cuda])
+            self.begun = now()
+        if self.found:
+            now()
+            cuda = module.device.type == "cuda"
+            self.profiled = profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * cuda])
             self.profiled.__enter__()
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
         """Count a step, or end."""
-        if self.steps == 0:
-            self._wait()
-            self.found["cold_seconds"] = time.monotonic() - self.began
         self.steps += 1
         if self.profiled is not None:
-            self._wait()
+            now()
             self.profiled.__exit__(None, None, None)
-            self.found |= profile_of(self.profiled, self.found["step_ms"], self.cuda)
+            self.found |= profile_of(self.profiled, self.found["step_ms"], module.device.type == "cuda")
             raise Measured
         if self.steps <= WARM:
             return
         self.shapes.append(batch.shapes)
         self.positions += positions_of(module, batch.shapes)
         self.flops += module.step_flops(batch)
-        if time.perf_counter() - self.counted >= self.seconds or len(self.shapes) == self.most(trainer):
-            self._finish(module, trainer)
-
-    def most(self, trainer: L.Trainer) -> int:
-        """Steps of the epoch that can be counted, if another is to be looked at."""
-        return int(trainer.num_training_batches) - WARM - 1
-
-    def _finish(self, module: Any, trainer: L.Trainer) -> None:
-        self._wait()
-        seconds, pairs = time.perf_counter() - self.counted, sum(map(len, self.shapes))
-        rate = matmul_rate(module.device, half_precision(str(trainer.precision)) or torch.float32)
-        self.found |= {
-            "steps": len(self.shapes),
-            "pairs": pairs / len(self.shapes),
-            "step_ms": 1e3 * seconds / len(self.shapes),
-            "pairs_per_second": pairs / seconds,
-            "positions_per_second": self.positions / seconds,
-            "minutes": 100_000 / (pairs / seconds) / 60,
-            "mfu": self.flops / seconds / rate,
-            "precision": str(trainer.precision),
-        }
-        if self.cuda:
-            self.found["peak_memory"] = torch.cuda.max_memory_allocated()
-
-    def _wait(self) -> None:
-        if self.cuda:
-            torch.cuda.synchronize()
+        is_last = self.steps == int(trainer.num_training_batches) - 1  # if another is to be looked at
+        if is_last or now() - self.begun >= self.seconds:
+            seconds, pairs = now() - self.begun, sum(map(len, self.shapes))
+            rate = matmul_rate(module.device, half_precision(str(trainer.precision)) or torch.float32)
+            self.found = {
+                "pairs": pairs / len(self.shapes),
+                "step_ms": 1e3 * seconds / len(self.shapes),
+                "pairs_per_second": pairs / seconds,
+                "positions_per_second": self.positions / seconds,
+                "minutes": 100_000 / (pairs / seconds) / 60,
+                "mfu": self.flops / seconds / rate,
+                "precision": str(trainer.precision),
+            }
 
 
 def positions_of(module: Any, shapes: tuple[tuple[int, int], ...]) -> int:
@@ -165,24 +134,20 @@ def positions_of(module: Any, shapes: tuple[tuple[int, int], ...]) -> int:
 
 def profile_of(profiled: profile, step_ms: float, cuda: bool) -> dict[str, Any]:
     """Launches of a step, and what its device did, by kind."""
-    events = profiled.key_averages()
-    spent = times_by_name(events, cuda)
     kinds: Counter[str] = Counter()
-    for name, microseconds in spent:
-        fits = (kind for kind, parts in KINDS.items() if any(part.lower() in name.lower() for part in parts.split()))
-        kinds[next(fits, "others")] += microseconds
+    for event in profiled.key_averages():
+        # On CUDA of kernels alone, as what launched them shows their time, too, and so does all that has a name.
+        if not cuda or (event.device_type == DeviceType.CUDA and not event.is_user_annotation):
+            name = event.key.lower()
+            fits = (kind for kind, parts in KINDS.items() if any(part.lower() in name for part in parts.split()))
+            kinds[next(fits, "others")] += (event.self_device_time_total if cuda else event.self_cpu_time_total) / 1e3
     starts = LAUNCHES if cuda else ("aten::",)
-    found = {
-        "launches": sum(event.count for event in events if event.key.startswith(starts)),
-        "kinds": {kind: value / 1e3 for kind, value in kinds.most_common()},
-    }
-    if cuda:
-        busy = sum(kinds.values()) / 1e3
-        found |= {"gpu_ms": busy, "idle": max(0.0, 1 - busy / step_ms)}
-    return found
+    launches = sum(event.count for event in profiled.key_averages() if event.key.startswith(starts))
+    idle = {"idle": max(0.0, 1 - kinds.total() / step_ms)} if cuda else {}
+    return {"launches": launches, "kinds": dict(kinds.most_common()), **idle}
 
 
-def corpus(folder: Path, vocabulary: int) -> tuple[Path, Path]:
+def corpus(folder: Path, vocabulary: int) -> None:
     """A file of random pairs, and a tokenizer that has a word for each entry of the vocabulary."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -192,15 +157,14 @@ def corpus(folder: Path, vocabulary: int) -> tuple[Path, Path]:
     backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=words[-1]))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(folder / "tokenizer")
-    draw, pairs = random.Random(0), folder / "pairs.tsv"
-    with pairs.open("w", encoding="utf-8") as file:
+    draw = random.Random(0)
+    with (folder / "pairs.tsv").open("w", encoding="utf-8") as file:
         for _ in range(PAIRS):
             sides = (" ".join(draw.choices(words[2:], k=size - 1)) for size in (SOURCE, TARGET))
             print(*sides, sep="\t", file=file)
-    return pairs, folder / "tokenizer"
 
 
-def settings_of(part: str, folder: Path, arguments: argparse.Namespace) -> Any:
+def settings_of(part: str, folder: Path, arguments: Namespace) -> Any:
     """The configuration of a part, with a backbone of random weights."""
     from hydra import compose, initialize_config_dir
 
@@ -217,7 +181,7 @@ def settings_of(part: str, folder: Path, arguments: argparse.Namespace) -> Any:
     return replace(cfg, model=replace(cfg.model, backbone=None, architecture=SHAPES[arguments.shape][0]))
 
 
-def trained(part: str, folder: Path, arguments: argparse.Namespace) -> Measure:
+def trained(part: str, folder: Path, arguments: Namespace) -> Measure:
     """A part, by `train.py`."""
     import train
 
@@ -237,7 +201,7 @@ def trained(part: str, folder: Path, arguments: argparse.Namespace) -> Measure:
     raise RuntimeError(f"{part}: the epoch of {PAIRS} pairs ended before {WARM + 2} steps")
 
 
-def hugging_face(before: Measure, arguments: argparse.Namespace) -> dict[str, Any]:
+def hugging_face(before: Measure, arguments: Namespace) -> dict[str, Any]:
     """The backbone's own step on batches of as many pairs, padded and packed."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     half = half_precision(before.found["precision"])
@@ -252,16 +216,17 @@ def hugging_face(before: Measure, arguments: argparse.Namespace) -> dict[str, An
         states = causal_lm.model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)
         return F.cross_entropy(causal_lm.lm_head(states[at]).float(), labels)
 
-    step, cuda = training_step(backbone, loss_of, half), device.type == "cuda"
+    step = training_step(backbone, loss_of, half)
     pairs = [len(shapes) for shapes in before.shapes[:8]]
     works = {}
     for name in ("padded", "packed"):
         given = [inputs_of(count, vocabulary, name == "packed", device) for count in pairs]
         works[name] = lambda turn, given=given: step(*given[turn % len(given)])
-    once = sum(medians(works, 1, cuda).values())
-    found = {}
-    for name, seconds in medians(works, max(3, round(arguments.seconds / once)), cuda).items():
-        speed = statistics.mean(pairs) * (SOURCE + TARGET) / seconds
+    once, found = in_turns(works, 1), {}
+    if len(once) < len(works):
+        raise RuntimeError("see above")
+    for name, seconds in in_turns(works, max(3, round(arguments.seconds / sum(once.values())))).items():
+        speed = mean(pairs) * (SOURCE + TARGET) / seconds
         found |= {f"{name}_ms": 1e3 * seconds, f"{name}_positions_per_second": speed}
         found[f"ratio_{name}"] = before.found["positions_per_second"] / speed
     return found
@@ -280,26 +245,24 @@ def inputs_of(pairs: int, vocabulary: int, packed: bool, device: torch.device) -
 
 def main(given: Iterable[str] | None = None) -> None:
     """Measure; the last line is the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring.command(__doc__)
     known = [*PARTS, HUGGING_FACE]
-    parser.add_argument("--parts", default="rows,hugging_face,waitk", help=f"comma-separated: {', '.join(known)}")
-    parser.add_argument("--seconds", type=int, default=20, help="of the steps that count, of each part")
-    parser.add_argument("--shape", choices=tuple(SHAPES))
+    parser.add_argument(
+        "--parts", type=some_of(known), default="rows,hugging_face,waitk", help=f"of {', '.join(known)}"
+    )
+    parser.add_argument("--seconds", type=count, default=20, help="of the steps that count, of each part")
+    parser.add_argument("--shape", type=measuring.shape, choices=SHAPES, default=measuring.usual_shape())
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of train.py")
     arguments = parser.parse_args(None if given is None else list(given))
-    check_counts(parser, arguments, "seconds")
-    parts = names_of(parser, arguments, "parts", known)
-    if HUGGING_FACE in parts[:1]:
+    if HUGGING_FACE in arguments.parts[:1]:
         parser.error(f"--parts {HUGGING_FACE}: it compares with the part before it, so give one first")
-    arguments.shape = shape_of(parser, arguments.shape)
-    result = machine("cuda" if torch.cuda.is_available() else "cpu")
-    result |= {"shape": arguments.shape, "pair": f"{SOURCE} + {TARGET} tokens"}
+    result = measuring.machine() | {"shape": arguments.shape, "pair": f"{SOURCE} + {TARGET} tokens"}
+    before: Measure | None = None
+    failed = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         corpus(folder, SHAPES[arguments.shape][1])
-        before: Measure | None = None
-        failed = []
-        for part in parts:
+        for part in arguments.parts:
             try:
                 if part == HUGGING_FACE:
                     result[part] = hugging_face(before, arguments) if before is not None else None

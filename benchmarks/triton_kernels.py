@@ -14,13 +14,10 @@ ms, plain_ms        median of a forward and backward pass
 bytes_per_second    what the kernels must read and write at least, over `ms`
 """
 
-import argparse
 import json
 import os
-import statistics
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +27,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import check_counts, commit, seconds_of
+from benchmarks.measuring import QWEN_VOCABULARY, command, count, in_turns, machine
 from duplexmt.grid.cells import Cells, Lines
 from duplexmt.grid.scan import hadamard_scores, joint_scan
 from duplexmt.kernels.triton_use import refused, triton_runs
@@ -101,60 +98,45 @@ def measure(cases: Sequence[Case], dtype: torch.dtype, device: str, repeats: int
     """All numbers of one kind of kernel in one precision."""
     given = [(case, case.inputs(dtype, device)) for case in cases]
 
-    def work(kernel: bool) -> None:
-        for case, inputs in given:
-            passes(case, kernel, inputs)
+    def all_passes(kernel: bool) -> Callable[[int], object]:
+        return lambda turn: [passes(case, kernel, inputs) for case, inputs in given]
 
-    def median_ms(kernel: bool) -> float:
-        times = [seconds_of(partial(work, kernel), device == "cuda") for _ in range(repeats + 1)]
-        return 1e3 * statistics.median(times[1:])  # the first is a warm-up
-
-    ms, plain_ms = median_ms(True), median_ms(False)
+    seconds = in_turns({"ms": all_passes(True), "plain_ms": all_passes(False)}, repeats)
     return {
         "error": max(error(case, dtype, device) for case in cases),
-        "ms": ms,
-        "plain_ms": plain_ms,
-        "bytes_per_second": dtype.itemsize * sum(case.numbers for case in cases) / ms * 1e3,
+        **{name: 1e3 * median for name, median in seconds.items()},
+        "bytes_per_second": dtype.itemsize * sum(case.numbers for case in cases) / seconds["ms"],
     }
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=24)
-    parser.add_argument("--size", type=int, default=32, help="tokens of each side")
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--vocabulary", type=int, default=151_936)
+    parser = command(__doc__)
+    parser.add_argument("--pairs", type=count, default=24)
+    parser.add_argument("--size", type=count, default=32, help="tokens of each side")
+    parser.add_argument("--repeats", type=count, default=20)
+    parser.add_argument("--vocabulary", type=count, default=QWEN_VOCABULARY)
     arguments = parser.parse_args()
-    check_counts(parser, arguments, "pairs", "size", "repeats", "vocabulary")
-    if find_spec("triton") is None:
-        parser.error("Triton is not installed: it comes with PyTorch on Linux, and nothing needs it elsewhere")
     device = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
-    if device == "cuda" and not torch.cuda.is_available():
-        parser.error("no GPU: TRITON_INTERPRET=1 emulates the kernels; then take --pairs 1 --size 4 --vocabulary 500")
-    if device == "cuda" and not triton_runs():
-        parser.error("Triton cannot build here what it launches its kernels with, see above")
+    if find_spec("triton") is None or (device == "cuda" and not (torch.cuda.is_available() and triton_runs())):
+        parser.error(
+            "needs a GPU, and Triton, which comes with PyTorch on Linux. TRITON_INTERPRET=1 emulates the kernels; then "
+            "take --pairs 1 --size 4 --vocabulary 500"
+        )
     cells = Cells.of([(arguments.size, arguments.size)] * arguments.pairs, device)
-    both = [scan_case(cells, lines) for lines in (cells.rows, cells.columns)]
-    kinds: dict[str, Callable[[torch.dtype], list[Case]]] = {
-        "scan": lambda dtype: both,
-        "head": lambda dtype: [head_case(cells, arguments.vocabulary, device)],
+    kinds = {
+        "scan": [scan_case(cells, lines) for lines in (cells.rows, cells.columns)],
+        "head": [head_case(cells, arguments.vocabulary, device)],
     }
-    result: dict[str, Any] = {
-        "commit": commit(),
-        "device": torch.cuda.get_device_name() if device == "cuda" else "Triton's interpreter",
-        "torch": torch.__version__,
-        "cells": len(cells),
-    }
+    result: dict[str, Any] = machine() | {"cells": len(cells)}
     for kind, cases in kinds.items():
         result[kind] = {}
         for dtype in DTYPES:
             name = str(dtype).removeprefix("torch.")
-            result[kind][name] = measure(cases(dtype), dtype, device, arguments.repeats)
+            result[kind][name] = measure(cases, dtype, device, arguments.repeats)
             if refused:
                 raise SystemExit(f"{kind}, {name}: the kernel has failed its trial, see above")
-            print(json.dumps({f"{kind}, {name}": result[kind][name]}), file=sys.stderr, flush=True)
-    print(json.dumps(result))
+            print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

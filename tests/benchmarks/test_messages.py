@@ -11,22 +11,26 @@ import pytest
         (
             "decode_latency",
             ["--shape", "qwen"],
-            "--shape qwen: PyTorch sees no GPU on this machine; take --shape small",
+            "--shape: qwen: PyTorch sees no GPU on this machine; take small",
         ),
-        ("decode_latency", ["--streams", "8,64"], "--streams 8,64: must be numbers of at least 1, with commas between"),
+        (
+            "decode_latency",
+            ["--streams", "8,64"],
+            "--streams: 8,64: must be numbers of at least 1, with commas between",
+        ),
         (
             "decode_latency",
             ["--kinds", "rows,int8"],
-            "--kinds int8: there are grid, grid_io_off, rows, rows_int8, rows",
+            "--kinds: int8: there are grid, grid_io_off, rows, rows_int8, rows",
         ),
         ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
-        ("row_cost", ["--steps", "0"], "--steps 0: must be at least 1"),
+        ("row_cost", ["--steps", "0"], "--steps: 0: must be a whole number, at least 1"),
         (
             "training_speed",
             ["--shape", "qwen"],
-            "--shape qwen: PyTorch sees no GPU on this machine; take --shape small",
+            "--shape: qwen: PyTorch sees no GPU on this machine; take small",
         ),
-        ("where_waiting_pays", ["nowhere", "--resamples", "-1"], "--resamples -1: must be at least 1"),
+        ("where_waiting_pays", ["nowhere", "--resamples", "-1"], "--resamples: -1: must be a whole number"),
         ("path_loss", ["nowhere", "--theta", "0.5", "7"], "--theta 7: a threshold is between 0 and 1"),
     ],
 )
