@@ -1,7 +1,7 @@
 """How fast `data_prep` cleans, filters and samples a corpus, and how much memory it takes.
 
     python benchmarks/cleaning_speed.py --data FOLDER            25 million pairs, end to end
-    python benchmarks/cleaning_speed.py --quick                  under 90 seconds, on lines of the built-in grammar
+    python benchmarks/cleaning_speed.py --pairs 500000           fewer, on lines of the built-in grammar
 
 The corpus is made from the real pairs in FOLDER (*.tsv.gz, source TAB target), or from the built-in grammar's. There
 are not 25 million of those: each round over them joins every pair with another one, further away each time, so that
@@ -11,11 +11,9 @@ all of the pairs, as a process of its own whose memory is summed over all its ch
 The last line is one JSON object.
 """
 
-import argparse
 import gzip
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -29,6 +27,12 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
+
+from benchmarks.measuring import command, count
+from duplexmt.data.builtin import builtin_corpus
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,18 +47,15 @@ NOISE = (  # share of the pairs, and what happens to them
 
 def real_pairs(folder: Path) -> pa.Table:
     """All pairs of a folder of .tsv.gz files but for the public test set."""
-    pairs: list[list[str]] = []
-    for path in sorted(folder.glob("*.tsv.gz")):
-        if not path.name.startswith("test-"):
-            with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
-                pairs += (line.rstrip("\n").split("\t") for line in lines)
-    return pa.table(list(map(pa.array, zip(*pairs, strict=True))), ["source", "target"])
+    names = csv.ReadOptions(column_names=["source", "target"])
+    plain = csv.ParseOptions(delimiter="\t", quote_char=False)
+    texts = csv.ConvertOptions(column_types={"source": pa.string(), "target": pa.string()})
+    files = [path for path in sorted(folder.glob("*.tsv.gz")) if not path.name.startswith("test-")]
+    return pa.concat_tables([csv.read_csv(path, names, plain, texts) for path in files])
 
 
 def grammar_pairs(count: int) -> pa.Table:
     """Pairs of the built-in grammar."""
-    from duplexmt.data.builtin import builtin_corpus
-
     pairs = builtin_corpus(count, 1, 1, 1)["train"]
     return pa.table({"source": [pair.source for pair in pairs], "target": [pair.target for pair in pairs]})
 
@@ -62,10 +63,8 @@ def grammar_pairs(count: int) -> pa.Table:
 def corpus_chunks(pairs: pa.Table, count: int) -> Iterator[tuple[pa.Array, pa.Array]]:
     """`count` pairs in chunks, noise included."""
     draw = np.random.default_rng(0)
-    total, made = len(pairs), 0
-    chunk = min(200_000, max(count // 100, 1))
-    order = pa.array(draw.permutation(total))
-    pairs = pairs.take(order).combine_chunks()
+    total, made, chunk = len(pairs), 0, min(200_000, max(count // 100, 1))
+    pairs = pairs.take(pa.array(draw.permutation(total))).combine_chunks()
     while made < count:
         size = min(chunk, count - made)
         places = (np.arange(size) + made) % total
@@ -95,29 +94,23 @@ def write_corpus(pairs: pa.Table, count: int, root: Path) -> None:
             stream.write(text.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(text)).as_py()])
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory of a process and all its descendants, shared pages counted each time."""
-    total = 0
-    with suppress(psutil.NoSuchProcess):
-        for process in (one := psutil.Process(pid), *one.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                total += process.memory_info().rss
-    return total
-
-
-def measured(command: list[str]) -> dict[str, float]:
-    """What a command takes with all its processes, its start included; `processor_seconds` are what it would take on
-    one core that it has to itself."""
-    start, peak, before = time.perf_counter(), 0, resource.getrusage(resource.RUSAGE_CHILDREN)
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
-        while (code := process.poll()) is None:
-            peak = max(peak, resident(process.pid))
-            time.sleep(0.05)
-    seconds = time.perf_counter() - start
+def measured(arguments: list[str]) -> dict[str, float]:
+    """What a command of Python takes with all its processes, its start included; `processor_seconds` are what it would
+    take on one core that it has to itself."""
+    begun, before, peak = time.perf_counter(), os.times(), 0
+    process = psutil.Popen([sys.executable, *arguments], cwd=ROOT, stderr=subprocess.DEVNULL)
+    while (code := process.poll()) is None:
+        resident = 0  # bytes of all, shared pages counted each time
+        with suppress(psutil.NoSuchProcess):
+            for one in (process, *process.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):
+                    resident += one.memory_info().rss
+        peak = max(peak, resident)
+        time.sleep(0.05)
+    seconds, after = time.perf_counter() - begun, os.times()
     if code:
-        raise SystemExit(f"{' '.join(command)} failed with {code}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        raise SystemExit(f"python {' '.join(arguments)} failed with {code}")
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
     figures = {"seconds": round(seconds, 1), "processor_seconds": round(processor, 1)}
     return figures | {"peak_rss_gb": round(peak / 1e9, 2)}
 
@@ -125,15 +118,12 @@ def measured(command: list[str]) -> dict[str, float]:
 def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None) -> dict[str, float]:
     """Clean, filter and sample a corpus of `count` pairs with the strict preset."""
     root, output = folder / f"raw-{count}", folder / f"out-{count}"
-    start = time.perf_counter()
     write_corpus(pairs, count, root)
     os.sync()  # or the first flush of the timed run would wait for all of it
-    print(f"{count:,} pairs made in {time.perf_counter() - start:.0f} s", flush=True)
     limit = [f"tokenizer={tokenizer}"] if tokenizer else ["sample.max_tokens=null"]
     size = min(100_000, count // 20)
     asked = ["sources=[paracrawl]", "cleaning=strict", f"sample.train_size={size}", *limit]
-    command = [sys.executable, "-m", "data_prep", f"root={root}", f"output={output}", *asked]
-    cost = measured(command)
+    cost = measured(["-m", "data_prep", f"root={root}", f"output={output}", *asked])
     manifest = json.loads((output / "splits" / "manifest.json").read_text(encoding="utf-8"))
     shutil.rmtree(root)
     shutil.rmtree(output)
@@ -149,21 +139,16 @@ def end_to_end(pairs: pa.Table, count: int, folder: Path, tokenizer: str | None)
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("DUPLEXMT_DATA"))
-    parser.add_argument("--tokenizer", default=os.environ.get("DUPLEXMT_TOKENIZER"), help="none: no length limit")
-    parser.add_argument("--pairs", type=int, default=25_000_000)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--scratch", type=Path, help="folder for the corpora, which are removed in the end")
-    arguments = parser.parse_args()
-    counts = [500_000] if arguments.quick else [arguments.pairs // 25, arguments.pairs // 5, arguments.pairs]
-    pairs = real_pairs(arguments.data) if arguments.data and not arguments.quick else grammar_pairs(20_000)
-    with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
-        runs = [end_to_end(pairs, size, Path(scratch), arguments.tokenizer) for size in counts]
-    largest = runs[-1]
-    summary = {name: largest[name] for name in ("pairs", "seconds")}
-    summary["pairs_per_second"] = round(largest["pairs"] / largest["seconds"])
-    summary["peak_rss_gb"] = largest["peak_rss_gb"]
+    parser = command(__doc__)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--tokenizer", help="default: no length limit")
+    parser.add_argument("--pairs", type=count, default=25_000_000)
+    asked = parser.parse_args()
+    pairs = real_pairs(asked.data) if asked.data else grammar_pairs(20_000)
+    with tempfile.TemporaryDirectory() as scratch:
+        sizes = (asked.pairs // 25, asked.pairs // 5, asked.pairs)
+        runs = [end_to_end(pairs, size, Path(scratch), asked.tokenizer) for size in sizes]
+    summary = runs[-1] | {"pairs_per_second": round(runs[-1]["pairs"] / runs[-1]["seconds"])}
     print(json.dumps(summary | {"scaling": {run["pairs"]: run["seconds"] for run in runs}}))
 
 

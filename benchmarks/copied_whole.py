@@ -5,10 +5,9 @@
 
 A sentence counts where all it has to copy stands in the translation, letter by letter, and not as a part of more. The
 sentences are always the same: 40, written apart from those that `data.copies` trains on, each with five drawn fillers.
-`--write` prints the sentences and no more. The last line is one JSON object.
+The last line is one JSON object.
 """
 
-import argparse
 import json
 import random
 import re
@@ -19,6 +18,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 import duplexmt
+from benchmarks.measuring import command
 
 SENTENCES = {
     "number": """
@@ -103,21 +103,17 @@ def kept_whole(found: list[Sentence], translations: list[str]) -> dict[str, floa
 
 def main() -> None:
     """Translate and count."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("model_folder", nargs="?", default="models/zh-en", help="of a Chinese–English model")
     parser.add_argument("--theta", type=float, help="EMIT threshold (default: the model folder's own)")
     parser.add_argument("--show", action="store_true", help="also print what is lost, with its translation")
-    parser.add_argument("--write", action="store_true", help="print the sentences, and translate none")
     asked = parser.parse_args()
     found = sentences()
-    if asked.write:
-        print("\n".join(each.text for each in found))
-        return
     try:
         translator = duplexmt.load(asked.model_folder)
         translations = translator.translate([each.text for each in found], asked.theta)
     except (ValueError, OSError) as error:
-        raise SystemExit(str(error)) from error
+        parser.error(str(error))
     for each, translation in zip(found, translations, strict=True):
         if asked.show and not all(kept(translation, copied) for copied in each.copied):
             print(f"{each.text}\t{translation}")

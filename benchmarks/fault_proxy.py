@@ -39,10 +39,13 @@ class FaultProxy:
     def __init__(self, port: int, faults: Iterable[Fault]) -> None:
         self._upstream, self._faults = port, list(faults)
         self.injected: list[Fault] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "FaultProxy":
-        self._server = await asyncio.start_server(self._accept, LOCAL, 0)
+        def accept(*client: asyncio.StreamReader | asyncio.StreamWriter) -> None:
+            self._tasks.append(asyncio.create_task(self._lead(*client)))
+
+        self._server = await asyncio.start_server(accept, LOCAL, 0)
         self.url = f"ws://{LOCAL}:{self._server.sockets[0].getsockname()[1]}/v1/live"
         return self
 
@@ -52,12 +55,8 @@ class FaultProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         fault = self._faults.pop(0) if self._faults else NONE
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         ends, lost = [writer], asyncio.Event()
         try:
             there = socket.socket()
@@ -67,10 +66,8 @@ class FaultProxy:
             await asyncio.get_running_loop().sock_connect(there, (LOCAL, self._upstream))
             up_reader, up_writer = await asyncio.open_connection(sock=there, limit=CHUNK)
             ends.append(up_writer)
-            for end in ends:
-                end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            up = asyncio.create_task(self._up(reader, up_writer, fault, lost))
-            down = asyncio.create_task(self._down(up_reader, writer, fault, lost))
+            up = asyncio.create_task(self._pass_on(reader, up_writer, fault, lost, math.inf))
+            down = asyncio.create_task(self._pass_on(up_reader, writer, fault, lost, fault.after))
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
             if lost.is_set():
                 await asyncio.sleep(LONGEST)  # the server is told nothing, also once the client has gone
@@ -87,43 +84,29 @@ class FaultProxy:
             for end in ends:
                 reset(end)
 
-    async def _up(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault, lost: asyncio.Event
+    async def _pass_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault, lost: asyncio.Event, left: float
     ) -> None:
-        while data := await reader.read(CHUNK):
-            if not lost.is_set():
-                await pass_on(data, writer, fault)
-        if not lost.is_set():
-            writer.write_eof()
-
-    async def _down(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault, lost: asyncio.Event
-    ) -> None:
-        left = -1.0 if fault.kind == "drip" else fault.after
+        """One way, in the pieces that the fault makes of it; it comes once more bytes than are left have been read."""
         while data := await reader.read(CHUNK):
             left -= len(data)
             if left < 0 and fault not in (NONE, *self.injected):
                 self.injected.append(fault)
                 if fault.kind == "reset":
-                    await pass_on(data[: max(1, len(data) // 2)], writer, NONE)
+                    writer.write(data[: max(1, len(data) // 2)])
                     await asyncio.sleep(0.01)  # so that the half is there before the reset
                     return
                 if fault.kind == "half_open":
                     lost.set()
                     return
-                if fault.kind == "stall":
-                    await asyncio.sleep(fault.seconds)
-            await pass_on(data, writer, fault)
-        writer.write_eof()
-
-
-async def pass_on(data: bytes, writer: asyncio.StreamWriter, fault: Fault) -> None:
-    """Send it, in the pieces that the fault makes of it."""
-    size = 1 if fault.kind == "drip" else len(data)
-    for begin in range(0, len(data), size):
-        writer.write(data[begin : begin + size])
-        await writer.drain()
-        await asyncio.sleep(0)
+                await asyncio.sleep(fault.seconds * (fault.kind == "stall"))
+            size = 1 if fault.kind == "drip" else len(data)
+            for begin in range(0, 0 if lost.is_set() else len(data), size):
+                writer.write(data[begin : begin + size])
+                await writer.drain()
+                await asyncio.sleep(0)
+        if not lost.is_set():
+            writer.write_eof()
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -9,9 +9,9 @@ earlier than the row of the last source word it is aligned with (`content_not_ea
 tokens before it too). The last line is one JSON object.
 """
 
-import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -21,17 +21,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.held_out import examples, held_out_pairs, load_grid, texts
+from benchmarks.held_out import BATCH, examples, guided, held_out_pairs, texts
+from benchmarks.measuring import command, count
 from duplexmt.data.batch import collate
 from duplexmt.data.builtin import AlignedPair, alignment_rows, determination_rows
 from duplexmt.data.tokenizer import source_spans, token_spans
-from duplexmt.decoder.heads import read_ahead
 from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.translation import translate_pairs
 from duplexmt.metrics.latency import average_lagging_all
-from duplexmt.model_folder.artifact import ModelFolder
+from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
 from duplexmt.policy.decoding_options import TARGET_TOKENS
-from duplexmt.policy.guide import guide
 from duplexmt.policy.path import path_rows
 from duplexmt.streaming.systems import build_system
 
@@ -40,29 +39,28 @@ Spans = list[tuple[int, int]]
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("model_folder", nargs="?", default="runs/latest/model")
     parser.add_argument("--theta", type=float, default=0.5)
-    parser.add_argument("--limit", type=int)
-    arguments = parser.parse_args()
+    parser.add_argument("--limit", type=count)
+    asked = parser.parse_args()
     try:
-        result = measured(load_grid(arguments.model_folder), arguments.theta, arguments.limit)
+        print(json.dumps(measured(load_model_folder(asked.model_folder), asked.theta, asked.limit)))
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(json.dumps(result))
+        parser.error(str(error))
 
 
 def measured(loaded: ModelFolder, theta: float, limit: int | None) -> dict[str, Any]:
     """All numbers of one grid model.
 
     Raises:
-        ValueError: for a model of another corpus, and for a limit below 1.
+        ValueError: for a model of another corpus or system.
     """
-    if (corpus := loaded.info["data"]["corpus"]) != "builtin":
+    corpus, kind = loaded.info["data"]["corpus"], loaded.model.system
+    if (corpus, kind) != ("builtin", "grid"):
         raise ValueError(
-            f"the model was trained on {corpus}, and only the built-in corpus has gold alignments: give the folder of "
-            "a model trained with data=builtin"
+            f"a {kind} model trained on {corpus}: only the built-in corpus has gold alignments, only a grid a path; "
+            "give the folder of a model trained with data=builtin system=grid"
         )
     pairs: list[Any] = held_out_pairs(loaded, limit)
     system = build_system(loaded, "grid", theta, max_target_tokens=TARGET_TOKENS, tokenizer=loaded.tokenizer)
@@ -99,43 +97,36 @@ def policy_measures(loaded: ModelFolder, pairs: Sequence[AlignedPair], lam: floa
         of content words that the path writes no earlier than the row of the last source word they are aligned with)
         and `content_not_early_in_order` (the same, asked of all tokens before too).
     """
-    model: Any = loaded.model
-    rule = loaded.rule
-    agreeing = cells = content = not_early = not_before_order = 0
-    for begin in range(0, len(pairs), 25):
-        part = pairs[begin : begin + 25]
-        batch = collate(examples(loaded, part)).to(model.device)
-        guided = guide(model, loaded.tokens, batch, lam, words=rule.words)
-        decided = torch.cat([model.decide(states, rule.certainty)[0] for states in guided.hidden.split(256)])
-        p_emit = guided.cells.padded(decided)
-        for p, (X, Y) in zip(p_emit, guided.cells.shapes, strict=True):
-            p[:X, :Y] = read_ahead(p[:X, :Y], rule.k_min)
-        emits = guided.cells.flat(p_emit) > 0.5
-        agreeing += int((emits == guided.mask).sum())
-        cells += len(guided.cells)
-        for pair, rows in zip(part, path_rows(guided.y_at, guided.cells.width[1]).tolist(), strict=True):
+    counts: Counter[str] = Counter()
+    for begin in range(0, len(pairs), BATCH):
+        part = pairs[begin : begin + BATCH]
+        batch = collate(examples(loaded, part)).to(loaded.model.device)
+        found, p_emit = guided(loaded, batch, lam)
+        for p, mask in zip(p_emit, found.cells.padded(found.mask), strict=True):
+            X, Y = p.shape
+            counts.update(cells=X * Y, agreeing=int(((p > 0.5) == mask[:X, :Y]).sum()))
+        for pair, rows in zip(part, path_rows(found.y_at, found.cells.width[1]).tolist(), strict=True):
             _, _, tokens = given = spans(loaded, pair)
-            words = [span for span, counts in zip(pair.target_spans, pair.content, strict=True) if counts]
+            words = [span for span, has_content in zip(pair.target_spans, pair.content, strict=True) if has_content]
             is_content = [any(start < end_ and start_ < end for start_, end_ in words) for start, end in tokens]
-            aligned, ordered = alignment_rows(*given), determination_rows(*given)
-            content += sum(is_content)
-            not_early += sum(c and r >= g for c, r, g in zip(is_content, rows, aligned, strict=False))
-            not_before_order += sum(c and r >= g for c, r, g in zip(is_content, rows, ordered, strict=False))
+            rules = {"not_early": alignment_rows(*given), "in_order": determination_rows(*given)}
+            counts["content"] += sum(is_content)
+            for name, gold in rules.items():
+                counts[name] += sum(c and r >= g for c, r, g in zip(is_content, rows, gold, strict=False))
     return {
-        "emit_agreement": agreeing / cells,
-        "content_not_early": not_early / content,
-        "content_not_early_in_order": not_before_order / content,
+        "emit_agreement": counts["agreeing"] / counts["cells"],
+        "content_not_early": counts["not_early"] / counts["content"],
+        "content_not_early_in_order": counts["in_order"] / counts["content"],
     }
 
 
 def gold_lagging(loaded: ModelFolder, pairs: Sequence[AlignedPair]) -> float:
     """Mean AL_all, in model tokens, of writing each reference token as soon as it is determined."""
     lags = []
-    for pair in pairs:
-        _, source, _ = given = spans(loaded, pair)
-        source_length = len(source)
-        delays = [min(row + 1, source_length) for row in determination_rows(*given)]
-        lags.append(average_lagging_all(delays, source_length, len(delays)))
+    for given in (spans(loaded, pair) for pair in pairs):
+        X = len(given[1])
+        delays = [min(row + 1, X) for row in determination_rows(*given)]
+        lags.append(average_lagging_all(delays, X, len(delays)))
     return fmean(lags)
 
 

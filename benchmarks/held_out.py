@@ -1,32 +1,36 @@
 """What benchmarks of a trained model run on: its grid, and held-out pairs."""
 
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from duplexmt.common.pair import Pair as TextPair
-from duplexmt.data.batch import Example
+from duplexmt.data.batch import Batch, Example
 from duplexmt.data.builtin import AlignedPair, builtin_corpus
 from duplexmt.data.copying import target_ids
+from duplexmt.decoder.heads import read_ahead
 from duplexmt.evaluation.decoding import DECODING, Decoding
 from duplexmt.evaluation.pairs import pairs_for
-from duplexmt.model_folder.artifact import ModelFolder, load_model_folder
+from duplexmt.model_folder.artifact import ModelFolder
+from duplexmt.policy.guide import guide
 
 Pair = AlignedPair | TextPair
+BATCH = 25  # pairs
 
 
-def load_grid(folder: str | Path) -> ModelFolder:
-    """A model folder that holds a grid.
-
-    Raises:
-        ValueError: for a model without one, and what `load_model_folder` refuses.
-    """
-    loaded = load_model_folder(folder)
-    if loaded.model.system != "grid":
-        raise ValueError(
-            f"{str(folder)!r} holds a {loaded.info['system']} model, which has no grid: give a model folder "
-            "trained with system=grid"
-        )
-    return loaded
+def guided(loaded: ModelFolder, batch: Batch, lam: float) -> tuple[Any, list[Tensor]]:
+    """What training makes of a batch by a grid, and of each pair p(EMIT) `[X, Y]` as decoding has it, with the recorded
+    certainty and k_min."""
+    model: Any = loaded.model
+    rule = loaded.rule
+    found = guide(model, loaded.tokens, batch, lam, words=rule.words)
+    decided = torch.cat([model.decide(states, rule.certainty)[0] for states in found.hidden.split(256)])
+    each = zip(found.cells.padded(decided), found.inner or repeat(None), batch.shapes, strict=False)
+    return found, [read_ahead(p[:X, :Y], rule.k_min, inner and inner[:Y]) for p, inner, (X, Y) in each]
 
 
 def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = None) -> list[Pair]:
@@ -37,11 +41,9 @@ def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = No
         file: a source and a target a line, or an evaluation's folder, whose sentences and first references they are.
 
     Raises:
-        ValueError: for a limit below 1, a model trained on another corpus where no file is given, a bad file, or an
-            evaluation that has not finished.
+        ValueError: for a model trained on another corpus where no file is given, a bad file, or an evaluation that has
+            not finished.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"--limit={limit}: must be at least 1 sentence")
     data = loaded.info["data"]
     pairs: Sequence[Pair]
     if file is not None and (Path(file) / DECODING).is_file():

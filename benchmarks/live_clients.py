@@ -4,9 +4,7 @@ A `Speaker` is the Python client; `opened` is for those who are hostile.
 """
 
 import asyncio
-import json
 import math
-import os
 import random
 import re
 import signal
@@ -15,23 +13,23 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import psutil
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from benchmarks.fault_proxy import LOCAL
 from duplexmt.model_folder.live_model import live_engine, live_text, load_live_model
 from duplexmt.protocol.client import AsyncClient, ServerError
-from duplexmt.streaming.events import End, Read
+from duplexmt.streaming.events import Read
 from duplexmt.streaming.live import LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd
+from duplexmt.translator.translator import Translator
 
 ROOT = Path(__file__).resolve().parents[1]
 TICK = 0.2  # seconds between two messages of a speaker
@@ -42,12 +40,11 @@ RESTART, BUSY = 1012, 1013
 
 
 class Served:
-    """`serve.py` with settings, as a user has it; a context manager."""
+    """`serve.py` with settings, as a user has it; a context manager. RuntimeError where it does not start, or end."""
 
     def __init__(self, model_folder: str, *settings: str) -> None:
         command = [sys.executable, "serve.py", f"model_folder={model_folder}", "port=0", *settings]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
+        self.process = psutil.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         address = self.process.stdout.readline().strip()
         if not re.fullmatch(r"http://.*:\d+/", address):
             raise RuntimeError(f"{' '.join(command)} did not start: {address}")
@@ -68,34 +65,29 @@ class Served:
 
     def metrics(self) -> dict[str, float]:
         """Samples of `/metrics` by name; those of a histogram's buckets are `name{le}`."""
-        found = {}
-        for family in text_string_to_metric_families(self._get("metrics")):
-            for sample in family.samples:
-                label = "".join(sample.labels.values())
-                found[f"{sample.name}{{{label}}}" if label else sample.name] = sample.value
-        return found
+        samples = (each for family in text_string_to_metric_families(self._get("metrics")) for each in family.samples)
+        return {"".join([one.name, *(f"{{{label}}}" for label in one.labels.values())]): one.value for one in samples}
 
-    def engine(self) -> int | None:
+    def engine(self) -> psutil.Process | None:
         """The engine's process."""
-        for task in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
-            for child in task.read_text().split():
-                with suppress(OSError):  # it has ended meanwhile
-                    if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                        return int(child)
+        for child in self.process.children():
+            with suppress(psutil.Error):  # it has ended meanwhile
+                if any("spawn_main" in part for part in child.cmdline()):
+                    return child
         return None
 
-    def each(self, figure: Callable[[int], float]) -> dict[str, float]:
+    def each(self, figure: Callable[[psutil.Process], float]) -> dict[str, float]:
         """A figure of the server's process, and of the engine's; 0 without one."""
         engine = self.engine()
-        return {"server": figure(self.process.pid), "engine": 0 if engine is None else figure(engine)}
+        return {"server": figure(self.process), "engine": 0 if engine is None else figure(engine)}
 
     def stop(self) -> float:
-        """SIGTERM; seconds until it has ended. RuntimeError if it does not, or not well."""
+        """SIGTERM; seconds until it has ended."""
         begun = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
             status = self.process.wait(LONGEST_STOP)
-        except subprocess.TimeoutExpired:
+        except psutil.TimeoutExpired:
             self.process.kill()
             raise RuntimeError(f"the server has not ended {LONGEST_STOP:g} s after SIGTERM") from None
         if status != 0:
@@ -122,84 +114,74 @@ async def settle(served: Served, holds: Callable[[], bool] = lambda: True) -> di
         await asyncio.sleep(0.5)
 
 
-def processor(pid: int) -> float:
-    """Seconds a process has computed."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 class Reference:
-    """What translate.py shows of a text: its driver, with one client, and guards as in the server's settings.
+    """What translate.py shows of a text, with guards as in the server's settings.
 
     Attributes:
-        characters, reads, sentences: of all texts so far; a sentence's end is read, too.
-        sentences_of: of each text, as they were translated.
+        events: of each text so far, with the number of characters that had to be there.
         engine: that translates them.
     """
 
     def __init__(self, model_folder: str, max_target_tokens: int, max_repeats: int) -> None:
         self.loaded = load_live_model(model_folder, "cpu")
         self.engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
-        self._known: dict[str, list[tuple[str, int]]] = {}
-        self.characters = self.reads = self.sentences = 0
-        self.sentences_of: dict[str, list[Any]] = {}
+        self.translator = Translator(self.loaded, self.engine, None, True)
+        self.events: dict[str, list[tuple[LiveEvent | LineEnd, int]]] = {}
 
     def __call__(self, text: str) -> str:
         """The translation of a text, a line for each of its lines."""
-        return "".join(shown for shown, _ in self._found(text))
+        return "".join(event.text for event, _ in self._found(text))
 
     def due(self, text: str) -> list[int]:
         """Of each event that a text brings about, the lines' among them: how many characters have to be there."""
         return [characters for _, characters in self._found(text)]
 
+    def sentences(self, text: str) -> list[list[int]]:
+        """The tokens of each sentence of a text, without its end."""
+        found: dict[int, list[int]] = {}
+        for event, _ in self._found(text):
+            if isinstance(event, LiveEvent) and isinstance(event.event, Read):
+                found.setdefault(event.event.stream, []).append(event.event.token)
+        return [[token for token in tokens if token != self.engine.tokens.end] for tokens in found.values()]
+
     def pace(self, tokens_per_second: float) -> float:
         """Characters a second with so many tokens, on average of all texts so far."""
-        return tokens_per_second * self.characters / (self.reads - self.sentences)
+        tokens = sum(len(sentence) for text in self.events for sentence in self.sentences(text))
+        return tokens_per_second * sum(map(len, self.events)) / tokens
 
-    def _found(self, text: str) -> list[tuple[str, int]]:
-        if text not in self._known:
-            self._known[text] = list(self._parts(text))
-            self.characters += len(text)
-        return self._known[text]
-
-    def _parts(self, text: str) -> Iterator[tuple[str, int]]:
-        """What each event of a text shows, and after how many characters."""
-        driver = LiveDriver(self.engine)
-        translator = driver.join(live_text(self.loaded, self.engine, None, True))
-        given = [translator.text.take(character) for character in text]
-        for number, parts in enumerate([*given, translator.text.end()], start=1):
-            translator.give(parts)
-            for event in events_of(driver):
-                if isinstance(event, LiveEvent):
-                    self.reads += isinstance(event.event, Read)
-                    if isinstance(event.event, End):
-                        self.sentences += 1
-                        self.sentences_of.setdefault(text, []).append(translator.sentence)
-                yield event.text, min(number, len(text))
+    def _found(self, text: str) -> list[tuple[LiveEvent | LineEnd, int]]:
+        if text not in self.events:
+            found = self.events[text] = []
+            with self.translator.stream() as stream:
+                for number, character in enumerate(text, start=1):
+                    stream.feed(character)
+                    found += [(event, number) for event in stream.events]
+                stream.finish()
+                found += [(event, len(text)) for event in stream.events]
+        return self.events[text]
 
     def revised(self, text: str, made: list[tuple[int, str, str]], counts: list[int]) -> str:
         """What is shown of a text in which these replacements were made, each once so many events had been told."""
         driver = LiveDriver(self.engine, text_seconds=0.0)  # one event a step
         translator = driver.join(live_text(self.loaded, self.engine, None, True))
         shown, given = list[str](), 0
+
+        def go_on(count: float) -> None:
+            while len(shown) < count and driver.goes_on:
+                for _, found in driver.step():
+                    if isinstance(found, LiveEvent | LineEnd) and len(shown) < count:
+                        shown.append(found.text)
+
         for (place, had, new), count in zip(made, counts, strict=True):
             translator.give(translator.text.take((text[:place] + had)[given:]))
-            shown += [event.text for event in events_of(driver, count - len(shown))]
+            go_on(count)
             if len(shown) != count or translator.replace(place, new) is not None:
                 return f"{''.join(shown)} and no replacement at {place}"
             given = place + len(new)
         translator.give(translator.text.take(text[given:]))
         translator.give(translator.text.end())
-        return "".join([*shown, *(event.text for event in events_of(driver))])
-
-
-def events_of(driver: LiveDriver, most: float = math.inf) -> Iterator[LiveEvent | LineEnd]:
-    """What a driver brings, until it needs more text, or has brought so many."""
-    while most > 0 and driver.goes_on:
-        for _, found in driver.step():
-            if isinstance(found, LiveEvent | LineEnd):
-                most -= 1
-                yield found
+        go_on(math.inf)
+        return "".join(shown)
 
 
 class Speaker(AsyncClient):
@@ -366,63 +348,9 @@ class Speaker(AsyncClient):
         super()._show(event)
 
 
-def code_of(closed: ConnectionClosed) -> int:
-    """With which a connection was closed; 1006 for a lost one."""
-    return closed.rcvd.code if closed.rcvd is not None else 1006
-
-
-def text_message(at: int, text: str) -> str:
-    """A message with text."""
-    return json.dumps({"type": "text", "at": at, "text": text}, ensure_ascii=False)
-
-
 def opened(url: str) -> connect:
     """A connection, as a context manager."""
     return connect(
         url, subprotocols=[Subprotocol("duplexmt.v1")], compression=None, max_size=None, max_queue=None,
         ping_interval=None, open_timeout=None, close_timeout=1, proxy=None,
     )  # fmt: skip
-
-
-def latencies(speaker: Speaker, due: Sequence[int], step: float) -> list[float]:
-    """Seconds from source token to write, of each write, policy waits left out.
-
-    Beside the server goes one that takes `step` seconds for each event and does it as soon as the characters it takes
-    have been spoken and the event before is done. Where that begins a write, or the read just before it, is where the
-    write's time begins. So the time for which the policy waits for more source, or writes earlier words, does not
-    count, nor that in which a token is not certain yet; all that this server is behind does, however long ago that
-    began.
-
-    Args:
-        speaker: whose text was translated as a whole.
-        due: of the text, see `Reference.due`.
-        step: seconds.
-    """
-    found, done, read = [], -math.inf, None  # when the one before was done; when the read before it was begun
-    for (received, event), characters in zip(speaker.events, due, strict=True):
-        if event["event"] == "line":
-            continue
-        begun = max(speaker.spoken_at(characters), done)
-        done = begun + step
-        if event["event"] == "write":
-            found.append(received - (begun if read is None else read))
-        read = begun if event["event"] == "read" else None
-    return found
-
-
-def quantile(values: list[float], share: float) -> float:
-    """Of a list; NaN for an empty one."""
-    return float(np.quantile(values or [math.nan], share, method="inverted_cdf"))
-
-
-def histogram_quantile(before: Mapping[str, float], after: Mapping[str, float], name: str, share: float) -> float:
-    """A quantile of what a histogram took between two looks, as if each bucket's were spread evenly; NaN for none."""
-    edges = sorted((float(key[len(name) + 8 : -1]), key) for key in after if key.startswith(f"{name}_bucket{{"))
-    counts = [(edge, after[key] - before.get(key, 0.0)) for edge, key in edges]
-    wanted = share * counts[-1][1]
-    lower, below = 0.0, 0.0
-    for edge, count in counts:
-        if count >= wanted and count > below:
-            return edge if math.isinf(edge) else lower + (edge - lower) * (wanted - below) / (count - below)
-        lower, below = edge, count
-    return math.nan

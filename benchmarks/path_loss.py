@@ -13,7 +13,6 @@ Pairs: a source and a target a line, such as validation pairs, or an evaluation'
 built-in corpus. All model folders must share a tokenizer for their losses to compare. The last line is one JSON object.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,50 +26,48 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.held_out import examples, held_out_pairs
+from benchmarks.held_out import BATCH, examples, guided, held_out_pairs
+from benchmarks.measuring import command, count
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.decoder.decoder_options import MULTI_PATH
-from duplexmt.decoder.heads import read_ahead
 from duplexmt.decoder.schedules import DELAYS
 from duplexmt.drawing.table import to_markdown
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.artifact import ModelFolder, choose_device, load_model_folder
-from duplexmt.policy.guide import guide
+from duplexmt.policy.decoding_options import check_theta
 from duplexmt.policy.heatmap import losses_of_head
 
 THETAS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-BATCH = 25
 WHOLE = "whole source"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """A table of all models and settings."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL_FOLDER")
     parser.add_argument("--pairs", help="file of pairs, or folder of an evaluation")
-    parser.add_argument("--limit", type=int, help="pairs; default: all")
+    parser.add_argument("--limit", type=count, help="pairs; default: all")
     parser.add_argument("--theta", type=float, nargs="+", default=THETAS)
     asked = parser.parse_args(arguments)
-    if strange := [theta for theta in asked.theta if not 0 <= theta <= 1]:
-        parser.error(f"--theta {strange[0]:g}: a threshold is between 0 and 1")
     rows: list[dict[str, Any]] = []
-    failed = False
+    failed = None
     try:
+        for theta in asked.theta:
+            check_theta(theta, "--theta")
         for folder in asked.models:
             loaded = load_model_folder(folder, choose_device("auto"))
             found = examples(loaded, held_out_pairs(loaded, asked.limit, asked.pairs))
             rows += [{"model": str(folder), **row} for row in path_losses(loaded, found, asked.theta)]
             print(f"{folder}: {len(found)} pairs", file=sys.stderr, flush=True)  # progress
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        failed = True  # what was measured of the models before is shown all the same
+        failed = error  # what was measured of the models before is shown all the same
     if rows:
         print(to_markdown([row | shown_losses(row) for row in rows], "Loss along the path, nats a token"))
         own = [row | shown_losses(row) for row in at_latency_of_k(rows)]
         print(to_markdown(own, "Loss of each model's own policy, nats a token, at the latency of k"))
         print(json.dumps({"benchmark": "path_loss", "pairs": len(found), "rows": rows}))
-    if failed:
-        sys.exit(2)
+    if failed is not None:
+        parser.error(str(failed))
 
 
 def threshold_rows(p_emit: Sequence[Sequence[float]], theta: float) -> list[int]:
@@ -167,15 +164,10 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
 
 def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> Iterator[tuple[str, float, float]]:
     """Setting, AL and summed loss of every path through each pair's grid."""
-    model: Any = loaded.model
-    rule = loaded.rule
-    guided = guide(model, loaded.tokens, batch, lam=0.0, words=rule.words)
-    probabilities = torch.cat([model.decide(states, rule.certainty)[0] for states in guided.hidden.split(256)])
-    heatmaps, p_emit = guided.cells.padded(guided.heatmap), guided.cells.padded(probabilities)
-    inner = [None] * len(batch.shapes) if guided.inner is None else guided.inner
-    for heatmap, p, within, (X, Y) in zip(heatmaps, p_emit, inner, batch.shapes, strict=True):
-        own = read_ahead(p[:X, :Y], rule.k_min, within if within is None else within[:Y]).tolist()
-        paths = {f"θ={theta:g}": threshold_rows(own, theta) for theta in thetas}
+    found, p_emit = guided(loaded, batch, lam=0.0)
+    for heatmap, p in zip(found.cells.padded(found.heatmap), p_emit, strict=True):
+        X, Y = p.shape
+        paths = {f"θ={theta:g}": threshold_rows(p.tolist(), theta) for theta in thetas}
         paths |= {f"k={k}": schedule_rows(k, X, Y) for k in DELAYS} | {WHOLE: [X - 1] * Y}
         for setting, rows in paths.items():
             yield setting, lagging(rows, X), float(heatmap[rows, range(Y)].sum())

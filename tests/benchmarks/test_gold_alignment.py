@@ -30,7 +30,7 @@ def test_all_numbers_of_a_model_of_the_built_in_corpus(loaded, monkeypatch):
     assert found["sentences"] == 3
     assert found["AL_all_above_gold"] == found["AL_all"] - found["gold_AL_all"]
     monkeypatch.setitem(loaded.info, "data", data | {"corpus": "pairs"})
-    with pytest.raises(ValueError, match="trained on pairs, and only the built-in corpus has gold alignments"):
+    with pytest.raises(ValueError, match="a grid model trained on pairs: only the built-in corpus has gold alignments"):
         measured(loaded, 0.5, 3)
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmarks.held_out import examples, held_out_pairs, load_grid
+from benchmarks.held_out import examples, held_out_pairs
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.artifact import load_model_folder
-from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_prefix, tiny_tokenizer
+from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_tokenizer
 from tests.model_folder.test_artifact import save
 from tests.scripted import TEST, evaluated, point
 
@@ -17,22 +17,9 @@ def loaded(tmp_path_factory):
     return load_model_folder(save(tmp_path_factory.mktemp("run") / "model", spoken_grid(), tokens=TOKENS))
 
 
-def test_a_model_without_a_grid_is_refused(tmp_path):
-    folder = save(tmp_path / "model", tiny_prefix(2, vocab_size=len(tiny_tokenizer())), tokens=TOKENS)
-    with pytest.raises(ValueError, match=r"holds a waitk model, which has no grid.*system=grid"):
-        load_grid(folder)
-
-
-def test_a_folder_that_is_no_model_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="does not exist"):
-        load_grid(tmp_path / "nowhere")
-
-
 def test_pairs_of_another_corpus_must_be_given(loaded, tmp_path):
     with pytest.raises(ValueError, match="with --pairs"):
         held_out_pairs(loaded, None)
-    with pytest.raises(ValueError, match="--limit=0"):
-        held_out_pairs(loaded, 0)
     file = tmp_path / "pairs.tsv"
     file.write_text("\n".join("\t".join(pair) for pair in SENTENCES), encoding="utf-8")
     loaded.info["data"] |= {"source_field": 0, "target_field": 1}

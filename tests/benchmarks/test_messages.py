@@ -31,7 +31,11 @@ import pytest
             "--shape: qwen: PyTorch sees no GPU on this machine; take small",
         ),
         ("where_waiting_pays", ["nowhere", "--resamples", "-1"], "--resamples: -1: must be a whole number"),
-        ("path_loss", ["nowhere", "--theta", "0.5", "7"], "--theta 7: a threshold is between 0 and 1"),
+        (
+            "path_loss",
+            ["nowhere", "--theta", "0.5", "7"],
+            "--theta=7.0: the EMIT threshold must be a number between 0 and 1",
+        ),
     ],
 )
 def test_what_a_benchmark_cannot_do_is_said_in_one_sentence(script, arguments, message, monkeypatch, capsys):

@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
 
-from benchmarks.serve_faults import HANDSHAKE
+from benchmarks.serve_load import HANDSHAKE
 from duplexmt.serving.limits import Guesses, Refused, whose
 from duplexmt.serving.log import Sparing
 

@@ -252,6 +252,7 @@ def test_what_is_no_message_is_refused_by_name(server, frame, named):
         ({"idle_seconds": 0.3}, lambda speaker: speaker.say(**START), 4408, "idle"),
         ({"session_seconds": 0.3}, lambda speaker: speaker.say(**START), 4408, "expired"),
         ({"frame_bytes": 500}, lambda speaker: speaker.socket.send(" " * 501), 1009, None),
+        ({}, lambda speaker: speaker.socket.send(b'{"type":"ping\xff"}', text=True), 1007, None),
         (
             {"message_characters": 5},
             lambda speaker: (speaker.say(**START), speaker.say(type="text", at=0, text="x" * 6)),
