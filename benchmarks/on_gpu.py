@@ -11,6 +11,7 @@ as long as it takes: the paper's decoding, a whole small training. In --out: for
 printed, and NAME.json, its result; and summary.md, also printed at the end.
 """
 
+import csv
 import json
 import os
 import shlex
@@ -48,66 +49,35 @@ MEASUREMENTS = {  # the most telling first: seconds that each may take, and its 
     "smoke-16-mixed": (900, SMOKE),
 }
 MORE = ("paper-decoding", "smoke-bf16-mixed", "smoke-16-mixed")
-PRODUCT, HUGGING_FACE, AGAIN = "a large matrix product here", "Hugging Face + PEFT", "recomputing all at each step"
-GENERATE, OFFLINE, STATIC = "`generate`", "`generate`, offline", "`generate`, static cache, compiled"
 Results = Mapping[str, Mapping[str, Any]]
 
 
 class Aim(NamedTuple):
-    """A figure of the results, and what it should at least (≥) or at most (≤) be, if that was said."""
+    """A figure of the results, and what it should at least (≥) or at most (≤) be, if that was said; of on_gpu.csv."""
 
     what: str
     place: str  # keys, dotted
-    asked: str = "–"  # sign and bound
-    anchor: str = "–"  # what it is compared with
-    over: str | None = None  # place of the figure by which it is divided
+    over: str  # place of the figure by which it is divided, if any
+    asked: str  # sign and bound
+    anchor: str  # what it is compared with
 
     def figure(self, results: Results) -> float:
         """Its value; KeyError or TypeError where it was not measured."""
-        values: list[Any] = [reduce(getitem, place.split("."), results) for place in (self.place, self.over) if place]
-        return float(values[0]) / float((*values, 1)[1])
+        values = [float(reduce(getitem, place.split("."), results)) for place in (self.place, self.over) if place]
+        return values[0] / (*values, 1)[1]
 
     def verdict(self, value: float) -> str:
         """Whether a value is as it should be."""
-        if self.asked == "–":
+        if not self.asked:
             return ""
         sign, bound = self.asked.split()
         return "met" if (value >= float(bound) if sign == "≥" else value <= float(bound)) else "**missed**"
 
 
 def aims() -> list[Aim]:
-    """What the figures should be, in the order of the measurements."""
-    found = [
-        Aim("rows (R = 4): MFU", "step.rows.mfu", "≥ 0.35", PRODUCT),
-        Aim("wait-k: MFU", "step.waitk.mfu", "≥ 0.35", PRODUCT),
-        Aim("rows: positions/s", "step.hugging_face.ratio_padded", "≥ 1.25", f"{HUGGING_FACE}, padded"),
-        Aim("rows: positions/s", "step.hugging_face.ratio_packed", anchor=f"{HUGGING_FACE}, packed"),
-        Aim("rows: minutes of 100,000 pairs of 18 + 25 tokens, extrapolated", "step.rows.minutes", "≤ 4"),
-        Aim("wait-k: the same", "step.waitk.minutes"),
-        Aim("rows: launches of a step", "step.rows.launches", "≤ 1500"),
-        Aim("rows: share of a step in which the GPU idles", "step.rows.idle"),
-        Aim("exact rows: time of a sentence", "decoding.ratio_vs_generate.rows_bfloat16", "≤ 0.6", OFFLINE),
-    ]
-    for streams in ("1", "8", "64", "256"):
-        speeds, what = f"decoding.tokens_per_second.{streams}", f"… tokens/s of {streams} streams"
-        rows = f"{speeds}.rows_bfloat16"
-        found += [Aim(what, rows, anchor=GENERATE, over=f"{speeds}.generate")]
-        found += [Aim(what, rows, anchor=STATIC, over=f"{speeds}.generate_static"), Aim(what, rows)]
-    found += [
-        Aim("the paper's grid: minutes of 100,000 pairs", "grid.grid.minutes", "≤ 20"),
-        Aim("… launches of a step", "grid.grid.launches"),
-        Aim("… MFU", "grid.grid.mfu", anchor=PRODUCT),
-    ]
-    for kind in ("scan", "head"):
-        half = f"kernels.{kind}.bfloat16"
-        found += [
-            Aim(f"kernels: relative error of {kind}, float32", f"kernels.{kind}.float32.error", "≤ 0.0001"),
-            Aim(f"kernels: relative error of {kind}, bfloat16", f"{half}.error", "≤ 0.02"),
-            Aim(f"kernels: speed of {kind}, bfloat16", f"{half}.plain_ms", "≥ 1", "PyTorch's operations", f"{half}.ms"),
-        ]
-    again = "paper-decoding.speedup_vs_recompute"
-    found += [Aim("the paper's decoding: speed", f"{again}.grid", "≥ 8", AGAIN)]
-    return [*found, Aim("… with I←O off", f"{again}.grid_io_off", "≥ 8", AGAIN)]
+    """In the order of the measurements."""
+    with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as file:
+        return [Aim(**row) for row in csv.DictReader(file)]
 
 
 def commands(out: Path) -> dict[str, list[str]]:
@@ -146,11 +116,11 @@ def summary(results: Results) -> str:
     for aim in aims():
         try:
             value = aim.figure(results)
+            shown = f"{value:.3g} | {aim.verdict(value)}"
         except (KeyError, TypeError):  # not measured, or not a number
-            if aim.asked != "–":
-                rows.append(f"| {aim.what} | {aim.anchor} | {aim.asked} | – | |")
-            continue
-        rows.append(f"| {aim.what} | {aim.anchor} | {aim.asked} | {value:.3g} | {aim.verdict(value)} |")
+            shown = "– | "
+        if aim.asked or "–" not in shown:
+            rows.append(f"| {aim.what} | {aim.anchor or '–'} | {aim.asked or '–'} | {shown} |")
     rows += ["", "| a step of | ms | launches | GPU idle | of it, ms by kind of kernel |", f"|{' --- |' * 5}"]
     for place, part in (("step", "rows"), ("step", "waitk"), ("grid", "grid")):
         if "kinds" in (found := results.get(place, {}).get(part, {})):

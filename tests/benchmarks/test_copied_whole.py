@@ -7,23 +7,21 @@ import sys
 import pytest
 
 import duplexmt
-from benchmarks.copied_whole import SENTENCES, kept, kept_whole, main, sentences
+from benchmarks.copied_whole import kept, kept_whole, main, sentences
 from duplexmt.corpus import copies
 
 
-def test_there_are_200_sentences_always_the_same_50_of_each_kind():
+def test_there_are_200_sentences_50_of_each_kind():
     found = sentences()
-    assert found == sentences()
-    assert [each.kind for each in found] == [kind for kind in SENTENCES for _ in range(50)]
+    assert [each.kind for each in found] == [kind for kind in ("number", "url", "email", "name") for _ in range(50)]
     assert len({each.text for each in found}) > 190
-    assert all(copied in each.text for each in found for copied in each.copied)
-    assert not any("{" in each.text or "|" in each.text for each in found)
+    assert all(each.copied and copied in each.text for each in found for copied in each.copied)
 
 
 def test_no_sentence_and_no_name_is_one_that_training_draws():
-    trained = [re.sub(r"\{\w+\}", "", source) for source, _ in copies.SENTENCES["zh", "en"]]
-    for text in (text.strip() for texts in SENTENCES.values() for text in re.split(r"[|\n]", texts)):
-        assert not text or re.sub(r"\{\w+\}", "", text) not in trained
+    for source, _ in copies.SENTENCES["zh", "en"]:
+        trained = re.compile(re.sub(r"\\{\w+\\}", "[!-~ ]+", re.escape(source)))
+        assert not any(trained.fullmatch(each.text) for each in sentences())
     names = {word for each in sentences() if each.kind == "name" for copied in each.copied for word in copied.split()}
     assert not names & set(copies.GIVEN.split())
 
@@ -46,7 +44,7 @@ def test_a_thing_is_kept_where_it_stands_letter_by_letter_and_alone(translation,
 def test_a_sentence_counts_where_all_of_it_is_kept():
     found = sentences()
     shares = kept_whole(found, [each.text for each in found])
-    assert shares == dict.fromkeys([*SENTENCES, "all"], 100.0)
+    assert shares == dict.fromkeys(["number", "all", "url", "email", "name"], 100.0)
     lost = [each.text if each.kind != "name" else each.copied[0] for each in found]
     shares = kept_whole(found, lost)
     alone = sum(len(each.copied) == 1 for each in found if each.kind == "name")
