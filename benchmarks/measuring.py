@@ -68,16 +68,16 @@ def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
     return names
 
 
-def shape(text: str) -> str:
-    """An option that is one of `SHAPES`, but none that would take a CPU hours."""
-    if text == "qwen" and not torch.cuda.is_available():
-        raise argparse.ArgumentTypeError("qwen: PyTorch sees no GPU on this machine; take small or slice")
-    return text
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    """Give a command `--shape`, of `SHAPES`: by default the one for this machine, and none that takes a CPU hours."""
 
+    def shape(text: str) -> str:
+        if text == "qwen" and not torch.cuda.is_available():
+            raise argparse.ArgumentTypeError("qwen: PyTorch sees no GPU on this machine; take small or slice")
+        return text
 
-def usual_shape() -> str:
-    """The shape for this machine."""
-    return "qwen" if torch.cuda.is_available() else "small"
+    usual = "qwen" if torch.cuda.is_available() else "small"
+    parser.add_argument("--shape", type=shape, choices=SHAPES, default=usual, help=f"default here: {usual}")
 
 
 # --- steps and seconds -----------------------------------------------------------------------------------------------

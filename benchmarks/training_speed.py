@@ -43,8 +43,7 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks import measuring
-from benchmarks.measuring import LORA, SHAPES, count, in_turns, now, some_of, training_step
+from benchmarks.measuring import LORA, SHAPES, add_shape, command, count, in_turns, machine, now, some_of, training_step
 from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.training.precision import half_precision
 from duplexmt.training.throughput import cells_of, matmul_rate
@@ -245,18 +244,18 @@ def inputs_of(pairs: int, vocabulary: int, packed: bool, device: torch.device) -
 
 def main(given: Iterable[str] | None = None) -> None:
     """Measure; the last line is the result."""
-    parser = measuring.command(__doc__)
+    parser = command(__doc__)
     known = [*PARTS, HUGGING_FACE]
     parser.add_argument(
         "--parts", type=some_of(known), default="rows,hugging_face,waitk", help=f"of {', '.join(known)}"
     )
     parser.add_argument("--seconds", type=count, default=20, help="of the steps that count, of each part")
-    parser.add_argument("--shape", type=measuring.shape, choices=SHAPES, default=measuring.usual_shape())
+    add_shape(parser)
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of train.py")
     arguments = parser.parse_args(None if given is None else list(given))
     if HUGGING_FACE in arguments.parts[:1]:
         parser.error(f"--parts {HUGGING_FACE}: it compares with the part before it, so give one first")
-    result = measuring.machine() | {"shape": arguments.shape, "pair": f"{SOURCE} + {TARGET} tokens"}
+    result = machine() | {"shape": arguments.shape, "pair": f"{SOURCE} + {TARGET} tokens"}
     before: Measure | None = None
     failed = []
     with tempfile.TemporaryDirectory() as name:
