@@ -11,6 +11,7 @@ as long as it takes: the paper's decoding, a whole small training. In --out: for
 printed, and NAME.json, its result; and summary.md, also printed at the end.
 """
 
+import argparse
 import csv
 import json
 import os
@@ -30,7 +31,6 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import command, some_of
 from duplexmt.common.files import write_whole
 
 MINUTES, LEAST = 8, 20  # of all; seconds that are worth beginning a measurement for
@@ -136,13 +136,15 @@ def summary(results: Results) -> str:
 
 def main() -> int:
     """Measure what is missing; 1 if anything has failed, or was cut."""
-    parser = command(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "gpu")
-    parser.add_argument("--only", type=some_of(MEASUREMENTS), metavar="NAMES", help="comma-separated; default: all")
+    parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated; default: all")
     parser.add_argument("--more", action="store_true", help="what takes longer, too")
     parser.add_argument("--list", action="store_true", help="the measurements and their commands, and nothing else")
     asked = parser.parse_args()
-    out = asked.out.resolve()
+    out, only = asked.out.resolve(), [name for name in asked.only.split(",") if name]
+    if unknown := [name for name in only if name not in MEASUREMENTS]:
+        parser.error(f"--only {unknown[0]}: there are {', '.join(MEASUREMENTS)}")
     out.mkdir(parents=True, exist_ok=True)
     ends = inf if asked.more else time.monotonic() + 60 * MINUTES
     before = {name: out / f"{name}.json" for name in MEASUREMENTS if (out / f"{name}.json").exists()}
@@ -151,7 +153,7 @@ def main() -> int:
         if asked.list:
             print(f"{name:20}python {shlex.join(arguments)}")
             continue
-        wanted = name in asked.only if asked.only else asked.more or name not in MORE
+        wanted = name in only if only else asked.more or name not in MORE
         left = min(MEASUREMENTS[name][0], ends - time.monotonic())
         if not wanted or "cut" not in results.get(name, {"cut": ""}):
             continue
