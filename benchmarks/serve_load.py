@@ -30,6 +30,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -186,63 +187,67 @@ def engine_alone(reference: Reference, streams: int, texts: list[str]) -> dict[s
 # --- the parts -------------------------------------------------------------------------------------------------------
 
 
-def speakers_of(
-    url: str, texts: list[str], number: int, pace: float, seconds: float, draw: random.Random, revising: int = 0
-) -> list[Speaker]:
-    """Speakers who begin within a second from now; so many of them are revisers."""
-    now, made = asyncio.get_running_loop().time(), []
-    for index in range(number):
-        begin = now + 1.0 + draw.random() + index % 5 * TICK / 5
-        mishears = random.Random(draw.random()) if index < revising else None
-        deadline = begin + 2 * seconds + 60
-        made.append(Speaker(url, texts[index % len(texts)], pace, begin=begin, deadline=deadline, misheard=mishears))
-    return made
+@dataclass
+class Bench:
+    """A server under load, and what it is compared with."""
+
+    asked: Namespace
+    served: Served
+    reference: Reference
+    step: float  # seconds that one of the engine alone takes
+    draw: random.Random
+
+    async def speak(self, texts: list[str], number: int, seconds: float, revising: int = 0) -> list[Speaker]:
+        """So many speakers, of whom some revise, begin within a second and speak for so long."""
+        now, pace, speakers = asyncio.get_running_loop().time(), self.reference.pace(TOKENS_PER_SECOND), []
+        for index in range(number):
+            begin = now + 1.0 + self.draw.random() + index % 5 * TICK / 5
+            how = {"begin": begin, "deadline": begin + 2 * seconds + 60}
+            how["misheard"] = random.Random(self.draw.random()) if index < revising else None
+            speakers.append(Speaker(self.served.url, texts[index % len(texts)], pace, **how))
+        await asyncio.gather(*(speaker.run() for speaker in speakers))
+        return speakers
 
 
-async def silent(url: str, until: float) -> bool:
+async def silent(url: str, seconds: float) -> bool:
     """One who is connected and says nothing; whether the connection lasted."""
     client = Speaker(url, "")
     with suppress(TimeoutError, ServerError):
-        async with asyncio.timeout_at(until), client:
+        async with asyncio.timeout(seconds), client:
             async for _ in client:
                 pass
     return client.closes == [LOST]  # its only one, which it has left itself
 
 
-async def load(
-    asked: Namespace, served: Served, reference: Reference, texts: list[str], step: float, draw: random.Random
-) -> dict[str, Any]:
+async def load(bench: Bench, texts: list[str]) -> dict[str, Any]:
     """As many speakers as streams, and silent ones beside them."""
-    clock, pace = asyncio.get_running_loop().time, reference.pace(TOKENS_PER_SECOND)
+    served, seconds, active, connected = bench.served, bench.asked.seconds, bench.asked.active, bench.asked.connected
     empty, before, begun = served.each(in_memory), served.metrics(), served.each(computed)
-    revising, until = -(-asked.active // 3), clock() + asked.seconds
-    speakers = speakers_of(served.url, texts, asked.active, pace, asked.seconds, draw, revising)
-    beside = [asyncio.create_task(silent(served.url, until)) for _ in range(asked.connected - asked.active)]
-    await asyncio.gather(*(speaker.run() for speaker in speakers))
+    beside = [asyncio.create_task(silent(served.url, seconds)) for _ in range(connected - active)]
+    speakers = await bench.speak(texts, active, seconds, revising=-(-active // 3))
     lasted = await asyncio.gather(*beside)
     after, full, ended = await asyncio.to_thread(served.metrics), served.each(in_memory), served.each(computed)
-    cores = {name: (ended[name] - begun[name]) / asked.seconds / asked.active for name in ended}
     return {
-        "characters_per_second": pace,
-        **quantiles(speakers, reference, step),
-        **wrong(speakers, reference),
+        "characters_per_second": bench.reference.pace(TOKENS_PER_SECOND),
+        **quantiles(speakers, bench.reference, bench.step),
+        **wrong(speakers, bench.reference),
         "replacements": sum(len(speaker.made) for speaker in speakers),
         "silent_disturbed": lasted.count(False),
         "loop_lag_ms_p99": 1000 * histogram_quantile(before, after, "duplexmt_loop_lag_seconds", 0.99),
-        **{f"{name}_cores_per_speaker": seconds for name, seconds in cores.items()},
-        "server_kib_per_connection": (full["server"] - empty["server"]) / 1024 / asked.connected,
-        "engine_kib_per_stream": (full["engine"] - empty["engine"]) / 1024 / asked.active,
+        **{f"{name}_cores_per_speaker": (ended[name] - begun[name]) / seconds / active for name in ended},
+        "server_kib_per_connection": (full["server"] - empty["server"]) / 1024 / connected,
+        "engine_kib_per_stream": (full["engine"] - empty["engine"]) / 1024 / active,
     }
 
 
-async def throughput(asked: Namespace, served: Served, reference: Reference, texts: list[str]) -> dict[str, Any]:
+async def throughput(bench: Bench, texts: list[str]) -> dict[str, Any]:
     """Events a second of speakers who have said all at once, while all are at work, and their share of those of the
     engine alone just before, as a machine is not as fast each minute; the median of several turns."""
     shares, speakers = dict[float, float](), list[Speaker]()
     for _ in range(TURNS):
-        alone = await asyncio.to_thread(engine_alone, reference, asked.active, texts)
+        alone = await asyncio.to_thread(engine_alone, bench.reference, bench.asked.active, texts)
         deadline = asyncio.get_running_loop().time() + 300
-        own = [Speaker(served.url, texts[number % TEXTS], deadline=deadline) for number in range(asked.active)]
+        own = [Speaker(bench.served.url, texts[n % TEXTS], deadline=deadline) for n in range(bench.asked.active)]
         await asyncio.gather(*(speaker.run() for speaker in own))
         speakers += own
         begin, end = max(s.events[0][0] for s in own), min(s.events[-1][0] for s in own)
@@ -251,22 +256,18 @@ async def throughput(asked: Namespace, served: Served, reference: Reference, tex
         shares[events / alone["events_per_second"]] = events
     share = sorted(shares)[TURNS // 2]
     figures = {"events_per_second": shares[share], "share_of_same_sentences": share, "shares": sorted(shares)}
-    return figures | wrong(speakers, reference)
+    return figures | wrong(speakers, bench.reference)
 
 
-async def overload(
-    asked: Namespace, served: Served, reference: Reference, texts: list[str], step: float, draw: random.Random
-) -> dict[str, Any]:
+async def overload(bench: Bench, texts: list[str]) -> dict[str, Any]:
     """Twice as many speakers as streams."""
-    pace = reference.pace(TOKENS_PER_SECOND)
-    speakers = speakers_of(served.url, texts, 2 * asked.active, pace, OVERLOAD, draw)
-    await asyncio.gather(*(speaker.run() for speaker in speakers))
+    speakers = await bench.speak(texts, 2 * bench.asked.active, OVERLOAD)
     admitted = [speaker for speaker in speakers if not speaker.told]
     return {
-        **quantiles(admitted, reference, step),
+        **quantiles(admitted, bench.reference, bench.step),
         "told_to_come_back": len(speakers) - len(admitted),
         "told_ms_max": 1000 * max((seconds for speaker in speakers for seconds in speaker.told), default=math.nan),
-        **wrong(admitted, reference),
+        **wrong(admitted, bench.reference),
     }
 
 
@@ -274,15 +275,11 @@ async def under_load(
     asked: Namespace, reference: Reference, texts: dict[str, list[str]], step: float
 ) -> dict[str, dict[str, Any]]:
     """Parts load, throughput and overload, on one server."""
-    draw, rows = random.Random(asked.seed), {}
     settings = (f"engine.max_streams={asked.active}", f"limits.sessions={2 * asked.connected + 2 * asked.active}")
     with Served(asked.model_folder, *settings) as served:
-        if "load" in texts:
-            rows["load"] = await load(asked, served, reference, texts["load"], step, draw)
-        if "throughput" in texts:
-            rows["throughput"] = await throughput(asked, served, reference, texts["throughput"])
-        if "overload" in texts:
-            rows["overload"] = await overload(asked, served, reference, texts["overload"], step, draw)
+        bench = Bench(asked, served, reference, step, random.Random(asked.seed))
+        parts = {"load": load, "throughput": throughput, "overload": overload}
+        rows = {name: await parts[name](bench, own) for name, own in texts.items()}
         await asyncio.to_thread(served.stop)
     return rows
 
