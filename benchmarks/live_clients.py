@@ -191,7 +191,7 @@ class Speaker(AsyncClient):
         url: of the server, or of a proxy before it.
         text: to be spoken.
         pace: characters a second; infinite for all at once.
-        begin: when the first of them are there, by the event loop's clock; 0 for at once.
+        begin: when the first of them are there, by `time.monotonic`, as the event loop's; 0 for at once.
         deadline: when it gives up.
         silence: seconds without a word, a ping answered included, after which the connection is taken for lost.
         headers: of its handshakes.
@@ -242,10 +242,6 @@ class Speaker(AsyncClient):
         counts = [number for number, (_, event) in enumerate(self.events) if event["event"] == "replaced"]
         return reference.revised(self.text, self.made, counts)
 
-    def clock(self) -> float:
-        """The event loop's."""
-        return asyncio.get_running_loop().time()
-
     def there(self, now: float) -> int:
         """Characters that have been spoken."""
         if math.isinf(self.pace):
@@ -260,7 +256,7 @@ class Speaker(AsyncClient):
 
     async def run(self) -> "Speaker":
         """Speak, until all is translated, another server has to go on, or the deadline comes."""
-        self.begin = self.begin or self.clock()
+        self.begin = self.begin or time.monotonic()
         speaking = asyncio.create_task(self._speak())
         try:
             async with asyncio.timeout_at(self.deadline if math.isfinite(self.deadline) else None), self:
@@ -289,10 +285,10 @@ class Speaker(AsyncClient):
         said = 0
         while said < len(self.text):
             if self.told and not self._at:
-                self.begin = self.clock()  # waits to be let in, with all that is to be said
-            part = self.text[said : self.there(self.clock())]
+                self.begin = time.monotonic()  # waits to be let in, with all that is to be said
+            part = self.text[said : self.there(time.monotonic())]
             if part and not said:
-                self._could = self.clock()
+                self._could = time.monotonic()
             if self.misheard is not None and part.isalnum() and self.misheard.random() < MISHEARD:
                 letters = [*filter(str.isalnum, self.text)]
                 self.send("".join(self.misheard.choices(letters, k=self.misheard.randint(1, 3))))
@@ -303,7 +299,7 @@ class Speaker(AsyncClient):
             elif part:
                 self.send(part)
             said += len(part)
-            now = self.clock()
+            now = time.monotonic()
             next_tick = self.begin + (math.floor((now - self.begin) / TICK) + 1) * TICK
             await asyncio.sleep(max(0.0, next_tick - now) if said < len(self.text) else 0.0)
         self.end()
@@ -315,7 +311,7 @@ class Speaker(AsyncClient):
         return super()._connect(additional_headers=self.headers, **options)
 
     async def _talk(self, socket: ClientConnection) -> float | None:
-        self.closes[-1], self._could = 1006, self.clock()
+        self.closes[-1], self._could = 1006, time.monotonic()
         if (wait := await super()._talk(socket)) == 0.0:
             self.closes[-1] = 1000
         return wait
@@ -325,12 +321,12 @@ class Speaker(AsyncClient):
         if error:
             self.errors.append(error["message"])
         if error.get("code") == "busy":
-            self.told.append(self.clock() - self._could)
+            self.told.append(time.monotonic() - self._could)
         return super()._after(code, error)
 
     def _acknowledged_text(self, at: int, replaced: int, is_first: bool) -> None:
         if is_first:
-            self._could = self.clock()
+            self._could = time.monotonic()
         if replaced != self._replaced and self._asked is not None:
             place, text, had = self._asked
             self.made.append((place, had, text))
@@ -344,7 +340,7 @@ class Speaker(AsyncClient):
     def _show(self, event: dict[str, Any]) -> None:
         if event["event"] == "snapshot":
             raise AssertionError("a snapshot: the frames should have been kept")
-        self.events.append((self.clock(), event))
+        self.events.append((time.monotonic(), event))
         super()._show(event)
 
 

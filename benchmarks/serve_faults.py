@@ -108,7 +108,7 @@ class Campaign:
 
     def speaker(self, url: str, draw: random.Random, text: str = "", pace: float = PACE) -> Speaker:
         """One who speaks a text; or one of the texts, and then every third has words of it replaced."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        deadline = time.monotonic() + PATIENCE
         misheard = random.Random(draw.random()) if not text and draw.random() < 1 / 3 else None
         text = text or draw.choice(self.texts)
         return Speaker(url, text, pace, deadline=deadline, silence=4.0, misheard=misheard)

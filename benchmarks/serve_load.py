@@ -199,7 +199,7 @@ class Bench:
 
     async def speak(self, texts: list[str], number: int, seconds: float, revising: int = 0) -> list[Speaker]:
         """So many speakers, of whom some revise, begin within a second and speak for so long."""
-        now, pace, speakers = asyncio.get_running_loop().time(), self.reference.pace(TOKENS_PER_SECOND), []
+        now, pace, speakers = time.monotonic(), self.reference.pace(TOKENS_PER_SECOND), []
         for index in range(number):
             begin = now + 1.0 + self.draw.random() + index % 5 * TICK / 5
             how = {"begin": begin, "deadline": begin + 2 * seconds + 60}
@@ -246,7 +246,7 @@ async def throughput(bench: Bench, texts: list[str]) -> dict[str, Any]:
     shares, speakers = dict[float, float](), list[Speaker]()
     for _ in range(TURNS):
         alone = await asyncio.to_thread(engine_alone, bench.reference, bench.asked.active, texts)
-        deadline = asyncio.get_running_loop().time() + 300
+        deadline = time.monotonic() + 300
         own = [Speaker(bench.served.url, texts[n % TEXTS], deadline=deadline) for n in range(bench.asked.active)]
         await asyncio.gather(*(speaker.run() for speaker in own))
         speakers += own
