@@ -5,7 +5,7 @@
 
 At the shape of Qwen2.5-0.5B, of pairs of `size` × `size` tokens, forward and backward: `scan`, Hadamard attention along
 rows and along columns (14 heads, 2 of keys, of 64); and `head`, the text head and its loss with a gradient for every
-cell, its matrix products included. If the head's kernels fail their trial (see `duplexmt.kernels`), it ends. The
+cell, its matrix products included. If kernels fail their trial (see `duplexmt.kernels`), it ends. The
 last line is one JSON object; for each, in float32, bfloat16 and float16:
 
 error               largest difference of outputs and of gradients from the plain twin's in float32 of the same
@@ -27,22 +27,20 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.measuring import QWEN_VOCABULARY, command, count, in_turns, machine
+from duplexmt.grid import scan
 from duplexmt.grid.cells import Cells, Lines
-from duplexmt.grid.scan import hadamard_scores, joint_scan
 from duplexmt.kernels.triton_use import refused, triton_runs
 from duplexmt.policy import heatmap
-from duplexmt.policy.heatmap import cells_at_once, loss_heatmap
 
 H, K, E, D = 14, 2, 64, 896
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Case(NamedTuple):
-    """A kernel and its twin on some inputs."""
+    """What a kernel and its twin compute, of inputs of some shapes."""
 
     shapes: Sequence[tuple[int, ...]]
-    kernel: Callable[..., Tensor]
-    plain: Callable[..., Tensor]
+    work: Callable[..., Tensor]
 
     def inputs(self, dtype: torch.dtype, device: str) -> list[Tensor]:
         """Random ones."""
@@ -50,33 +48,30 @@ class Case(NamedTuple):
         return [torch.randn(*shape, generator=draw).to(device, dtype).requires_grad_() for shape in self.shapes]
 
 
-def scan_case(cells: Cells, lines: Lines) -> Case:
-    """Hadamard attention: queries, keys, values, and self context and log-sum-exp of each line."""
-    from duplexmt.grid import scan_triton
-
-    N, L, scale = len(cells), len(lines.start), E**-0.5
-    return Case(
-        [(N, H, E), (N, K, E), (N, K, E), (L, H, E), (L, H)],
-        lambda q, k, v, ctx, lse: scan_triton.hadamard_attention(q, k, v, scale, ctx, lse, lines),
-        lambda q, k, v, ctx, lse: joint_scan(hadamard_scores(q, k, scale), v, ctx, lse, lines),
-    )
-
-
-def head_case(cells: Cells, vocabulary: int, device: str) -> Case:
-    """The text head and its loss: final states and the head's weights; `passes` tells kernel and twin apart."""
-    N, chunk = len(cells), cells_at_once(vocabulary, torch.device(device))
+def cases_of(cells: Cells, vocabulary: int) -> dict[str, list[Case]]:
+    """By kind: Hadamard attention along rows and columns, of queries, keys, values, and self context and log-sum-exp of
+    each line; and the text head with its loss, of final states and the head's weights."""
+    N, device = len(cells), cells.x.device
     labels = (torch.arange(N) * 97 % vocabulary).to(device)
+    chunk = heatmap.cells_at_once(vocabulary, device)
+
+    def scan_case(lines: Lines) -> Case:
+        def along(q: Tensor, k: Tensor, v: Tensor, ctx: Tensor, lse: Tensor) -> Tensor:
+            return scan.hadamard_attention(q, k, v, E**-0.5, ctx, lse, lines)
+
+        L = len(lines.start)
+        return Case([(N, H, E), (N, K, E), (N, K, E), (L, H, E), (L, H)], along)
 
     def loss(hidden: Tensor, weight: Tensor) -> Tensor:
-        return loss_heatmap(hidden * D**-0.5, weight, None, labels, chunk)  # logits of about 1
+        return heatmap.loss_heatmap(hidden * D**-0.5, weight, None, labels, chunk)  # logits of about 1
 
-    return Case([(N, D), (vocabulary, D)], loss, loss)
+    return {"scan": [scan_case(cells.rows), scan_case(cells.columns)], "head": [Case([(N, D), (vocabulary, D)], loss)]}
 
 
 def passes(case: Case, kernel: bool, inputs: list[Tensor]) -> list[Tensor]:
     """Output and gradients, by the kernel or by its plain twin."""
-    heatmap.use_triton = lambda states: kernel  # of the text head, under Triton's interpreter, too
-    out = (case.kernel if kernel else case.plain)(*inputs)
+    scan.use_triton = heatmap.use_triton = lambda states: kernel  # under Triton's interpreter, too
+    out = case.work(*inputs)
     return [out, *torch.autograd.grad(out, inputs, torch.ones_like(out))]
 
 
@@ -115,12 +110,8 @@ def main() -> None:
             "take --pairs 1 --size 4 --vocabulary 500"
         )
     cells = Cells.of([(arguments.size, arguments.size)] * arguments.pairs, device)
-    kinds = {
-        "scan": [scan_case(cells, lines) for lines in (cells.rows, cells.columns)],
-        "head": [head_case(cells, arguments.vocabulary, device)],
-    }
     result: dict[str, Any] = machine() | {"cells": len(cells)}
-    for kind, cases in kinds.items():
+    for kind, cases in cases_of(cells, arguments.vocabulary).items():
         result[kind] = {}
         for dtype in DTYPES:
             name = str(dtype).removeprefix("torch.")
