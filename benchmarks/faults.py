@@ -1,12 +1,12 @@
 """The fault campaign: what a user runs is killed, starved, damaged and run twice, by the commands with their defaults.
 
     python benchmarks/faults.py --quick              # a few of each kind, under three minutes on two cores
-    python benchmarks/faults.py                      # all
+    python benchmarks/faults.py                      # all; killed itself, the same command goes on
     python benchmarks/faults.py --only flip --seed 3 # cases by name, with other moments and places
 
 After each fault the result equals the undisturbed one bit for bit, or the error is one line that names the file and
 the way out; what was computed before is kept; no process and no temporary file is left. A run that is killed goes on
-until it ends, so it takes several kills. Each case is a line of JSON; the last line has the totals.
+until it ends, so it takes several kills. The last line is JSON: cases, kills, faults, failures, skipped, seconds.
 """
 
 import argparse
@@ -21,7 +21,6 @@ import sys
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
@@ -32,11 +31,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN = "hydra.run.dir"
 MARK = "DUPLEXMT_FAULT"  # in the environment of all processes of a command
-JOBS = 2  # cases at a time
 SMALL = [
     "experiment=smoke", "data.train_size=160", "data.validation_size=10", "data.test_size=10", "trainer.max_epochs=2",
     "training.checkpoint_every_n_steps=3", "training.sample_size=4", "probes.count=1", "demonstrate=1",
@@ -47,6 +46,7 @@ SYSTEMS = {
     "offline": ["system=offline"],
     "rows": ["system=grid", "model.attention=exact", "model.input_attends_output=false", "training.rows=2"],
 }
+GRID = [*SMALL, *SYSTEMS["grid"]]
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 TEMPORARY = ("*.partial", "*.tmp", "*.lock", ".latest-*")
 
@@ -71,11 +71,13 @@ class Case:
 
     name: str  # by which `--only` finds it
     run: Callable[["Case", Path, random.Random], None]  # does it in a folder, with draws; raises `FaultError`
-    counts: Counter[str] = field(default_factory=lambda: Counter(faults=0, kills=0))
+    counts: dict[str, int] = field(default_factory=lambda: {"faults": 0, "kills": 0})
+    skipped: str | None = None  # why
 
     def fault(self, kill: bool = False) -> None:
         """One more."""
-        self.counts.update(faults=1, kills=int(kill))
+        self.counts["faults"] += 1
+        self.counts["kills"] += kill
 
 
 def call(command: list[str], kill_after: float | None = None, number: int = signal.SIGKILL) -> Done:
@@ -143,15 +145,16 @@ def succeeded(done: Done) -> Done:
 def contents(folder: Path) -> dict[str, bytes]:
     """What must be equal bit for bit: a model's files, its manifest's scores alone and no card; an evaluation's tables,
     and of its hypotheses texts and delays; else all files."""
-    inside, found = folder / "model" if (folder / "model").is_dir() else folder, {}
+    model, found = folder / "model", {}
+    inside = model if model.is_dir() else folder
     for path in sorted(path for path in inside.rglob("*") if path.is_file() and path.name != "README.md"):
-        content = path.read_bytes()
-        if path.name == "duplexmt.json":
+        name, content = str(path.relative_to(inside)), path.read_bytes()
+        if name == "duplexmt.json":
             content = json.dumps(json.loads(content)["scores"]).encode()
-        elif path.name == "hypotheses.jsonl":
+        elif name == "hypotheses.jsonl":
             rows = map(json.loads, content.splitlines())
             content = "\n".join(sorted(json.dumps([row["id"], row["tokens"], row["delays"]]) for row in rows)).encode()
-        found[str(path.relative_to(inside))] = content
+        found[name] = content
     compared = ("results.csv", "hypotheses.jsonl") if "results.csv" in found else found
     return {name: found[name] for name in compared if name in found}
 
@@ -159,8 +162,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 def same(whole: Path, parts: Path) -> None:
     """Two folders hold the same result, and the second one no temporary file."""
     one, other = contents(whole), contents(parts)
-    differing = {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
-    expect(bool(one) and not differing, f"{parts}: {differing} differ from the undisturbed run's")
+    expect(one.keys() == other.keys() and bool(one), f"{sorted(one.keys() ^ other.keys())} in one alone")
+    differing = [name for name in one if one[name] != other[name]]
+    expect(not differing, f"{parts}: {differing} differ from the undisturbed run's")
     nothing_left(parts)
 
 
@@ -185,9 +189,15 @@ def undisturbed(base: Path, command: list[str], into: str = RUN) -> tuple[Path, 
     return wholes[key]
 
 
-def training(system: str = "grid") -> list[str]:
-    """The command of a small one."""
-    return ["train.py", *SMALL, *SYSTEMS[system]]
+def trained(base: Path, system: str = "grid") -> tuple[Path, float]:
+    """The same of a small training."""
+    return undisturbed(base, ["train.py", *SMALL, *SYSTEMS[system]])
+
+
+def copied(whole: Path, folder: Path) -> None:
+    """Put a copy of a folder in the place of another."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(whole, folder, symlinks=True)
 
 
 def going_on(folder: Path, command: list[str], into: str = RUN) -> list[str]:
@@ -216,7 +226,7 @@ def kill(case: Case, folder: Path, draw: random.Random, command: list[str], kill
 
 def kill_evaluate(case: Case, folder: Path, draw: random.Random, system: str, knob: str, kills: int) -> None:
     """The same of an evaluation of a trained model."""
-    model = undisturbed(folder.parent, training(system))[0] / "model"
+    model = trained(folder.parent, system)[0] / "model"
     command = ["evaluate.py", f"model_folder={model}", knob, "batch_size=1", "check_overlap=false"]
     kill(case, folder, draw, command, kills)
 
@@ -235,12 +245,13 @@ def kill_data_prep(case: Case, folder: Path, draw: random.Random, kills: int) ->
 
 def kill_sweep(case: Case, folder: Path, draw: random.Random) -> None:
     """A sweep over two seeds is killed, and each gone on with."""
+    offline = ["train.py", *SMALL, *SYSTEMS["offline"]]
     for moment in [draw.uniform(4, 14) for _ in range(3)]:
         shutil.rmtree(folder, ignore_errors=True)
-        sweep = [*training("offline"), "-m", "training.seed=1,2", f"hydra.sweep.dir={folder}"]
-        case.fault(kill=call(sweep, moment, draw.choice(SIGNALS)).killed)
+        done = call([*offline, "-m", "training.seed=1,2", f"hydra.sweep.dir={folder}"], moment, draw.choice(SIGNALS))
+        case.fault(kill=done.killed)
         for seed in (1, 2):
-            job, command = folder / str(seed - 1), [*training("offline"), f"training.seed={seed}"]
+            job, command = folder / str(seed - 1), [*offline, f"training.seed={seed}"]
             succeeded(call(going_on(job, command)))
             same(undisturbed(folder.parent, command)[0], job)
 
@@ -259,7 +270,7 @@ def damage_run(
     case: Case, folder: Path, draw: random.Random, how: str, times: int, system: str = "grid", corpus: str | None = None
 ) -> None:
     """The checkpoint of a run, or its corpus in a file with some ending, is cut short or has a bit flipped."""
-    command, path = training(system), folder / "checkpoints" / "last.ckpt"
+    command, path = ["train.py", *SMALL, *SYSTEMS[system]], folder / "checkpoints" / "last.ckpt"
     if corpus is not None:
         path = folder.with_name(f"{folder.name}.tsv{corpus}")
         rows = [f"第{n}本书在{n * 7}号桌子上。\tBook {n} is on table {n * 7}, near the window.\n" for n in range(300)]
@@ -269,8 +280,8 @@ def damage_run(
         command += ["data=pairs", f"data.path={path}", "data.vocab_size=400", "trainer.max_epochs=1"]
     whole, _ = undisturbed(folder.parent, command)
     for _ in range(times):
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(whole, folder, symlinks=True, ignore=shutil.ignore_patterns("model"))
+        copied(whole, folder)
+        shutil.rmtree(folder / "model")
         if corpus is not None:
             path.write_bytes(good)
         damaged(path, how, draw)
@@ -287,15 +298,14 @@ def damage_run(
 
 def damage_model(case: Case, folder: Path, draw: random.Random, how: str, quick: bool) -> None:
     """Each file of a model folder likewise."""
-    model = undisturbed(folder.parent, training())[0] / "model"
-    names = sorted(path.name for path in model.iterdir() if path.name != "README.md")
+    whole, _ = trained(folder.parent)
+    names = sorted(path.name for path in (whole / "model").iterdir() if path.name != "README.md")
     for name in names[:2] if quick else names * 2:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(model, folder, symlinks=True)
+        copied(whole / "model", folder)
         damaged(folder / name, how, draw)
         case.fault()
         evaluation = f"{folder}-evaluation"
-        program = draw.choice((["translate.py", "text=我看书。"], ["evaluate.py", f"{RUN}={evaluation}"]))
+        program = draw.choice((["translate.py", "text=我看书。"], ["evaluate.py", f"hydra.run.dir={evaluation}"]))
         refused(call([*program, f"model_folder={folder}"]), name)
         expect(not Path(evaluation).exists(), "a refused evaluation left its folder")
 
@@ -313,31 +323,32 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
 
 def full_disk(case: Case, folder: Path, draw: random.Random, share: float) -> None:
     """A disk is full in the middle of a training."""
-    whole, _ = undisturbed(folder.parent, training())
+    whole, _ = trained(folder.parent)
     wanted = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file()) // 1024
     with small_disk(folder, round(wanted * share) + 64):
         run = folder / "run"
         case.fault()
-        refused(call([*training(), f"{RUN}={run}"]), "make room")
+        refused(call(["train.py", *GRID, f"hydra.run.dir={run}"]), "make room")
         nothing_left(run)
         subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
-        succeeded(call(going_on(run, training())))
+        succeeded(call(going_on(run, ["train.py", *GRID])))
         same(whole, run)
 
 
 def read_only(case: Case, folder: Path, draw: random.Random, program: str) -> None:
     """A disk cannot be written to."""
-    model = undisturbed(folder.parent, training())[0] / "model"
+    model = trained(folder.parent)[0] / "model"
     with small_disk(folder, 64):
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
         case.fault()
-        command = training() if program == "train.py" else [program, f"model_folder={model}"]
-        refused(call([*command, f"{RUN}={folder}/run"]), str(folder), "another folder")
+        arguments = GRID if program == "train.py" else [f"model_folder={model}"]
+        refused(call([program, *arguments, f"hydra.run.dir={folder}/run"]), str(folder), "another folder")
 
 
 def twice(case: Case, folder: Path, draw: random.Random, times: int) -> None:
     """Two trainings on one folder."""
-    train = [*training(), f"{RUN}={folder}"]
+    whole, _ = trained(folder.parent)
+    train = ["train.py", *GRID, f"hydra.run.dir={folder}"]
     with ThreadPoolExecutor() as pool:
         first = pool.submit(call, train)
         limit = time.monotonic() + 60
@@ -347,18 +358,19 @@ def twice(case: Case, folder: Path, draw: random.Random, times: int) -> None:
             case.fault()
             refused(call(train), folder.name, "wait for its end")
         succeeded(first.result())
-    same(undisturbed(folder.parent, training())[0], folder)
+    same(whole, folder)
 
 
 def clock(case: Case, folder: Path, draw: random.Random) -> None:
     """The clock is set back by a week, after a training was killed."""
-    whole, seconds = undisturbed(folder.parent, training())
-    done = call(going_on(folder, training()), 0.8 * seconds)
+    whole, seconds = trained(folder.parent)
+    train = ["train.py", *GRID]
+    done = call(going_on(folder, train), 0.8 * seconds)
     ahead = time.time() + 7 * 86400
     for path in folder.rglob("*"):
         os.utime(path, (ahead, ahead), follow_symlinks=False)
     case.fault(kill=done.killed)
-    succeeded(call(going_on(folder, training())))
+    succeeded(call(going_on(folder, train)))
     same(whole, folder)
 
 
@@ -372,7 +384,8 @@ def all_cases(quick: bool) -> list[Case]:
         unusual = [f"{name}={way}" for name, way, own in zip(names, ways, usual, strict=True) if way != own]
         name = f"kill train {system} {schedule} devices={devices} accumulate={accumulate} cells={cells}"
         few = (schedule, accumulate, cells) == ("linear", 1, None) and (devices == "1" or system == "grid")
-        table.append((name, few, kill, {"command": [*training(system), *unusual], "kills": 2 if quick else 5}))
+        command = ["train.py", *SMALL, *SYSTEMS[system], *unusual]
+        table.append((name, few, kill, {"command": command, "kills": 2 if quick else 5}))
     for system, knob in (("grid", "policy.theta=[0.3,0.5,0.7]"), ("waitk", "k=[1,3]")):
         how = {"system": system, "knob": knob, "kills": 2 if quick else 10}
         table.append((f"kill evaluate {system}", system == "grid", kill_evaluate, how))
@@ -388,7 +401,11 @@ def all_cases(quick: bool) -> list[Case]:
     table.append(("two runs on one folder", True, twice, {"times": 1 if quick else 3}))
     table += [("clock set back", False, clock, {}), ("kill sweep", False, kill_sweep, {})]
     table.append(("kill data_prep", False, kill_data_prep, {"kills": 10}))
-    return [Case(name, partial(run, **how)) for name, few, run, how in table if few or not quick]
+    cases = [Case(name, partial(run, **how)) for name, few, run, how in table if few or not quick]
+    for case in cases:
+        if os.geteuid() and case.name.startswith(("full disk", "read-only")):
+            case.skipped = "wants root, to mount a disk"
+    return cases
 
 
 def main() -> int:
@@ -397,34 +414,46 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--seed", type=int, default=1, help="of moments and places")
+    parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
+    parser.add_argument("--out", type=Path, default=Path("runs/faults"), help="folder of it all, and results.jsonl")
     asked = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts with & ignores it, with its children
-    out = ROOT / "runs" / "faults" / ("quick" if asked.quick else "all") / str(asked.seed)
+    out = asked.out.absolute() / ("quick" if asked.quick else "all") / str(asked.seed)
     out.mkdir(parents=True, exist_ok=True)
-    begun, total = time.monotonic(), Counter(cases=0, kills=0, faults=0, failures=0, skipped=0)
+    record = out / "results.jsonl"
+    lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() and not asked.quick else []
+    rows = {row["case"]: row for row in map(json.loads, lines) if row["failure"] is None and asked.only in row["case"]}
+    begun = time.monotonic()
 
-    def run(number: int, case: Case) -> dict[str, Any]:
-        if os.geteuid() and case.name.startswith(("full disk", "read-only")):
-            return {"case": case.name, "skipped": "wants root, to mount a disk"}
+    def run(number: int, case: Case) -> dict[str, object]:
         folder = out / f"case-{number:03d}"
         shutil.rmtree(folder, ignore_errors=True)
-        try:
-            case.run(case, folder, random.Random(f"{asked.seed}/{case.name}"))
-        except FaultError as error:  # its folder stays
-            return {"case": case.name, **case.counts, "failure": str(error)}
-        shutil.rmtree(folder, ignore_errors=True)
-        return {"case": case.name, **case.counts}
+        failure = None
+        if case.skipped is None:
+            try:
+                case.run(case, folder, random.Random(f"{asked.seed}/{case.name}"))
+                shutil.rmtree(folder, ignore_errors=True)
+            except FaultError as error:
+                failure = str(error)
+        return {"case": case.name, **case.counts, "failure": failure, "skipped": case.skipped}
 
     cases = [(number, case) for number, case in enumerate(all_cases(asked.quick)) if asked.only in case.name]
-    with ThreadPoolExecutor(JOBS) as pool:
-        for future in as_completed([pool.submit(run, *each) for each in cases]):
+    with ThreadPoolExecutor(asked.jobs) as pool, record.open("a", encoding="utf-8") as log:
+        waiting = {pool.submit(run, number, case): case for number, case in cases if case.name not in rows}
+        for future in tqdm(as_completed(waiting), total=len(waiting), unit="case", mininterval=10):
             row = future.result()
-            total.update(cases=1, kills=row.get("kills", 0), faults=row.get("faults", 0))
-            total.update(failures="failure" in row, skipped="skipped" in row)
-            print(json.dumps(row, ensure_ascii=False), flush=True)
+            rows[str(row["case"])] = row
+            print(json.dumps(row, ensure_ascii=False), file=log, flush=True)
+            if row["failure"]:
+                again = f"python benchmarks/faults.py --seed {asked.seed} --only '{row['case']}'"
+                tqdm.write(f"FAILED {row['case']}: {row['failure']}\n  again: {again}{' --quick' * asked.quick}")
     shutil.rmtree(out / "whole", ignore_errors=True)
-    print(json.dumps(total | {"seconds": round(time.monotonic() - begun)}))
-    return int(total["failures"] > 0)
+    total = {name: sum(int(row[name]) for row in rows.values()) for name in ("kills", "faults")}
+    failures = sum(row["failure"] is not None for row in rows.values())
+    skipped = sum(row["skipped"] is not None for row in rows.values())
+    summary = {"cases": len(rows), **total, "failures": failures, "skipped": skipped}
+    print(json.dumps(summary | {"seconds": round(time.monotonic() - begun)}))
+    return int(failures > 0)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def quick(monkeypatch):
     small = [*faults.SMALL, "probes.count=0", "data.train_size=80", "model.architecture.hidden_size=32"]
     small += ["model.architecture.intermediate_size=64", "model.architecture.num_hidden_layers=2"]
     monkeypatch.setattr(faults, "SMALL", small)
+    monkeypatch.setattr(faults, "GRID", [*small, *faults.SYSTEMS["grid"]])
 
 
 @pytest.fixture(scope="module")
