@@ -174,8 +174,8 @@ def clean_block(task: CleanTask, block: Block) -> int:
     """Clean one block and write its file; returns its number of lines."""
     columns = columns_of(block, task.source)
     cleaned = clean_columns(columns.source, columns.target, task.rules)
-    numbers = columns.lines + block.first
-    report = _report(task, block, columns, cleaned, numbers)
+    numbers = columns.lines + (block.first - block.line)
+    report = _report(task, columns, cleaned, block.first - block.line)
     kept = pa.array(cleaned.dropped == 0)
     source, target, before = (column.filter(kept) for column in (cleaned.source, cleaned.target, columns.before))
     sides = [source, target]
@@ -197,13 +197,13 @@ def _hashes(*sides: pa.Array) -> pa.Array:
     return pa.array(np.fromiter(map(xxh3_64_intdigest, joined), np.uint64, len(joined)))
 
 
-def _report(task: CleanTask, block: Block, columns: Columns, cleaned: CleanedColumns, numbers: np.ndarray) -> Report:
+def _report(task: CleanTask, columns: Columns, cleaned: CleanedColumns, offset: int) -> Report:
     kept = cleaned.dropped == 0
-    report = Report({"lines": {"read": len(numbers) + len(columns.faults), "kept": int(kept.sum())}})
-    order = ranks(task.seed, task.name, numbers)
+    report = Report({"lines": {"read": len(kept) + len(columns.faults), "kept": int(kept.sum())}})
+    order = ranks(task.seed, task.name, columns.lines + offset)
 
     def place(line: int) -> str:
-        return f"{task.name} {block.place}:{block.line + line}"
+        return f"{task.name} {columns.place}:{line}"
 
     def example(index: int, rewritten: bool) -> Example:
         before = f"{columns.source[index].as_py()}\t{columns.target[index].as_py()}"
@@ -223,7 +223,7 @@ def _report(task: CleanTask, block: Block, columns: Columns, cleaned: CleanedCol
     for rule, mask in cleaned.rewritten.items():
         add("rewritten", rule, mask & kept)
     lines = np.array([fault.line for fault in columns.faults], np.int64)
-    for fault, rank in zip(columns.faults, ranks(task.seed, task.name, lines + block.first).tolist(), strict=True):
+    for fault, rank in zip(columns.faults, ranks(task.seed, task.name, lines + offset).tolist(), strict=True):
         report.add("faulty", fault.reason)
         report.add_examples("faulty", fault.reason, [Example(rank, place(fault.line), fault.text)])
     return report

@@ -1,23 +1,24 @@
-"""From a block of lines to two Arrow columns of text, and the lines that are no pair.
+"""From lines, or rows of two fields, to two Arrow columns of text, and an account of what is no pair.
 
-Arrow reads them all at once; only blocks that hold a faulty line are looked at line by line.
+Arrow reads the lines of a block all at once; only blocks that hold a faulty line are looked at line by line.
 """
 
 import codecs
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from data_prep.reading import decode_line, split_context
 from data_prep.sources import Block, Source
+from duplexmt.common.pair import Pair
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A line that is no pair: its index in the block, why, and its text as far as it can be shown."""
+class Fault(NamedTuple):
+    """A line that is no pair: its number, why, and its text as far as it can be shown."""
 
     line: int
     reason: str
@@ -26,16 +27,24 @@ class Fault:
 
 @dataclass(frozen=True)
 class Columns:
-    """The pairs of a block: texts, and the index of the line of each; and the lines that are no pair.
+    """The pairs of a block or batch with the numbers of their lines, and the lines that are no pair.
 
-    Reasons are those of `reading`: empty_line, one_sided, wrong_column_count, invalid_utf8, nul_byte.
+    Lines are counted from 1 in the file that `place` names, for people. Reasons are empty_line, one_sided,
+    wrong_column_count, invalid_utf8, nul_byte, and those of `reading`.
     """
 
+    place: str
     source: pa.Array
     target: pa.Array
     before: pa.Array  # the sentence before each source, empty where there is none
     lines: np.ndarray
     faults: list[Fault]
+
+    def pairs(self) -> Iterator[tuple[str, Pair]]:
+        """Each pair with its place."""
+        sides = (side.to_pylist() for side in (self.source, self.target, self.before))
+        for line, *pair in zip(self.lines.tolist(), *sides, strict=True):
+            yield f"{self.place}:{line}", Pair(*pair)
 
 
 def columns_of(block: Block, source: Source) -> Columns:
@@ -50,26 +59,63 @@ def columns_of(block: Block, source: Source) -> Columns:
         cells = [_cells(side, width) for side in sides]
         lines = np.arange(len(cells[0][0]))
     except pa.ArrowInvalid:
-        faults = _faults(sides, width)
+        faults = _faults(sides, width, block.line)
         rows = [_split(side) for side in sides]
         lines = np.delete(np.arange(len(rows[0])), list(faults))
         cells = [_cells(b"".join(each[line] + b"\n" for line in lines), width) for each in rows]
-    texts = [cells[0][chosen[0]], cells[-1][chosen[1]]]
-    before = pa.repeat("", len(texts[0]))
-    if source.context_separator is not None:
-        parts = [split_context(text, source.context_separator) for text in texts[0].to_pylist()]
-        before, texts[0] = (pa.array([part[side] for part in parts], pa.string()) for side in (0, 1))
-    blank = [pc.utf8_is_space(text).to_numpy(False) | (pc.binary_length(text).to_numpy() == 0) for text in texts]
+    texts = cells[0][chosen[0]], cells[-1][chosen[1]]
+    return _filled(block.place, *texts, lines + block.line, list(faults.values()), source.context_separator)
+
+
+def columns_of_rows(place: str, rows: Sequence[tuple[int, Any, Any, str | None]], separator: str | None) -> Columns:
+    """The pairs among some rows: a line's number and its two fields, or its text in place of the first, and a fault.
+
+    What is fields but no two texts is `not_text`.
+    """
+    lines, sources, targets, faults = [], [], [], []
+    for line, source, target, reason in rows:
+        text = source if reason else f"{source}\t{target}"
+        if reason := reason or _fault_of(source, target):
+            faults.append(Fault(line, reason, text.encode("utf-8", "replace").decode()))
+        else:
+            lines.append(line)
+            sources.append(source)
+            targets.append(target)
+    texts = pa.array(sources, pa.string()), pa.array(targets, pa.string())
+    return _filled(place, *texts, np.array(lines, np.int64), faults, separator)
+
+
+def _fault_of(source: Any, target: Any) -> str | None:
+    if not isinstance(source, str) or not isinstance(target, str):
+        return "not_text"
+    try:
+        f"{source}{target}".encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return "invalid_utf8"
+    return "nul_byte" if "\0" in source or "\0" in target else None
+
+
+def _filled(
+    place: str, source: pa.Array, target: pa.Array, lines: np.ndarray, faults: list[Fault], separator: str | None
+) -> Columns:
+    """Texts, of which the source may have the sentence before it in front: those of which neither side is empty."""
+    before = pa.repeat("", len(source))
+    if separator is not None:
+        parts = [text.rpartition(separator) for text in source.to_pylist()]
+        before, source = (pa.array([part[side] for part in parts], pa.string()) for side in (0, 2))
+    blank = [
+        pc.utf8_is_space(text).to_numpy(False) | (pc.binary_length(text).to_numpy() == 0) for text in (source, target)
+    ]
     empty = blank[0] | blank[1]
     if empty.any():
+        reasons = np.where(blank[0] & blank[1], "empty_line", "one_sided")
         for index in np.flatnonzero(empty).tolist():
-            one, other = texts[0][index].as_py(), texts[1][index].as_py()
-            reason = "one_sided" if one.strip() or other.strip() else "empty_line"
-            faults[int(lines[index])] = Fault(int(lines[index]), reason, f"{one}\t{other}")
+            text = f"{source[index].as_py()}\t{target[index].as_py()}"
+            faults.append(Fault(int(lines[index]), str(reasons[index]), text))
         filled = pa.array(~empty)
-        before, *texts = [text.filter(filled) for text in (before, *texts)]
+        before, source, target = (text.filter(filled) for text in (before, source, target))
         lines = lines[~empty]
-    return Columns(texts[0], texts[1], before, lines, [faults[line] for line in sorted(faults)])
+    return Columns(place, source, target, before, lines, sorted(faults))
 
 
 def _cells(side: bytes, width: int) -> list[pa.Array]:
@@ -90,20 +136,28 @@ def _cells(side: bytes, width: int) -> list[pa.Array]:
     return [table[name].combine_chunks() for name in names]
 
 
-def _faults(sides: tuple[bytes, ...], width: int) -> dict[int, Fault]:
+def _faults(sides: tuple[bytes, ...], width: int, first: int) -> dict[int, Fault]:
     """The faulty lines of a block by index, found one by one; the first reason that holds."""
     faults: dict[int, Fault] = {}
     for index, line in enumerate(zip(*map(_split, sides), strict=True)):
-        joined = b"\t".join(line)
-        text, reason = decode_line(joined)
+        text, reason = decode_line(b"\t".join(line))
         if not reason and len(line) == 1 and line[0].count(b"\t") + 1 != width:
             reason = "wrong_column_count"
         if not reason and "\0" in text:
             reason = "nul_byte"
         if reason:
-            faults[index] = Fault(index, reason, text)
+            faults[index] = Fault(first + index, reason, text)
     return faults
 
 
 def _split(side: bytes) -> list[bytes]:
     return side.split(b"\n")[:-1]
+
+
+def decode_line(line: bytes) -> tuple[str, str | None]:
+    """The line's text and None, or a readable form of it and what is wrong."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace"), "invalid_utf8"
+    return text, None if text.strip() else "empty_line"

@@ -4,7 +4,7 @@
                     pandas writes them, are told by the file itself (`tsv`)
     .csv            a header, fields by name or by number
     .jsonl          one object a line, fields by name, dotted for nested ones: translation.zh
-    .parquet        fields by name, dotted too, read through `datasets`
+    .parquet        fields by name, dotted too
     a folder        that `datasets` saved (`save_to_disk`), or that holds files of one of the kinds above
 
 Text files are UTF-8 and may end in .gz, .xz or .zst; `streams.text` says where their lines end. A pattern
@@ -17,14 +17,19 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from statistics import mode
-from typing import Any, NamedTuple
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from data_prep.columns import Columns, columns_of, columns_of_rows, decode_line
 from data_prep.report import Report
+from data_prep.sources import Block, Source
 from data_prep.tsv import plain_tsv
-from duplexmt.common.pair import Pair
 from duplexmt.common.streams import LONGEST_LINE, Damaged, chunks, text
 
 PathLike = str | os.PathLike[str]
@@ -35,20 +40,16 @@ _FORMATS = (
     "or a folder of such files"
 )
 _MOST_LINES = 1_000  # of a record in a CSV
-_HEAD = 100  # lines that tell a file's columns or fields
+_HEAD = 100  # objects that tell a file's fields
+_BATCH = 5_000  # rows
 _SPLIT_NAME = re.compile(r"(?<![a-z])(train|valid|dev|test)(?:ing|ation|set)?(?![a-z])")
 
 
-class _Row(NamedTuple):
-    """A line's two fields, or, where `bad` gives a reason, its text in `source`."""
-
-    line: int
-    source: Any
-    target: Any
-    bad: str | None = None
+_Row = tuple[int, Any, Any, str | None]
+"""A line's number and its two fields, or its text and what is wrong with it."""
 
 
-def read_pairs(
+def read_columns(
     path: PathLike,
     *,
     source_field: int | str = 0,
@@ -57,7 +58,7 @@ def read_pairs(
     stage: str = "read",
     context_separator: str | None = None,
     languages: Sequence[str] | None = None,
-) -> Iterator[Pair]:
+) -> Iterator[Columns]:
     """Stream pairs from a file, folder or pattern; sides are as in the file, not stripped, never empty.
 
     With the `languages` of source and target, a TSV's header that names them the other way round is refused.
@@ -75,54 +76,31 @@ def read_pairs(
             compressed file that is damaged or cut short, and a quotation mark in a CSV that is never closed.
     """
     files = _files(Path(path))
-    fields = source_field, target_field
     for file in files:
-        _check_fields(file, *fields)
-    return chain.from_iterable(_read(file, fields, languages, report, stage, context_separator) for file in files)
+        _check_fields(file, source_field, target_field)
+    columns = partial(_columns, fields=(source_field, target_field), separator=context_separator, languages=languages)
+    return chain.from_iterable(_reported(file, columns(file), report, stage) for file in files)
 
 
-def split_context(text: str, context_separator: str | None) -> tuple[str, str]:
-    """The sentence before, empty where there is none, and the source."""
-    before, _, source = text.rpartition(context_separator) if context_separator else ("", "", text)
-    return before, source
-
-
-def _read(
-    file: Path,
-    fields: tuple[int | str, int | str],
-    languages: Sequence[str] | None,
-    report: Report,
-    stage: str,
-    separator: str | None,
-) -> Iterator[Pair]:
-    report.file, pairs = file.name, 0
+def _reported(file: Path, found: Iterator[Columns], report: Report, stage: str) -> Iterator[Columns]:
+    pairs = 0
     report.add(stage, "pairs", 0)
     try:
-        for line, source, target, bad in _rows(file, *fields, languages):
-            report.line = line
-            before, alone = ("", source) if bad or not isinstance(source, str) else split_context(source, separator)
-            fault = bad or _fault(alone, target)
-            if fault is None:
-                pairs += 1
-                if "\n" in alone or "\n" in target:
-                    report.add_example(stage, "several_lines", f"{alone}\t{target}")
-                yield Pair(alone, target, before)
-            else:
-                report.add_example(stage, fault, source if bad else f"{source}\t{target}")
+        for columns in found:
+            for line, reason, text in columns.faults:
+                report.add_example(stage, reason, text, f"{columns.place}:{line}")
+            several = pc.or_(*(pc.match_substring(side, "\n") for side in (columns.source, columns.target)))
+            if pc.any(several).as_py():
+                for (place, pair), is_several in zip(columns.pairs(), several.to_pylist(), strict=True):
+                    if is_several:
+                        report.add_example(stage, "several_lines", f"{pair.source}\t{pair.target}", place)
+            pairs += len(columns.lines)
+            report.add(stage, "pairs", len(columns.lines))
+            yield columns
     except Damaged as error:
         raise ValueError(f"{error}; this is after {pairs:,} pairs were read") from error
-    except csv.Error as error:
+    except (csv.Error, pa.ArrowException) as error:
         raise ValueError(f"{file}: damaged or cut short ({error}) after {pairs:,} pairs were read") from error
-    finally:
-        report.add(stage, "pairs", pairs)
-
-
-def _fault(source: object, target: object) -> str | None:
-    if not isinstance(source, str) or not isinstance(target, str):
-        return "not_text"
-    if not source or not target or source.isspace() or target.isspace():
-        return "one_sided"
-    return "nul_byte" if "\0" in source or "\0" in target else None
 
 
 # --- which files, of which kind ---------------------------------------------------------------------------------------
@@ -167,62 +145,58 @@ def _files(path: Path) -> list[Path]:
 
 
 def _check_fields(file: Path, *fields: int | str) -> None:
-    kind = _kind(file)
     for name in fields:
-        is_number = isinstance(name, int) and not isinstance(name, bool)
         if isinstance(name, int) and name < 0:
             raise ValueError(f"field number {name} is negative; columns count from 0")
-        if kind == "tsv" and not is_number:
+        if _kind(file) == "tsv" and (isinstance(name, bool) or not isinstance(name, int)):
             raise ValueError(f"field {name!r} for {file}: a TSV has no names, give column numbers from 0")
-        if kind not in ("tsv", "csv") and is_number:
-            known = _first_fields(file) if kind == "jsonl" else []
-            raise ValueError(
-                f"field {name!r} for {file}: this format has names, no column numbers; give source_field and "
-                "target_field by name, " + (f"two of {', '.join(known)}" if known else "such as translation.zh")
-            )
-
-
-def _first_fields(file: Path) -> list[str]:
-    """The fields of a JSONL's first line; none where it is no object."""
-    try:
-        return _keys(json.loads(next(_lines(file), b"{}")))
-    except ValueError:
-        return []
 
 
 # --- one reader a kind ------------------------------------------------------------------------------------------------
 
 
-def _rows(file: Path, source_field: Any, target_field: Any, languages: Sequence[str] | None) -> Iterator[_Row]:
+def _columns(file: Path, fields: Any, separator: str | None, languages: Sequence[str] | None) -> Iterator[Columns]:
     match _kind(file):
         case "tsv":
-            return _tsv_rows(file, source_field, target_field, languages)
+            return _tsv_columns(file, fields, separator, languages)
         case "csv":
-            return _csv_rows(file, source_field, target_field)
+            rows = _csv_rows(file, *fields)
         case "jsonl":
-            return _jsonl_rows(file, source_field, target_field)
-    return _dataset_rows(file, source_field, target_field)
+            rows = _object_rows(file, _jsonl_objects(file), fields)
+        case _:
+            rows = _object_rows(file, _arrow_objects(file), fields)
+    return (columns_of_rows(file.name, batch, separator) for batch in _batches(rows))
 
 
-def _tsv_rows(file: Path, source_field: int, target_field: int, languages: Sequence[str] | None) -> Iterator[_Row]:
-    plain = plain_tsv(chunks([file]), str(file), (source_field, target_field), languages)
+def _batches(rows: Iterator[_Row]) -> Iterator[list[_Row]]:
+    """Some rows at a time; what comes before damage comes before its error."""
+    batch: list[_Row] = []
+    try:
+        for row in rows:
+            batch.append(row)
+            if len(batch) == _BATCH:
+                yield batch
+                batch = []
+    except Exception:
+        yield batch
+        raise
+    yield batch
+
+
+def _tsv_columns(
+    file: Path, fields: tuple[int, int], separator: str | None, languages: Sequence[str] | None
+) -> Iterator[Columns]:
+    plain = plain_tsv(chunks([file]), str(file), fields, languages)
     if plain.header:
-        yield _Row(1, plain.header, None, "header")
-    lines = enumerate(_lines_of(plain.pieces), plain.first)
-    head = list(islice(lines, _HEAD))
-    counts = [line.count(b"\t") + 1 for _, line in head if line.strip()]
-    columns = max(source_field + 1, target_field + 1, mode(counts) if counts else 0)
-    for number, line in chain(head, lines):
-        text, bad = decode_line(line)
-        cells = text.split("\t")
-        if bad or len(cells) != columns:
-            yield _Row(number, text, None, bad or "wrong_column_count")
-        else:
-            yield _Row(number, cells[source_field], cells[target_field])
+        yield columns_of_rows(file.name, [(1, plain.header, None, "header")], None)
+    source, line = Source("tsv", [], *fields, plain.columns, separator), plain.first
+    for number, piece in enumerate(plain.pieces):
+        yield columns_of(Block(number, line, (piece,), file.name, line), source)
+        line += piece.count(b"\n")
 
 
 def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> Iterator[_Row]:
-    # Through the standard library: pandas, behind datasets, would turn 2002 into a number and drop "NA".
+    # Through the standard library: pandas would turn 2002 into a number and drop "NA", and Arrow tells no stray mark.
     held: list[str] = []  # lines of the record at hand
     ended = False
 
@@ -258,9 +232,9 @@ def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> I
         text, bad = decode_line(",".join(cells).encode("utf-8", "surrogateescape"))
         bad = "stray_quotation_mark" if is_stray else bad
         if bad or len(cells) != len(header):
-            yield _Row(records.line_num, text, None, bad or "wrong_column_count")
+            yield records.line_num, text, None, bad or "wrong_column_count"
         else:
-            yield _Row(records.line_num, cells[source], cells[target])
+            yield records.line_num, cells[source], cells[target], None
 
 
 def _is_well_formed(lines: list[str]) -> bool:
@@ -272,63 +246,45 @@ def _is_well_formed(lines: list[str]) -> bool:
     return True
 
 
-def _jsonl_rows(file: Path, source_field: str, target_field: str) -> Iterator[_Row]:
-    has_both, without = False, 0
-    for number, line in enumerate(_lines(file), 1):
+def _jsonl_objects(file: Path) -> Iterator[tuple[str, Any, str | None]]:
+    """Each line, the object in it, and what is wrong."""
+    for line in _lines(file):
         text, bad = decode_line(line)
-        if bad:
-            yield _Row(number, text, None, bad)
-            continue
         try:
-            row = json.loads(text)
-            source, target = _dig(row, source_field), _dig(row, target_field)
-            if "\\ud" in text or "\\uD" in text:  # perhaps half a surrogate pair, which is no text
-                f"{source}{target}".encode()
-        except UnicodeEncodeError:
-            yield _Row(number, text, None, "invalid_utf8")
+            yield text, None if bad else json.loads(text), bad
         except (ValueError, RecursionError):  # no JSON, or a number of thousands of digits
-            yield _Row(number, text, None, "invalid_json")
-        except LookupError:
-            without += 1
-            if without == 1:
-                first = row
-            if without == _HEAD and not has_both:
-                break
-            yield _Row(number, text, None, "missing_field")
-        else:
-            has_both = True
-            yield _Row(number, source, target)
-    if without and not has_both:
-        raise _no_field(file, first, source_field, target_field)
+            yield text, None, "invalid_json"
 
 
-def _dataset_rows(file: Path, source_field: str, target_field: str) -> Iterator[_Row]:
-    try:
-        import datasets  # a second to import, and only these formats need it
-    except ImportError as error:
-        raise ValueError(f"{file}: this format needs the package datasets: pip install datasets") from error
-
+def _arrow_objects(file: Path) -> Iterator[tuple[str, Any, str | None]]:
+    """The rows of a Parquet file, or of a folder saved by `datasets`."""
     if file.is_dir():
-        rows = datasets.load_from_disk(file)
+        import datasets  # a second to import, and only this format needs it
+
+        batches = datasets.load_from_disk(file).with_format("arrow").iter(_BATCH)
     else:
-        rows = datasets.load_dataset("parquet", data_files=[str(file)], split="train", streaming=True)
-    columns = [
-        name if name in (rows.column_names or ()) else name.partition(".")[0] for name in (source_field, target_field)
-    ]
-    for name in columns:
-        if name not in (rows.column_names or ()):
-            raise ValueError(f"{file} has no column {name!r}; it has {rows.column_names}")
-    number = 0
-    for batch in rows.iter(batch_size=1000):
-        for cells in zip(*(batch[name] for name in columns), strict=True):
-            number += 1
-            row = dict(zip(columns, cells, strict=True))
-            try:
-                yield _Row(number, _dig(row, source_field), _dig(row, target_field))
-            except LookupError as error:
-                if number == 1 and None not in cells:  # all rows have the same fields
-                    raise _no_field(file, row, source_field, target_field) from error
-                yield _Row(number, str(row), None, "missing_field")
+        batches = pq.ParquetFile(file).iter_batches(_BATCH)
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield "", row, None
+
+
+def _object_rows(file: Path, objects: Iterator[tuple[str, Any, str | None]], fields: tuple[str, str]) -> Iterator[_Row]:
+    """Two fields of each object; an error where none of the first ones has both."""
+    lacking, has_both = [], False
+    for number, (line, row, bad) in enumerate(objects, 1):
+        try:
+            source, target = (None, None) if bad else (_dig(row, name) for name in fields)
+        except LookupError:
+            line, bad = line or str(row), "missing_field"
+            if not has_both:
+                lacking.append(row)
+            if len(lacking) == _HEAD:
+                break
+        has_both |= not bad
+        yield (number, line, None, bad) if bad else (number, source, target, None)
+    if lacking and not has_both:
+        raise _no_field(file, lacking[0], *fields)
 
 
 def _no_field(file: Path, row: Any, *names: str) -> ValueError:
@@ -353,29 +309,11 @@ def _dig(row: Any, name: str) -> Any:
         raise LookupError(name)
     if name in row:
         return row[name]
-    first, _, rest = name.partition(".")
-    if not rest or first not in row:
-        raise LookupError(name)
-    return _dig(row[first], rest)
-
-
-# --- bytes ------------------------------------------------------------------------------------------------------------
-
-
-def decode_line(line: bytes) -> tuple[str, str | None]:
-    """The line's text and None, or a readable form of it and what is wrong."""
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError:
-        return line.decode("utf-8", "replace"), "invalid_utf8"
-    return text, None if text.strip() else "empty_line"
+    first, _, rest = str(name).partition(".")
+    return _dig(row.get(first), rest)
 
 
 def _lines(file: Path) -> Iterator[bytes]:
     """Lines without their ending."""
-    return _lines_of(text(chunks([file]), str(file)))
-
-
-def _lines_of(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
+    for piece in text(chunks([file]), str(file)):
         yield from piece[:-1].split(b"\n")

@@ -27,26 +27,22 @@ class Report:
 
     Of a corpus that is cleaned block by block the stages are `lines` ("read", "kept"), `faulty` (lines that are no
     pair), `dropped` (pairs) and `rewritten` (kept pairs), and all lines = faulty + dropped + kept.
-
-    `file` and `line` (from 1) are where a reader stands, so that a later stage's example can say where it came from.
     """
 
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     examples: dict[str, dict[str, list[Example]]] = field(default_factory=dict)
-    file: str = ""
-    line: int = 0
 
     def add(self, stage: str, reason: str, count: int = 1) -> None:
         """Count some."""
         reasons = self.counts.setdefault(stage, {})
         reasons[reason] = reasons.get(reason, 0) + count
 
-    def add_example(self, stage: str, reason: str, text: str) -> None:
-        """Count the one that a reader has just met and, while there are few, keep its place and its text."""
+    def add_example(self, stage: str, reason: str, text: str, place: str) -> None:
+        """Count one and, while there are few, keep its text and its place."""
         self.add(stage, reason)
         number = self.counts[stage][reason]
         if number <= EXAMPLES:
-            self.add_examples(stage, reason, [Example(number, f"{self.file}:{self.line}", text)])
+            self.add_examples(stage, reason, [Example(number, place, text)])
 
     def add_examples(self, stage: str, reason: str, examples: list[Example]) -> None:
         """Keep those of the lowest ranks."""

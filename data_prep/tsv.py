@@ -69,6 +69,7 @@ class Plain:
     """A TSV's pairs as plain lines."""
 
     pieces: Iterator[bytes]  # of whole lines
+    columns: int  # of most of the first ones
     first: int  # number of the first line in the file, from 1
     header: str  # the line before it, or nothing
 
@@ -108,7 +109,7 @@ def plain_tsv(
         )
     rest = chain([head], (_ended(piece, columns) for piece in pieces))
     plain = (_INDEX.sub(b"", piece) for piece in rest) if has_index else rest
-    return Plain(filter(None, plain), 1 + is_header, line.decode("utf-8", "replace") if is_header else "")
+    return Plain(filter(None, plain), columns - has_index, 1 + is_header, "\t".join(names) if is_header else "")
 
 
 def _ended(piece: bytes, columns: int) -> bytes:

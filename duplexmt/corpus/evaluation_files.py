@@ -1,11 +1,12 @@
 """Test files: whole and in order, sources cleaned as a model's training cleaned them."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from data_prep.cleaning import Cleaning, check_order, simplify
 from data_prep.preparation import preset
-from data_prep.reading import read_pairs
+from data_prep.reading import read_columns
 from data_prep.report import Report
 from data_prep.rules import clean_side
 
@@ -50,7 +51,7 @@ def read_evaluation_file(
 
     With `simplified`, which `simplifies_sources` tells of a model, traditional characters of sources, too.
     Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported. `context_separator`: see
-    `reading.read_pairs`.
+    `reading.read_columns`.
 
     Raises:
         ValueError: for a missing file, an unknown format, encoding or language, swapped columns, or a file without any
@@ -61,13 +62,14 @@ def read_evaluation_file(
     how: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
     how |= {"context_separator": context_separator, "languages": (source_language, target_language)}
     pairs: list[Pair] = []
-    for raw in read_pairs(path, **how, report=report, stage="evaluation.read"):
+    columns = read_columns(path, **how, report=report, stage="evaluation.read")
+    for place, raw in chain.from_iterable(each.pairs() for each in columns):
         texts = [clean_side(text, source_language) for text in (raw.source, raw.before)]
         source, before = map(simplify, texts) if simplified else texts
         if source and raw.target.strip():
             pairs.append(Pair(source, raw.target.strip(), before))
         else:  # nothing but invisible characters
-            report.add_example("evaluation.clean", "empty_side", f"{raw.source}\t{raw.target}")
+            report.add_example("evaluation.clean", "empty_side", f"{raw.source}\t{raw.target}", place)
     if not pairs:
         raise ValueError(
             f"{path} has no sentence pairs (source_field={source_field}, target_field={target_field}); what became of "

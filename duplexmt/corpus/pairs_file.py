@@ -1,12 +1,10 @@
 """A file of pairs, or one for each split, to splits that depend on texts alone: `data=pairs`."""
 
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
-import pyarrow as pa
-
 from data_prep.cleaning import Cleaning, check_order, clean_context
-from data_prep.reading import read_pairs
+from data_prep.reading import read_columns
 from data_prep.relatives import Relatives
 from data_prep.report import Report
 from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out, nothing_left, to_train_on, unshared
@@ -14,8 +12,6 @@ from data_prep.vectorised import clean_columns
 
 from ..common.pair import Pair
 from .corpus_settings import CorpusSettings
-
-_BATCH = 5_000  # pairs cleaned at a time
 
 
 def file_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
@@ -31,7 +27,7 @@ def file_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
     Raises:
         FileNotFoundError, ValueError: no path, or one that leads nowhere; an unknown language code, a negative size,
             too few pairs to hold out, no clean pair in one of the files, or none that shares no text with test pairs;
-            those of `read_pairs`.
+            those of `read_columns`.
     """
     main = asked.path or asked.train_path
     if main is None:
@@ -42,17 +38,14 @@ def file_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
         """Clean pairs in the order of the file, each exact pair once. Pairs are judged by the source alone."""
         pairs: dict[Pair, None] = {}
         how: dict[str, Any] = asked.reading | {"languages": rules.languages, "report": report}
-        found = read_pairs(path, stage=f"{name}.read", **how)
-        raw = ((pair, report.file, report.line) for pair in found)
-        while batch := list(islice(raw, _BATCH)):
-            sources, targets = (pa.array([pair[side] for pair, *_ in batch], pa.string()) for side in (0, 1))
-            cleaned = clean_columns(sources, targets, rules)
+        for raw in read_columns(path, stage=f"{name}.read", **how):
+            cleaned = clean_columns(raw.source, raw.target, rules)
             columns = cleaned.dropped, cleaned.source.to_pylist(), cleaned.target.to_pylist()
-            for (pair, report.file, report.line), code, source, target in zip(batch, *columns, strict=True):
+            for (place, pair), code, source, target in zip(raw.pairs(), *columns, strict=True):
                 clean = Pair(source, target, clean_context(pair.before, rules) if pair.before else "")
                 if code or clean in pairs:
                     reason = cleaned.reasons[code] or "duplicate"
-                    report.add_example(f"{name}.clean", reason, f"{pair.source}\t{pair.target}")
+                    report.add_example(f"{name}.clean", reason, f"{pair.source}\t{pair.target}", place)
                 else:
                     pairs[clean] = None
         report.add(f"{name}.clean", "kept", len(pairs))

@@ -20,7 +20,7 @@ from data_prep.clean_corpus import source_blocks
 from data_prep.cleaning import Cleaning, simplify
 from data_prep.preparation import Corpus, preparation
 from data_prep.prepare import clean, workers
-from data_prep.reading import read_pairs
+from data_prep.reading import read_columns
 from data_prep.relatives import Relatives
 from data_prep.report import Report
 from data_prep.rules import clean_side
@@ -163,7 +163,8 @@ def _fits(name: str, pattern: str) -> bool:
 def test_pairs(file: Path, asked: CorpusSettings, rules: Cleaning, report: Report) -> list[Pair]:
     """The pairs of a test file, whatever cleaning would say of them; where it simplifies, simplified ones, too."""
     found: dict[Pair, None] = {}
-    for pair in read_pairs(file, **asked.reading, report=report, stage=f"{file.name} (test file)"):
+    columns = read_columns(file, **asked.reading, report=report, stage=f"{file.name} (test file)")
+    for _, pair in chain.from_iterable(each.pairs() for each in columns):
         sides = [clean_side(text, language) for text, language in zip(pair, rules.languages, strict=False)]
         found[Pair(*sides)] = None
         both = zip(sides, rules.simplifies, strict=True)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from data_prep.reading import read_pairs
+from data_prep.reading import read_columns
 from data_prep.report import Report
 from duplexmt.common.encoding import is_utf8, seems
 
@@ -57,7 +57,7 @@ def pairs_in(codec, sources):
 
 
 def read(path):
-    return list(read_pairs(path, report=Report()))
+    return [pair for columns in read_columns(path, report=Report()) for _, pair in columns.pairs()]
 
 
 @pytest.mark.parametrize(("codec", "name", "sources"), CASES)
@@ -91,7 +91,7 @@ def test_other_formats_are_refused_alike(name, tmp_path):
     text = {"a.csv": "s,t\n" + "".join(f"{s},x\n" for s in ZH), "a.jsonl": "".join(f'{{"s": "{s}"}}\n' for s in ZH)}
     path.write_bytes(text[name].encode("gb18030"))
     with pytest.raises(ValueError, match="seems to be GB18030"):
-        list(read_pairs(path, source_field="s", target_field="t", report=Report()))
+        list(read_columns(path, source_field="s", target_field="t", report=Report()))
 
 
 def test_a_byte_order_mark_of_utf_8_is_taken_off_and_nothing_said(tmp_path):

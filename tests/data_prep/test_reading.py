@@ -4,7 +4,6 @@ import gzip
 import json
 import lzma
 import socket
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from data_prep.reading import read_pairs
+from data_prep.reading import read_columns
 from data_prep.report import Report
 
 PAIRS = [("你好。", "Hello."), ("他\u2028走了。", "He left."), ("“引号”,逗号", 'a "quote", a comma'), ("NA", "null")]
@@ -35,8 +34,8 @@ def jsonl(rows: list[Any]) -> bytes:
 
 def read(path: Path | str, source: int | str = 0, target: int | str = 1) -> tuple[list[tuple[str, str]], Report]:
     report = Report()
-    pairs = read_pairs(path, source_field=source, target_field=target, report=report)
-    return [(pair.source, pair.target) for pair in pairs], report
+    found = read_columns(path, source_field=source, target_field=target, report=report)
+    return [(pair.source, pair.target) for columns in found for _, pair in columns.pairs()], report
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -153,7 +152,9 @@ def test_a_field_that_a_jsonl_lacks_is_an_error_that_lists_those_it_has(
     path = write(tmp_path / "a.jsonl", jsonl(rows))
     with pytest.raises(ValueError, match=rf"a\.jsonl has no field .*'en'; its fields are {known}: give two"):
         read(path, "de", "en")
-    with pytest.raises(ValueError, match=rf"give source_field and target_field by name, two of {known}$"):
+    with pytest.raises(
+        ValueError, match=rf"has no field 0 and 1; its fields are {known}: give two that it has as source_"
+    ):
         read(path)
     with pytest.raises(ValueError, match=r"has no field 'de' and 'en'; its lines are no objects"):
         read(write(path, b'["de", "en"]\n'), "de", "en")
@@ -190,11 +191,12 @@ def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path:
     content = PACK[packing](b"".join(b"%d\tline %d\n" % (i, i * 7919) for i in range(500_000)))
     path = write(tmp_path / f"cut.tsv{packing}", content[: len(content) // 2])
     report = Report()
-    pairs: list[tuple[str, str]] = []
+    counts: list[int] = []
     with pytest.raises(ValueError, match=rf"cut\.tsv\{packing}: damaged or cut short .* after [\d,]+ pairs") as error:
-        pairs.extend(read_pairs(path, report=report))
-    assert len(pairs) == report.counts["read"]["pairs"] > 1000
-    assert f"after {len(pairs):,} pairs" in str(error.value)
+        counts.extend(len(columns.lines) for columns in read_columns(path, report=report))
+    pairs = sum(counts)
+    assert pairs == report.counts["read"]["pairs"] > 1000
+    assert f"after {pairs:,} pairs" in str(error.value)
 
 
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
@@ -211,17 +213,15 @@ def test_an_unknown_suffix_is_an_error_that_lists_the_formats(tmp_path: Path, na
 
 def test_errors_come_before_the_first_pair_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no corpus at .*nowhere\.tsv"):
-        read_pairs(tmp_path / "nowhere.tsv", report=Report())
+        read_columns(tmp_path / "nowhere.tsv", report=Report())
     path = write(tmp_path / "a.tsv", b"a\tb\n")
     with pytest.raises(ValueError, match="column numbers"):
-        read_pairs(path, source_field="zh", report=Report())
+        read_columns(path, source_field="zh", report=Report())
     with pytest.raises(ValueError, match="negative"):
-        read_pairs(path, source_field=-1, report=Report())
-    with pytest.raises(ValueError, match="by name"):
-        read_pairs(write(tmp_path / "a.jsonl", b"{}\n"), report=Report())
+        read_columns(path, source_field=-1, report=Report())
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="without a corpus"):
-        read_pairs(tmp_path / "empty", report=Report())
+        read_columns(tmp_path / "empty", report=Report())
 
 
 def test_a_column_the_csv_header_lacks_is_an_error_that_shows_the_header(tmp_path: Path) -> None:
@@ -244,13 +244,6 @@ def test_a_folder_or_pattern_reads_its_files_in_order_of_name_but_no_test_files(
             read(tmp_path)
         (tmp_path / name).unlink()
     assert read(tmp_path / "train-*")[0] == PAIRS
-
-
-def test_only_the_formats_that_need_datasets_ask_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)  # as where it is not installed
-    assert read(write(tmp_path / "a.tsv", tsv(PAIRS)))[0] == PAIRS
-    with pytest.raises(ValueError, match=r"a\.parquet: this format needs the package datasets: pip install datasets"):
-        read(write(tmp_path / "a.parquet", b""), "source", "target")
 
 
 def test_datasets_from_disk_and_parquet_give_the_same_pairs_without_a_network(
@@ -276,12 +269,12 @@ def test_datasets_from_disk_and_parquet_give_the_same_pairs_without_a_network(
     with pytest.raises(ValueError, match="splits test, train"):
         read(tmp_path / "two", "translation.zh", "translation.en")
     for name in ("saved", "shards"):
-        with pytest.raises(ValueError, match=r"no column 'zh'; it has \['id', 'translation'\]"):
-            read(tmp_path / name, "zh", "en")
-        with pytest.raises(
-            ValueError, match=r"no field 'translation\.de'; its fields are translation\.zh, translation\.en"
-        ):
-            read(tmp_path / name, "translation.de", "translation.en")
+        for field in ("zh", "translation.de", 0):
+            message = rf"no field {field!r}; its fields are id, translation\.zh, translation\.en: give two"
+            with pytest.raises(ValueError, match=message):
+                read(tmp_path / name, field, "translation.en")
+    with pytest.raises(ValueError, match=r"a\.parquet: damaged or cut short .* after 0 pairs were read"):
+        read(write(tmp_path / "a.parquet", b"PAR1"), "zh", "en")
     assert read(tmp_path / "saved", "id", "translation.en")[1].counts["read"]["not_text"] == 4
 
 

@@ -29,7 +29,11 @@ def pairs_of(source, root, block_bytes=1 << 20):
 
 def faults_of(source, root, block_bytes=1 << 20):
     blocks = list(read_blocks("test", source, root, block_bytes))
-    return [(block.first + fault.line, fault.reason) for block in blocks for fault in columns_of(block, source).faults]
+    return [
+        (block.first - block.line + fault.line, fault.reason)
+        for block in blocks
+        for fault in columns_of(block, source).faults
+    ]
 
 
 def write(root, data, name="corpus.tsv"):
@@ -116,13 +120,13 @@ def test_a_line_that_is_no_pair_is_named_and_the_others_keep_their_numbers(tmp_p
     assert pairs_of(TSV, tmp_path) == [("字", "word")] * 7
     assert faults_of(TSV, tmp_path) == [(2 * number + 1, reason) for number, (_, reason) in enumerate(bad)]
     (block,) = read_blocks("test", TSV, tmp_path, 1 << 20)
-    assert columns_of(block, TSV).lines.tolist() == [0, 2, 4, 6, 8, 10, 12]
+    assert columns_of(block, TSV).lines.tolist() == [1, 3, 5, 7, 9, 11, 13]
 
 
 def plain_columns(block, source):
     """Line by line: the pairs, and the numbers and reasons of the others."""
     pairs, faults = [], []
-    for number, line in enumerate(block.sides[0].split(b"\n")[:-1]):
+    for number, line in enumerate(block.sides[0].split(b"\n")[:-1], 1):
         try:
             cells, reason = line.decode().split("\t"), None
         except UnicodeDecodeError:
@@ -215,7 +219,7 @@ def test_bytes_that_are_no_gb18030_make_their_line_invalid_and_no_other(tmp_path
     write(tmp_path, zh, "x_cn.txt")
     write(tmp_path, b"word\n" * 250_002, "x_en.txt")
     blocks = list(read_blocks("test", PAIRED, tmp_path, 1 << 20))
-    assert [(b.first + f.line, f.reason) for b in blocks for f in columns_of(b, PAIRED).faults] == [
+    assert [(b.first - b.line + f.line, f.reason) for b in blocks for f in columns_of(b, PAIRED).faults] == [
         (250_000, "invalid_utf8")
     ]
     assert columns_of(blocks[-1], PAIRED).source[-1].as_py() == "末"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.columns import columns_of
-from data_prep.reading import read_pairs
+from data_prep.reading import read_columns
 from data_prep.report import Report
 from data_prep.sources import Source, read_blocks
 
@@ -24,10 +24,10 @@ FLAT = [(re.sub(r"[\t\n]", " ", source), re.sub(r"[\t\n]", " ", target)) for sou
 
 
 def both(path, fields=(0, 1), columns=2, languages=None, block_bytes=100):
-    """What `read_pairs` reads; what blocks and columns read is the same."""
+    """What `read_columns` reads; what blocks and columns read is the same."""
     report = Report()
     how = {"source_field": fields[0], "target_field": fields[1], "report": report, "languages": languages}
-    pairs = [(pair.source, pair.target) for pair in read_pairs(path, **how)]
+    pairs = [(pair.source, pair.target) for found in read_columns(path, **how) for _, pair in found.pairs()]
     source, found, lines = Source("tsv", [path.name], *fields, columns=columns), [], 0
     for block in read_blocks("test", source, path.parent, block_bytes, languages):
         assert block.first == lines
@@ -152,7 +152,7 @@ def test_a_header_is_left_out_and_said(tmp_path, header, caplog):
         assert both(write(tmp_path, f"{header}\nHallo\tHello\nJa\tYes\n")) == [("Hallo", "Hello"), ("Ja", "Yes")]
     assert f"a.tsv: line 1 is taken for a header: {header.replace(chr(9), ', ')}" in caplog.text
     report = Report()
-    list(read_pairs(tmp_path / "a.tsv", report=report))
+    list(read_columns(tmp_path / "a.tsv", report=report))
     assert report.counts == {"read": {"header": 1, "pairs": 2}}
 
 
