@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from data_prep.clean_corpus import source_blocks
+from data_prep.clean_corpus import cleaned
 from data_prep.preparation import CONF, Preparation
 from data_prep.prepare import clean, prepare, sample, workers
 from data_prep.sources import find_files
@@ -101,7 +101,7 @@ def run(cfg: DictConfig) -> None:
             return
         for name, source in plan.chosen.items():  # what is missing is said before a tokenizer is looked for on the hub
             if plan.step == "sample":
-                source_blocks(plan.output / "clean" / name)
+                cleaned(plan.clean(name))
             else:
                 find_files(name, source, plan.root)
         counter = token_counter(plan.tokenizer) if plan.tokenizer and plan.sample.max_tokens is not None else None

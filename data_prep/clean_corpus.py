@@ -10,10 +10,9 @@ processes come to the same files. Sources are independent of each other: jobs on
 """
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, as_completed, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,41 +23,25 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from data_prep.arrow_files import block_report, read_block, write_block
-from data_prep.cleaning import Cleaning, check_order, clean_context
+from data_prep.cleaning import check_order, clean_context
 from data_prep.columns import Columns, columns_of
+from data_prep.preparation import Preparation
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.sources import Block, Source, find_files, read_blocks
 from data_prep.splitting import ranks
 from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 from duplexmt.common.files import locked, sha256_of, write_whole
 
-log = logging.getLogger("data_prep")
-
 FORMAT = 5
 """Of the block files: a folder of another format is not gone on with."""
 
 
-@dataclass(frozen=True)
-class CleanTask:
-    """All that the cleaning of a source's blocks depends on, and where they go."""
-
-    name: str
-    source: Source
-    rules: Cleaning
-    seed: int
-    folder: Path
-    block_bytes: int
-
-    def path(self, number: int) -> Path:
-        return self.folder / f"{number:05d}.arrow"
-
-
-def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Report:
+def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Report:
     """Clean one source, or what is left to do of it.
 
     Args:
-        task: what to do; its folder may hold blocks of an earlier run.
-        root: the folder of the source's files.
+        plan: what to do; the source's folder may hold blocks of an earlier run.
+        name: of the source.
         pool: does the blocks, `at_once` of them at a time.
         progress: called with the number of lines of each block that is done.
 
@@ -67,39 +50,49 @@ def clean_source(task: CleanTask, root: Path, pool: Executor, at_once: int, prog
             another run at work there; sides that are in other languages.
         OSError: the disk is full, …; what is done stays.
     """
-    task.folder.mkdir(parents=True, exist_ok=True)
-    with locked(task.folder, wait=False):
-        settings = check_made(task, input_hashes(task.name, task.source, root))
-        if not (task.folder / "settings.json").is_file():
-            write_whole(task.folder / "settings.json", json.dumps(settings, ensure_ascii=False, indent=1))
-        finished = task.folder / "source.json"
-        if finished.is_file():
-            report = Report.from_dict(json.loads(finished.read_text(encoding="utf-8"))["report"])
+    source, folder = plan.chosen[name], plan.clean(name)
+    with locked(folder, wait=False):
+        settings = check_cleaned(plan, name, _inputs(name, source, plan.root))
+        if not (folder / "settings.json").is_file():
+            write_whole(folder / "settings.json", json.dumps(settings, ensure_ascii=False, indent=1))
+        if (folder / "source.json").is_file():
+            report = cleaned(folder)[1]
             progress(report.counts["lines"]["read"])
             return report
-        blocks = 0
-        for lines in _in_parallel(pool, at_once, partial(clean_block, task), _left_to_do(task, root, progress)):
+
+        def left_to_do() -> Iterator[Block]:
+            for block in read_blocks(name, source, plan.root, plan.block_bytes, plan.cleaning.languages):
+                if _path(folder, block.number).is_file():
+                    progress(block.sides[0].count(b"\n"))
+                else:
+                    yield block
+
+        for lines in _in_parallel(pool, at_once, partial(clean_block, plan, name), left_to_do()):
             progress(lines)
-        _check_languages(task)
-        report = Report({"lines": {"read": 0, "kept": 0}})
-        while task.path(blocks).is_file():
-            report.merge(block_report(task.path(blocks)))
+        _check_languages(plan, name)
+        report, blocks = Report({"lines": {"read": 0, "kept": 0}}), 0
+        while (path := _path(folder, blocks)).is_file():
+            report.merge(block_report(path))
             blocks += 1
         content = {"blocks": blocks, "report": report.as_dict()}
-        write_whole(finished, json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
+        write_whole(folder / "source.json", json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
     return report
 
 
-def source_blocks(folder: Path) -> list[Path]:
-    """The block files of a source that is done. ValueError where it is not."""
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"{number:05d}.arrow"
+
+
+def cleaned(folder: Path) -> tuple[list[Path], Report]:
+    """The block files of a source that is done, and what became of its lines. ValueError where it is not."""
     finished = folder / "source.json"
     if not finished.is_file():
         raise ValueError(f"{folder} is not finished: clean this source first, or leave it out with sources=[…]")
-    count = json.loads(finished.read_text(encoding="utf-8"))["blocks"]
-    return [folder / f"{number:05d}.arrow" for number in range(count)]
+    content = json.loads(finished.read_text(encoding="utf-8"))
+    return [_path(folder, number) for number in range(content["blocks"])], Report.from_dict(content["report"])
 
 
-def input_hashes(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
+def _inputs(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
     """Name, size and SHA-256 of each file of a source."""
     return [
         {"file": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
@@ -107,51 +100,47 @@ def input_hashes(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
     ]
 
 
-def check_made(task: CleanTask, inputs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """What the blocks of a source depend on. ValueError where those in its folder were made otherwise.
+def check_cleaned(plan: Preparation, name: str, inputs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """What the blocks of a source depend on: with the `inputs` given, or whichever files its folder was made from.
 
-    Args:
-        task: what they should be.
-        inputs: hashes of the source's files; None: whichever they were made from.
+    Raises:
+        ValueError: those in its folder were made otherwise.
     """
-    layout = {name: getattr(task.source, name) for name in ("kind", "source", "target", "columns")}
-    if task.source.context_separator is not None:
-        layout["context_separator"] = task.source.context_separator
+    source, path = plan.chosen[name], plan.clean(name) / "settings.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    layout = {each: getattr(source, each) for each in ("kind", "source", "target", "columns")}
+    if source.context_separator is not None:
+        layout["context_separator"] = source.context_separator
     settings = {
         "format": FORMAT,
         "layout": layout,
-        "cleaning": asdict(task.rules),
-        "seed": task.seed,
-        "block_bytes": task.block_bytes,
-    } | ({} if inputs is None else {"inputs": inputs})
-    path = task.folder / "settings.json"
-    if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        changed = [key for key in settings if before.get(key) != settings[key]]
-        if changed:
-            raise ValueError(
-                f"{task.folder} was made with other {' and '.join(changed)}: give another output folder "
-                "(train.py: data.prepared), or remove this"
-            )
+        "cleaning": asdict(plan.cleaning),
+        "seed": plan.seed,
+        "block_bytes": plan.block_bytes,
+        "inputs": inputs or (before or {}).get("inputs"),
+    }
+    if before is not None:
+        check_same(path.parent, before, settings)
     return settings
 
 
-def _check_languages(task: CleanTask) -> None:
+def check_same(folder: Path, before: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Refuse a folder that was made with other settings. ValueError, naming those."""
+    if changed := [key for key in settings if before.get(key) != settings[key]]:
+        raise ValueError(
+            f"{folder} was made with other {' and '.join(changed)}: give another output folder (train.py: "
+            "data.prepared), or remove this one (cleaned sources beside splits are used again)"
+        )
+
+
+def _check_languages(plan: Preparation, name: str) -> None:
     """Refuse sides that are in other languages, as a thousand pairs from all over the first block show."""
     pairs: list[tuple[str, str]] = []
-    if task.path(0).is_file():
-        table = read_block(task.path(0), ["source", "target"])
+    if (path := _path(plan.clean(name), 0)).is_file():
+        table = read_block(path, ["source", "target"])
         some = table.take(np.linspace(0, len(table) - 1, min(len(table), 1000)).astype(int))
         pairs = list(zip(*(column.to_pylist() for column in some.columns), strict=True))
-    check_order(task.name, pairs, *task.rules.languages, ("source", "target"))
-
-
-def _left_to_do(task: CleanTask, root: Path, progress: Callable[[int], None]) -> Iterator[Block]:
-    for block in read_blocks(task.name, task.source, root, task.block_bytes, task.rules.languages):
-        if task.path(block.number).is_file():
-            progress(block.sides[0].count(b"\n"))
-        else:
-            yield block
+    check_order(name, pairs, *plan.cleaning.languages, ("source", "target"))
 
 
 def _in_parallel(pool: Executor, at_once: int, function: Callable, arguments: Iterator[Any]) -> Iterator[Any]:
@@ -170,24 +159,24 @@ def _in_parallel(pool: Executor, at_once: int, function: Callable, arguments: It
         wait(pending)
 
 
-def clean_block(task: CleanTask, block: Block) -> int:
+def clean_block(plan: Preparation, name: str, block: Block) -> int:
     """Clean one block and write its file; returns its number of lines."""
-    columns = columns_of(block, task.source)
-    cleaned = clean_columns(columns.source, columns.target, task.rules)
-    numbers = columns.lines + (block.first - block.line)
-    report = _report(task, columns, cleaned, block.first - block.line)
+    source, rules, offset = plan.chosen[name], plan.cleaning, block.first - block.line
+    columns = columns_of(block, source)
+    cleaned = clean_columns(columns.source, columns.target, rules)
+    report = _report(name, columns, cleaned, lambda lines: ranks(plan.seed, name, lines + offset))
     kept = pa.array(cleaned.dropped == 0)
-    source, target, before = (column.filter(kept) for column in (cleaned.source, cleaned.target, columns.before))
-    sides = [source, target]
-    if task.source.context_separator is not None:  # cleaned for itself, without a say in what becomes of the pair
-        before = pa.array([clean_context(text, task.rules) for text in before.to_pylist()], pa.string())
-        sides.append(before)
-    table = {"source": source, "target": target, "before": before, "line": pa.array(numbers[cleaned.dropped == 0])}
-    if task.rules.duplicates != "none":
-        table["exact"] = _hashes(*sides)
-    if task.rules.duplicates == "near":
-        table["near"] = _hashes(*map(text_keys, sides))
-    write_block(pa.table(table), report, task.path(block.number))
+    sides = {"source": cleaned.source.filter(kept), "target": cleaned.target.filter(kept)}
+    before = columns.before.filter(kept)
+    if source.context_separator is not None:  # cleaned for itself, without a say in what becomes of the pair
+        before = pa.array([clean_context(text, rules) for text in before.to_pylist()], pa.string())
+        sides["before"] = before
+    table = sides | {"before": before, "line": pa.array(columns.lines + offset).filter(kept)}
+    if rules.duplicates != "none":
+        table["exact"] = _hashes(*sides.values())
+    if rules.duplicates == "near":
+        table["near"] = _hashes(*map(text_keys, sides.values()))
+    write_block(pa.table(table), report, _path(plan.clean(name), block.number))
     return report.counts["lines"]["read"]
 
 
@@ -197,33 +186,28 @@ def _hashes(*sides: pa.Array) -> pa.Array:
     return pa.array(np.fromiter(map(xxh3_64_intdigest, joined), np.uint64, len(joined)))
 
 
-def _report(task: CleanTask, columns: Columns, cleaned: CleanedColumns, offset: int) -> Report:
-    kept = cleaned.dropped == 0
+def _report(
+    name: str, columns: Columns, cleaned: CleanedColumns, ranks_of: Callable[[np.ndarray], np.ndarray]
+) -> Report:
+    kept, order = cleaned.dropped == 0, ranks_of(columns.lines)
     report = Report({"lines": {"read": len(kept) + len(columns.faults), "kept": int(kept.sum())}})
-    order = ranks(task.seed, task.name, columns.lines + offset)
 
-    def place(line: int) -> str:
-        return f"{task.name} {columns.place}:{line}"
+    def example(index: int, stage: str) -> Example:
+        sides = (columns.source, columns.target), (cleaned.source, cleaned.target)
+        before, after = ("\t".join(side[index].as_py() for side in both) for both in sides)
+        place = f"{name} {columns.place}:{columns.lines[index]}"
+        return Example(int(order[index]), place, before, after if stage == "rewritten" else "")
 
-    def example(index: int, rewritten: bool) -> Example:
-        before = f"{columns.source[index].as_py()}\t{columns.target[index].as_py()}"
-        after = f"{cleaned.source[index].as_py()}\t{cleaned.target[index].as_py()}" if rewritten else ""
-        return Example(int(order[index]), place(int(columns.lines[index])), before, after)
-
-    def add(stage: str, reason: str, mask: np.ndarray) -> None:
+    masks = [("dropped", reason, cleaned.dropped == code) for code, reason in enumerate(cleaned.reasons) if code]
+    masks += [("rewritten", rule, mask & kept) for rule, mask in cleaned.rewritten.items()]
+    for stage, reason, mask in masks:
         chosen = np.flatnonzero(mask)
         if len(chosen):
             report.add(stage, reason, len(chosen))
             first = chosen[np.argsort(order[chosen], kind="stable")[:EXAMPLES]].tolist()
-            report.add_examples(stage, reason, [example(index, stage == "rewritten") for index in first])
-
-    for code, reason in enumerate(cleaned.reasons):
-        if code:
-            add("dropped", reason, cleaned.dropped == code)
-    for rule, mask in cleaned.rewritten.items():
-        add("rewritten", rule, mask & kept)
+            report.add_examples(stage, reason, [example(index, stage) for index in first])
     lines = np.array([fault.line for fault in columns.faults], np.int64)
-    for fault, rank in zip(columns.faults, ranks(task.seed, task.name, lines + offset).tolist(), strict=True):
-        report.add("faulty", fault.reason)
-        report.add_examples("faulty", fault.reason, [Example(rank, place(fault.line), fault.text)])
+    for (line, reason, text), rank in zip(columns.faults, ranks_of(lines).tolist(), strict=True):
+        report.add("faulty", reason)
+        report.add_examples("faulty", reason, [Example(rank, f"{name} {columns.place}:{line}", text)])
     return report

@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from data_prep.cleaning import Cleaning
-from data_prep.sampling import Sampling
 from data_prep.sources import Source
 
 CONF = Path(__file__).parent / "conf"
@@ -32,6 +31,30 @@ class Corpus:
                 self.sources[name] = source if isinstance(source, Source) else Source(**source)
             except TypeError as error:
                 raise ValueError(f"corpus.sources.{name}: {str(error).removeprefix('Source.__init__() ')}") from None
+
+
+@dataclass
+class Sampling:
+    """Sizes of the splits, and how many tokens either side of a pair may have.
+
+    `train_size` None takes all pairs, `max_tokens` None is no limit. `train_on_relatives` keeps training pairs that are
+    relatives of held-out ones (`relatives`), as splits did before December 2026.
+
+    Raises:
+        ValueError: a size below 0, no training pairs, no tokens.
+    """
+
+    train_size: int | None
+    validation_size: int
+    test_size: int
+    max_tokens: int | None
+    train_on_relatives: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("train_size", 1), ("validation_size", 0), ("test_size", 0), ("max_tokens", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"sample.{name}={value}: must be at least {least}")
 
 
 @dataclass
@@ -66,6 +89,10 @@ class Preparation:
         names = self.sources or self.corpus.sources
         return {name: source for name, source in self.corpus.sources.items() if name in names}
 
+    def clean(self, name: str) -> Path:
+        """The folder of a source, once cleaned."""
+        return self.output / "clean" / name
+
 
 def preset(group: str, name: str) -> dict[str, Any]:
     """The values of `conf/GROUP/NAME.yaml`. ValueError where there is none."""
@@ -77,13 +104,7 @@ def preset(group: str, name: str) -> dict[str, Any]:
 
 
 def preparation(corpus: str | Corpus, cleaning: str, **values: Any) -> Preparation:
-    """A preparation by presets, for callers without a command line.
-
-    Args:
-        corpus: one of one's own, or a file of `conf/corpus`.
-        cleaning: a file of `conf/cleaning`.
-        values: `sources`, `root`, `output`, `seed` and `sample`, see `Preparation`.
-    """
+    """A preparation by presets, for callers without a command line: files of `conf/corpus` and `conf/cleaning`."""
     if isinstance(corpus, str):
         corpus = Corpus(**preset("corpus", corpus))
     rules = Cleaning(corpus.source_language, corpus.target_language, **preset("cleaning", cleaning))

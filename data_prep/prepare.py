@@ -17,9 +17,8 @@ import sys
 import threading
 import time
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -30,14 +29,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from data_prep.arrow_files import block_report
-from data_prep.clean_corpus import CleanTask, check_made, clean_source, source_blocks
-from data_prep.parquet_shards import of_a_shard, shard_path, summary, write_shard
+from data_prep.clean_corpus import check_cleaned, check_same, clean_source, cleaned
+from data_prep.cleaned_corpus import without_duplicates
 from data_prep.preparation import Preparation
 from data_prep.report import Report, report_page
-from data_prep.sampling import as_table, draw, without_duplicates, write_the_rest
-from data_prep.splitting import Texts
+from data_prep.sampling import draw, write_splits
 from data_prep.tokens import TokenCounter
 from duplexmt.common.files import locked, write_whole
 from duplexmt.common.pair import Pair
@@ -83,78 +81,48 @@ def clean(
 ) -> dict[str, Report]:
     """Clean all sources; the report of each, see `clean_source`."""
     reports = {}
-    for task in _tasks(plan):
-        reports[task.name] = clean_source(task, plan.root, pool, processes + 1, partial(progress, task.name))
-        lines = reports[task.name].counts["lines"]
-        log.info("%s: %s of %s lines kept", task.name, f"{lines['kept']:,}", f"{lines['read']:,}")
+    for name in plan.chosen:
+        reports[name] = clean_source(plan, name, pool, processes + 1, partial(progress, name))
+        lines = reports[name].counts["lines"]
+        log.info("%s: %s of %s lines kept", name, f"{lines['kept']:,}", f"{lines['read']:,}")
     return reports
-
-
-def _tasks(plan: Preparation) -> Iterator[CleanTask]:
-    for name, source in plan.chosen.items():
-        yield CleanTask(name, source, plan.cleaning, plan.seed, plan.output / "clean" / name, plan.block_bytes)
 
 
 def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, command: str) -> dict[str, Any]:
     """Draw the splits from clean sources, and write them with manifest and report; see `prepare`."""
     if plan.sample.max_tokens is not None and counter is None:
         raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
-    blocks = [(task.name, path) for task in _tasks(plan) for path in source_blocks(task.folder)]
-    for task in _tasks(plan):
-        check_made(task)
-    settings = _settings(plan, counter) | {"inputs": _inputs(plan)}
-    folder, aside = plan.output / "splits", plan.output / ".splits.tmp"
+    sources = {name: cleaned(plan.clean(name)) for name in plan.chosen}
+    inputs = {name: check_cleaned(plan, name)["inputs"] for name in plan.chosen}
+    settings = _settings(plan, counter) | {"inputs": inputs}
     if manifest := _finished(plan.output, settings):
         return manifest
+    blocks = [(name, path) for name, (paths, _) in sources.items() for path in paths]
     corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool.map)
     count = counter.count if counter else None
-    drawn = draw(corpus, plan.sample, count, pool, plan.cleaning.languages)
+    drawn = draw(corpus, plan, count, pool)
+    aside = plan.output / ".splits.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    made = {
-        name: [write_shard(shard_path(aside, name, 0, 1), [(as_table(pairs), Counter())])]
-        for name, pairs in drawn.splits.items()
-    }
-    if plan.sample.train_size is None:
-        held = Texts(each.pair for each in drawn.held_out)
-        shards = of_a_shard([int(mask.sum()) for mask in corpus.masks])
-        relatives = drawn.relatives(plan.sample, plan.cleaning.languages)
-        write = partial(
-            write_the_rest, held=held, relatives=relatives, max_tokens=plan.sample.max_tokens, count_tokens=count
-        )
-        where = pool if count is None else _Here()  # a tokenizer has threads of its own
-        waiting = [
-            where.submit(
-                write, shard_path(aside, "train", number, len(shards)), corpus.blocks[part], corpus.masks[part]
-            )
-            for number, part in enumerate(shards)
-        ]
-        made["train"] = [each.result() for each in waiting]
-        for _, _, counts in made["train"]:
-            drawn.counts.update(counts)
-        drawn.counts.subtract(dict.fromkeys(("looked_at", "shares_held_out"), len(drawn.held_out)))  # they themselves
-    splits = {name: summary(made[name]) for name in ("train", "validation", "test")}
-    reports = {name: Report() for name in plan.chosen}
-    for name, path in blocks:
-        reports[name].merge(block_report(path))
+    splits = write_splits(aside, corpus, drawn, plan, count, pool)
     manifest = {
         "command": command,
         "settings": settings,
         "versions": _versions(),
-        "sources": {name: reports[name].counts for name in plan.chosen},
+        "sources": {name: found.counts for name, (_, found) in sources.items()},
         "duplicates": dict(report.counts["duplicates"]),
         "pairs_to_sample_from": corpus.pairs,
         "sampling": drawn.counts,
         "splits": splits,
     }
-    for each in reports.values():
-        report.merge(each)
+    for _, found in sources.values():
+        report.merge(found)
     if not splits["train"]["pairs"]:
         raise ValueError(f"no training pair is left; what became of them: {manifest['sources']}, {drawn.counts}")
     kept = [(each.corpus, each.source, each.target) for each in drawn.splits.get("train", [])[:200]]
     write_whole(aside / "report.md", report_page(manifest, report, kept))
     write_whole(aside / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
-    os.replace(aside, folder)
+    os.replace(aside, plan.output / "splits")
     return manifest
 
 
@@ -177,12 +145,7 @@ def _finished(output: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
         return None
     manifest = read_manifest(output)
     manifest["settings"]["sample"].setdefault("train_on_relatives", True)  # made before December 2026
-    changed = [key for key in settings if manifest["settings"].get(key) != settings[key]]
-    if changed:
-        raise ValueError(
-            f"{output / 'splits'} was made with other {', '.join(changed)}: give another output folder, or remove this "
-            "one (the clean sources beside it are used again)"
-        )
+    check_same(output / "splits", manifest["settings"], settings)
     return manifest
 
 
@@ -200,38 +163,32 @@ def read_split(output: Path, name: str) -> list[Pair]:
     Raises:
         FileNotFoundError, ValueError: a shard is gone, or damaged.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pairs: list[Pair] = []
     for shard in read_manifest(output)["splits"][name]["shards"]:
         path = output / "splits" / shard["file"]
         try:
             table = pq.read_table(path, columns=list(Pair._fields), page_checksum_verification=True)
+            if table.num_rows != shard["pairs"]:
+                raise pa.ArrowInvalid(f"{table.num_rows:,} pairs, where {shard['pairs']:,} were written")
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
-            raise _damaged(path, str(error)) from error
-        if table.num_rows != shard["pairs"]:
-            raise _damaged(path, f"{table.num_rows:,} pairs, where {shard['pairs']:,} were written")
+            raise ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again") from error
         pairs += map(Pair, *(table[side].to_pylist() for side in Pair._fields))
     return pairs
 
 
-def _damaged(path: Path, why: str) -> ValueError:
-    return ValueError(f"{path} is damaged ({why}): remove {path.parent}, and it is made again")
-
-
 @contextmanager
 def workers(processes: int) -> Iterator[Executor]:
-    """Processes to share work out to; with one, the work is done here.
+    """Processes to share work out to; with one, a thread of this one does it.
 
     They are forks of this one where it has no threads yet that could hold a lock, as a fork need not import anything.
     """
     if processes < 1:
         raise ValueError(f"processes={processes}: must be at least 1")
     if processes == 1:
-        yield _Here()
+        with ThreadPoolExecutor(1) as here:
+            yield here
         return
     method = "fork" if threading.active_count() == 1 and "torch" not in sys.modules else "spawn"
     context = get_context(method)
@@ -258,15 +215,6 @@ def _begin(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-class _Here(Executor):
-    """Does each call at once, in this process."""
-
-    def submit(self, function: Callable, /, *arguments: Any, **named: Any) -> Future:
-        future: Future = Future()
-        future.set_result(function(*arguments, **named))
-        return future
-
-
 def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]:
     """All that the splits depend on but for the files they are made from."""
     return {
@@ -278,12 +226,6 @@ def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]
         "tokenizer": {"name": counter.name, "sha256": counter.sha256} if counter else None,
         "block_bytes": plan.block_bytes,
     }
-
-
-def _inputs(plan: Preparation) -> dict[str, Any]:
-    """The files and their hashes, as the clean sources have recorded them."""
-    paths = {name: plan.output / "clean" / name / "settings.json" for name in plan.chosen}
-    return {name: json.loads(path.read_text(encoding="utf-8"))["inputs"] for name, path in paths.items()}
 
 
 def _versions() -> dict[str, str]:

@@ -16,15 +16,15 @@ from itertools import chain, compress
 from pathlib import Path
 
 from data_prep.arrow_files import read_block
-from data_prep.clean_corpus import source_blocks
+from data_prep.clean_corpus import cleaned
+from data_prep.cleaned_corpus import without_duplicates
 from data_prep.cleaning import Cleaning, simplify
-from data_prep.preparation import Corpus, preparation
+from data_prep.preparation import Corpus, Sampling, preparation
 from data_prep.prepare import clean, workers
 from data_prep.reading import read_columns
 from data_prep.relatives import Relatives
 from data_prep.report import Report
 from data_prep.rules import clean_side
-from data_prep.sampling import Sampling, without_duplicates
 from data_prep.sources import Source
 from data_prep.splitting import Texts, by_rank, hold_out, nothing_left, to_train_on
 
@@ -83,9 +83,9 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     )
     processes = usable_cores()
     with locked(plan.output, wait=True), workers(processes) as pool:  # other runs of the folder wait, and read
-        cleaned = clean(plan, pool, processes)
-    blocks = [(name, block) for name in files for block in source_blocks(plan.output / "clean" / name)]
-    for name, found in cleaned.items():
+        reports = clean(plan, pool, processes)
+    blocks = [(name, block) for name in files for block in cleaned(plan.clean(name))[0]]
+    for name, found in reports.items():
         if found.counts["lines"]["read"] and not found.counts["lines"]["kept"]:
             raise nothing_left("clean", found, str(files[name]))
         for reasons in (found.counts.get(kind, {}) for kind in ("faulty", "dropped")):

@@ -3,10 +3,9 @@
 import time
 from pathlib import Path
 
-from data_prep.preparation import preparation
+from data_prep.preparation import Sampling, preparation
 from data_prep.prepare import finished, prepare, read_split
 from data_prep.report import Report
-from data_prep.sampling import Sampling
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 

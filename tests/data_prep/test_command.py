@@ -11,8 +11,7 @@ from omegaconf import OmegaConf
 
 from data_prep.__main__ import Command, command, run
 from data_prep.cleaning import Cleaning
-from data_prep.preparation import CONF, preparation
-from data_prep.sampling import Sampling
+from data_prep.preparation import CONF, Sampling, preparation
 from data_prep.tokens import token_counter
 from duplexmt.data.tokenizer import load_tokenizer, token_ids
 from tests.commands import run as run_command

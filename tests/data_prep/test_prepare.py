@@ -19,14 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_prep.arrow_files import write_block
-from data_prep.duplicates import repeated
-from data_prep.preparation import Preparation, preparation
+from data_prep.cleaned_corpus import repeated
+from data_prep.preparation import Preparation, Sampling, preparation
 from data_prep.prepare import clean as clean_sources
 from data_prep.prepare import prepare, read_manifest, sample, workers
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.relatives import RELATED, likeness
 from data_prep.report import Report
-from data_prep.sampling import Sampling
 from data_prep.splitting import ranks
 from data_prep.tokens import TokenCounter, token_counter
 from duplexmt.common import files
@@ -258,7 +257,7 @@ def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, monkeypatch, 
 @pytest.mark.parametrize("at_once", [7, 1 << 20])
 @pytest.mark.parametrize("factor", [1, 0x9E3779B97F4A7C15])  # alike in their first bits, or nowhere
 def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_at_once(tmp_path, monkeypatch, at_once, factor):
-    monkeypatch.setattr("data_prep.duplicates._AT_ONCE", at_once)
+    monkeypatch.setattr("data_prep.cleaned_corpus._HASHES", at_once)
     hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64) * np.uint64(factor)
     paths = [tmp_path / str(number) for number in range(4)]
     for path, part in zip(paths, np.split(hashes, [0, 30, 31]), strict=True):

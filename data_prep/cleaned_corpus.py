@@ -1,0 +1,113 @@
+"""What has been cleaned, block by block, as one corpus: without duplicates, and in a random order.
+
+Two pairs are exact duplicates if both texts are equal, and near duplicates if both are up to case, spaces and
+punctuation (`text_key`). The first one in the order of sources and lines stays. Hashes are compared instead of texts, a
+share of all hash values at a time, so that memory does not grow with the corpus.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, chain, islice, pairwise
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from data_prep.arrow_files import read_block
+from data_prep.report import EXAMPLES, Example, Report
+from data_prep.splitting import Candidate, ranks
+from duplexmt.common.pair import Pair
+
+_HASHES = 4_000_000  # of a share
+_AT_ONCE = 400_000  # pairs in memory
+_RANKS = 1 << 64
+
+
+@dataclass
+class CleanedCorpus:
+    """Block files of cleaned sources, in order, and masks of the pairs in them that take part."""
+
+    blocks: list[tuple[str, Path]]
+    masks: list[np.ndarray]
+    seed: int
+
+    @property
+    def pairs(self) -> int:
+        return int(sum(mask.sum() for mask in self.masks))
+
+
+def without_duplicates(
+    blocks: list[tuple[str, Path]], duplicates: str, seed: int, map_shares: Callable = map
+) -> tuple[CleanedCorpus, Report]:
+    """A corpus without duplicates ("none", "exact", "near"), and how many there were of either kind."""
+    paths, report = [path for _, path in blocks], Report({"duplicates": {}})
+    corpus = CleanedCorpus(blocks, [np.ones(len(read_block(path, ["line"])), bool) for path in paths], seed)
+    kinds = {"none": {}, "exact": {"duplicate": "exact"}, "near": {"duplicate": "exact", "near_duplicate": "near"}}
+    for name, column in kinds[duplicates].items():
+        masks = repeated(paths, [len(mask) for mask in corpus.masks], column, map_shares)
+        found = CleanedCorpus(blocks, [mask & each for mask, each in zip(corpus.masks, masks, strict=True)], seed)
+        if found.pairs:
+            report.add("duplicates", name, found.pairs)
+            first = islice(in_random_order(found, map, 200), EXAMPLES)
+            examples = [Example(c.rank, f"{c.corpus}:{c.line + 1}", f"{c.source}\t{c.target}") for c in first]
+            report.add_examples("duplicates", name, examples)
+            corpus.masks = [mask & ~each for mask, each in zip(corpus.masks, found.masks, strict=True)]
+    return corpus, report
+
+
+def repeated(blocks: Sequence[Path], sizes: Sequence[int], column: str, map_shares: Callable = map) -> list[np.ndarray]:
+    """For each block file, of so many pairs, a mask of those whose hash in `column` an earlier pair has."""
+    starts = list(accumulate(sizes, initial=0))
+    mask, shares = np.zeros(starts[-1], bool), starts[-1] // _HASHES + 2
+    for found in map_shares(partial(_repeated_in, blocks, column, shares), range(shares)):
+        mask[found] = True
+    return [mask[start:end] for start, end in pairwise(starts)]
+
+
+def _repeated_in(blocks: Sequence[Path], column: str, shares: int, share: int) -> np.ndarray:
+    """Positions, in all blocks together, of the repeated pairs whose hashes fall into a share."""
+    hashes, positions, start = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
+    for path in blocks:
+        block = read_block(path, [column])[column].to_numpy()
+        chosen = np.flatnonzero(block % np.uint64(shares) == share)
+        hashes.append(block[chosen])
+        positions.append(chosen + start)
+        start += len(block)
+    _, first = np.unique(np.concatenate(hashes), return_index=True)
+    return np.delete(np.concatenate(positions), first)
+
+
+def in_random_order(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> Iterator[Candidate]:
+    """All pairs in order of their ranks, those of an interval of ranks at a time: each reads all ranks again.
+
+    Args:
+        corpus: the pairs.
+        map_blocks: `map`, or that of an executor.
+        expected: how many the caller thinks to need.
+    """
+    step = min(_RANKS, _RANKS * min(max(expected, 1000), _AT_ONCE) // max(corpus.pairs, 1))
+    for low in range(0, _RANKS, step):
+        arguments = [
+            (name, path, mask, corpus.seed, low, min(low + step, _RANKS) - 1)
+            for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True)
+            if mask.any()
+        ]
+        candidates = chain.from_iterable(map_blocks(_candidates, arguments))
+        yield from sorted(candidates, key=attrgetter("rank"))  # the order of the corpus decides between equal ones
+
+
+def _candidates(task: tuple[str, Path, np.ndarray, int, int, int]) -> list[Candidate]:
+    """The pairs of a block with `low <= rank <= high`, in order."""
+    name, path, mask, seed, low, high = task
+    chosen = np.flatnonzero(mask)
+    lines = read_block(path, ["line"])["line"].to_numpy()[chosen]
+    order = ranks(seed, name, lines)
+    inside = np.flatnonzero((order >= np.uint64(low)) & (order <= np.uint64(high)))
+    if not len(inside):
+        return []
+    inside = inside[np.argsort(order[inside])]
+    texts = read_block(path, Pair._fields).take(pa.array(chosen[inside]))
+    columns = order[inside].tolist(), lines[inside].tolist(), *(texts[side].to_pylist() for side in Pair._fields)
+    return [Candidate(rank, name, *rest) for rank, *rest in zip(*columns, strict=True)]
