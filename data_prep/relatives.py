@@ -35,6 +35,7 @@ _BITS = 21  # of the slots that a bigram may fall into
 _SLOT = _CODE - np.uint64(_BITS)
 _ROUNDED = 1e-6
 _LETTER, _SPACE = 1, 2
+_BASE = 0x9E3779B97F4A7C15
 _ODD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -176,7 +177,7 @@ def _numbers(texts: Sequence[str], language: str) -> list[np.ndarray]:
         units = [(signs[at].astype(np.uint64), rows[at]) for at in (letters, np.flatnonzero(signs != ord("\n")))]
         return [_in_twos(each << np.uint64(21), each, row) for each, row in units]
     # The hash of a word is that of a number in a base of its own, whose digits are the letters.
-    upwards, downwards = _powers(len(letters) + 1)
+    upwards, downwards = (_powers(base, len(letters) + 1) for base in (_BASE, pow(_BASE, -1, 1 << 64)))
     sums = np.append(np.uint64(0), np.cumsum(signs[letters] * upwards[:-1], dtype=np.uint64))
     spaces = np.cumsum(kinds == _SPACE)[letters]
     found = []
@@ -195,20 +196,9 @@ def _in_twos(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.ndar
     return keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
 
 
-def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of an odd number, and of its inverse, modulo 2⁶⁴."""
-    size = 1 << (count - 1).bit_length()
-    powers, inverses = _table_of_powers(size)
-    return powers[:count], inverses[:count]
-
-
-@cache
-def _table_of_powers(size: int) -> list[np.ndarray]:
-    base = int(_ODD[0])
-    factors = [np.full(size, number, np.uint64) for number in (base, pow(base, -1, 1 << 64))]
-    for each in factors:
-        each[0] = 1
-    return [np.cumprod(each, dtype=np.uint64) for each in factors]
+def _powers(base: int, count: int) -> np.ndarray:
+    """The first powers of a number, modulo 2⁶⁴."""
+    return np.cumprod(np.append(np.uint64(1), np.full(count - 1, base, np.uint64)), dtype=np.uint64)
 
 
 @cache

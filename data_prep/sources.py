@@ -46,8 +46,7 @@ class Source:
     columns: int | None = None  # of a tsv
     context_separator: str | None = None  # between the sentence before and the source, in the source column
     urls: list[str] = field(default_factory=list)  # where the files are to be had, in the order of `files`
-    sizes: list[int] = field(default_factory=list)  # bytes, in the order of `urls`, where known
-    sha256: list[str] = field(default_factory=list)
+    sha256: list[str] = field(default_factory=list)  # in the order of `urls`, where known
     by_hand: str = ""  # what to do where a file is not free to download
 
     def __post_init__(self) -> None:
@@ -91,7 +90,7 @@ def find_files(name: str, source: Source, root: Path) -> list[Path]:
     for pattern in source.files:
         paths = map(Path, glob.glob(f"{glob.escape(str(root))}/{pattern}", recursive=True))  # into linked folders, too
         matches = sorted(
-            path for path in paths if not path.is_dir() and not path.name.endswith((".part", ".part.version"))
+            path for path in paths if not path.is_dir() and not path.name.endswith(".part")
         )
         if broken := [path for path in matches if not path.exists()]:
             raise FileNotFoundError(f"{name}: {broken[0]} links to nothing: mend the link, or take it away")
