@@ -55,12 +55,9 @@ def fetch(url: str, path: Path, sha256: str | None = None) -> None:
     part = path.with_name(f"{path.name}.part")
     try:
         _fetch_rest(url, part)
-    except HfHubHTTPError as error:
-        code = error.response.status_code
-        raise OSError(
-            f"{url}: the server says {code} {error.response.reason_phrase}; is the address still right?"
-        ) from error
     except Exception as error:  # of any kind of those the library has for a network
+        if isinstance(error, HfHubHTTPError) and (code := error.response.status_code) < 500:
+            raise OSError(f"{url}: the server says {code}; is the address still right?") from error
         raise OSError(
             f"{url}: no connection ({error}); {part.stat().st_size:,} bytes are kept in {part.name} and the next run "
             f"goes on from there. Without a network, put the file at {path}"

@@ -89,9 +89,7 @@ def find_files(name: str, source: Source, root: Path) -> list[Path]:
     found: list[Path] = []
     for pattern in source.files:
         paths = map(Path, glob.glob(f"{glob.escape(str(root))}/{pattern}", recursive=True))  # into linked folders, too
-        matches = sorted(
-            path for path in paths if not path.is_dir() and not path.name.endswith(".part")
-        )
+        matches = sorted(path for path in paths if not path.is_dir() and not path.name.endswith(".part"))
         if broken := [path for path in matches if not path.exists()]:
             raise FileNotFoundError(f"{name}: {broken[0]} links to nothing: mend the link, or take it away")
         if not matches:

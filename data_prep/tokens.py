@@ -1,19 +1,14 @@
 """Token counters of pretrained tokenizers, by the tokenizers library alone."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer
 
 CountTokens = Callable[[list[str]], list[int]]
-PRETOKEN_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-"""Qwen2's split of text into words, runs of marks and single digits; BPE merges stay within a piece."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,7 @@ def fits(
 
 
 def token_counter(name_or_folder: str) -> TokenCounter:
-    """The counter of a folder with tokenizer.json, or with Qwen2's vocab.json and merges.txt; or of a hub's tokenizer.
+    """The counter of a folder's tokenizer (tokenizer.json, or vocab.json and what belongs to it), or of the hub's.
 
     Special tokens are not added, and one spelt out in a text counts as what its characters come to.
 
@@ -61,26 +56,12 @@ def _load(name_or_folder: str) -> Tokenizer:
             return Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # the library raises no kind of its own
             raise ValueError(f"{folder / 'tokenizer.json'} is damaged ({error}): copy or save it again") from error
-    vocabulary, merges = folder / "vocab.json", folder / "merges.txt"
-    if vocabulary.is_file() and merges.is_file():
-        config = folder / "tokenizer_config.json"
-        kind = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class") if config.is_file() else None
-        if kind not in ("Qwen2Tokenizer", "Qwen2TokenizerFast"):
-            raise ValueError(
-                f"tokenizer={name_or_folder}: vocab.json and merges.txt say how to count for Qwen2 only, and this is "
-                f"{kind!r}; save it with a tokenizer.json: AutoTokenizer.from_pretrained(…).save_pretrained(…)"
-            )
-        tokenizer = Tokenizer(models.BPE.from_file(str(vocabulary), str(merges)))
-        tokenizer.normalizer = normalizers.NFC()
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(PRETOKEN_PATTERN), behavior="isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
-        return tokenizer
     try:
-        return Tokenizer.from_pretrained(name_or_folder)
+        if not (folder / "vocab.json").is_file():
+            return Tokenizer.from_pretrained(name_or_folder)
+        from transformers import AutoTokenizer  # seconds to import, and only an older layout needs it
+
+        return AutoTokenizer.from_pretrained(name_or_folder).backend_tokenizer
     except Exception as error:  # the hub's client raises its own kinds
         raise ValueError(
             f"tokenizer={name_or_folder}: no tokenizer could be loaded from there ({error}); give a folder with its "

@@ -23,7 +23,7 @@ WORDS_WITH_SIGNS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""Qwen2's split of texts (`data_prep.tokens`) where vowel signs and accents are letters, too: as Qwen3.5 has it.
+"""Qwen2's split of texts where vowel signs and accents are letters, too: as Qwen3.5 has it.
 
 Without them no merge crosses a vowel sign, and a Hindi or Thai word takes two tokens or more.
 """
