@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -123,17 +122,9 @@ def command(overrides: list[str]) -> str:
     return " ".join(["python -m data_prep", *relevant])
 
 
-class _NoPandas(MetaPathFinder):
-    """Arrow would import it only to ask whether a value is of its kinds: 0.15 s in each process."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is not needed here", name=fullname)
-
-
 def start() -> None:
     """`python -m data_prep`, and the console script."""
-    sys.meta_path.insert(0, _NoPandas())
+    sys.modules["pandas"] = None  # type: ignore[assignment]  # Arrow would import it, only to ask what a value is not
     with one_line_errors():
         sys.argv[1:] = check_arguments(Command, quote_arguments(sys.argv[1:]))
     main()

@@ -1,7 +1,7 @@
 """The first half of the way: each source cleaned, block by block, into files of its own.
 
     OUTPUT/clean/SOURCE/settings.json     what was asked for, and the hashes of the files it is made from
-    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block and its report (see `arrow_files`)
+    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block and its report (see `cleaned_corpus`)
     OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and the sum of their reports
 
 A block's file appears whole or not at all (written aside, flushed, renamed), and what is in it depends on nothing but
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from data_prep.arrow_files import block_report, read_block, write_block
+from data_prep.cleaned_corpus import block_report, read_block, write_block
 from data_prep.cleaning import check_order, clean_context
 from data_prep.columns import Columns, columns_of
 from data_prep.preparation import Preparation

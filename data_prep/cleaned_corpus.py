@@ -1,28 +1,70 @@
 """What has been cleaned, block by block, as one corpus: without duplicates, and in a random order.
 
+A block's file is in Arrow's own format, as it is in memory, so that reading one costs nothing: each is written once and
+read a few times, a column here and a few rows there.
+
 Two pairs are exact duplicates if both texts are equal, and near duplicates if both are up to case, spaces and
 punctuation (`text_key`). The first one in the order of sources and lines stays. Hashes are compared instead of texts, a
 share of all hash values at a time, so that memory does not grow with the corpus.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, islice, pairwise
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from data_prep.arrow_files import read_block
 from data_prep.report import EXAMPLES, Example, Report
 from data_prep.splitting import Candidate, ranks
+from duplexmt.common.files import write_whole
 from duplexmt.common.pair import Pair
 
 _HASHES = 4_000_000  # of a share
 _AT_ONCE = 400_000  # pairs in memory
 _RANKS = 1 << 64
+_REPORT = b"report"
+
+
+def write_block(table: pa.Table, report: Report, path: Path) -> None:
+    """The pairs of a block with its report, whole or not at all."""
+    text = json.dumps(report.as_dict(), ensure_ascii=False, sort_keys=True)
+    schema = table.schema.with_metadata({_REPORT: text.encode()})
+
+    def write(stream: Any) -> None:
+        with pa.ipc.new_file(stream, schema) as writer:
+            writer.write_table(table)
+
+    write_whole(path, write)
+
+
+def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a block; pages of the others are not touched."""
+    with _opened(path) as reader:
+        batches = [reader.get_batch(number).select(list(columns)) for number in range(reader.num_record_batches)]
+        schema = pa.schema([reader.schema.field(name) for name in columns])
+        return pa.Table.from_batches(batches, schema).combine_chunks()
+
+
+def block_report(path: Path) -> Report:
+    """What became of the lines of a block."""
+    with _opened(path) as reader:
+        return Report.from_dict(json.loads(reader.schema.metadata[_REPORT]))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with pa.memory_map(str(path)) as file:
+            yield pa.ipc.open_file(file)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again") from error
 
 
 @dataclass

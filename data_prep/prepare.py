@@ -60,12 +60,10 @@ def prepare(
     """Clean all sources and draw the splits, or what is left to do of that; returns the manifest.
 
     Args:
-        plan: what to do.
         counter: of tokens; may be None where `plan.sample.max_tokens` is.
         processes: that work at a time; the result is the same for any number.
         command: that asked for it, for the manifest.
         wait: for another run in the same folder to end (and read what it made), rather than refuse to start.
-        progress: called as lines are done.
 
     Raises:
         FileNotFoundError, ValueError: those of `clean_source` and `draw`; a folder with splits of another preparation.
@@ -94,7 +92,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
         raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
     sources = {name: cleaned(plan.clean(name)) for name in plan.chosen}
     inputs = {name: check_cleaned(plan, name)["inputs"] for name in plan.chosen}
-    settings = _settings(plan, counter) | {"inputs": inputs}
+    settings = {"tokenizer": None} | _settings(plan, counter) | {"inputs": inputs}
     if manifest := _finished(plan.output, settings):
         return manifest
     blocks = [(name, path) for name, (paths, _) in sources.items() for path in paths]
@@ -134,10 +132,7 @@ def finished(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any] 
     Raises:
         ValueError: the folder holds splits of another preparation.
     """
-    settings = _settings(plan, counter)
-    if counter is None:
-        del settings["tokenizer"]
-    return _finished(plan.output, settings)
+    return _finished(plan.output, _settings(plan, counter))
 
 
 def _finished(output: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -223,9 +218,8 @@ def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]
         "seed": plan.seed,
         "cleaning": asdict(plan.cleaning),
         "sample": asdict(plan.sample),
-        "tokenizer": {"name": counter.name, "sha256": counter.sha256} if counter else None,
         "block_bytes": plan.block_bytes,
-    }
+    } | ({"tokenizer": {"name": counter.name, "sha256": counter.sha256}} if counter else {})
 
 
 def _versions() -> dict[str, str]:

@@ -115,7 +115,7 @@ def test_an_answer_in_pieces_that_is_cut_off_is_no_whole_file(server, tmp_path):
 
 
 def test_a_wrong_address_is_not_tried_again(server, tmp_path):
-    with pytest.raises(OSError, match=r"404 .*is the address still right"):
+    with pytest.raises(OSError, match=r"404; is the address still right"):
         fetch(f"{server.url}/gone", tmp_path / "gone")
     assert len(server.seen) == 1
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_prep.arrow_files import write_block
-from data_prep.cleaned_corpus import repeated
+from data_prep.cleaned_corpus import repeated, write_block
 from data_prep.preparation import Preparation, Sampling, preparation
 from data_prep.prepare import clean as clean_sources
 from data_prep.prepare import prepare, read_manifest, sample, workers
@@ -244,7 +243,7 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one(raw, tmp_path):
 
 @pytest.mark.parametrize("train_size", [300, None])
 def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, monkeypatch, train_size):
-    monkeypatch.setattr("data_prep.parquet_shards.SHARD_PAIRS", 150)
+    monkeypatch.setattr("data_prep.sampling.SHARD_PAIRS", 150)
     for name, processes in (("one", 1), ("two", 2)):
         made = plan(raw, tmp_path / name, train_size=train_size, max_tokens=None)
         manifest = prepare(made, None, processes=processes, command="test")
@@ -280,7 +279,7 @@ def test_a_run_that_was_stopped_anywhere_or_had_a_full_disk_goes_on_to_the_same_
                 raise OSError(errno.ENOSPC, "No space left on device")
             write(path, content)
 
-        for module in ("clean_corpus", "arrow_files", "parquet_shards", "prepare"):
+        for module in ("clean_corpus", "cleaned_corpus", "sampling", "prepare"):
             monkeypatch.setattr(f"data_prep.{module}.write_whole", stopping)
         with pytest.raises(OSError, match="No space left"):
             run(raw, tmp_path / str(stop))
