@@ -124,7 +124,6 @@ def command(overrides: list[str]) -> str:
 
 def start() -> None:
     """`python -m data_prep`, and the console script."""
-    sys.modules["pandas"] = None  # type: ignore[assignment]  # Arrow would import it, only to ask what a value is not
     with one_line_errors():
         sys.argv[1:] = check_arguments(Command, quote_arguments(sys.argv[1:]))
     main()

@@ -37,13 +37,9 @@ FORMAT = 5
 
 
 def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Report:
-    """Clean one source, or what is left to do of it.
+    """Clean one source, or what an earlier run has left to do of it: in the pool, so many blocks at once.
 
-    Args:
-        plan: what to do; the source's folder may hold blocks of an earlier run.
-        name: of the source.
-        pool: does the blocks, `at_once` of them at a time.
-        progress: called with the number of lines of each block that is done.
+    `progress` is called with the number of lines of each block that is done.
 
     Raises:
         FileNotFoundError, ValueError: those of `read_blocks`; a folder made with other settings or from other files;

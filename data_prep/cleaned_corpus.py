@@ -124,10 +124,7 @@ def _repeated_in(blocks: Sequence[Path], column: str, shares: int, share: int) -
 def in_random_order(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> Iterator[Candidate]:
     """All pairs in order of their ranks, those of an interval of ranks at a time: each reads all ranks again.
 
-    Args:
-        corpus: the pairs.
-        map_blocks: `map`, or that of an executor.
-        expected: how many the caller thinks to need.
+    `expected` is how many the caller thinks to need.
     """
     step = min(_RANKS, _RANKS * min(max(expected, 1000), _AT_ONCE) // max(corpus.pairs, 1))
     for low in range(0, _RANKS, step):

@@ -9,7 +9,7 @@
     wrong_script         a side is for the most part in another script than its language's     -> the pair is dropped
     length_ratio         one side is several times as long as the other                        -> the pair is dropped
 
-Duplicates, the remaining optional rule, concern more than one pair: `data_prep.duplicates`. `Cleaning` says which
+Duplicates, the remaining optional rule, concern more than one pair: `cleaned_corpus`. `Cleaning` says which
 rules hold; `clean` applies them all to one pair. `data_prep.vectorised` finds by columns the many pairs that need
 little, and leaves the others to it.
 """
@@ -192,13 +192,8 @@ def check_order(
 ) -> None:
     """Refuse *cleaned* pairs most of which are the wrong way round, or in other languages, as told by their scripts.
 
-    The first thousand say it. A language whose script is not known here cannot be told.
-
-    Args:
-        name: of the corpus.
-        pairs: of it.
-        source_language, target_language: that the sides should be in.
-        fields: what the settings that choose the sides are called.
+    The first thousand say it. A language whose script is not known here cannot be told. `fields` are what the settings
+    that choose the sides are called.
 
     Raises:
         ValueError: one side of over half of the pairs is in another script than its language's.

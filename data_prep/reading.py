@@ -115,22 +115,14 @@ def _kind(path: Path) -> str | None:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.exists():
-        matches = sorted(Path(match) for match in glob.glob(str(path)))
-        if not matches:
-            raise FileNotFoundError(f"no corpus at {path}: there is no such file or folder, and nothing matches it")
-    elif _kind(path) or path.is_file():
+    if _kind(path) or path.is_file():
         matches = [path]
-    elif (path / "dataset_dict.json").is_file():
-        matches = sorted(entry for entry in path.iterdir() if entry.is_dir() and _kind(entry))
-        if len(matches) != 1:
-            names = ", ".join(entry.name for entry in matches)
-            raise ValueError(f"{path} holds the splits {names}: give the folder of one, such as {path / 'train'}")
-    else:
-        matches = sorted(entry for entry in path.iterdir() if entry.is_file() and _kind(entry))
+    elif path.is_dir():
+        matches = sorted(entry for entry in path.iterdir() if _kind(entry))
         named = {entry: found[1] for entry in matches if (found := _SPLIT_NAME.search(entry.name.lower()))}
         splits = {*named.values()}
-        if len(splits) > 1 or (splits - {"train"} and len(named) < len(matches)):
+        is_several = len(matches) > 1 if (path / "dataset_dict.json").is_file() else len(splits) > 1
+        if is_several or (splits - {"train"} and len(named) < len(matches)):
             first = next((entry.name for entry in matches if entry not in named), "train*")
             raise ValueError(
                 f"{path} holds files of several splits ({', '.join(entry.name for entry in matches)}): give one as "
@@ -138,6 +130,10 @@ def _files(path: Path) -> list[Path]:
             )
         if not matches:
             raise ValueError(f"{path} is a folder without a corpus in it; known formats: {_FORMATS}")
+    else:
+        matches = sorted(Path(match) for match in glob.glob(str(path)))
+        if not matches:
+            raise FileNotFoundError(f"no corpus at {path}: there is no such file or folder, and nothing matches it")
     for file in matches:
         if _kind(file) is None:
             raise ValueError(f"{file}: unknown format; known formats, told by the suffix: {_FORMATS}")

@@ -61,13 +61,7 @@ def likeness(one: Pair, other: Pair, languages: tuple[str, str]) -> float:
 
 
 class Relatives:
-    """Of some pairs, to be found among others.
-
-    Args:
-        pairs: such as held-out ones.
-        languages: codes of source and target.
-        least: likeness of a relative, above 0.
-    """
+    """Of some pairs, such as held-out ones, to be found among others: of a likeness of `least`, above 0."""
 
     def __init__(self, pairs: Iterable[Pair], languages: tuple[str, str], least: float = RELATED) -> None:
         self.pairs, self.languages, self.least = list(pairs), languages, least

@@ -115,9 +115,6 @@ def read_blocks(
     Lines end as `streams.text` says. Of two line-aligned sides a carriage return alone, in a file that has newlines
     also, ends a line where both have as many of them in that line; else it is a space. For that of a TSV see `tsv`.
 
-    Args:
-        languages: of source and target, see `plain_tsv`.
-
     Raises:
         FileNotFoundError, ValueError: those of `find_files`, `text` and `plain_tsv`; damage; a web page; two sides of
             different length; a file without its other side.

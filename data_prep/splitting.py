@@ -98,8 +98,6 @@ def hold_out(
     Args:
         candidates: in order of rank; no more are taken from it than it takes.
         sizes: of "test" and "validation": how many pairs of each corpus, or, under "", of those not named.
-        forbidden: texts of test files.
-        seed: of the hash that decides between the two.
 
     Raises:
         ValueError: there are too few.

@@ -79,11 +79,7 @@ def plain_tsv(
 ) -> Plain:
     """The bytes of a TSV as the plain lines of its pairs; see above.
 
-    Args:
-        data: the file's bytes, cut anywhere.
-        name: of the file, for people.
-        fields: columns of source and target, from 0. Where there is an index, and it is asked for, those behind it.
-        languages: of source and target, where they are known.
+    `fields` are the columns of source and target, from 0: where an index is asked for, those behind it are taken.
 
     Raises:
         ValueError: a header that names the languages the other way round; those of `text`.

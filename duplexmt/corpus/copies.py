@@ -92,12 +92,7 @@ def copies(pairs: Sequence[Pair], share: float, languages: tuple[str, str], seed
     """Further pairs with something drawn on both sides, of pairs that are drawn: half of them, or as many as there
     are, of pairs with something to put it in the place of.
 
-    Args:
-        pairs: training pairs.
-        share: how many more to make, for each pair.
-        languages: codes of source and target. Sentences about what is drawn there are for Chinese–English; in other
-            pairs it stands by itself behind the pair.
-        seed: decides.
+    Sentences about what is drawn there are for Chinese–English; in other languages it stands by itself behind the pair.
 
     Returns:
         `share` times as many pairs, rounded.

@@ -15,11 +15,7 @@ from ..common.text import check_language
 
 
 def simplifies_sources(data: Mapping[str, Any]) -> bool:
-    """Whether cleaning turned the traditional characters of training sources into simplified ones.
-
-    Args:
-        data: settings of a corpus, as a model folder records them.
-    """
+    """Whether cleaning simplified training sources, as the settings of a corpus in a model folder say."""
     if data.get("corpus") not in ("pairs_folder", "wmt21_zhen"):  # cleaned by other rules than the paper's, if asked
         return False
     languages = data["source_language"], data["target_language"]
@@ -27,12 +23,7 @@ def simplifies_sources(data: Mapping[str, Any]) -> bool:
 
 
 def clean_source(text: str, data: Mapping[str, Any]) -> str:
-    """A source as somebody gives it, cleaned as a model's training cleaned its own.
-
-    Args:
-        text: one sentence.
-        data: settings of the model's corpus, as its folder records them.
-    """
+    """A sentence as somebody gives it, cleaned as a model's training cleaned its own; see `simplifies_sources`."""
     clean = clean_side(text, data["source_language"])
     return simplify(clean) if simplifies_sources(data) else clean
 

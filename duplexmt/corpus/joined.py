@@ -25,12 +25,7 @@ def joined_pairs(
     Chinese joins sentences by a comma where English ends them: half of the joined sources have a comma where the first
     sentence ended with "。".
 
-    Args:
-        pairs: training pairs.
-        most: tokens of a joined text, about: pairs of at most half as many on either side are joined.
-        languages: codes of source and target.
-        count_source, count_target: tokens of some texts.
-        seed: decides who follows whom.
+    `most` is about the number of tokens of a joined text: pairs of at most half as many on either side are joined.
 
     Returns:
         As many as are short enough; none where one alone is.

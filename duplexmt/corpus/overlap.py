@@ -30,8 +30,6 @@ def likeness_to_training(
     Args:
         model: what to call it: its folder, or that it is the base of one.
         corpus: `corpus_settings` of its training pairs, which are read again.
-        tokenizer: the model's.
-        pairs: of the test set.
 
     Returns:
         A number for each: 1 for a source that was trained on, else a likeness of at least `LEAST`, or 0.

@@ -69,10 +69,9 @@ def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prepare_corpus(**settings: Any) -> PreparedCorpus:
-    """Read, clean, split, tokenise and filter a corpus; deterministic, so that every process can do it for itself.
+    """Read, clean, split, tokenise and filter a corpus, of the fields of `CorpusSettings`.
 
-    Args:
-        settings: the fields of `CorpusSettings`.
+    It is deterministic, so that every process can do it for itself.
 
     Raises:
         ValueError: for a corpus with nothing left, or settings that do not fit it.
@@ -169,13 +168,7 @@ KINDS: dict[str, Callable[[CorpusSettings], PreparedCorpus]] = {
 
 
 def tokenizer_for(asked: CorpusSettings, pairs: Sequence[Pair], words: Sequence[list[str]] | None = None) -> Any:
-    """The tokenizer asked for, or a BPE trained on these pairs.
-
-    Args:
-        asked: settings.
-        pairs: to train on.
-        words: of each source, where they are known; None takes a source as one.
-    """
+    """The tokenizer asked for, or a BPE trained on these pairs, of whose sources the words may be known."""
     if asked.tokenizer is None:
         known = words or [[pair.before, pair.source] if pair.before else [pair.source] for pair in pairs]
         texts = [text for source, pair in zip(known, pairs, strict=True) for text in (*source, pair.target)]

@@ -13,10 +13,6 @@ PREFIX = "repository:"
 def located(path: str, root: Path = ROOT) -> Path:
     """A path of a setting: one that begins with `repository:` is the repository's, any other is taken as it stands.
 
-    Args:
-        path: such as `repository:data`, or `pairs/mine`.
-        root: where the repository is.
-
     Raises:
         FileNotFoundError: for a path of the repository, where the package was installed without it.
     """
