@@ -115,9 +115,12 @@ def _kind(path: Path) -> str | None:
 
 
 def _files(path: Path) -> list[Path]:
-    if _kind(path) or path.is_file():
-        matches = [path]
-    elif path.is_dir():
+    matches = [path]
+    if not path.exists():
+        matches = sorted(Path(match) for match in glob.glob(str(path)))
+        if not matches:
+            raise FileNotFoundError(f"no corpus at {path}: there is no such file or folder, and nothing matches it")
+    elif path.is_dir() and not _kind(path):
         matches = sorted(entry for entry in path.iterdir() if _kind(entry))
         named = {entry: found[1] for entry in matches if (found := _SPLIT_NAME.search(entry.name.lower()))}
         splits = {*named.values()}
@@ -130,10 +133,6 @@ def _files(path: Path) -> list[Path]:
             )
         if not matches:
             raise ValueError(f"{path} is a folder without a corpus in it; known formats: {_FORMATS}")
-    else:
-        matches = sorted(Path(match) for match in glob.glob(str(path)))
-        if not matches:
-            raise FileNotFoundError(f"no corpus at {path}: there is no such file or folder, and nothing matches it")
     for file in matches:
         if _kind(file) is None:
             raise ValueError(f"{file}: unknown format; known formats, told by the suffix: {_FORMATS}")
