@@ -1,17 +1,18 @@
 """The first half of the way: each source cleaned, block by block, into files of its own.
 
     OUTPUT/clean/SOURCE/settings.json     what was asked for, and the hashes of the files it is made from
-    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block and its report (see `cleaned_corpus`)
-    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and the sum of their reports
+    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block (see `cleaned_corpus`)
+    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and what became of their lines
 
 A block's file appears whole or not at all (written aside, flushed, renamed), and what is in it depends on nothing but
-the block and the settings. So a run that was killed goes on with the blocks that are missing, and any number of
-processes come to the same files. Sources are independent of each other: jobs on several machines may each do some.
+the block and the settings. So a run that was killed goes on with the source it was at, and any number of processes come
+to the same files. Sources are independent of each other: jobs on several machines may each do some.
 """
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, as_completed, wait
+from concurrent.futures import Executor, Future
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from data_prep.cleaned_corpus import block_report, read_block, write_block
+from data_prep.cleaned_corpus import read_block, write_block
 from data_prep.cleaning import check_order, clean_context
 from data_prep.columns import Columns, columns_of
 from data_prep.preparation import Preparation
@@ -37,7 +38,7 @@ FORMAT = 5
 
 
 def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Report:
-    """Clean one source, or what an earlier run has left to do of it: in the pool, so many blocks at once.
+    """Clean one source, unless an earlier run has done it: in the pool, so many blocks at once.
 
     `progress` is called with the number of lines of each block that is done.
 
@@ -55,21 +56,13 @@ def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, pro
             report = cleaned(folder)[1]
             progress(report.counts["lines"]["read"])
             return report
-
-        def left_to_do() -> Iterator[Block]:
-            for block in read_blocks(name, source, plan.root, plan.block_bytes, plan.cleaning.languages):
-                if _path(folder, block.number).is_file():
-                    progress(block.sides[0].count(b"\n"))
-                else:
-                    yield block
-
-        for lines in _in_parallel(pool, at_once, partial(clean_block, plan, name), left_to_do()):
-            progress(lines)
-        _check_languages(plan, name)
         report, blocks = Report({"lines": {"read": 0, "kept": 0}}), 0
-        while (path := _path(folder, blocks)).is_file():
-            report.merge(block_report(path))
+        found = read_blocks(name, source, plan.root, plan.block_bytes, plan.cleaning.languages)
+        for of_block in _in_parallel(pool, at_once, partial(clean_block, plan, name), found):
+            report.merge(of_block)
             blocks += 1
+            progress(of_block.counts["lines"]["read"])
+        _check_languages(plan, name)
         content = {"blocks": blocks, "report": report.as_dict()}
         write_whole(folder / "source.json", json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
     return report
@@ -140,23 +133,18 @@ def _check_languages(plan: Preparation, name: str) -> None:
 
 
 def _in_parallel(pool: Executor, at_once: int, function: Callable, arguments: Iterator[Any]) -> Iterator[Any]:
-    """What the function returns for each argument, as it is done, never more than `at_once` calls under way."""
-    pending: set[Future] = set()
-    try:
-        for argument in arguments:
-            pending.add(pool.submit(function, argument))
-            if len(pending) >= at_once:
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                yield from (each.result() for each in done)
-        yield from (each.result() for each in as_completed(pending))
-    finally:
-        for each in pending:
-            each.cancel()
-        wait(pending)
+    """What the function returns for each argument, never more than `at_once` calls ahead."""
+    pending: deque[Future] = deque()
+    for argument in arguments:
+        if len(pending) == at_once:
+            yield pending.popleft().result()
+        pending.append(pool.submit(function, argument))
+    while pending:
+        yield pending.popleft().result()
 
 
-def clean_block(plan: Preparation, name: str, block: Block) -> int:
-    """Clean one block and write its file; returns its number of lines."""
+def clean_block(plan: Preparation, name: str, block: Block) -> Report:
+    """Clean one block and write its file; returns what became of its lines."""
     source, rules, offset = plan.chosen[name], plan.cleaning, block.first - block.line
     columns = columns_of(block, source)
     cleaned = clean_columns(columns.source, columns.target, rules)
@@ -172,8 +160,8 @@ def clean_block(plan: Preparation, name: str, block: Block) -> int:
         table["exact"] = _hashes(*sides.values())
     if rules.duplicates == "near":
         table["near"] = _hashes(*map(text_keys, sides.values()))
-    write_block(pa.table(table), report, _path(plan.clean(name), block.number))
-    return report.counts["lines"]["read"]
+    write_block(pa.table(table), _path(plan.clean(name), block.number))
+    return report
 
 
 def _hashes(*sides: pa.Array) -> pa.Array:

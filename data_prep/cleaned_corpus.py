@@ -8,9 +8,7 @@ punctuation (`text_key`). The first one in the order of sources and lines stays.
 share of all hash values at a time, so that memory does not grow with the corpus.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, islice, pairwise
@@ -29,16 +27,13 @@ from duplexmt.common.pair import Pair
 _HASHES = 4_000_000  # of a share
 _AT_ONCE = 400_000  # pairs in memory
 _RANKS = 1 << 64
-_REPORT = b"report"
 
 
-def write_block(table: pa.Table, report: Report, path: Path) -> None:
-    """The pairs of a block with its report, whole or not at all."""
-    text = json.dumps(report.as_dict(), ensure_ascii=False, sort_keys=True)
-    schema = table.schema.with_metadata({_REPORT: text.encode()})
+def write_block(table: pa.Table, path: Path) -> None:
+    """The pairs of a block, whole or not at all."""
 
     def write(stream: Any) -> None:
-        with pa.ipc.new_file(stream, schema) as writer:
+        with pa.ipc.new_file(stream, table.schema) as writer:
             writer.write_table(table)
 
     write_whole(path, write)
@@ -46,23 +41,12 @@ def write_block(table: pa.Table, report: Report, path: Path) -> None:
 
 def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
     """Some columns of a block; pages of the others are not touched."""
-    with _opened(path) as reader:
-        batches = [reader.get_batch(number).select(list(columns)) for number in range(reader.num_record_batches)]
-        schema = pa.schema([reader.schema.field(name) for name in columns])
-        return pa.Table.from_batches(batches, schema).combine_chunks()
-
-
-def block_report(path: Path) -> Report:
-    """What became of the lines of a block."""
-    with _opened(path) as reader:
-        return Report.from_dict(json.loads(reader.schema.metadata[_REPORT]))
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
     try:
         with pa.memory_map(str(path)) as file:
-            yield pa.ipc.open_file(file)
+            reader = pa.ipc.open_file(file)
+            batches = [reader.get_batch(number).select(list(columns)) for number in range(reader.num_record_batches)]
+            schema = pa.schema([reader.schema.field(name) for name in columns])
+            return pa.Table.from_batches(batches, schema).combine_chunks()
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again") from error
 

@@ -80,7 +80,7 @@ def clean(
     """Clean all sources; the report of each, see `clean_source`."""
     reports = {}
     for name in plan.chosen:
-        reports[name] = clean_source(plan, name, pool, processes + 1, partial(progress, name))
+        reports[name] = clean_source(plan, name, pool, 2 * processes, partial(progress, name))
         lines = reports[name].counts["lines"]
         log.info("%s: %s of %s lines kept", name, f"{lines['kept']:,}", f"{lines['read']:,}")
     return reports

@@ -24,7 +24,6 @@ from data_prep.prepare import clean as clean_sources
 from data_prep.prepare import prepare, read_manifest, sample, workers
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.relatives import RELATED, likeness
-from data_prep.report import Report
 from data_prep.splitting import ranks
 from data_prep.tokens import TokenCounter, token_counter
 from duplexmt.common import files
@@ -260,7 +259,7 @@ def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_at_once(tmp
     hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64) * np.uint64(factor)
     paths = [tmp_path / str(number) for number in range(4)]
     for path, part in zip(paths, np.split(hashes, [0, 30, 31]), strict=True):
-        write_block(pa.table({"exact": part}), Report(), path)
+        write_block(pa.table({"exact": part}), path)
     expected = [value in hashes[:index] for index, value in enumerate(hashes)]
     assert np.concatenate(repeated(paths, [0, 30, 1, 69], "exact", map)).tolist() == expected
 
