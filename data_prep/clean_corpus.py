@@ -187,11 +187,9 @@ def _report(
     for stage, reason, mask in masks:
         chosen = np.flatnonzero(mask)
         if len(chosen):
-            report.add(stage, reason, len(chosen))
             first = chosen[np.argsort(order[chosen], kind="stable")[:EXAMPLES]].tolist()
-            report.add_examples(stage, reason, [example(index, stage) for index in first])
+            report.add(stage, reason, len(chosen), [example(index, stage) for index in first])
     lines = np.array([fault.line for fault in columns.faults], np.int64)
     for (line, reason, text), rank in zip(columns.faults, ranks_of(lines).tolist(), strict=True):
-        report.add("faulty", reason)
-        report.add_examples("faulty", reason, [Example(rank, f"{name} {columns.place}:{line}", text)])
+        report.add("faulty", reason, 1, [Example(rank, f"{name} {columns.place}:{line}", text)])
     return report

@@ -75,10 +75,9 @@ def without_duplicates(
         masks = repeated(paths, [len(mask) for mask in corpus.masks], column, map_shares)
         found = CleanedCorpus(blocks, [mask & each for mask, each in zip(corpus.masks, masks, strict=True)], seed)
         if found.pairs:
-            report.add("duplicates", name, found.pairs)
             first = islice(in_random_order(found, map, 200), EXAMPLES)
             examples = [Example(c.rank, f"{c.corpus}:{c.line + 1}", f"{c.source}\t{c.target}") for c in first]
-            report.add_examples("duplicates", name, examples)
+            report.add("duplicates", name, found.pairs, examples)
             corpus.masks = [mask & ~each for mask, each in zip(corpus.masks, found.masks, strict=True)]
     return corpus, report
 

@@ -92,8 +92,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
         raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
     sources = {name: cleaned(plan.clean(name)) for name in plan.chosen}
     inputs = {name: check_cleaned(plan, name)["inputs"] for name in plan.chosen}
-    settings = {"tokenizer": None} | _settings(plan, counter) | {"inputs": inputs}
-    if manifest := _finished(plan.output, settings):
+    if manifest := finished(plan, counter, inputs=inputs):
         return manifest
     blocks = [(name, path) for name, (paths, _) in sources.items() for path in paths]
     corpus, report = without_duplicates(blocks, plan.cleaning.duplicates, plan.seed, pool.map)
@@ -105,7 +104,7 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     splits = write_splits(aside, corpus, drawn, plan, count, pool)
     manifest = {
         "command": command,
-        "settings": settings,
+        "settings": {"tokenizer": None} | _settings(plan, counter) | {"inputs": inputs},
         "versions": _versions(),
         "sources": {name: found.counts for name, (_, found) in sources.items()},
         "duplicates": dict(report.counts["duplicates"]),
@@ -124,23 +123,19 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     return manifest
 
 
-def finished(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any] | None:
+def finished(plan: Preparation, counter: TokenCounter | None, **others: Any) -> dict[str, Any] | None:
     """The manifest if `plan` has been carried out, else None; the sources' files are not looked at and may be gone.
 
-    Without a counter, whichever tokenizer counted.
+    Without a counter, whichever tokenizer counted. `others` are settings to compare beside those of the plan.
 
     Raises:
         ValueError: the folder holds splits of another preparation.
     """
-    return _finished(plan.output, _settings(plan, counter))
-
-
-def _finished(output: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
-    if not (output / "splits" / "manifest.json").is_file():
+    if not (plan.output / "splits" / "manifest.json").is_file():
         return None
-    manifest = read_manifest(output)
+    manifest = read_manifest(plan.output)
     manifest["settings"]["sample"].setdefault("train_on_relatives", True)  # made before December 2026
-    check_same(output / "splits", manifest["settings"], settings)
+    check_same(plan.output / "splits", manifest["settings"], _settings(plan, counter) | others)
     return manifest
 
 

@@ -32,32 +32,25 @@ class Report:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     examples: dict[str, dict[str, list[Example]]] = field(default_factory=dict)
 
-    def add(self, stage: str, reason: str, count: int = 1) -> None:
-        """Count some."""
+    def add(self, stage: str, reason: str, count: int = 1, examples: Sequence[Example] = ()) -> None:
+        """Count some, and of those there are with the examples keep those of the lowest ranks."""
         reasons = self.counts.setdefault(stage, {})
         reasons[reason] = reasons.get(reason, 0) + count
+        if examples:
+            known = self.examples.setdefault(stage, {})
+            new = [Example(rank, place, _short(before), _short(after)) for rank, place, before, after in examples]
+            known[reason] = heapq.nsmallest(EXAMPLES, [*known.get(reason, []), *new])
 
     def add_example(self, stage: str, reason: str, text: str, place: str) -> None:
         """Count one and, while there are few, keep its text and its place."""
-        self.add(stage, reason)
-        number = self.counts[stage][reason]
-        if number <= EXAMPLES:
-            self.add_examples(stage, reason, [Example(number, place, text)])
-
-    def add_examples(self, stage: str, reason: str, examples: list[Example]) -> None:
-        """Keep those of the lowest ranks."""
-        reasons = self.examples.setdefault(stage, {})
-        new = [Example(rank, place, _short(before), _short(after)) for rank, place, before, after in examples]
-        reasons[reason] = heapq.nsmallest(EXAMPLES, [*reasons.get(reason, []), *new])
+        number = self.counts.get(stage, {}).get(reason, 0) + 1
+        self.add(stage, reason, 1, [Example(number, place, text)] if number <= EXAMPLES else ())
 
     def merge(self, other: "Report") -> None:
         """Count in what another part of the corpus says."""
         for stage, counts in other.counts.items():
             for reason, count in counts.items():
-                self.add(stage, reason, count)
-        for stage, examples in other.examples.items():
-            for reason, found in examples.items():
-                self.add_examples(stage, reason, found)
+                self.add(stage, reason, count, other.examples.get(stage, {}).get(reason, ()))
 
     def as_dict(self) -> dict[str, Any]:
         """`{"counts": {stage: {reason: count}}, "examples": {stage: {reason: [example, …]}}}`, fit for JSON."""
