@@ -49,21 +49,17 @@ class Columns:
 
 def columns_of(block: Block, source: Source) -> Columns:
     """The pairs of a block."""
-    sides = block.sides
-    if len(sides) > 1:  # a tab in a line-aligned file is a space
-        sides = tuple(side.replace(b"\t", b" ") for side in sides)
-    width = (source.columns or 1) if len(sides) == 1 else 1
-    chosen = (source.source, source.target) if len(sides) == 1 else (0, 0)
+    width, chosen = (source.columns, (source.source, source.target)) if source.columns else (2, (0, 1))
     faults: dict[int, Fault] = {}
     try:
-        cells = [_cells(side, width) for side in sides]
-        lines = np.arange(len(cells[0][0]))
+        cells = _cells(block.text, width)
+        lines = np.arange(len(cells[0]))
     except pa.ArrowInvalid:
-        faults = _faults(sides, width, block.line)
-        rows = [_split(side) for side in sides]
-        lines = np.delete(np.arange(len(rows[0])), list(faults))
-        cells = [_cells(b"".join(each[line] + b"\n" for line in lines), width) for each in rows]
-    texts = cells[0][chosen[0]], cells[-1][chosen[1]]
+        rows = block.text.split(b"\n")[:-1]
+        faults = _faults(rows, width, block.line)
+        lines = np.delete(np.arange(len(rows)), list(faults))
+        cells = _cells(b"".join(rows[line] + b"\n" for line in lines), width)
+    texts = (cells[column] for column in chosen)
     return _filled(block.place, *texts, lines + block.line, list(faults.values()), source.context_separator)
 
 
@@ -118,40 +114,36 @@ def _filled(
     return Columns(place, source, target, before, lines, sorted(faults))
 
 
-def _cells(side: bytes, width: int) -> list[pa.Array]:
+def _cells(text: bytes, width: int) -> list[pa.Array]:
     """Every column of a text without quotes or escapes; ArrowInvalid where a line is faulty, see `_faults`."""
-    if not side:
+    if not text:
         return [pa.array([], pa.string())] * width
-    if b"\0" in side:
+    if b"\0" in text:
         raise pa.ArrowInvalid("NUL")
     names = [str(column) for column in range(width)]
-    if side.startswith(codecs.BOM_UTF8):
-        side = codecs.BOM_UTF8 + side  # the reader takes one away, and `read_blocks` has taken the file's
+    if text.startswith(codecs.BOM_UTF8):
+        text = codecs.BOM_UTF8 + text  # the reader takes one away, and `read_blocks` has taken the file's
     table = csv.read_csv(
-        pa.BufferReader(side),
-        csv.ReadOptions(use_threads=False, block_size=len(side), column_names=names),
+        pa.BufferReader(text),
+        csv.ReadOptions(use_threads=False, block_size=len(text), column_names=names),
         csv.ParseOptions(delimiter="\t", quote_char=False, ignore_empty_lines=False),
         csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
     )
     return [table[name].combine_chunks() for name in names]
 
 
-def _faults(sides: tuple[bytes, ...], width: int, first: int) -> dict[int, Fault]:
+def _faults(rows: list[bytes], width: int, first: int) -> dict[int, Fault]:
     """The faulty lines of a block by index, found one by one; the first reason that holds."""
     faults: dict[int, Fault] = {}
-    for index, line in enumerate(zip(*map(_split, sides), strict=True)):
-        text, reason = decode_line(b"\t".join(line))
-        if not reason and len(line) == 1 and line[0].count(b"\t") + 1 != width:
+    for index, row in enumerate(rows):
+        text, reason = decode_line(row)
+        if not reason and row.count(b"\t") + 1 != width:
             reason = "wrong_column_count"
         if not reason and "\0" in text:
             reason = "nul_byte"
         if reason:
             faults[index] = Fault(first + index, reason, text)
     return faults
-
-
-def _split(side: bytes) -> list[bytes]:
-    return side.split(b"\n")[:-1]
 
 
 def decode_line(line: bytes) -> tuple[str, str | None]:

@@ -186,7 +186,7 @@ def _tsv_columns(
         yield columns_of_rows(file.name, [(1, plain.header, None, "header")], None)
     source, line = Source("tsv", [], *fields, plain.columns, separator), plain.first
     for number, piece in enumerate(plain.pieces):
-        yield columns_of(Block(number, line, (piece,), file.name, line), source)
+        yield columns_of(Block(number, line, piece, file.name, line), source)
         line += piece.count(b"\n")
 
 

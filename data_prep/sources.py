@@ -68,13 +68,13 @@ class Source:
 class Block:
     """Whole lines, without byte-order mark or carriage returns, in UTF-8 if they are text at all.
 
-    `first` is the number of its first line in the source, counted from 0 over all its files. `sides` is one text of
-    `columns` columns, or two of the same number of lines; `place` says where it stands, for people.
+    `first` is the number of its first line in the source, counted from 0 over all its files. Line-aligned files have
+    become two columns; `place` says where it stands, for people.
     """
 
     number: int
     first: int
-    sides: tuple[bytes, ...]
+    text: bytes
     place: str
     line: int  # its first line in that file, from 1
 
@@ -135,9 +135,9 @@ def read_blocks(
             totals = [total + side.count(b"\n") for total, side in zip(totals, sides, strict=True)]
             if len({*totals}) > 1:
                 break
-            sides = _ended_alike(sides)
-            yield Block(number, first, sides, place, line)
-            lines = sides[0].count(b"\n")
+            joined = block if len(sides) == 1 else _joined(sides)
+            yield Block(number, first, joined, place, line)
+            lines = joined.count(b"\n")
             number, first, line = number + 1, first + lines, line + lines
         rests = [sum(part.count(b"\n") for part in rest) for rest in (blocks, *others)]
         totals = [total + rest for total, rest in zip(totals, rests, strict=True)]
@@ -148,16 +148,16 @@ def read_blocks(
             )
 
 
-def _ended_alike(sides: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Line-aligned sides without carriage returns: those that both sides of a line have as many of are line ends."""
-    if not any(b"\r" in side for side in sides):
-        return sides
-    rows = list(zip(*(side.split(b"\n") for side in sides), strict=True))
-    ends = [b"\n" if len({line.count(b"\r") for line in row}) == 1 else b" " for row in rows]
-    return tuple(
-        b"\n".join(line.replace(b"\r", end) for line, end in zip(side, ends, strict=True))
-        for side in zip(*rows, strict=True)
-    )
+def _joined(sides: tuple[bytes, ...]) -> bytes:
+    """Line-aligned sides as lines of two columns, in which tabs and stray carriage returns are spaces."""
+    has_returns = any(b"\r" in side for side in sides)
+    lines: list[bytes] = []
+    for row in zip(*(side.replace(b"\t", b" ").split(b"\n")[:-1] for side in sides), strict=True):
+        if has_returns and len({line.count(b"\r") for line in row}) == 1:
+            lines += map(b"\t".join, zip(*(line.split(b"\r") for line in row), strict=True))
+        else:
+            lines.append(b"\t".join(row).replace(b"\r", b" "))
+    return b"".join(line + b"\n" for line in lines)
 
 
 def _no_web_page(data: Iterator[bytes], name: str) -> Iterator[bytes]:

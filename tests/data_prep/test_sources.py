@@ -96,15 +96,15 @@ def test_blocks_are_whole_lines_numbered_in_order_and_depend_on_the_text_alone(t
     data = tsv(PAIRS)
     write(tmp_path, data)
     blocks = list(read_blocks("test", TSV, tmp_path, 1000))
-    assert b"".join(block.sides[0] for block in blocks) == data
+    assert b"".join(block.text for block in blocks) == data
     assert [block.number for block in blocks] == list(range(len(blocks)))
-    assert all(block.sides[0].endswith(b"\n") and len(block.sides[0]) <= 1000 for block in blocks)
-    lines = [block.sides[0].count(b"\n") for block in blocks]
+    assert all(block.text.endswith(b"\n") and len(block.text) <= 1000 for block in blocks)
+    lines = [block.text.count(b"\n") for block in blocks]
     assert [block.first for block in blocks] == [sum(lines[:index]) for index in range(len(blocks))]
     (tmp_path / "gz").mkdir()
     write(tmp_path / "gz", gzip.compress(data[:5000]) + gzip.compress(data[5000:]), "corpus.tsv.gz")
     packed = Source("tsv", ["corpus.tsv.gz"], 0, 1, columns=2)
-    assert [block.sides for block in read_blocks("test", packed, tmp_path / "gz", 1000)] == [b.sides for b in blocks]
+    assert [block.text for block in read_blocks("test", packed, tmp_path / "gz", 1000)] == [b.text for b in blocks]
 
 
 # --- lines that are no pair ------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_a_line_that_is_no_pair_is_named_and_the_others_keep_their_numbers(tmp_p
 def plain_columns(block, source):
     """Line by line: the pairs, and the numbers and reasons of the others."""
     pairs, faults = [], []
-    for number, line in enumerate(block.sides[0].split(b"\n")[:-1], 1):
+    for number, line in enumerate(block.text.split(b"\n")[:-1], 1):
         try:
             cells, reason = line.decode().split("\t"), None
         except UnicodeDecodeError:
@@ -160,7 +160,7 @@ def test_a_block_is_read_as_it_is_line_by_line(rows, mend):
     if mend:  # as most blocks are: every line of three columns
         rows = [[cell.decode("utf-8", "ignore").replace("\0", "").encode() for cell in (row * 3)[:3]] for row in rows]
     source = Source("tsv", ["x"], 2, 0, columns=3)
-    block = Block(0, 0, (b"".join(b"\t".join(row) + b"\n" for row in rows),), "x", 1)
+    block = Block(0, 0, b"".join(b"\t".join(row) + b"\n" for row in rows), "x", 1)
     found = columns_of(block, source)
     pairs = zip(found.lines.tolist(), found.source.to_pylist(), found.target.to_pylist(), strict=True)
     assert (list(pairs), [(fault.line, fault.reason) for fault in found.faults]) == plain_columns(block, source)
@@ -187,7 +187,7 @@ def test_a_carriage_return_that_both_sides_have_ends_a_line_and_a_stray_one_is_a
     assert pairs_of(source, tmp_path, block_bytes) == expected
     blocks = list(read_blocks("test", source, tmp_path, block_bytes))
     assert [block.first + 1 for block in blocks] == [block.line for block in blocks]
-    assert sum(block.sides[0].count(b"\n") for block in blocks) == 7
+    assert sum(block.text.count(b"\n") for block in blocks) == 7
 
 
 @pytest.mark.parametrize(("encoding", "name"), [("utf-16-le", "UTF-16LE"), ("big5", "BIG5")])
@@ -329,4 +329,4 @@ def test_a_source_that_makes_no_sense_is_refused(values, message):
 
 def test_an_empty_file_has_no_pairs(tmp_path):
     assert pairs_of(TSV, write(tmp_path, b"")) == []
-    assert columns_of(Block(0, 0, (b"", b""), "x", 1), PAIRED).faults == []
+    assert columns_of(Block(0, 0, b"", "x", 1), PAIRED).faults == []

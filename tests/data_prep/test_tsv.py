@@ -31,8 +31,8 @@ def both(path, fields=(0, 1), columns=2, languages=None, block_bytes=100):
     source, found, lines = Source("tsv", [path.name], *fields, columns=columns), [], 0
     for block in read_blocks("test", source, path.parent, block_bytes, languages):
         assert block.first == lines
-        assert b"\r" not in block.sides[0]
-        lines += block.sides[0].count(b"\n")
+        assert b"\r" not in block.text
+        lines += block.text.count(b"\n")
         texts = columns_of(block, source)
         found += zip(texts.source.to_pylist(), texts.target.to_pylist(), strict=True)
     assert found == pairs
