@@ -63,7 +63,7 @@ def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, pro
             blocks += 1
             progress(of_block.counts["lines"]["read"])
         _check_languages(plan, name)
-        content = {"blocks": blocks, "report": report.as_dict()}
+        content = {"blocks": blocks, "report": vars(report)}
         write_whole(folder / "source.json", json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
     return report
 

@@ -59,7 +59,7 @@ def columns_of(block: Block, source: Source) -> Columns:
         faults = _faults(rows, width, block.line)
         lines = np.delete(np.arange(len(rows)), list(faults))
         cells = _cells(b"".join(rows[line] + b"\n" for line in lines), width)
-    texts = (cells[column] for column in chosen)
+    texts = cells[chosen[0]], cells[chosen[1]]
     return _filled(block.place, *texts, lines + block.line, list(faults.values()), source.context_separator)
 
 

@@ -55,9 +55,10 @@ def prepare(
     processes: int,
     command: str,
     wait: bool = False,
+    cleans: bool = True,
     progress: Progress = lambda name, lines: None,
 ) -> dict[str, Any]:
-    """Clean all sources and draw the splits, or what is left to do of that; returns the manifest.
+    """Clean all sources, if they are to be, and draw the splits, or what is left to do of that; returns the manifest.
 
     Args:
         counter: of tokens; may be None where `plan.sample.max_tokens` is.
@@ -70,7 +71,8 @@ def prepare(
         OSError: the disk is full, …; what is done stays, and the same command goes on with it.
     """
     with locked(plan.output, wait), workers(processes) as pool:
-        clean(plan, pool, processes, progress)
+        if cleans:
+            clean(plan, pool, processes, progress)
         return sample(plan, counter, pool, command)
 
 
@@ -105,7 +107,8 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     manifest = {
         "command": command,
         "settings": {"tokenizer": None} | _settings(plan, counter) | {"inputs": inputs},
-        "versions": _versions(),
+        "versions": {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
+        | {name: version(name) for name in ("pyarrow", "numpy", "xxhash", "tokenizers", "opencc")},
         "sources": {name: found.counts for name, (_, found) in sources.items()},
         "duplicates": dict(report.counts["duplicates"]),
         "pairs_to_sample_from": corpus.pairs,
@@ -215,10 +218,3 @@ def _settings(plan: Preparation, counter: TokenCounter | None) -> dict[str, Any]
         "sample": asdict(plan.sample),
         "block_bytes": plan.block_bytes,
     } | ({"tokenizer": {"name": counter.name, "sha256": counter.sha256}} if counter else {})
-
-
-def _versions() -> dict[str, str]:
-    packages = ("pyarrow", "numpy", "xxhash", "tokenizers", "opencc")
-    return {"python": platform.python_version(), "unicode": unicodedata.unidata_version} | {
-        name: version(name) for name in packages
-    }

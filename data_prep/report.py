@@ -52,12 +52,9 @@ class Report:
             for reason, count in counts.items():
                 self.add(stage, reason, count, other.examples.get(stage, {}).get(reason, ()))
 
-    def as_dict(self) -> dict[str, Any]:
-        """`{"counts": {stage: {reason: count}}, "examples": {stage: {reason: [example, …]}}}`, fit for JSON."""
-        return {"counts": self.counts, "examples": self.examples}
-
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Report":
+        """Of `vars` of another one, after JSON: `{"counts": {stage: {reason: count}}, "examples": …}`."""
         examples = {
             stage: {reason: [Example(*each) for each in found] for reason, found in reasons.items()}
             for stage, reasons in values["examples"].items()

@@ -176,5 +176,5 @@ class GridDataModule(L.LightningDataModule):
         folder.mkdir(parents=True, exist_ok=True)
         save_tokenizer(self.prepared.tokenizer, folder / "tokenizer")
         sizes = {name: len(pairs) for name, pairs in self.prepared.splits.items()}
-        content = {"pairs": sizes, "digest": digest, "report": self.prepared.report.as_dict()}
+        content = {"pairs": sizes, "digest": digest, "report": vars(self.prepared.report)}
         path.write_text(json.dumps(content, ensure_ascii=False, indent=2), encoding="utf-8")
