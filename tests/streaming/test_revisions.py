@@ -12,7 +12,7 @@ from .live_texts import feed, finish
 from .revisions import POLICIES, Script
 from .test_live import CHINESE, fed, translator_of
 
-SCRIPTS = 4, 8  # of each policy at least, and until all is shown; for more: python -m tests.streaming.revisions 1000
+SCRIPTS = 4, 30  # of each policy at least, and until all is shown; for more: python -m tests.streaming.revisions 1000
 
 
 @pytest.mark.parametrize("name", POLICIES)
