@@ -5,8 +5,9 @@
     OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and what became of their lines
 
 A block's file appears whole or not at all (written aside, flushed, renamed), and what is in it depends on nothing but
-the block and the settings. So a run that was killed goes on with the source it was at, and any number of processes come
-to the same files. Sources are independent of each other: jobs on several machines may each do some.
+the block and the settings. So a run that was killed begins the source it was at again and keeps those before it, and
+any number of processes come to the same files. Sources are independent of each other: jobs on several machines may each
+do some.
 """
 
 import json

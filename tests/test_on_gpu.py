@@ -52,6 +52,7 @@ def test_all_is_measured_once_and_what_fails_is_told(measured, tmp_path):
     programs = {
         "paper-decoding": f"{count}; print('progress'); print({json.dumps(MEASURED['paper-decoding'])!r})",
         "broken": "import sys; print('why', file=sys.stderr); sys.exit(3)",
+        "silent": "print('no object')",
         "endless": "import time; time.sleep(60)",
         "slow": 'import time; print(\'{"device": "half"}\', flush=True); time.sleep(60)',
     }
@@ -61,6 +62,7 @@ def test_all_is_measured_once_and_what_fails_is_told(measured, tmp_path):
     assert "| … with I←O off | recomputing all at each step | ≥ 8 | 7 | **missed** |" in out
     for failed in (
         "| broken, ended with exit status 3: ",
+        "| silent, it printed no result: ",
         "| endless, not done after 2 s | ",
         "| slow, not done after",
     ):
