@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from data_prep.rules import space
 
 from ..common.pair import Pair
+from ..data.copying import WORD
 
-TOKEN = re.compile(r"https?://[!-~]+|[A-Za-z0-9_][A-Za-z0-9_.,:/@+#&=?~%-]*")
 KINDS = {  # of what stands on both sides; the first that fits
     "url": re.compile(r"(https?://|www\.).+"),
     "email": re.compile(r"[^@]+@[^@]+\.[a-z]+"),
@@ -107,7 +107,7 @@ def copies(pairs: Sequence[Pair], share: float, languages: tuple[str, str], seed
 
 def replaceable(pair: Pair, known: dict[str, str]) -> list[tuple[str, str, str]]:
     """What stands once on each side: its kind, and how it is written in source and target."""
-    sides = [Counter(text.rstrip(".,:/-?") for text in TOKEN.findall(side)) for side in (pair.source, pair.target)]
+    sides = [Counter(text.rstrip(".,:/-?") for text in WORD.findall(side)) for side in (pair.source, pair.target)]
     found = []
     for text in sides[0]:
         kind = next((kind for kind, rule in KINDS.items() if rule.fullmatch(text)), None)

@@ -25,6 +25,7 @@ SIGN = "[A-Za-z0-9_.,:/@+#&=?~%-]"
 BEHIND = f"(?!{SIGN}*[A-Za-z0-9_])"  # the word is over
 BEFORE = "(?<![A-Za-z0-9_])(?<![A-Za-z0-9_][.,:/@+#&=?~%-])"  # no word goes on
 NAME = f"[A-Za-z][A-Za-z0-9_+#&-]*(?: [A-Za-z0-9][A-Za-z0-9_+#&-]*){{1,3}}{BEHIND}"  # of two to four words
+WORD = re.compile(f"https?://[!-~]+|[A-Za-z0-9_]{SIGN}*")
 RUN = re.compile(f"https?://[!-~]+|{NAME}{SIGN}* ?|[A-Za-z]{SIGN}* ?|[0-9_]{SIGN}*")
 MARKS = ".,:;/-?!\"'()[]{}<> "  # the sentence's, where they stand at the end of a run
 NUMBER = re.compile(r"[0-9]+([.,:/-][0-9]+)*%?")
