@@ -80,10 +80,10 @@ class Texts:
         return text_key(pair.source) in self.sources or text_key(pair.target) in self.targets
 
 
-def by_rank(corpora: Mapping[str, Iterable[Pair]], seed: int) -> list[Candidate]:
-    """All pairs of some corpora in order of the ranks of their source texts."""
+def by_rank(corpora: Mapping[str, Iterable[Pair]], seed: int, side: int = 0) -> list[Candidate]:
+    """All pairs of some corpora in order of the ranks of their source texts, or, with `side` 1, of their targets."""
     candidates = [
-        Candidate(rank(text_key(pair.source), seed), name, 0, *pair)
+        Candidate(rank(text_key(pair[side]), seed), name, 0, *pair)
         for name, pairs in corpora.items()
         for pair in pairs
     ]

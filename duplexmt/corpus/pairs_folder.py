@@ -98,7 +98,8 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     forbidden = Texts(tested)
     own = {name: pairs_of([block for owner, block in blocks if owner == name]) for name in held_out}
     sizes = {split: dict.fromkeys(held_out, getattr(asked, f"{split}_size")) for split in ("test", "validation")}
-    held = hold_out(by_rank(own, asked.seed), sizes, forbidden, asked.seed)
+    first = columns.index(0)  # so that a model of the other direction has the same pairs held out
+    held = hold_out(by_rank(own, asked.seed, first), sizes, forbidden, asked.seed)
     splits = {name: [each.pair for each in found] for name, found in held.items()}
     for name, pairs in splits.items():
         report.add(name, "held_out", len(pairs))

@@ -128,6 +128,15 @@ def test_no_training_pair_is_a_relative_of_a_held_out_one_or_of_a_test_files_but
     assert set(splits["train"]) < set(old["train"])
 
 
+def test_both_directions_hold_out_the_same_pairs(corpus, tmp_path):
+    splits, _ = splits_of(corpus, tmp_path)
+    swapped = {"source_field": 1, "target_field": 0, "source_language": "en", "target_language": "zh"}
+    back, _ = splits_of(corpus, tmp_path, **swapped)
+    for name in ("test", "validation"):
+        assert [(pair.target, pair.source) for pair in back[name]] == [pair[:2] for pair in splits[name]]
+    assert {(pair.target, pair.source) for pair in back["train"]} == {pair[:2] for pair in splits["train"]}
+
+
 def test_what_is_held_out_elsewhere_is_not_trained_on_nor_are_its_relatives_of_one_side(corpus, tmp_path):
     elsewhere = [("ein Satz", sentences(3, 80)[n][1]) for n in range(10)]
     write(corpus, "held-out-german", elsewhere)
