@@ -109,7 +109,7 @@ def run(cfg: DictConfig) -> None:
         cleans = plan.step == "all"
         manifest = prepare(plan, counter, processes=processes, command=asked, cleans=cleans, progress=progress)
     sizes = ", ".join(f"{split['pairs']:,} {name}" for name, split in manifest["splits"].items())
-    log.info("%s pairs; report: %s", sizes, plan.output / "splits" / "report.md")
+    log.info("%s pairs in %s", sizes, plan.output / "splits")
 
 
 def command(overrides: list[str]) -> str:

@@ -2,7 +2,7 @@
 
     OUTPUT/clean/SOURCE/settings.json     what was asked for, and the hashes of the files it is made from
     OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block (see `cleaned_corpus`)
-    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and what became of their lines
+    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, what became of their lines, and examples
 
 A block's file appears whole or not at all (written aside, flushed, renamed), and what is in it depends on nothing but
 the block and the settings. So a run that was killed begins the source it was at again and keeps those before it, and
@@ -74,12 +74,12 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def cleaned(folder: Path) -> tuple[list[Path], Report]:
-    """The block files of a source that is done, and what became of its lines. ValueError where it is not."""
+    """The block files of a source that is done, and how many lines met which fate. ValueError where it is not."""
     finished = folder / "source.json"
     if not finished.is_file():
         raise ValueError(f"{folder} is not finished: clean this source first, or leave it out with sources=[…]")
     content = json.loads(finished.read_text(encoding="utf-8"))
-    return [_path(folder, number) for number in range(content["blocks"])], Report.from_dict(content["report"])
+    return [_path(folder, number) for number in range(content["blocks"])], Report(content["report"]["counts"])
 
 
 def _inputs(name: str, source: Source, root: Path) -> list[dict[str, Any]]:

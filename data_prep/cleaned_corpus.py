@@ -11,7 +11,7 @@ share of all hash values at a time, so that memory does not grow with the corpus
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data_prep.report import EXAMPLES, Example, Report
+from data_prep.report import Report
 from data_prep.splitting import Candidate, ranks
 from duplexmt.common.files import write_whole
 from duplexmt.common.pair import Pair
@@ -43,10 +43,7 @@ def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
     """Some columns of a block; pages of the others are not touched."""
     try:
         with pa.memory_map(str(path)) as file:
-            reader = pa.ipc.open_file(file)
-            batches = [reader.get_batch(number).select(list(columns)) for number in range(reader.num_record_batches)]
-            schema = pa.schema([reader.schema.field(name) for name in columns])
-            return pa.Table.from_batches(batches, schema).combine_chunks()
+            return pa.ipc.open_file(file).read_all().select(list(columns)).combine_chunks()
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again") from error
 
@@ -72,13 +69,10 @@ def without_duplicates(
     corpus = CleanedCorpus(blocks, [np.ones(len(read_block(path, ["line"])), bool) for path in paths], seed)
     kinds = {"none": {}, "exact": {"duplicate": "exact"}, "near": {"duplicate": "exact", "near_duplicate": "near"}}
     for name, column in kinds[duplicates].items():
-        masks = repeated(paths, [len(mask) for mask in corpus.masks], column, map_shares)
-        found = CleanedCorpus(blocks, [mask & each for mask, each in zip(corpus.masks, masks, strict=True)], seed)
-        if found.pairs:
-            first = islice(in_random_order(found, map, 200), EXAMPLES)
-            examples = [Example(c.rank, f"{c.corpus}:{c.line + 1}", f"{c.source}\t{c.target}") for c in first]
-            report.add("duplicates", name, found.pairs, examples)
-            corpus.masks = [mask & ~each for mask, each in zip(corpus.masks, found.masks, strict=True)]
+        before, masks = corpus.pairs, repeated(paths, [len(mask) for mask in corpus.masks], column, map_shares)
+        corpus.masks = [mask & ~each for mask, each in zip(corpus.masks, masks, strict=True)]
+        if found := before - corpus.pairs:
+            report.add("duplicates", name, found)
     return corpus, report
 
 

@@ -1,11 +1,10 @@
-"""The whole way: sources → clean blocks → splits, a manifest and a report.
+"""The whole way: sources → clean blocks → splits and a manifest.
 
 OUTPUT/clean/SOURCE/…               see `clean_corpus`
 OUTPUT/splits/train-00000-of-00001.parquet, validation-…, test-…
                                     columns source, target, before (the sentence before, or empty), corpus (its name),
                                     line (its number there, from 0)
 OUTPUT/splits/manifest.json         inputs and their hashes, counts of every rule, versions, settings, command
-OUTPUT/splits/report.md             the same for people, with examples of what each rule did
 """
 
 import json
@@ -34,7 +33,7 @@ import pyarrow.parquet as pq
 from data_prep.clean_corpus import check_cleaned, check_same, clean_source, cleaned
 from data_prep.cleaned_corpus import without_duplicates
 from data_prep.preparation import Preparation
-from data_prep.report import Report, report_page
+from data_prep.report import Report
 from data_prep.sampling import draw, write_splits
 from data_prep.tokens import TokenCounter
 from duplexmt.common.files import locked, write_whole
@@ -89,7 +88,7 @@ def clean(
 
 
 def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, command: str) -> dict[str, Any]:
-    """Draw the splits from clean sources, and write them with manifest and report; see `prepare`."""
+    """Draw the splits from clean sources, and write them with their manifest; see `prepare`."""
     if plan.sample.max_tokens is not None and counter is None:
         raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
     sources = {name: cleaned(plan.clean(name)) for name in plan.chosen}
@@ -115,12 +114,8 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
         "sampling": drawn.counts,
         "splits": splits,
     }
-    for _, found in sources.values():
-        report.merge(found)
     if not splits["train"]["pairs"]:
         raise ValueError(f"no training pair is left; what became of them: {manifest['sources']}, {drawn.counts}")
-    kept = [(each.corpus, each.source, each.target) for each in drawn.splits.get("train", [])[:200]]
-    write_whole(aside / "report.md", report_page(manifest, report, kept))
     write_whole(aside / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
     os.replace(aside, plan.output / "splits")
     return manifest

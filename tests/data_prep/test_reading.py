@@ -279,13 +279,12 @@ def test_datasets_from_disk_and_parquet_give_the_same_pairs_without_a_network(
     assert read(tmp_path / "saved", "id", "translation.en")[1].counts["read"]["not_text"] == 4
 
 
-def test_a_report_keeps_examples_in_short_and_is_fit_for_json(tmp_path: Path) -> None:
+def test_a_report_keeps_examples_in_short(tmp_path: Path) -> None:
     report = read(write(tmp_path / "a.tsv", b"a\tb\n" + b"x" * 500 + b"\n" + b"y\n" * 9))[1]
     kept = report.examples["read"]["wrong_column_count"]
     assert [example.place for example in kept] == [f"a.tsv:{line}" for line in range(2, 12)]
     assert max(len(example.before) for example in kept) == 300
     assert max(map(len, report.summary().splitlines())) < 150
-    assert Report.from_dict(json.loads(json.dumps(vars(report)))) == report
     assert report.counts["read"] == {"pairs": 1, "wrong_column_count": 10}
     assert [line.split()[:3] for line in report.summary().splitlines()] == [
         ["read", "pairs", "1"],
